@@ -1,0 +1,56 @@
+"""Files appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fsframework.errors import FsfError
+
+__all__ = ["atomic_path", "atomic_write", "explain_os_error"]
+
+
+def explain_os_error(error: OSError, path: Path) -> FsfError:
+    """Turn an operating system's refusal to write ``path`` into a sentence."""
+    if error.errno == errno.ENOSPC:
+        return FsfError(f"cannot write {path}: no space left on the device; nothing was changed")
+    reason = error.strerror or str(error)
+    return FsfError(f"cannot write {path}: {reason}")
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary sibling of ``path`` that replaces it when the block succeeds.
+
+    Raises:
+        FsfError: the file system refused (full disk, no permission); ``path`` is untouched.
+    """
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        with temporary.open("rb+") as stream:
+            os.fsync(stream.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(path)
+        temporary = None
+    except OSError as error:
+        raise explain_os_error(error, path) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def atomic_write(path: Path, data: bytes | str) -> None:
+    """Write ``data`` to ``path`` by way of a temporary file in the same folder."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)

@@ -1,0 +1,1 @@
+"""`fsf`, the command line."""

@@ -1,0 +1,58 @@
+"""The contracts a plugin fulfils; importing this package imports neither torch nor a plugin.
+
+A name is loaded from its file on first use, so a sampler or a statistic never pays for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fsframework.errors import DataError, InfeasibleTask, OptionError
+    from fsframework.interfaces.backbone import Backbone, Preprocessing
+    from fsframework.interfaces.dataset import Dataset
+    from fsframework.interfaces.detector import AttributeDetector
+    from fsframework.interfaces.method import Batch, FewShotMethod
+    from fsframework.interfaces.sampler import TaskSampler
+    from fsframework.interfaces.statistic import Statistic
+
+__all__ = [
+    "AttributeDetector",
+    "Backbone",
+    "Batch",
+    "DataError",
+    "Dataset",
+    "FewShotMethod",
+    "InfeasibleTask",
+    "OptionError",
+    "Preprocessing",
+    "Statistic",
+    "TaskSampler",
+]
+
+_HOME = {
+    "AttributeDetector": "fsframework.interfaces.detector",
+    "Backbone": "fsframework.interfaces.backbone",
+    "Batch": "fsframework.interfaces.method",
+    "DataError": "fsframework.errors",
+    "Dataset": "fsframework.interfaces.dataset",
+    "FewShotMethod": "fsframework.interfaces.method",
+    "InfeasibleTask": "fsframework.errors",
+    "OptionError": "fsframework.errors",
+    "Preprocessing": "fsframework.interfaces.backbone",
+    "Statistic": "fsframework.interfaces.statistic",
+    "TaskSampler": "fsframework.interfaces.sampler",
+}
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        home = _HOME[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,98 @@
+"""The contract of data sets."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+from PIL import Image
+
+from fsframework.errors import DataError
+from fsframework.values import ImagePool, IntArray, UInt8Array
+
+__all__ = ["Dataset"]
+
+
+class Dataset(ABC):
+    """Labelled images with class splits; the pixels are asked for only when they are needed.
+
+    A subclass sets the attributes below and gives ``image``. ``images`` may be overridden where
+    many images at once are cheaper than one by one.
+    """
+
+    argument: ClassVar[str | None] = None
+    """The option that ``NAME:VALUE`` on the command line sets (``folder:PATH``), if any."""
+
+    native_size: int | None = None
+    """Height and width in pixels the images are made for; ``None`` where they vary."""
+
+    keys: tuple[str, ...]
+    """One unique string an image, stable between machines."""
+
+    labels: IntArray
+    """int64 ``(n,)``, index into ``class_names``."""
+
+    class_names: tuple[str, ...]
+    """Unique, sorted unless the data set has an order of its own."""
+
+    splits: Mapping[str, tuple[str, ...]]
+    """The classes of each split (``train``, ``val``, ``test``); disjoint."""
+
+    metadata: Mapping[str, tuple[str, ...]]
+    """Columns of one string an image. ``words`` holds attribute words separated by ``;``,
+    ``caption`` a sentence, where a data set has them."""
+
+    fingerprint: str
+    """Changes when an image, a label or a split may have changed; cheap to know."""
+
+    @abstractmethod
+    def image(self, index: int) -> UInt8Array:
+        """Return one image, RGB uint8 ``(H, W, 3)``.
+
+        Raises:
+            DataError: it cannot be read; the message names its file (and row).
+        """
+
+    def images(
+        self, indices: Sequence[int] | IntArray, size: int, interpolation: str = "bilinear"
+    ) -> UInt8Array:
+        """Return images resized to a square, RGB uint8 ``(n, size, size, 3)``."""
+        out = np.empty((len(indices), size, size, 3), dtype=np.uint8)
+        method = Image.Resampling[interpolation.upper()]
+        for place, index in enumerate(indices):
+            array = self.image(int(index))
+            if array.shape[:2] != (size, size):
+                array = np.asarray(Image.fromarray(array).resize((size, size), method))
+            out[place] = array
+        return out
+
+    def split_indices(self, split: str) -> IntArray:
+        """Return the indices of a split's images, ascending.
+
+        Raises:
+            DataError: there is no such split, or it has no image.
+        """
+        if split not in self.splits:
+            raise DataError(f"there is no split {split!r}; there are {', '.join(self.splits)}")
+        chosen = set(self.splits[split])
+        wanted = np.array([name in chosen for name in self.class_names], dtype=bool)
+        indices = np.flatnonzero(wanted[self.labels])
+        if indices.size == 0:
+            raise DataError(f"the split {split!r} has no image")
+        return indices
+
+    def pool(self, split: str) -> ImagePool:
+        """Return the pool of one split, without attributes; classes without an image are left out.
+
+        Pool index ``i`` is the data set's index ``split_indices(split)[i]``.
+        """
+        indices = self.split_indices(split)
+        present, labels = np.unique(self.labels[indices], return_inverse=True)
+        return ImagePool(
+            tuple(self.keys[i] for i in indices),
+            labels,
+            tuple(self.class_names[c] for c in present),
+            {name: tuple(column[i] for i in indices) for name, column in self.metadata.items()},
+        )
