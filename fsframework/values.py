@@ -236,7 +236,7 @@ class AttributeTable:
         provenance: Mapping[str, str] | None = None,
         captions: Sequence[str] | None = None,
     ) -> Self:
-        """Build a table from pairs (image, word) of indices; ``rows`` and ``columns`` int ``(n,)``."""
+        """Build a table from pairs (image, word) of indices, each int ``(n,)``."""
         bits = np.zeros((len(keys), -(-len(words) // 8)), dtype=np.uint8)
         np.bitwise_or.at(bits, (rows, columns >> 3), (1 << (columns & 7)).astype(np.uint8))
         return cls(

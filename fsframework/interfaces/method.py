@@ -110,7 +110,8 @@ class FewShotMethod(nn.Module, ABC):
             ``(tasks, way, shot, *embedded)`` and ``(tasks, n, *embedded)``.
         """
         support, query = batch.support, batch.query
-        assert support is not None and query is not None, "the batch holds no episodes"
+        assert support is not None, "the batch holds no episodes"
+        assert query is not None, "the batch holds no episodes"
         way_shot = support.shape[:3].numel()
         flat = torch.cat([support.flatten(0, 2), query.flatten(0, 1)])
         embedded = self.embed(flat)

@@ -1,0 +1,126 @@
+"""What ran: written before a run starts, completed when it ends, readable for ever after."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from fsframework._files import atomic_write
+from fsframework.errors import RecordError
+from fsframework.values import Estimate
+
+__all__ = ["RECORD_NAME", "RECORD_VERSION", "RunRecord", "list_records"]
+
+RECORD_VERSION = 1
+RECORD_NAME = "run.json"
+
+Status = Literal["unfinished", "finished"]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run: what was asked for, what it came to, with what versions, and what it gave.
+
+    Args:
+        fingerprint: SHA-256 of everything that decides the outcomes; statistics are not in it,
+            since any can be computed from the outcomes later.
+        status: ``finished`` once every estimate asked for is in it.
+        given: options as the user gave them.
+        resolved: every option of every component; ``origins`` where each value came from.
+        plugins: kind, name, target, distribution and version of every plugin used.
+        environment: versions of fsframework, Python and the numerical libraries, device, dtype.
+        digests: of tasks, weights, images and attributes.
+        notes: what a reader must know (relaxed tasks, images without attributes, ...).
+        timings: wall-clock seconds by stage, 0 where a stage was reused.
+        estimates: results by name: ``acc-R``, ``wacc-R``, ``wacc-A``, ``wacc-gap``, ...
+    """
+
+    fingerprint: str
+    status: Status
+    created: str
+    given: Mapping[str, Any]
+    resolved: Mapping[str, Any]
+    origins: Mapping[str, Any]
+    plugins: tuple[Mapping[str, str], ...]
+    environment: Mapping[str, str]
+    digests: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    timings: Mapping[str, float] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)
+    schema_version: int = RECORD_VERSION
+
+    def save(self, folder: Path) -> None:
+        """Write ``run.json`` into ``folder``, whole or not at all."""
+        raw = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        raw["estimates"] = {name: e.to_json() for name, e in self.estimates.items()}
+        atomic_write(folder / RECORD_NAME, json.dumps(raw, indent=2) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read the record of a run folder.
+
+        Raises:
+            RecordError: there is none, it is not JSON, lacks a field or is of a newer version.
+        """
+        path = Path(folder) / RECORD_NAME
+        try:
+            raw = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise RecordError(f"{folder}: holds no run ({RECORD_NAME} is missing)") from None
+        except (OSError, ValueError) as error:
+            raise RecordError(f"{path}: cannot be read ({error})") from None
+        raw = _upgraded(raw, path)
+        known = {f.name for f in dataclasses.fields(cls)}
+        try:
+            raw["estimates"] = {n: Estimate.from_json(e) for n, e in raw["estimates"].items()}
+            raw["plugins"], raw["notes"] = tuple(raw["plugins"]), tuple(raw["notes"])
+            return cls(**{name: value for name, value in raw.items() if name in known})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise RecordError(f"{path}: is damaged ({error})") from None
+
+    def merged(self, other: RunRecord, *, overwrite: bool = False) -> RunRecord:
+        """Return this record with the other's estimates added.
+
+        Raises:
+            RecordError: the fingerprints differ, or an estimate differs and ``overwrite`` is
+                false.
+        """
+        if self.fingerprint != other.fingerprint:
+            raise RecordError(
+                f"runs {self.fingerprint[:12]} and {other.fingerprint[:12]} are not the same run; "
+                "only results of equal fingerprints are merged"
+            )
+        both = self.estimates.keys() & other.estimates.keys()
+        changed = sorted(n for n in both if self.estimates[n] != other.estimates[n])
+        if changed and not overwrite:
+            raise RecordError(f"{', '.join(changed)} would be overwritten with other values")
+        return dataclasses.replace(self, estimates={**self.estimates, **other.estimates})
+
+
+def _upgraded(raw: Any, path: Path) -> dict[str, Any]:
+    """Bring a record of any older version to the present one."""
+    version = raw.get("schema_version") if isinstance(raw, dict) else None
+    if not isinstance(version, int):
+        raise RecordError(f"{path}: is not a run record")
+    if version > RECORD_VERSION:
+        raise RecordError(
+            f"{path}: schema_version {version} was written by a newer fsframework; "
+            f"this one reads versions up to {RECORD_VERSION}"
+        )
+    return dict(raw)
+
+
+def list_records(folder: Path) -> list[tuple[Path, RunRecord | RecordError]]:
+    """Return every run folder below ``folder`` with its record, or why it cannot be read."""
+    found: list[tuple[Path, RunRecord | RecordError]] = []
+    for path in sorted(folder.glob(f"*/{RECORD_NAME}")):
+        try:
+            found.append((path.parent, RunRecord.load(path.parent)))
+        except RecordError as error:
+            found.append((path.parent, error))
+    return found

@@ -1,0 +1,366 @@
+"""From names and raw options to resolved, validated components.
+
+A component is a plugin's class with a value for every constructor parameter. Values come from
+defaults, a configuration file, the environment or the command line, and each remembers where.
+A parameter annotated with an interface takes a component itself, so components nest.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Union
+
+from fsframework.errors import FsfError, OptionError, close_matches
+from fsframework.registry import KINDS, Loaded, Registry
+from fsframework.values import digest_of
+
+__all__ = [
+    "Component",
+    "Given",
+    "canonical",
+    "convert",
+    "parameters",
+    "resolve_component",
+    "resolve_settings",
+    "set_dotted",
+]
+
+
+@dataclass(frozen=True)
+class Given:
+    """A raw value and where it came from (``command line``, ``exp.toml``, ``environment``)."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True)
+class Component:
+    """A plugin and the value of each of its options.
+
+    Args:
+        loaded: the plugin and its class.
+        options: converted values, ready for the constructor; a nested component stays one.
+        origins: where each value came from; ``default`` for the class' own.
+    """
+
+    loaded: Loaded
+    options: Mapping[str, Any]
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """The plugin's kind."""
+        return self.loaded.plugin.kind
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        return self.loaded.plugin.name
+
+    @property
+    def cls(self) -> type[Any]:
+        """The plugin's class."""
+        return self.loaded.cls
+
+    def create(self) -> Any:
+        """Construct the component, and those nested in it.
+
+        Raises:
+            FsfError: the constructor refused an option; its message is passed on.
+        """
+        ready = {k: v.create() if isinstance(v, Component) else v for k, v in self.options.items()}
+        try:
+            return self.cls(**ready)
+        except FsfError as error:
+            raise type(error)(f"{self.kind} {self.name}: {error}") from error
+
+    def to_json(self) -> dict[str, Any]:
+        """Return name and options as JSON values; nested components likewise."""
+        return {"name": self.name, **{k: _jsonable(v) for k, v in self.options.items()}}
+
+    def origins_json(self) -> dict[str, Any]:
+        """Return the origin of each value, in the shape of ``to_json``."""
+        nested = {k: v.origins_json() for k, v in self.options.items() if isinstance(v, Component)}
+        return {**self.origins, **nested}
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of what the component is: name, version, source code and every option.
+
+        The code of a plugin under development changes while its version does not, and a result
+        of yesterday's code must not pass for one of today's.
+        """
+        code = [_source_digest(c.cls) for c in self.walk()]
+        return digest_of(canonical([self.kind, self.loaded.plugin.version, self.to_json()]), code)
+
+    def walk(self) -> list[Component]:
+        """Return this component and all nested ones."""
+        inner = [v for v in self.options.values() if isinstance(v, Component)]
+        return [self, *(found for c in inner for found in c.walk())]
+
+
+def _source_digest(cls: type[Any]) -> str:
+    """Digest the files that define a class and those of its bases that share its package."""
+    package = cls.__module__.partition(".")[0]
+    modules = [c.__module__ for c in cls.__mro__ if c.__module__.partition(".")[0] == package]
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in dict.fromkeys(modules)]
+    return digest_of(*(Path(file).read_bytes() for file in files if file))
+
+
+def canonical(value: Any) -> str:
+    """Return JSON with sorted keys and no spaces: equal values, equal strings.
+
+    >>> canonical({"b": 1, "a": (2, 3)})
+    '{"a":[2,3],"b":1}'
+    """
+    return json.dumps(_jsonable(value), sort_keys=True, separators=(",", ":"))
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, Component):
+        return value.to_json()
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(k): _jsonable(v) for k, v in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_jsonable(v) for v in value]
+    return value
+
+
+def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
+    """Set ``a.b.c`` in nested dictionaries whose leaves are ``Given``.
+
+    >>> tree = {}
+    >>> set_dotted(tree, "method.base", Given("maml", "command line"))
+    >>> set_dotted(tree, "method.base.steps", Given("5", "command line"))
+    >>> sorted(tree["method"]["base"])
+    ['name', 'steps']
+    """
+    *path, last = dotted.split(".")
+    if not all([*path, last]):
+        raise OptionError(f"{dotted!r} is not an option; write it as component.option=value")
+    node = tree
+    for part in path:
+        inner = node.setdefault(part, {})
+        if isinstance(inner, Given):
+            # A component named without options, now given one: its name moves inside.
+            inner = node[part] = {"name": inner}
+        node = inner
+    current = node.get(last)
+    if isinstance(current, dict) and not isinstance(given.value, dict):
+        current["name"] = given
+    else:
+        node[last] = given
+
+
+def parameters(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
+    """Return each option of a class: its annotation and default (``inspect.Parameter.empty``).
+
+    >>> class Toy:
+    ...     def __init__(self, *, size: int = 3): ...
+    >>> parameters(Toy)
+    {'size': (<class 'int'>, 3)}
+    """
+    if cls.__init__ is object.__init__:
+        return {}
+    hints = typing.get_type_hints(cls.__init__)
+    found = {}
+    for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        found[name] = (hints.get(name, Any), parameter.default)
+    return found
+
+
+def _nested_kind(annotation: Any) -> str | None:
+    """Return the kind of component an annotation asks for, if it asks for one."""
+    options = typing.get_args(annotation) or (annotation,)
+    for option in options:
+        if not inspect.isclass(option):
+            continue
+        for kind, (_, interface) in KINDS.items():
+            if any(
+                base.__name__ == interface and base.__module__.startswith("fsframework.interfaces")
+                for base in option.__mro__
+            ):
+                return kind
+    return None
+
+
+def _describe(annotation: Any) -> str:
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, args))
+    if origin in (Union, types.UnionType):
+        return " or ".join("none" if a is type(None) else _describe(a) for a in args)
+    if origin in (tuple, list):
+        return "a list of " + _describe(args[0] if args else Any)
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    return names.get(annotation, "a path" if annotation is Path else "a value")
+
+
+def convert(value: Any, annotation: Any, where: str) -> Any:
+    """Bring a raw value (from TOML, or text from the command line) to an annotated type.
+
+    Raises:
+        OptionError: it does not fit; the message names ``where``, the type and the value.
+
+    >>> convert("0.2", float, "method.temperature")
+    0.2
+    >>> convert("a,b", tuple[str, ...], "x")
+    ('a', 'b')
+    """
+    try:
+        return _convert(value, annotation)
+    except (TypeError, ValueError):
+        raise OptionError(f"{where} must be {_describe(annotation)}, not {value!r}") from None
+
+
+def _convert(value: Any, annotation: Any) -> Any:
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if annotation is Any:
+        return value
+    if origin is Literal:
+        for allowed in args:
+            if value == allowed or str(value) == str(allowed):
+                return allowed
+        raise ValueError
+    if origin in (Union, types.UnionType):
+        return _convert_union(value, args)
+    if origin in (tuple, list):
+        return _convert_sequence(value, origin, args)
+    if annotation is bool:
+        return _convert_bool(value)
+    if annotation in (int, float):
+        if isinstance(value, bool):
+            raise ValueError
+        if annotation is int and isinstance(value, float) and not value.is_integer():
+            raise ValueError
+        return annotation(value)
+    if annotation is Path:
+        return Path(value)
+    if annotation is str:
+        if not isinstance(value, str):
+            raise ValueError
+        return value
+    raise ValueError
+
+
+def _convert_union(value: Any, args: tuple[Any, ...]) -> Any:
+    if type(None) in args and (value is None or str(value).lower() == "none"):
+        return None
+    for option in args:
+        if option is type(None):
+            continue
+        try:
+            return _convert(value, option)
+        except (TypeError, ValueError):
+            continue
+    raise ValueError
+
+
+def _convert_sequence(value: Any, origin: Any, args: tuple[Any, ...]) -> Any:
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, (list, tuple)):
+        raise ValueError
+    if origin is tuple and args and args[-1] is not Ellipsis:
+        if len(value) != len(args):
+            raise ValueError
+        return tuple(_convert(v, a) for v, a in zip(value, args, strict=True))
+    return origin(_convert(v, args[0] if args else Any) for v in value)
+
+
+def _convert_bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = {"true": True, "yes": True, "on": True, "1": True}
+    known |= {"false": False, "no": False, "off": False, "0": False}
+    if isinstance(value, str) and value.lower() in known:
+        return known[value.lower()]
+    raise ValueError
+
+
+def resolve_component(
+    registry: Registry, kind: str, request: Any, *, where: str | None = None
+) -> Component:
+    """Resolve a name, or a tree of ``Given`` with a ``name``, into a component.
+
+    ``NAME:VALUE`` sets the option that the class names as its ``argument``.
+
+    Raises:
+        OptionError: an option is unknown, missing or of the wrong type.
+        PluginError: the plugin cannot be loaded.
+    """
+    where = where or kind
+    tree = dict(request) if isinstance(request, Mapping) else {"name": request}
+    if "name" not in tree:
+        raise OptionError(f"{where} has options but no name; say which {kind} with {where}.name")
+    name_given = _as_given(tree.pop("name"))
+    name, colon, argument = str(name_given.value).partition(":")
+    loaded = registry.load(kind, name)
+    if colon:
+        target = getattr(loaded.cls, "argument", None)
+        if target is None:
+            raise OptionError(f"{where} {name!r} takes no argument after the colon")
+        tree.setdefault(target, Given(argument, name_given.origin))
+    options, origins = _resolve_options(registry, loaded.cls, tree, where, f"{kind} {name!r}")
+    return Component(loaded, options, {"name": name_given.origin, **origins})
+
+
+def _resolve_options(
+    registry: Registry, cls: type[Any], tree: dict[str, Any], where: str, what: str
+) -> tuple[dict[str, Any], dict[str, str]]:
+    known = parameters(cls)
+    for key in tree:
+        if key not in known:
+            allowed = ", ".join(known) or "none"
+            raise OptionError(
+                f"unknown option {where}.{key}{close_matches(key, known)}; "
+                f"options of {what}: {allowed}"
+            )
+    options: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for key, (annotation, default) in known.items():
+        if key in tree:
+            kind = _nested_kind(annotation)
+            raw = tree[key]
+            if kind is not None:
+                options[key] = resolve_component(registry, kind, raw, where=f"{where}.{key}")
+                origins[key] = "given"
+                continue
+            if isinstance(raw, Mapping):
+                raise OptionError(f"{where}.{key} is a plain option, it has no options of its own")
+            given = _as_given(raw)
+            options[key] = convert(given.value, annotation, f"{where}.{key}")
+            origins[key] = given.origin
+        elif default is inspect.Parameter.empty:
+            raise OptionError(f"{what} needs the option {where}.{key} ({_describe(annotation)})")
+        else:
+            options[key], origins[key] = default, "default"
+    return options, origins
+
+
+def resolve_settings(
+    cls: type[Any], tree: Mapping[str, Any], where: str
+) -> tuple[Any, dict[str, str]]:
+    """Construct a settings dataclass from a tree of ``Given``; also return each value's origin.
+
+    Raises:
+        OptionError: an unknown key or a value of the wrong type.
+    """
+    options, origins = _resolve_options(Registry(), cls, dict(tree), where, where)
+    return cls(**options), origins
+
+
+def _as_given(raw: Any) -> Given:
+    return raw if isinstance(raw, Given) else Given(raw, "given")
