@@ -1,0 +1,52 @@
+"""Checks that a component keeps its contract, for authors of plugins.
+
+A check is a plain function: it takes a callable that makes a fresh component (a class with
+nothing but defaults is one), returns when the component keeps the rule named in its docstring and
+raises ``ConformanceError`` when it does not. The checks of a kind stand in the module of that
+name, ``fsframework.testing.sampler`` for one, and can be called on their own.
+
+>>> from fsframework.interfaces import Statistic
+>>> class FirstWay(Statistic):
+...     '''Accuracy of the first way alone: it depends on how the ways happen to be numbered.'''
+...     def per_task(self, outcomes):
+...         return outcomes.class_accuracy[:, 0]
+>>> [result.name for result in check_component(FirstWay) if not result.passed]
+['check_way_order']
+
+In a test suite, all at once (this module never imports pytest until then)::
+
+    @parametrize_with_checks([FirstWay], {FirstWay: {"check_way_order": "by design"}})
+    def test_conformance(make, check):
+        check(make)
+
+Float results are compared within a thousandth of their range. PyTorch is imported only where a
+method or a backbone is checked. ``fsf plugins check NAME`` runs the same checks.
+"""
+
+from fsframework.testing._suite import (
+    KINDS,
+    Check,
+    CheckResult,
+    ConformanceError,
+    Make,
+    NotApplicable,
+    check_component,
+    checks_for,
+    parametrize_with_checks,
+)
+from fsframework.testing.toys import toy_images, toy_outcomes, toy_pool
+
+__all__ = [
+    "KINDS",
+    "Check",
+    "CheckResult",
+    "ConformanceError",
+    "Make",
+    "NotApplicable",
+    "check_component",
+    "checks_for",
+    "parametrize_with_checks",
+    "toy_images",
+    "toy_outcomes",
+    "toy_pool",
+]

@@ -1,0 +1,358 @@
+"""The machinery of the suites: what a check is, how checks are found, run and reported."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+import time
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+__all__ = [
+    "KINDS",
+    "Check",
+    "CheckResult",
+    "ConformanceError",
+    "Make",
+    "NotApplicable",
+    "Suite",
+    "check_component",
+    "checks_for",
+    "kind_of",
+    "options_of",
+    "parametrize_with_checks",
+    "require",
+]
+
+Make = Callable[[], Any]
+"""What a check is given: a callable without arguments that returns a fresh component."""
+
+_INTERFACES: Mapping[str, tuple[str, str]] = {
+    "backbone": ("fsframework.interfaces.backbone", "Backbone"),
+    "dataset": ("fsframework.interfaces.dataset", "Dataset"),
+    "detector": ("fsframework.interfaces.detector", "AttributeDetector"),
+    "method": ("fsframework.interfaces.method", "FewShotMethod"),
+    "sampler": ("fsframework.interfaces.sampler", "TaskSampler"),
+    "statistic": ("fsframework.interfaces.statistic", "Statistic"),
+}
+
+KINDS = tuple(_INTERFACES)
+"""The kinds of component there are checks for."""
+
+
+class ConformanceError(AssertionError):
+    """A component breaks its contract; the message says which rule, and how."""
+
+
+class NotApplicable(Exception):
+    """A check has nothing to say about this component; the message says why."""
+
+
+class Check(Protocol):
+    """A plain function: returns when the component keeps the rule, raises when it does not.
+
+    Raises:
+        ConformanceError: the component breaks the rule.
+        NotApplicable: the rule does not concern it, or a check it rests on fails.
+    """
+
+    __name__: str
+    __doc__: str | None
+
+    def __call__(self, make: Make, /) -> None:
+        """Check what ``make`` returns."""
+
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """How one check ended.
+
+    Args:
+        name: name of the check.
+        outcome: ``skipped`` where the check does not concern the component.
+        rule: what the check demands, in one sentence.
+        message: why it failed or was skipped; empty when it passed.
+        seconds: how long it took.
+    """
+
+    name: str
+    outcome: Literal["passed", "failed", "skipped"]
+    rule: str
+    message: str = ""
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the check found nothing wrong."""
+        return self.outcome != "failed"
+
+
+def require(condition: object, message: str) -> None:
+    """Raise ``ConformanceError(message)`` unless the condition holds."""
+    if not condition:
+        raise ConformanceError(message)
+
+
+def options_of(cls: type) -> dict[str, inspect.Parameter]:
+    """Return the options of a component's class: its constructor's parameters.
+
+    >>> class Plain: ...
+    >>> options_of(Plain)
+    {}
+    """
+    home = next(c for c in cls.__mro__ if "__init__" in vars(c))
+    # nn.Module declares (*args, **kwargs), which are no options of the class below it.
+    if home is object or home.__module__.startswith("torch."):
+        return {}
+    return dict(list(inspect.signature(cls.__init__).parameters.items())[1:])  # type: ignore[misc]
+
+
+class Suite:
+    """The checks of one kind, in the order they are declared; four are common to all kinds.
+
+    A check declared ``after`` others runs them first and is skipped when one of them fails, so
+    that a component is told of a fault once and not by everything that rests on it.
+    """
+
+    def __init__(self, interface: type) -> None:
+        self.interface = interface
+        self._checks: list[Check] = []
+
+        def check_construction(make: Make) -> None:
+            """The factory gives a fresh instance of the interface at every call."""
+            first, second = make(), make()
+            for component in (first, second):
+                require(
+                    isinstance(component, interface),
+                    f"it must be a {interface.__name__}, not a {type(component).__name__}",
+                )
+            require(first is not second, "the factory must give a fresh component at every call")
+
+        self._construction = self._add(check_construction)
+        for function in (check_options_typed, check_options_stored, check_summary):
+            self._add(function, (self._construction,))
+
+    def __iter__(self) -> Iterator[Check]:
+        return iter(self._checks)
+
+    def check(self, *, after: Iterable[Check] = ()) -> Callable[[Callable[[Make], None]], Check]:
+        """Return a decorator that registers a check, and the checks it rests on."""
+        return lambda function: self._add(function, (self._construction, *after))
+
+    def _add(self, function: Callable[[Make], None], after: tuple[Check, ...] = ()) -> Check:
+        @functools.wraps(function)
+        def checked(make: Make) -> None:
+            for earlier in after:
+                if reason := _reason_not_to(earlier, make):
+                    raise NotApplicable(reason)
+            function(make)
+
+        self._checks.append(checked)
+        return checked
+
+
+@functools.lru_cache(maxsize=256)  # many checks rest on the same one; some components are heavy
+def _reason_not_to(earlier: Check, make: Make) -> str:
+    try:
+        earlier(make)
+    except NotApplicable as reason:
+        return str(reason)
+    except (Exception, SystemExit):
+        return f"rests on {earlier.__name__}, which fails"
+    return ""
+
+
+def check_options_typed(make: Make) -> None:
+    """Options are keyword-only parameters of the constructor, each with a type."""
+    cls = type(make())
+    options = options_of(cls)
+    for name, parameter in options.items():
+        require(
+            parameter.kind is inspect.Parameter.KEYWORD_ONLY,
+            f"{cls.__name__} must take {name!r} as a keyword-only parameter, "
+            f"it is {parameter.kind.description}",
+        )
+        require(
+            parameter.annotation is not inspect.Parameter.empty,
+            f"the option {name!r} of {cls.__name__} must have a type",
+        )
+    if options:
+        try:
+            typing.get_type_hints(cls.__init__)
+        except NameError as error:
+            raise ConformanceError(
+                f"a type of {cls.__name__}'s options is unknown at run time: {error}"
+            ) from None
+
+
+def check_options_stored(make: Make) -> None:
+    """Every option is stored under its own name, so that the component can be built again."""
+    component = make()
+    cls = type(component)
+    options = options_of(cls)
+    for name in options:
+        require(
+            hasattr(component, name),
+            f"{cls.__name__} must store its option {name!r} as self.{name}",
+        )
+    given = {name: getattr(component, name) for name in options}
+    again = cls(**given)
+    for name, value in given.items():
+        require(
+            _same(getattr(again, name), value),
+            f"{cls.__name__}({name}={value!r}) stores {getattr(again, name)!r} as self.{name}",
+        )
+
+
+def _same(left: object, right: object) -> bool:
+    if kind_of(left) is not None:
+        return type(left) is type(right)
+    equal = left == right
+    return bool(equal.all()) if hasattr(equal, "all") else bool(equal)
+
+
+def check_summary(make: Make) -> None:
+    """The class has a docstring whose first line says what it is."""
+    cls = type(make())
+    lines = (cls.__doc__ or "").strip().splitlines()
+    require(lines, f"{cls.__name__} has no docstring; its first line is what a listing shows")
+
+
+def kind_of(component: object) -> str | None:
+    """Return the kind of a component or of a class, ``None`` for anything else.
+
+    >>> from fsframework.interfaces import Statistic
+    >>> kind_of(Statistic), kind_of(int)
+    ('statistic', None)
+    """
+    cls = component if isinstance(component, type) else type(component)
+    for kind, (home, name) in _INTERFACES.items():
+        # A subclass exists only where the interface was imported: no need to import torch here.
+        module = sys.modules.get(home)
+        if module is not None and issubclass(cls, getattr(module, name)):
+            return kind
+    return None
+
+
+def checks_for(kind: str | type) -> tuple[Check, ...]:
+    """Return the checks of a kind, given by its name or by a class.
+
+    Raises:
+        ValueError: there is no such kind.
+
+    >>> [check.__name__ for check in checks_for("statistic")][:2]
+    ['check_construction', 'check_options_typed']
+    """
+    name = kind_of(kind) if isinstance(kind, type) else kind
+    if name not in _INTERFACES:
+        raise ValueError(f"there are no checks for {kind!r}; kinds are {', '.join(KINDS)}")
+    return tuple(importlib.import_module(f"fsframework.testing.{name}").suite)
+
+
+def check_component(make: Make, kind: str | None = None) -> list[CheckResult]:
+    """Run every check of a kind and report; a component that fails or raises is a result.
+
+    Args:
+        make: returns a fresh component; a class with nothing but defaults is one.
+        kind: one of ``KINDS``; by default that of the class or of what ``make`` returns.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    name = kind or kind_of(_class_of(make))
+    if name is None:
+        raise ValueError(f"{_class_of(make).__name__} is no component; kinds are {KINDS}")
+    return [_run(check, make) for check in checks_for(name)]
+
+
+def _run(check: Check, make: Make) -> CheckResult:
+    start = time.perf_counter()
+    outcome: Literal["passed", "failed", "skipped"] = "failed"
+    message = ""
+    try:
+        check(make)
+        outcome = "passed"
+    except NotApplicable as reason:
+        outcome, message = "skipped", str(reason)
+    except ConformanceError as error:
+        message = str(error)
+    # A plugin may raise anything, sys.exit included; none of it may end the report.
+    except (Exception, SystemExit) as error:
+        message = f"raised {type(error).__name__}: {error}"
+    rule = (check.__doc__ or "").strip().partition("\n")[0]
+    return CheckResult(check.__name__, outcome, rule, message, time.perf_counter() - start)
+
+
+def _class_of(make: Make) -> type:
+    """Return the class of what ``make`` makes, calling it only where nothing else tells."""
+    target = make.func if isinstance(make, functools.partial) else make
+    return target if isinstance(target, type) else type(make())
+
+
+def _label(make: Make) -> str:
+    options = make.keywords if isinstance(make, functools.partial) else {}
+    shown = ",".join(f"{name}={value}" for name, value in options.items())
+    return _class_of(make).__name__ + (f"({shown})" if shown else "")
+
+
+def parametrize_with_checks(
+    components: Iterable[Make],
+    expected_failures: Mapping[type, Mapping[str, str]] | None = None,
+) -> Any:
+    """Return a ``pytest.mark.parametrize`` over all checks of all components.
+
+    The test takes ``make`` and ``check``::
+
+        @parametrize_with_checks([ProtoNet, partial(ReNet, hidden=8)])
+        def test_conformance(make, check):
+            check(make)
+
+    Args:
+        components: classes, ``functools.partial`` of classes, or callables that return a fresh
+            component.
+        expected_failures: class -> name of the check -> reason. These must fail: one that passes
+            fails the test run, so that a mended component loses its excuse.
+
+    Raises:
+        ValueError: something is no component, or an expected failure names no check of it.
+    """
+    import pytest
+
+    excuses = expected_failures or {}
+    parameters = []
+    seen = set()
+    for make in components:
+        cls = _class_of(make)
+        seen.add(cls)
+        checks = checks_for(cls)
+        reasons = excuses.get(cls, {})
+        if unknown := set(reasons) - {check.__name__ for check in checks}:
+            raise ValueError(f"{cls.__name__} has no check {', '.join(sorted(unknown))}")
+        for check in checks:
+            reason = reasons.get(check.__name__)
+            marks = [] if reason is None else [pytest.mark.xfail(reason=reason, strict=True)]
+            name = f"{_label(make)}-{check.__name__}"
+            parameters.append(pytest.param(make, _skipping(check), marks=marks, id=name))
+    if forgotten := [cls.__name__ for cls in excuses if cls not in seen]:
+        raise ValueError(f"failures are expected of {', '.join(forgotten)}, which is not checked")
+    return pytest.mark.parametrize(("make", "check"), parameters)
+
+
+def _skipping(check: Check) -> Check:
+    """Let pytest know what does not apply as a skip."""
+    import pytest
+
+    @functools.wraps(check)
+    def run(make: Make) -> None:
+        try:
+            check(make)
+        except NotApplicable as reason:
+            pytest.skip(str(reason))
+
+    return run

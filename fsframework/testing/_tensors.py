@@ -1,0 +1,68 @@
+"""What the suites of methods and backbones share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fsframework.testing._suite import require
+
+__all__ = ["Snapshot", "require_close", "seeded", "snapshot"]
+
+_RELATIVE = 1e-3
+_FLOAT_NOISE = 1e-5
+
+
+def require_close(found: Tensor, expected: Tensor, message: str) -> None:
+    """Require equal shapes, and values equal within a thousandth of the range of ``expected``.
+
+    The range and not the size of the values counts, as only differences between scores decide;
+    1e-5 of the size is allowed besides for float32.
+    """
+    shapes = tuple(found.shape), tuple(expected.shape)
+    require(shapes[0] == shapes[1], f"{message}: shape {shapes[0]}, not {shapes[1]}")
+    spread = (expected.max() - expected.min()).item()
+    allowed = _RELATIVE * spread + _FLOAT_NOISE * expected.abs().max().item()
+    apart = (found - expected).abs().max().item()
+    require(apart <= allowed, f"{message}: by up to {apart:.3g}, where {allowed:.3g} is allowed")
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed PyTorch's CPU generator within the block, and leave it outside as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a module held at one moment."""
+
+    tensors: dict[str, Tensor]
+    training: dict[str, bool]
+
+    def difference(self, module: nn.Module) -> list[str]:
+        """Return the names of what the module now holds otherwise."""
+        now = snapshot(module)
+        names = sorted(self.tensors.keys() | now.tensors.keys())
+        changed = [n for n in names if not _equal(self.tensors.get(n), now.tensors.get(n))]
+        flags = [n for n in now.training if self.training.get(n) != now.training[n]]
+        return changed + [f"the training flag of {n or 'the module itself'}" for n in flags]
+
+
+def snapshot(module: nn.Module) -> Snapshot:
+    """Copy parameters, buffers and training flags."""
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    return Snapshot(
+        {name: tensor.detach().clone() for name, tensor in tensors.items()},
+        {name: part.training for name, part in module.named_modules()},
+    )
+
+
+def _equal(left: Tensor | None, right: Tensor | None) -> bool:
+    return left is not None and right is not None and torch.equal(left, right)

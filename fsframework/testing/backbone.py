@@ -1,0 +1,212 @@
+"""What every backbone must keep.
+
+Maps are compared within a thousandth of their range, in float32 and evaluation mode. Images are of
+the size the backbone's ``preprocessing`` names; an instance with a small one is checked sooner.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+
+from fsframework.errors import OptionError
+from fsframework.interfaces.backbone import Backbone, Preprocessing
+from fsframework.testing._suite import ConformanceError, Make, Suite, require
+from fsframework.testing._tensors import require_close, seeded, snapshot
+
+suite = Suite(Backbone)
+
+_COUNT = 3
+
+
+def _made(make: Make, seed: int = 0) -> Backbone:
+    """Return a backbone in evaluation mode, its weights drawn from the seed."""
+    with seeded(seed):
+        backbone: Backbone = make()
+    return backbone.eval()
+
+
+def _images(height: int, width: int | None = None) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(_COUNT, 3, height, width or height, generator=generator)
+
+
+def _maps(backbone: Backbone, images: Tensor) -> Tensor:
+    """Return the maps a copy of the backbone gives for a copy of the images."""
+    with torch.no_grad():
+        maps: Tensor = copy.deepcopy(backbone)(images.clone())
+    return maps
+
+
+def _require_maps(maps: Tensor, shape: tuple[int, ...]) -> None:
+    found = tuple(maps.shape) if isinstance(maps, Tensor) else type(maps).__name__
+    require(
+        isinstance(maps, Tensor) and maps.ndim == 4 and len(maps) == _COUNT and maps.numel(),
+        f"images {shape} must give maps ({_COUNT}, C, h, w), not {found}",
+    )
+    require(maps.is_floating_point(), f"maps must be floats, not {maps.dtype}")
+    require(maps.isfinite().all(), f"the maps of images {shape} must be finite")
+
+
+@suite.check()
+def check_preprocessing(make: Make) -> None:
+    """``preprocessing`` names a size in pixels, and a mean and deviation of values in 0..1."""
+    found = make().preprocessing
+    require(
+        isinstance(found, Preprocessing), f"it must be a Preprocessing, not {type(found).__name__}"
+    )
+    size, mean, std = found.size, found.mean, found.std
+    require(isinstance(size, int) and size > 0, f"size must be a positive integer, not {size!r}")
+    require(len(mean) == 3 and all(0 <= m <= 1 for m in mean), f"mean must lie in 0..1, not {mean}")
+    require(len(std) == 3 and all(0 < s <= 1 for s in std), f"std must lie in 0..1, not {std}")
+    known = "bilinear", "bicubic"
+    require(
+        found.interpolation in known,
+        f"interpolation must be one of {known}, not {found.interpolation!r}",
+    )
+
+
+@suite.check()
+def check_licence(make: Make) -> None:
+    """Weights trained on data name their licence."""
+    backbone = make()
+    named, data = backbone.licence, backbone.pretrained_on
+    require(data is None or isinstance(data, str), f"pretrained_on must be a name, not {data!r}")
+    require(named and isinstance(named, str), f"licence must be a text, not {named!r}")
+    require(
+        data is None or named != Backbone.licence,
+        f"it is pretrained on {data} and must state the licence of those weights",
+    )
+
+
+@suite.check(after=[check_preprocessing])
+def check_maps(make: Make) -> None:
+    """Images become finite float maps ``(n, C, h, w)``."""
+    backbone = _made(make)
+    images = _images(backbone.preprocessing.size)
+    _require_maps(_maps(backbone, images), tuple(images.shape))
+
+
+@suite.check(after=[check_maps])
+def check_vectors(make: Make) -> None:
+    """``vectors`` pools the maps into one finite vector an image."""
+    backbone = _made(make)
+    with torch.no_grad():
+        vectors = backbone.vectors(_maps(backbone, _images(backbone.preprocessing.size)))
+    require(
+        vectors.ndim == 2 and len(vectors) == _COUNT,
+        f"vectors must have shape ({_COUNT}, D), not {tuple(vectors.shape)}",
+    )
+    require(vectors.isfinite().all(), "vectors must be finite")
+
+
+@suite.check(after=[check_maps])
+def check_other_sizes(make: Make) -> None:
+    """Images half as large again, or not square, will do as well."""
+    backbone = _made(make)
+    size = backbone.preprocessing.size
+    larger = size * 3 // 2
+    for images in (_images(larger), _images(size, larger)):
+        _require_maps(_maps(backbone, images), tuple(images.shape))
+
+
+@suite.check(after=[check_maps])
+def check_too_small(make: Make) -> None:
+    """An image of one pixel gives a map, or an ``OptionError`` that says it is too small."""
+    try:
+        maps = _maps(_made(make), _images(1))
+    except OptionError as error:
+        require(str(error), "the OptionError must say what is too small")
+    except Exception as error:
+        raise ConformanceError(
+            f"images of 1 x 1 must raise OptionError, not {type(error).__name__}: {error}"
+        ) from None
+    else:
+        _require_maps(maps, (_COUNT, 3, 1, 1))
+
+
+@suite.check(after=[check_maps])
+def check_images_independent(make: Make) -> None:
+    """In evaluation mode the map of an image does not depend on the images beside it."""
+    backbone = _made(make)
+    images = _images(backbone.preprocessing.size)
+    alone = torch.cat([_maps(backbone, image[None]) for image in images])
+    require_close(alone, _maps(backbone, images), "images one by one give other maps than together")
+
+
+@suite.check(after=[check_maps])
+def check_no_memory(make: Make) -> None:
+    """In evaluation mode the same images give the same maps again."""
+    backbone = _made(make)
+    images = _images(backbone.preprocessing.size)
+    with torch.no_grad():
+        first, second = (backbone(images.clone()) for _ in range(2))
+    require_close(second, first, "the same images give other maps the second time")
+
+
+@suite.check(after=[check_maps])
+def check_state_unchanged(make: Make) -> None:
+    """In evaluation mode no parameter, buffer or training flag changes."""
+    backbone = _made(make)
+    before = snapshot(backbone)
+    with torch.no_grad():
+        backbone(_images(backbone.preprocessing.size))
+    changed = before.difference(backbone)
+    require(not changed, f"a forward pass in evaluation mode changes {', '.join(changed)}")
+
+
+@suite.check(after=[check_maps])
+def check_images_unchanged(make: Make) -> None:
+    """The images are not changed."""
+    backbone = _made(make)
+    images = _images(backbone.preprocessing.size)
+    with torch.no_grad():
+        backbone(images)
+    same = torch.equal(images, _images(backbone.preprocessing.size))
+    require(same, "forward changes the images it is given")
+
+
+@suite.check(after=[check_maps])
+def check_memory_format(make: Make) -> None:
+    """Images stored channels-last give the same maps as images stored contiguously."""
+    backbone = _made(make)
+    images = _images(backbone.preprocessing.size)
+    with torch.no_grad():
+        last = copy.deepcopy(backbone)(images.to(memory_format=torch.channels_last))
+    require_close(last, _maps(backbone, images), "channels-last images give other maps")
+
+
+@suite.check(after=[check_maps])
+def check_gradients(make: Make) -> None:
+    """In training mode every parameter that asks for a gradient gets one."""
+    backbone = _made(make).train()
+    with seeded(0):
+        maps = backbone(_images(backbone.preprocessing.size))
+    learning = {name: p for name, p in backbone.named_parameters() if p.requires_grad}
+    if not learning:
+        return
+    maps.square().mean().backward()
+    without = [name for name, p in learning.items() if p.grad is None]
+    require(
+        not without,
+        f"no gradient reaches {', '.join(without[:3])}: drop or freeze what is unused",
+    )
+    broken = [name for name, p in learning.items() if not _finite(p.grad)]
+    require(not broken, f"the gradient of {', '.join(broken[:3])} is not finite")
+
+
+def _finite(tensor: Tensor | None) -> bool:
+    return tensor is not None and bool(tensor.isfinite().all())
+
+
+@suite.check(after=[check_maps])
+def check_state_dict(make: Make) -> None:
+    """A state dict, loaded into another instance, carries all that decides the maps."""
+    first, second = _made(make, 0), _made(make, 1)
+    images = _images(first.preprocessing.size)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    require_close(
+        _maps(second, images), _maps(first, images), "with the same state dict, maps differ"
+    )

@@ -1,0 +1,189 @@
+"""What every data set must keep. At most eight of its images are read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fsframework.interfaces.dataset import Dataset
+from fsframework.testing._suite import Make, Suite, options_of, require
+from fsframework.values import IntArray
+
+suite = Suite(Dataset)
+
+_MOST = 8
+_SIZE = 24
+
+
+def _sample(dataset: Dataset) -> IntArray:
+    count = len(dataset.keys)
+    return np.unique(np.linspace(0, count - 1, min(_MOST, count)).astype(np.int64))
+
+
+def _require_strings(values: object, what: str) -> None:
+    require(isinstance(values, tuple), f"{what} must be a tuple, not {type(values).__name__}")
+    assert isinstance(values, tuple)
+    odd = [value for value in values if not isinstance(value, str)]
+    require(not odd, f"{what} must hold strings, not {odd[:1]}")
+
+
+@suite.check()
+def check_keys(make: Make) -> None:
+    """Every image has a key: a string of its own."""
+    keys = make().keys
+    _require_strings(keys, "keys")
+    require(keys, "the data set has no image")
+    require("" not in keys, "a key must not be empty")
+    require(len(set(keys)) == len(keys), f"{len(keys) - len(set(keys))} keys stand twice")
+
+
+@suite.check()
+def check_class_names(make: Make) -> None:
+    """Class names are unique strings."""
+    names = make().class_names
+    _require_strings(names, "class_names")
+    require(len(set(names)) == len(names), "a class name stands twice")
+
+
+@suite.check(after=[check_keys, check_class_names])
+def check_labels(make: Make) -> None:
+    """Every image has a label, an index into ``class_names``."""
+    dataset = make()
+    labels, count = dataset.labels, len(dataset.class_names)
+    require(
+        isinstance(labels, np.ndarray) and np.issubdtype(labels.dtype, np.integer),
+        f"labels must be an array of integers, not {getattr(labels, 'dtype', type(labels))}",
+    )
+    expected = (len(dataset.keys),)
+    require(labels.shape == expected, f"labels must have shape {expected}, not {labels.shape}")
+    require(
+        labels.min() >= 0 and labels.max() < count,
+        f"labels must lie in 0..{count - 1}, not {labels.min()}..{labels.max()}",
+    )
+
+
+@suite.check(after=[check_class_names])
+def check_splits(make: Make) -> None:
+    """Splits name existing classes, and no class stands in two of them."""
+    dataset = make()
+    require(dataset.splits, "a data set needs at least one split")
+    seen: dict[str, str] = {}
+    for split, classes in dataset.splits.items():
+        _require_strings(classes, f"the split {split!r}")
+        for name in classes:
+            require(
+                name in dataset.class_names,
+                f"the split {split!r} names {name!r}, which is no class",
+            )
+            other = seen.setdefault(name, split)
+            require(other == split, f"the class {name!r} stands in the splits {other} and {split}")
+        require(len(set(classes)) == len(classes), f"the split {split!r} names a class twice")
+
+
+@suite.check(after=[check_keys])
+def check_metadata(make: Make) -> None:
+    """Metadata columns hold one string an image."""
+    dataset = make()
+    for name, column in dataset.metadata.items():
+        _require_strings(column, f"metadata {name!r}")
+        require(
+            len(column) == len(dataset.keys),
+            f"metadata {name!r} has {len(column)} entries for {len(dataset.keys)} images",
+        )
+
+
+@suite.check()
+def check_declarations(make: Make) -> None:
+    """``argument`` names an option, and ``native_size`` is a number of pixels, or they are None."""
+    dataset = make()
+    options = options_of(type(dataset))
+    require(
+        dataset.argument is None or dataset.argument in options,
+        f"argument is {dataset.argument!r}, which is no option; options are {list(options)}",
+    )
+    size = dataset.native_size
+    require(
+        size is None or (isinstance(size, int) and size > 0),
+        f"native_size must be a positive number of pixels or None, not {size!r}",
+    )
+
+
+@suite.check(after=[check_keys])
+def check_image(make: Make) -> None:
+    """``image`` gives RGB uint8 ``(H, W, 3)``."""
+    dataset = make()
+    for index in _sample(dataset):
+        image = dataset.image(int(index))
+        require(
+            isinstance(image, np.ndarray) and image.dtype == np.uint8,
+            f"image {index} must be an array of uint8, not {getattr(image, 'dtype', type(image))}",
+        )
+        require(
+            image.ndim == 3 and image.shape[2] == 3 and image.size,
+            f"image {index} must have shape (H, W, 3), not {image.shape}",
+        )
+
+
+@suite.check(after=[check_image])
+def check_images(make: Make) -> None:
+    """``images`` gives uint8 ``(n, size, size, 3)`` for any indices, none included."""
+    dataset = make()
+    for indices in (_sample(dataset), _sample(dataset)[:0]):
+        found = dataset.images(indices, _SIZE)
+        expected = (indices.size, _SIZE, _SIZE, 3)
+        require(
+            found.dtype == np.uint8 and found.shape == expected,
+            f"it must be uint8 of shape {expected}, not {found.dtype} of {found.shape}",
+        )
+
+
+@suite.check(after=[check_images])
+def check_images_in_place(make: Make) -> None:
+    """What ``images`` gives for an index does not depend on the other indices or their order."""
+    dataset = make()
+    indices = _sample(dataset)
+    together = dataset.images(indices, _SIZE)
+    backwards = dataset.images(indices[::-1], _SIZE)[::-1]
+    require(np.array_equal(together, backwards), "asked backwards, the images are others")
+    for place, index in enumerate(indices):
+        alone = dataset.images([int(index)], _SIZE)[0]
+        require(np.array_equal(alone, together[place]), f"image {index} alone is another")
+
+
+@suite.check(after=[check_images])
+def check_images_are_image(make: Make) -> None:
+    """Where no resizing is needed, ``images`` gives what ``image`` gives."""
+    dataset = make()
+    for index in _sample(dataset):
+        image = dataset.image(int(index))
+        height, width = image.shape[:2]
+        if height == width:
+            same = np.array_equal(dataset.images([int(index)], height)[0], image)
+            require(same, f"images([{index}], {height}) differs from image({index})")
+
+
+@suite.check(after=[check_labels, check_splits, check_metadata])
+def check_pool(make: Make) -> None:
+    """``pool`` holds the images of its split, in the order of ``split_indices``."""
+    dataset = make()
+    for split, classes in dataset.splits.items():
+        indices = dataset.split_indices(split)
+        require(np.all(np.diff(indices) > 0), f"split_indices({split!r}) must ascend")
+        pool = dataset.pool(split)
+        expected = tuple(dataset.keys[i] for i in indices)
+        require(pool.keys == expected, f"pool({split!r}) holds other keys than split_indices")
+        found = [pool.class_names[label] for label in pool.labels]
+        named = [dataset.class_names[label] for label in dataset.labels[indices]]
+        require(found == named, f"pool({split!r}) gives its images other classes")
+        outside = set(named) - set(classes)
+        require(not outside, f"pool({split!r}) holds images of {sorted(outside)[:3]}")
+        missing = {n for n in classes if np.any(dataset.labels == dataset.class_names.index(n))}
+        missing -= set(named)
+        require(not missing, f"pool({split!r}) lacks the images of {sorted(missing)[:3]}")
+
+
+@suite.check()
+def check_fingerprint(make: Make) -> None:
+    """The fingerprint is a string that two constructions agree on."""
+    first, second = make().fingerprint, make().fingerprint
+    require(first and isinstance(first, str), f"fingerprint must be a string, not {first!r}")
+    require(first == second, f"two constructions have the fingerprints {first!r} and {second!r}")

@@ -1,0 +1,389 @@
+"""What every few-shot method must keep, seen on small made-up episodes.
+
+Items are vectors ``(32,)``, maps ``(32, 5, 5)`` or images ``(3, 20, 20)``, as the method
+``consumes``; images go through ``ToyBackbone``. Every class is a cluster around a centre of its
+own. Scoring happens in evaluation mode under ``torch.no_grad``, on what ``embed`` makes of the
+items; a method that adapts by gradients enables them itself. Scores are compared within a
+thousandth of their range, in float32.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fsframework.interfaces.backbone import Backbone, Preprocessing
+from fsframework.interfaces.method import Batch, FewShotMethod
+from fsframework.testing._suite import Make, NotApplicable, Suite, require
+from fsframework.testing._tensors import require_close, seeded, snapshot
+
+__all__ = ["ITEM_SHAPES", "Episode", "ToyBackbone", "built", "suite", "toy_episode"]
+
+suite = Suite(FewShotMethod)
+
+ITEM_SHAPES: dict[str, tuple[int, ...]] = {
+    "vectors": (32,),
+    "maps": (32, 5, 5),
+    "images": (3, 20, 20),
+}
+"""Shape of a toy item of each kind; ``ToyBackbone`` makes such maps of such images."""
+
+_N_BASE = 11
+_SOLVED = 0.8
+_ROUNDS, _STEPS_A_ROUND = 4, 15
+
+
+class ToyBackbone(Backbone):
+    """Two convolution blocks, 3 -> 16 -> 32 channels, each halving height and width."""
+
+    preprocessing = Preprocessing(size=20)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(_block(3, 16), _block(16, 32))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map images ``(n, 3, H, W)`` to ``(n, 32, H // 4, W // 4)``."""
+        maps: Tensor = self.blocks(images)
+        return maps
+
+
+def _block(before: int, after: int) -> nn.Sequential:
+    convolution = nn.Conv2d(before, after, 3, padding=1)
+    return nn.Sequential(convolution, nn.BatchNorm2d(after), nn.ReLU(), nn.MaxPool2d(2))
+
+
+@dataclass(frozen=True)
+class Episode:
+    """Tasks with their answers; shapes as in ``Batch``, ``classes`` int64 ``(tasks, way)``."""
+
+    support: Tensor
+    query: Tensor
+    query_labels: Tensor
+    classes: Tensor
+
+
+def toy_episode(
+    consumes: str,
+    *,
+    tasks: int = 3,
+    way: int = 5,
+    shot: int = 3,
+    n: int = 10,
+    noise: float = 1.0,
+    seed: int = 0,
+) -> Episode:
+    """Return tasks among eleven classes, their centres about 3 apart in every direction.
+
+    >>> toy_episode("vectors", way=2, n=4).query_labels[0].sort().values.tolist()
+    [0, 0, 1, 1]
+    """
+    generator = torch.Generator().manual_seed(seed)
+    classes = torch.stack([torch.randperm(_N_BASE, generator=generator) for _ in range(tasks)])
+    classes = classes[:, :way]
+    # As many queries a way as possible, in an order that tells nothing.
+    order = torch.stack([torch.randperm(n, generator=generator) for _ in range(tasks)])
+    labels = order % way
+    return Episode(
+        _items(consumes, classes[:, :, None].expand(-1, -1, shot), noise, generator),
+        _items(consumes, classes.gather(1, labels), noise, generator),
+        labels,
+        classes,
+    )
+
+
+def _items(consumes: str, classes: Tensor, noise: float, generator: torch.Generator) -> Tensor:
+    """Return items around their classes' centres, ``(*classes.shape, *item)``."""
+    shape = ITEM_SHAPES[consumes]
+    if consumes == "images":
+        fixed = torch.Generator().manual_seed(0)
+        coarse = 1.5 * torch.randn(_N_BASE, 3, 4, 4, generator=fixed)
+        centres = coarse.repeat_interleave(5, dim=2).repeat_interleave(5, dim=3)
+        return centres[classes] + noise * torch.randn(*classes.shape, *shape, generator=generator)
+    # As after a ReLU: no value is negative, and each class has channels that others lack.
+    centres = 3 * torch.eye(_N_BASE).repeat(1, 3)[:, : shape[0]]
+    centres = centres.reshape(_N_BASE, shape[0], *[1] * (len(shape) - 1))
+    spread = noise * torch.randn(*classes.shape, *shape, generator=generator)
+    return (centres[classes] + spread).relu()
+
+
+def built(make: Make, seed: int = 0) -> FewShotMethod:
+    """Return a method in evaluation mode, built for toy items; its weights follow the seed."""
+    with seeded(seed):
+        method: FewShotMethod = make()
+        n_base = 0 if method.learns_from == "nothing" else _N_BASE
+        method.build(ITEM_SHAPES[method.consumes], n_base, ToyBackbone())
+    return method.eval()
+
+
+def _embedded(method: FewShotMethod, episode: Episode) -> tuple[Tensor, Tensor]:
+    """Embed once, so that a fault of ``embed`` does not pass for one of ``scores``."""
+    with torch.no_grad():
+        batch = Batch(support=episode.support.clone(), query=episode.query.clone())
+        support, query = copy.deepcopy(method).embed_episode(batch)
+    return support, query
+
+
+def _answer(method: FewShotMethod, support: Tensor, query: Tensor) -> Tensor:
+    """Score with a copy of the method and of its inputs: nothing can be left behind in either."""
+    return _score(copy.deepcopy(method), support.clone(), query.clone())
+
+
+def _score(method: FewShotMethod, support: Tensor, query: Tensor) -> Tensor:
+    with torch.no_grad():
+        scores: Tensor = method.scores(support, query)
+    return scores
+
+
+def _require_scores(scores: object, episode: Episode) -> None:
+    tasks, way = episode.classes.shape
+    expected = tasks, episode.query.shape[1], way
+    what = (
+        f"{tasks} tasks of {way} ways, {episode.support.shape[2]} shots and {expected[1]} queries"
+    )
+    require(isinstance(scores, Tensor), f"scores must be a tensor, not {type(scores).__name__}")
+    assert isinstance(scores, Tensor)
+    require(
+        scores.shape == expected, f"{what} must give scores {expected}, not {tuple(scores.shape)}"
+    )
+    require(scores.is_floating_point(), f"scores must be floats, not {scores.dtype}")
+    require(scores.isfinite().all(), f"scores of {what} must be finite")
+
+
+@suite.check()
+def check_declarations(make: Make) -> None:
+    """``consumes``, ``learns_from`` and ``transductive`` have values that mean something."""
+    method = make()
+    for name, known in (
+        ("consumes", tuple(ITEM_SHAPES)),
+        ("learns_from", ("episodes", "batches", "both", "nothing")),
+        ("transductive", (False, True)),
+    ):
+        value = getattr(method, name)
+        require(value in known, f"{name} must be one of {known}, not {value!r}")
+
+
+@suite.check(after=[check_declarations])
+def check_scores(make: Make) -> None:
+    """``scores`` gives finite floats ``(tasks, n, way)``."""
+    method = built(make)
+    episode = toy_episode(method.consumes)
+    _require_scores(_answer(method, *_embedded(method, episode)), episode)
+
+
+@suite.check(after=[check_scores])
+def check_other_shapes(make: Make) -> None:
+    """Any number of tasks, ways, shots and queries will do."""
+    method = built(make)
+    for tasks, way, shot, n in ((1, 2, 1, 11), (2, 7, 3, 11), (4, 7, 1, 1), (2, 2, 3, 5)):
+        episode = toy_episode(method.consumes, tasks=tasks, way=way, shot=shot, n=n)
+        _require_scores(_answer(method, *_embedded(method, episode)), episode)
+
+
+@suite.check(after=[check_scores])
+def check_way_order(make: Make) -> None:
+    """Permuting the ways permutes the scores."""
+    method = built(make)
+    support, query = _embedded(method, toy_episode(method.consumes))
+    order = [3, 0, 4, 2, 1]
+    require_close(
+        _answer(method, support[:, order], query),
+        _answer(method, support, query)[:, :, order],
+        "permuting the ways gives other scores than those permuted",
+    )
+
+
+@suite.check(after=[check_scores])
+def check_shot_order(make: Make) -> None:
+    """The order of a class' support images does not matter."""
+    method = built(make)
+    support, query = _embedded(method, toy_episode(method.consumes))
+    require_close(
+        _answer(method, support[:, :, [2, 0, 1]], query),
+        _answer(method, support, query),
+        "another order of the shots gives other scores",
+    )
+
+
+@suite.check(after=[check_scores])
+def check_queries_independent(make: Make) -> None:
+    """A query's scores do not depend on the queries beside it, unless ``transductive``."""
+    method = built(make)
+    if method.transductive:
+        raise NotApplicable("it is transductive")
+    support, query = _embedded(method, toy_episode(method.consumes))
+    alone = [_answer(method, support, query[:, i : i + 1]) for i in range(query.shape[1])]
+    require_close(
+        torch.cat(alone, dim=1),
+        _answer(method, support, query),
+        "queries one by one get other scores than together (is the method transductive?)",
+    )
+
+
+@suite.check(after=[check_scores])
+def check_tasks_independent(make: Make) -> None:
+    """The tasks of a batch do not influence each other."""
+    method = built(make)
+    support, query = _embedded(method, toy_episode(method.consumes))
+    alone = [_answer(method, support[t : t + 1], query[t : t + 1]) for t in range(len(query))]
+    require_close(
+        torch.cat(alone),
+        _answer(method, support, query),
+        "tasks one by one get other scores than together",
+    )
+
+
+@suite.check(after=[check_scores])
+def check_no_memory(make: Make) -> None:
+    """Earlier tasks leave no trace: of A, B and A again, both A get the same scores."""
+    method = built(make)
+    first, second = (toy_episode(method.consumes, seed=seed) for seed in (0, 1))
+    a, b = _embedded(method, first), _embedded(method, second)
+    expected = _answer(method, *b)
+    before = _score(method, *(part.clone() for part in a))
+    between = _score(method, *(part.clone() for part in b))
+    again = _score(method, *(part.clone() for part in a))
+    require_close(between, expected, "scores after other tasks differ from those of a new method")
+    require_close(again, before, "the same tasks get other scores the second time")
+
+
+@suite.check(after=[check_scores])
+def check_state_unchanged(make: Make) -> None:
+    """Scoring changes no parameter, buffer or training flag."""
+    method = built(make)
+    support, query = _embedded(method, toy_episode(method.consumes))
+    before = snapshot(method)
+    _score(method, support, query)
+    changed = before.difference(method)
+    require(not changed, f"scoring changes {', '.join(changed)}")
+
+
+@suite.check(after=[check_scores])
+def check_inputs_unchanged(make: Make) -> None:
+    """Support and queries are not changed."""
+    method = built(make)
+    support, query = _embedded(method, toy_episode(method.consumes))
+    given = support.clone(), query.clone()
+    _score(method, *given)
+    require(torch.equal(given[0], support), "scoring changes the support it is given")
+    require(torch.equal(given[1], query), "scoring changes the queries it is given")
+
+
+@suite.check(after=[check_scores])
+def check_embed_independent(make: Make) -> None:
+    """In evaluation mode ``embed`` treats every image on its own."""
+    method = built(make)
+    items = toy_episode(method.consumes).query[0]
+    with torch.no_grad():
+        together = copy.deepcopy(method).embed(items.clone())
+        alone = [copy.deepcopy(method).embed(item[None].clone()) for item in items]
+    require(
+        len(together) == len(items), f"{len(items)} items must stay as many, not {len(together)}"
+    )
+    require_close(
+        torch.cat(alone), together, "items one by one become something else than together"
+    )
+
+
+@suite.check(after=[check_scores])
+def check_state_dict(make: Make) -> None:
+    """A state dict, loaded into another instance, carries all that decides the scores."""
+    first, second = built(make, 0), built(make, 1)
+    episode = toy_episode(first.consumes)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    require_close(
+        _answer(second, *_embedded(second, episode)),
+        _answer(first, *_embedded(first, episode)),
+        "with the same state dict, scores differ",
+    )
+
+
+@suite.check(after=[check_scores])
+def check_loss(make: Make) -> None:
+    """``loss`` is a finite scalar whose gradient reaches a parameter, or the items if none is."""
+    method = built(make).train()
+    if method.learns_from == "nothing":
+        raise NotApplicable("it learns from nothing")
+    items, batch = _batch(method, seed=0, requires_grad=True)
+    with seeded(0):
+        loss = method.loss(batch)
+    require(
+        isinstance(loss, Tensor) and loss.ndim == 0,
+        f"loss must be a scalar tensor, not {getattr(loss, 'shape', type(loss))}",
+    )
+    require(loss.isfinite(), f"loss must be finite, not {loss.item()}")
+    require(loss.requires_grad, "loss is cut off: it has no gradient")
+    loss.backward()  # type: ignore[no-untyped-call]
+    learning = [p for p in method.parameters() if p.requires_grad]
+    what = "a parameter" if learning else "the items"
+    gradients = [t.grad for t in learning or items if t.grad is not None]
+    require(any(g.any() for g in gradients), f"the gradient of loss reaches {what} nowhere")
+    require(all(g.isfinite().all() for g in gradients), "the gradient of loss is not finite")
+
+
+def _batch(
+    method: FewShotMethod, *, seed: int, noise: float = 1.0, requires_grad: bool = False
+) -> tuple[list[Tensor], Batch]:
+    """Return what a training step shows the method, and the leaves among it."""
+    episode = toy_episode(method.consumes, seed=seed, noise=noise)
+    generator = torch.Generator().manual_seed(seed)
+    classes = torch.randint(_N_BASE, (24,), generator=generator)
+    items = _items(method.consumes, classes, noise, generator)
+    leaves = [t.requires_grad_(requires_grad) for t in (episode.support, episode.query, items)]
+    whole = Batch(
+        support=episode.support,
+        query=episode.query,
+        query_labels=episode.query_labels,
+        support_classes=episode.classes[:, :, None].expand(*episode.support.shape[:3]),
+        query_classes=episode.classes.gather(1, episode.query_labels),
+        items=items,
+        classes=classes,
+    )
+    if method.learns_from == "episodes":
+        return leaves[:2], dataclasses.replace(whole, items=None, classes=None)
+    if method.learns_from == "batches":
+        return leaves[2:], Batch(items=items, classes=classes)
+    return leaves, whole
+
+
+@suite.check(after=[check_scores])
+def check_solves_toy_task(make: Make) -> None:
+    """Well separated classes are told apart: four queries of five, before or after some training.
+
+    A method that learns may take up to 60 steps of Adam at a learning rate of 0.005 first.
+    """
+    method = built(make)
+    accuracy = _toy_accuracy(method)
+    best = accuracy
+    if method.learns_from != "nothing" and best < _SOLVED:
+        for round_ in range(_ROUNDS):
+            _train(method, round_)
+            best = max(best, _toy_accuracy(method))
+            if best >= _SOLVED:
+                break
+    require(best >= _SOLVED, f"accuracy on well separated classes is {best:.2f}, below {_SOLVED}")
+
+
+def _toy_accuracy(method: FewShotMethod) -> float:
+    episode = toy_episode(method.consumes, noise=0.2, n=20, seed=2)
+    scores = _answer(method, *_embedded(method, episode))
+    return (scores.argmax(dim=-1) == episode.query_labels).float().mean().item()
+
+
+def _train(method: FewShotMethod, round_: int) -> None:
+    learning = [p for p in method.parameters() if p.requires_grad]
+    if not learning:
+        return
+    optimiser = torch.optim.Adam(learning, lr=5e-3)
+    method.train()
+    with seeded(round_):
+        for step in range(_STEPS_A_ROUND):
+            _, batch = _batch(method, seed=100 + round_ * _STEPS_A_ROUND + step, noise=0.2)
+            optimiser.zero_grad()
+            method.loss(batch).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+    method.eval()

@@ -1,0 +1,273 @@
+"""What every task sampler must keep, seen on ``toy_pool``.
+
+The pool grows with the sampler's options: at least 12 classes, twice ``n_way``, each with four
+times the images a task takes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fsframework.errors import DataError, FsfError, InfeasibleTask, OptionError
+from fsframework.interfaces.sampler import TaskSampler
+from fsframework.testing._fresh import digests_in_fresh_processes, draw_digest
+from fsframework.testing._suite import ConformanceError, Make, NotApplicable, Suite, require
+from fsframework.testing.toys import toy_pool
+from fsframework.values import ImagePool, TaskSet, digest_of
+
+suite = Suite(TaskSampler)
+
+# A sampler that uses up its pool yields at least five tasks of it.
+_TASKS = 4
+_HASH_SEEDS = 0, 1, 2
+_PATIENCE = 20.0
+
+
+def _pool_size(sampler: TaskSampler) -> tuple[int, int, int]:
+    images = 4 * (sampler.n_shot + sampler.n_query)
+    return max(12, 2 * sampler.n_way), images, max(20, 4 * sampler.n_way)
+
+
+def _draw(sampler: TaskSampler, n_tasks: int | None = _TASKS, seed: int = 0) -> TaskSet:
+    return sampler.draw(toy_pool(*_pool_size(sampler)), n_tasks, seed)
+
+
+def _require_equal(found: TaskSet, expected: TaskSet, message: str) -> None:
+    require(draw_digest(found) == draw_digest(expected), message)
+
+
+@suite.check()
+def check_request_honoured(make: Make) -> None:
+    """``draw`` gives the tasks asked for: their number, ways, shots and queries."""
+    sampler = make()
+    try:
+        tasks = _draw(sampler)
+    except DataError:
+        return  # broken tasks: check_images_distinct tells
+    except InfeasibleTask as error:
+        raise ConformanceError(f"toy_pool{_pool_size(sampler)} can yield tasks: {error}") from None
+    require(isinstance(tasks, TaskSet), f"it must be a TaskSet, not {type(tasks).__name__}")
+    found = {"n_tasks": len(tasks)}
+    asked = {"n_tasks": _TASKS}
+    for name in ("n_way", "n_shot", "n_query"):
+        found[name], asked[name] = getattr(tasks, name), getattr(sampler, name)
+    wrong = {name: found[name] for name in asked if found[name] != asked[name]}
+    require(not wrong, f"asked for {asked}, it gives {wrong}")
+
+
+@suite.check(after=[check_request_honoured])
+def check_images_distinct(make: Make) -> None:
+    """No image stands twice in a task, no class twice, and support and query share none."""
+    try:
+        _draw(make())
+    except DataError as error:
+        raise ConformanceError(str(error)) from None
+
+
+@suite.check(after=[check_images_distinct])
+def check_classes_pure(make: Make) -> None:
+    """Every image is of its way's class, and the tasks belong to the pool."""
+    sampler = make()
+    try:
+        _draw(sampler).verify(toy_pool(*_pool_size(sampler)))
+    except DataError as error:
+        raise ConformanceError(str(error)) from None
+
+
+@suite.check(after=[check_images_distinct])
+def check_seed_decides(make: Make) -> None:
+    """The same seed gives the same tasks in a fresh process, whatever ``PYTHONHASHSEED``."""
+    sampler = make()
+    size = _pool_size(sampler)
+    expected = draw_digest(_draw(sampler))
+    digests = digests_in_fresh_processes(sampler, size, _TASKS, 0, _HASH_SEEDS)
+    wrong = [
+        hash_seed
+        for hash_seed, digest in zip(_HASH_SEEDS, digests, strict=True)
+        if digest != expected
+    ]
+    require(
+        not wrong,
+        f"with PYTHONHASHSEED {wrong} a fresh process draws other tasks from the same seed; "
+        "look for a set that is iterated or a generator that is not made from the seed",
+    )
+
+
+@suite.check(after=[check_images_distinct])
+def check_seed_matters(make: Make) -> None:
+    """Another seed gives other tasks."""
+    same = _draw(make(), seed=0).digest == _draw(make(), seed=1).digest
+    require(not same, "seeds 0 and 1 give the same tasks")
+
+
+@suite.check(after=[check_images_distinct])
+def check_no_memory(make: Make) -> None:
+    """Earlier draws leave no trace: the second draw of a sampler is as if it were the first."""
+    used = make()
+    _draw(used, seed=0)
+    _require_equal(
+        _draw(used, seed=1), _draw(make(), seed=1), "a draw depends on the draws made before"
+    )
+
+
+@suite.check(after=[check_images_distinct])
+def check_prefix(make: Make) -> None:
+    """The tasks of a shorter draw begin a longer one, unless the sampler is not ``independent``."""
+    if not make().independent:
+        raise NotApplicable("its tasks are not drawn independently")
+    short = _TASKS // 2
+    _require_equal(
+        _draw(make(), short), _draw(make())[:short], f"{short} tasks do not begin {_TASKS} tasks"
+    )
+
+
+@suite.check(after=[check_images_distinct])
+def check_no_number(make: Make) -> None:
+    """``n_tasks=None`` gives as many tasks as there are, or an ``OptionError`` where no end is."""
+    try:
+        tasks = _within_patience(lambda: _draw(make(), None))
+    except OptionError:
+        return
+    require(len(tasks) > 0, "n_tasks=None gives no task, though the pool has some")
+
+
+@suite.check(after=[check_request_honoured])
+def check_impossible(make: Make) -> None:
+    """What the pool cannot yield ends in ``InfeasibleTask`` and a reason, soon."""
+    sampler = make()
+    classes, images, words = _pool_size(sampler)
+    for what, pool in (
+        ("too few classes", toy_pool(sampler.n_way - 1, images, words)),
+        ("too few images", toy_pool(classes, sampler.n_shot + sampler.n_query - 1, words)),
+    ):
+        try:
+            _within_patience(functools.partial(make().draw, pool, _TASKS, 0))
+        except InfeasibleTask as error:
+            require(str(error), f"with {what} its InfeasibleTask must say why")
+        except ConformanceError:
+            raise
+        except Exception as error:
+            raise ConformanceError(
+                f"with {what} it must raise InfeasibleTask, not {type(error).__name__}: {error}"
+            ) from None
+        else:
+            raise ConformanceError(f"with {what} it must raise InfeasibleTask, not give tasks")
+
+
+def _within_patience(action: Callable[[], Any]) -> Any:
+    """Return what the action returns, or give up on it: a thread cannot be ended, only left."""
+    outcome: dict[str, Any] = {}
+
+    def run() -> None:
+        try:
+            outcome["value"] = action()
+        except BaseException as error:
+            outcome["error"] = error
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE)
+    require(not thread.is_alive(), f"draw has not ended after {_PATIENCE:.0f} seconds")
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["value"]
+
+
+@suite.check(after=[check_images_distinct])
+def check_needs_declared(make: Make) -> None:
+    """A sampler that does not declare ``needs_attributes`` draws the same without any.
+
+    One that does says what is missing, with an error meant for the user.
+    """
+    sampler = make()
+    bare = toy_pool(*_pool_size(sampler)[:2], 0)
+    try:
+        tasks = sampler.draw(bare, _TASKS, 0)
+    except FsfError as error:
+        require(sampler.needs_attributes, f"needs_attributes is False, but without any: {error}")
+    except Exception as error:
+        raise ConformanceError(
+            f"without attributes it raises {type(error).__name__}: {error}"
+        ) from None
+    else:
+        require(not sampler.needs_attributes, "needs_attributes is True, but it draws without any")
+        same = tasks.digest == _draw(make()).digest
+        require(same, "needs_attributes is False, but it draws other tasks without any")
+
+
+@suite.check(after=[check_images_distinct])
+def check_record(make: Make) -> None:
+    """The task set names its sampler, options, seed and pool, and can be saved and loaded."""
+    sampler = make()
+    tasks = _draw(sampler, seed=7)
+    pool = toy_pool(*_pool_size(sampler))
+    require(tasks.sampler, "the task set must name its sampler")
+    require(tasks.seed == 7, f"drawn with the seed 7, the task set says {tasks.seed}")
+    require(
+        tasks.pool_fingerprint == pool.fingerprint, "the task set has another pool's fingerprint"
+    )
+    for name in ("n_way", "n_shot", "n_query"):
+        value = getattr(sampler, name)
+        require(
+            tasks.options.get(name) == value,
+            f"the task set's options must hold {name}={value}, they are {dict(tasks.options)}",
+        )
+    try:
+        json.dumps(dict(tasks.options))
+    except TypeError as error:
+        raise ConformanceError(f"the task set's options cannot be saved: {error}") from None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tasks.safetensors"
+        tasks.save(path)
+        _require_equal(TaskSet.load(path), tasks, "saved and loaded, the tasks are others")
+
+
+@suite.check(after=[check_images_distinct])
+def check_pool_unchanged(make: Make) -> None:
+    """The pool is not changed."""
+    sampler = make()
+    pool = toy_pool(*_pool_size(sampler))
+    before = _content(pool)
+    sampler.draw(pool, _TASKS, 0)
+    after = _content(pool)
+    changed = [name for name in before if before[name] != after[name]]
+    require(not changed, f"draw changes the pool's {', '.join(changed)}")
+
+
+def _content(pool: ImagePool) -> dict[str, str]:
+    """Digest what the pool holds now: its own fingerprints are remembered."""
+    content = {
+        "keys": digest_of(pool.keys),
+        "labels": digest_of(pool.labels),
+        "class_names": digest_of(pool.class_names),
+        "metadata": repr(sorted(pool.metadata.items())),
+        "class_sizes": digest_of(pool.class_sizes),
+        "members": digest_of(*(pool.members(c) for c in range(len(pool.class_names)))),
+    }
+    if pool.attributes is not None:
+        content["attributes"] = digest_of(pool.attributes.words, pool.attributes.bits)
+    return content
+
+
+@suite.check(after=[check_images_distinct])
+def check_global_randomness(make: Make) -> None:
+    """The global generators of ``random`` and NumPy are neither moved nor seeded."""
+    sampler = make()
+    before = _global_states()
+    _draw(sampler)
+    moved = [name for name, state in _global_states().items() if state != before[name]]
+    require(not moved, f"draw moves the global generator of {' and '.join(moved)}")
+
+
+def _global_states() -> dict[str, str]:
+    legacy = np.random.get_state(legacy=False)  # noqa: NPY002 - it is what must stay untouched
+    return {"random": repr(random.getstate()), "numpy.random": repr(legacy)}

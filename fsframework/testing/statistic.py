@@ -1,0 +1,133 @@
+"""What every statistic must keep; values are compared within 1e-9."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fsframework.interfaces.statistic import Statistic
+from fsframework.testing._suite import Make, Suite, require
+from fsframework.testing.toys import toy_outcomes
+from fsframework.values import Outcomes
+
+suite = Suite(Statistic)
+
+_TOLERANCE = 1e-9
+
+
+def _require_equal(found: npt.ArrayLike, expected: npt.ArrayLike, message: str) -> None:
+    require(np.allclose(found, expected, rtol=0, atol=_TOLERANCE), message)
+
+
+def _with(outcomes: Outcomes, predictions: npt.NDArray[Any]) -> Outcomes:
+    return dataclasses.replace(outcomes, predictions=predictions)
+
+
+@suite.check()
+def check_one_number_a_task(make: Make) -> None:
+    """``per_task`` gives one finite float a task."""
+    outcomes = toy_outcomes()
+    values = make().per_task(outcomes)
+    require(isinstance(values, np.ndarray), f"it must be an array, not {type(values).__name__}")
+    require(np.issubdtype(values.dtype, np.floating), f"it must be of floats, not {values.dtype}")
+    expected = (len(outcomes),)
+    require(values.shape == expected, f"it must have shape {expected}, not {values.shape}")
+    require(np.isfinite(values).all(), f"it must be finite, not {values.tolist()}")
+
+
+@suite.check(after=[check_one_number_a_task])
+def check_bounds(make: Make) -> None:
+    """Every value lies within ``bounds``, from all wrong to all right."""
+    statistic = make()
+    low, high = statistic.bounds
+    require(low < high, f"bounds must ascend, not {statistic.bounds}")
+    for accuracy in (0.0, 0.2, 0.8, 1.0):
+        values = statistic.per_task(toy_outcomes(accuracy=accuracy))
+        inside = (values >= low - _TOLERANCE) & (values <= high + _TOLERANCE)
+        require(
+            inside.all(),
+            f"at accuracy {accuracy} it gives {values[~inside][:1]}, outside {low}..{high}",
+        )
+
+
+@suite.check(after=[check_one_number_a_task])
+def check_single_task(make: Make) -> None:
+    """One task is enough: ``T = 1`` gives shape ``(1,)``."""
+    values = make().per_task(toy_outcomes(1))
+    require(np.shape(values) == (1,), f"one task must give shape (1,), not {np.shape(values)}")
+
+
+@suite.check(after=[check_one_number_a_task])
+def check_other_shapes(make: Make) -> None:
+    """Any number of ways and queries will do: 2 ways of 1 query, 7 ways of 3."""
+    for n_way, n_query in ((2, 1), (7, 3)):
+        values = make().per_task(toy_outcomes(4, n_way, n_query))
+        require(
+            np.shape(values) == (4,) and np.isfinite(values).all(),
+            f"{n_way} ways of {n_query} queries must give four finite numbers, not {values}",
+        )
+
+
+@suite.check(after=[check_one_number_a_task])
+def check_tasks_independent(make: Make) -> None:
+    """The value of a task does not depend on the tasks beside it."""
+    outcomes = toy_outcomes()
+    chosen = [4, 1]
+    _require_equal(
+        make().per_task(_with(outcomes, outcomes.predictions[chosen])),
+        make().per_task(outcomes)[chosen],
+        "tasks 4 and 1 on their own give other values than among all",
+    )
+
+
+@suite.check(after=[check_one_number_a_task])
+def check_query_order(make: Make) -> None:
+    """The order of the queries of a class does not matter."""
+    outcomes = toy_outcomes()
+    rng = np.random.default_rng(1)
+    _require_equal(
+        make().per_task(_with(outcomes, rng.permuted(outcomes.predictions, axis=2))),
+        make().per_task(outcomes),
+        "shuffling the queries within each class changes the values",
+    )
+
+
+@suite.check(after=[check_one_number_a_task])
+def check_way_order(make: Make) -> None:
+    """How the ways are numbered does not matter."""
+    outcomes = toy_outcomes()
+    order = np.array([3, 0, 4, 2, 1])
+    # Way w of the new numbering is way order[w] of the old; argsort inverts that for predictions.
+    renumbered = np.argsort(order)[outcomes.predictions[:, order]]
+    _require_equal(
+        make().per_task(_with(outcomes, renumbered)),
+        make().per_task(outcomes),
+        "numbering the ways of every task otherwise changes the values",
+    )
+
+
+@suite.check(after=[check_one_number_a_task])
+def check_outcomes_unchanged(make: Make) -> None:
+    """The outcomes are not changed."""
+    outcomes = toy_outcomes()
+    make().per_task(outcomes)
+    fresh = toy_outcomes()
+    for name in ("predictions", "class_accuracy"):
+        same = np.array_equal(getattr(outcomes, name), getattr(fresh, name))
+        require(same, f"per_task changes the outcomes' {name}")
+
+
+@suite.check(after=[check_one_number_a_task])
+def check_no_memory(make: Make) -> None:
+    """Earlier outcomes leave no trace: the second of two is judged as if it were the first."""
+    first, second = toy_outcomes(seed=1), toy_outcomes(seed=2)
+    used = make()
+    used.per_task(first)
+    _require_equal(
+        used.per_task(second),
+        make().per_task(second),
+        "the values of outcomes depend on the outcomes judged before",
+    )
