@@ -866,6 +866,7 @@ class Estimate:
         paired: whether it is a difference on equal tasks.
         estimator: how the interval was made, such as ``student-t``.
         n_tasks: tasks behind it; ``n_images``: distinct images in them.
+        share: whether the value is a share of 1, to be shown in percent.
 
     >>> Estimate("acc", 0.5, 0.4, 0.6, 0.95, "open", False, "student-t", 30, 900).half_width
     0.1
@@ -881,6 +882,7 @@ class Estimate:
     estimator: str
     n_tasks: int
     n_images: int
+    share: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.level < 1:

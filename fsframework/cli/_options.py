@@ -1,0 +1,179 @@
+"""Options that several commands share, and the tree of values they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from fsframework.errors import OptionError
+from fsframework.registry import Registry
+from fsframework.spec import Given, set_dotted
+
+__all__ = ["json_option", "plugin_option", "registry_with", "set_options", "shared", "tree_of"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ORIGINS = {
+    ParameterSource.COMMANDLINE: "command line",
+    ParameterSource.ENVIRONMENT: "environment",
+}
+
+_SHARED: dict[str, tuple[str, Any]] = {
+    "dataset": (
+        "dataset",
+        click.option(
+            "--dataset",
+            metavar="NAME[:ARG]",
+            envvar="FSF_DATASET",
+            help="Data set: planted, folder:PATH, csv:FILE, ...  [default: planted]",
+        ),
+    ),
+    "attributes": (
+        "attributes",
+        click.option(
+            "--attributes",
+            metavar="SOURCE",
+            envvar="FSF_ATTRIBUTES",
+            help="Words of the images: FILE.csv or FILE.parquet (columns key, words; words "
+            "separated by ';' in CSV), or column:NAME.  [default: the data set's own words]",
+        ),
+    ),
+    "sampler": (
+        "sampler",
+        click.option(
+            "--sampler",
+            metavar="NAME",
+            envvar="FSF_SAMPLER",
+            help="How tasks are drawn.  [default: fewstab]",
+        ),
+    ),
+    "split": (
+        "split",
+        click.option(
+            "--split", metavar="NAME", help="Split the tasks are drawn from.  [default: test]"
+        ),
+    ),
+    "way": (
+        "sampler.n_way",
+        click.option("--way", type=int, metavar="N", help="Classes a task.  [default: 5]"),
+    ),
+    "shot": (
+        "sampler.n_shot",
+        click.option("--shot", type=int, metavar="N", help="Support images a class.  [default: 5]"),
+    ),
+    "query": (
+        "sampler.n_query",
+        click.option("--query", type=int, metavar="N", help="Query images a class.  [default: 15]"),
+    ),
+    "tasks": (
+        "tasks",
+        click.option("--tasks", type=int, metavar="N", help="Number of tasks.  [default: 600]"),
+    ),
+    "seed": (
+        "seed",
+        click.option(
+            "--seed",
+            type=int,
+            metavar="N",
+            envvar="FSF_SEED",
+            help="Same seed, same tasks, weights and scores.  [default: 0]",
+        ),
+    ),
+    "device": (
+        "device",
+        click.option(
+            "--device",
+            metavar="NAME",
+            envvar="FSF_DEVICE",
+            help="auto, cpu, cuda, cuda:N or mps.  [default: auto: a GPU where there is one]",
+        ),
+    ),
+}
+
+
+def shared(*names: str) -> Callable[[F], F]:
+    """Add the named shared options to a command."""
+
+    def add(function: F) -> F:
+        for name in reversed(names):
+            function = _SHARED[name][1](function)
+        return function
+
+    return add
+
+
+def set_options(function: F) -> F:
+    """Add ``-o``, ``--config`` and ``--plugin``."""
+    option = click.option(
+        "-o",
+        "--option",
+        "options",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Set any field, e.g. -o method.temperature=0.2 -o training.epochs=3; repeatable.",
+    )
+    config = click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE.toml",
+        envvar="FSF_CONFIG",
+        help="Read options from a TOML file; the command line overrides it.",
+    )
+    return option(config(plugin_option(function)))
+
+
+def plugin_option(function: F) -> F:
+    """Add ``--plugin``."""
+    return click.option(
+        "--plugin",
+        "plugin_files",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE.py",
+        help="Also know the plugin classes of a Python file; repeatable.",
+    )(function)
+
+
+def json_option(function: F) -> F:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def registry_with(files: tuple[Path, ...]) -> Registry:
+    """Return a registry that also knows the plugins of some files."""
+    registry = Registry()
+    for path in files:
+        registry.load_file(path)
+    return registry
+
+
+def tree_of(
+    context: click.Context, config: Path | None, options: tuple[str, ...], keys: dict[str, str]
+) -> dict[str, Any]:
+    """Merge configuration file, environment and command line into a tree of ``Given``.
+
+    Args:
+        keys: dotted key of each command-line parameter beside the shared ones.
+
+    Raises:
+        OptionError: an ``-o`` without ``=``.
+    """
+    from fsframework.pipeline.experiment import read_config
+
+    tree = read_config(config) if config is not None else {}
+    dotted = {name: key for name, (key, _) in _SHARED.items()} | keys
+    # Names of components come before their options, so that an option finds its component.
+    for name in sorted(dotted, key=lambda n: dotted[n].count(".")):
+        source = context.get_parameter_source(name)
+        if source in _ORIGINS:
+            set_dotted(tree, dotted[name], Given(context.params[name], _ORIGINS[source]))
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise OptionError(f"-o {option}: must be KEY=VALUE, e.g. -o method.temperature=0.2")
+        set_dotted(tree, key.strip(), Given(value, "command line"))
+    return tree

@@ -1,0 +1,163 @@
+"""Everything that is drawn on the terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fsframework.pipeline.progress import Advance, Reporter
+from fsframework.values import Estimate
+
+__all__ = [
+    "ConsoleReporter",
+    "LogReporter",
+    "estimates_table",
+    "print_json",
+    "print_table",
+    "reporter",
+    "shown",
+]
+
+_NAMES = {
+    "acc-R": "Acc",
+    "acc-A": "Acc-A",
+    "acc-gap": "Acc − Acc-A",
+    "wacc-R": "wAcc-R",
+    "wacc-A": "wAcc-A",
+    "wacc-gap": "gap = wAcc-R − wAcc-A",
+}
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+def print_json(value: Any) -> None:
+    """Print JSON on standard output."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a plain table; wide cells wrap on a terminal and stay whole in a pipe."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    _console().print(table)
+
+
+def _console() -> Console:
+    # In a pipe there is no width to keep to, and a wrapped row cannot be parsed.
+    width = None if sys.stdout.isatty() else 240
+    return Console(width=width, highlight=False, markup=False, soft_wrap=False)
+
+
+def shown(estimate: Estimate) -> str:
+    """Return value and half-width as text, shares in percent.
+
+    >>> shown(Estimate("acc-R", 0.5, 0.49, 0.51, 0.95, "closed", False, "t", 9, 9, share=True))
+    '50.0 ± 1.0 %'
+    """
+    factor, unit, digits = (100, " %", 1) if estimate.share else (1, "", 4)
+    value = f"{factor * estimate.value:.{digits}f}"
+    if math.isnan(estimate.low):
+        return f"{value}{unit} (no interval from one task)"
+    return f"{value} ± {factor * estimate.half_width:.{digits}f}{unit}"
+
+
+def estimates_table(estimates: Mapping[str, Estimate]) -> None:
+    """Print estimates with all that must be known to read them."""
+    order = {name: i for i, name in enumerate(_NAMES)}
+    rows = [
+        (
+            _NAMES.get(name, name),
+            shown(e),
+            f"{100 * e.level:g} % {e.kind}, {e.estimator}",
+            f"{e.n_tasks:,}",
+            f"{e.n_images:,}",
+        )
+        for name, e in sorted(estimates.items(), key=lambda item: (order.get(item[0], 99), item[0]))
+    ]
+    print_table(("", "value", "interval", "tasks", "images"), rows)
+
+
+def reporter() -> Reporter:
+    """Return a bar on a terminal, plain lines in a log; both on standard error."""
+    return ConsoleReporter() if sys.stderr.isatty() else LogReporter()
+
+
+class ConsoleReporter(Reporter):
+    """A progress bar a stage."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+
+    @contextmanager
+    def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
+        """Show a bar that stays when the stage is done."""
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        with Progress(
+            TextColumn("{task.description:<22}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=self._console,
+        ) as progress:
+            task = progress.add_task(name, total=total, completed=done, note="")
+
+            def advance(amount: int = 1, note: str = "") -> None:
+                if note:
+                    progress.update(task, advance=amount, note=note)
+                else:
+                    progress.update(task, advance=amount)
+
+            yield advance
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(text, markup=False)
+
+
+class LogReporter(Reporter):
+    """A line when a stage starts and ends, and now and then between."""
+
+    @contextmanager
+    def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
+        """Print plain lines."""
+        started = last = time.monotonic()
+        count, remark = done, ""
+        resumed = f", going on after {done:,}" if done else ""
+        self.say(f"{name}: {total:,} to do{resumed}")
+
+        def advance(amount: int = 1, note: str = "") -> None:
+            nonlocal count, last, remark
+            count += amount
+            remark = f"; {note}" if note else remark
+            now = time.monotonic()
+            if now - last >= _SECONDS_BETWEEN_LINES and count < total:
+                left = (now - started) / max(1, count - done) * (total - count)
+                self.say(f"{name}: {count:,} of {total:,}, about {left:.0f} s left{remark}")
+                last = now
+
+        yield advance
+        self.say(f"{name}: done in {time.monotonic() - started:.1f} s{remark}")
+
+    def say(self, text: str) -> None:
+        """Print a line at once."""
+        print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,103 @@
+"""Assembles the commands; a command's file is imported only when it is called."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from fsframework import __version__
+from fsframework.errors import FsfError
+
+__all__ = ["cli", "main"]
+
+_COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("fsframework.cli.run:run", "Evaluate a method on random and attribute-biased tasks."),
+    "plugins": ("fsframework.cli.plugins:plugins", "List, show and check plugins."),
+    "tasks": ("fsframework.cli.tasks:tasks", "Make, show, verify and export task files."),
+    "data": ("fsframework.cli.data:data", "List data sets and check your own."),
+    "runs": ("fsframework.cli.runs:runs", "List and show the runs made so far."),
+}
+"""Where each command lives, and its summary, so that help needs no import."""
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="fsf")
+@click.option(
+    "--verbose", is_flag=True, expose_value=False, help="Show tracebacks; accepted anywhere."
+)
+def cli() -> None:
+    """Measure how much few-shot image classifiers lean on spurious attributes.
+
+    \b
+    Start here:
+      fsf run --method renet --sampler fewstab      the main job on the embedded data set
+      fsf run --dataset folder:./images --attributes words.csv
+      fsf plugins list                              what can be named in such a command
+    """
+
+
+def main() -> None:
+    """Run the command line; every error a user can mend is one line and exit code 2."""
+    arguments = sys.argv[1:]
+    verbose = "--verbose" in arguments
+    arguments = [a for a in arguments if a != "--verbose"]
+    try:
+        code = cli.main(args=arguments, prog_name="fsf", standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+    except BaseException as error:
+        if isinstance(error, SystemExit) or (verbose and not isinstance(error, click.Abort)):
+            raise
+        sys.exit(_explain(error))
+
+
+def _explain(error: BaseException) -> int:
+    """Print one line for an error and return the exit code."""
+    if isinstance(error, click.ClickException):
+        usage = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""
+        hint = f" (see {usage} --help)" if usage else ""
+        return _fail(error.format_message() + hint, 2)
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        return _fail("interrupted; the same command goes on where it stopped", 130)
+    if isinstance(error, FsfError):
+        return _fail(str(error), 2)
+    if isinstance(error, BrokenPipeError):
+        # The reader (head, less) has gone; Python must not complain of it again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return _fail("no space left on the device; free some and run the same command again", 2)
+    summary = f"{type(error).__name__}: {error}".splitlines()[0]
+    return _fail(f"unexpected {summary} (--verbose shows where)", 1)
+
+
+def _fail(message: Any, code: int) -> int:
+    print(f"fsf: {' '.join(str(message).split())}", file=sys.stderr)
+    return code

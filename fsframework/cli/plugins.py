@@ -1,0 +1,203 @@
+"""`fsf plugins`: what is installed, what it takes, whether it keeps its contract."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsframework.cli._options import json_option, plugin_option, registry_with
+from fsframework.errors import PluginError
+from fsframework.registry import KINDS
+
+if TYPE_CHECKING:
+    from fsframework.registry import Loaded, Plugin, Registry
+
+__all__ = ["plugins"]
+
+_kind = click.option(
+    "--kind", type=click.Choice(sorted(KINDS)), help="Only plugins of this kind."
+)
+
+
+@click.group()
+def plugins() -> None:
+    """List, show and check plugins.
+
+    \b
+    Examples:
+      fsf plugins list --kind method
+      fsf plugins show renet
+      fsf plugins check protonet
+      fsf plugins check mine --plugin ./mine.py
+    """
+
+
+@plugins.command("list")
+@_kind
+@click.option("--load", is_flag=True, help="Import every plugin, so that broken ones show.")
+@plugin_option
+@json_option
+def list_plugins(
+    kind: str | None, load: bool, plugin_files: tuple[Path, ...], as_json: bool
+) -> None:
+    """List every plugin with its distribution, version and status; imports none."""
+    registry = registry_with(plugin_files)
+    found = [_loaded_status(registry, p) if load else p for p in registry.plugins(kind)]
+    if as_json:
+        import json
+
+        print(json.dumps([dataclasses.asdict(p) for p in found], indent=2))
+        return
+    fields = ("kind", "name", "distribution", "version", "status", "target")
+    rows = [tuple(getattr(p, field) for field in fields) for p in found]
+    # A plain table: importing rich would take longer than reading the metadata.
+    widths = [max(map(len, column)) for column in zip(fields, *rows, strict=True)]
+    for row in (fields, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def _loaded_status(registry: Registry, plugin: Plugin) -> Plugin:
+    if plugin.status != "ok":
+        return plugin
+    try:
+        registry.load(plugin.kind, plugin.name)
+    except PluginError as error:
+        return dataclasses.replace(plugin, status=f"broken: {error}")
+    return plugin
+
+
+@plugins.command("show")
+@click.argument("name")
+@_kind
+@plugin_option
+@json_option
+def show_plugin(
+    name: str, kind: str | None, plugin_files: tuple[Path, ...], as_json: bool
+) -> None:
+    """Show what a plugin does, its facts and its options."""
+    from fsframework.cli import _render
+    from fsframework.spec import parameters
+
+    registry = registry_with(plugin_files)
+    loaded = _load(registry, name, kind)
+    options = [
+        {
+            "option": f"{loaded.plugin.kind}.{key}",
+            "type": _type_name(annotation),
+            "default": None if default is inspect.Parameter.empty else _json(default),
+            "required": default is inspect.Parameter.empty,
+        }
+        for key, (annotation, default) in parameters(loaded.cls).items()
+    ]
+    facts = _facts(loaded)
+    document = inspect.getdoc(loaded.cls) or ""
+    if as_json:
+        described = {**dataclasses.asdict(loaded.plugin), "doc": document}
+        _render.print_json({**described, "facts": facts, "options": options})
+        return
+    click.echo(loaded.plugin.described())
+    click.echo()
+    click.echo(document)
+    if facts:
+        click.echo()
+        _render.print_table(("fact", "value"), [(k, str(v)) for k, v in facts.items()])
+    click.echo()
+    if not options:
+        click.echo("takes no options")
+        return
+    rows = [
+        (str(o["option"]), str(o["type"]), "(required)" if o["required"] else str(o["default"]))
+        for o in options
+    ]
+    _render.print_table(("option for -o", "type", "default"), rows)
+
+
+def _type_name(annotation: Any) -> str:
+    return annotation.__name__ if inspect.isclass(annotation) else str(annotation).replace(
+        "typing.", ""
+    )
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def _facts(loaded: Loaded) -> dict[str, Any]:
+    """Return the class variables that the plugin's interface declares."""
+    interface = next(
+        c for c in loaded.cls.__mro__ if c.__module__.startswith("fsframework.interfaces")
+    )
+    names = [n for n, a in inspect.get_annotations(interface).items() if "ClassVar" in str(a)]
+    return {n: _json(getattr(loaded.cls, n)) for n in names if hasattr(loaded.cls, n)}
+
+
+def _load(registry: Registry, name: str, kind: str | None) -> Loaded:
+    """Load by name alone where only one kind has it."""
+    if kind is not None:
+        return registry.load(kind, name)
+    kinds = sorted({p.kind for p in registry.plugins() if p.name == name})
+    if len(kinds) > 1:
+        raise PluginError(f"{name!r} is a {' and a '.join(kinds)}; say which with --kind")
+    if not kinds:
+        from fsframework.errors import close_matches
+
+        names = sorted({p.name for p in registry.plugins()})
+        raise PluginError(
+            f"unknown plugin {name!r}{close_matches(name, names)}; known: {', '.join(names)}"
+        )
+    return registry.load(kinds[0], name)
+
+
+@plugins.command("check")
+@click.argument("name")
+@_kind
+@click.option(
+    "-o", "--option", "options", multiple=True, metavar="KEY=VALUE",
+    help="An option of the plugin, e.g. -o path=./images; repeatable.",
+)
+@plugin_option
+@json_option
+def check_plugin(
+    name: str,
+    kind: str | None,
+    options: tuple[str, ...],
+    plugin_files: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """Check that a plugin keeps the contract of its kind; exit code 1 if it does not."""
+    from fsframework.cli import _render
+    from fsframework.errors import OptionError
+    from fsframework.spec import Given, resolve_component, set_dotted
+    from fsframework.testing import check_component
+
+    registry = registry_with(plugin_files)
+    plain, _, argument = name.partition(":")
+    loaded = _load(registry, plain, kind)
+    tree: dict[str, Any] = {"name": Given(name, "command line")}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise OptionError(f"-o {option}: must be KEY=VALUE")
+        key = key.removeprefix(f"{loaded.plugin.kind}.")
+        set_dotted(tree, key, Given(value, "command line"))
+    component = resolve_component(registry, loaded.plugin.kind, tree)
+    results = check_component(component.create, loaded.plugin.kind)
+    failed = [r for r in results if r.status == "failed"]
+    if as_json:
+        _render.print_json([dataclasses.asdict(r) for r in results])
+    else:
+        for result in results:
+            message = f": {result.message}" if result.message else ""
+            click.echo(f"{result.status:<8}{result.name}{message}")
+        skipped = sum(r.status == "skipped" for r in results)
+        passed = len(results) - len(failed) - skipped
+        click.echo(f"{loaded.plugin.kind} {name}: {passed} passed, {len(failed)} failed, {skipped} skipped")
+    if failed:
+        click.get_current_context().exit(1)

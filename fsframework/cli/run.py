@@ -1,0 +1,173 @@
+"""`fsf run`: the main job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsframework.cli._options import json_option, registry_with, set_options, shared, tree_of
+
+if TYPE_CHECKING:
+    from fsframework.pipeline.experiment import Experiment
+    from fsframework.pipeline.run import RunResult
+
+__all__ = ["run"]
+
+
+@click.command(epilog="Options left out come from --config, then from the defaults.")
+@click.option(
+    "--method", metavar="NAME", envvar="FSF_METHOD", help="Few-shot method.  [default: protonet]"
+)
+@shared("sampler", "dataset")
+@click.option(
+    "--backbone",
+    metavar="NAME[:ARG]",
+    envvar="FSF_BACKBONE",
+    help="Feature extractor.  [default: conv64f]",
+)
+@shared("attributes", "split", "way", "shot", "query", "tasks", "seed", "device")
+@click.option(
+    "--placebo",
+    is_flag=True,
+    help="Permute the images of each class, anew for every task: a gap that is still "
+    "there does not come from the attributes.",
+)
+@click.option(
+    "--statistic",
+    "statistics",
+    multiple=True,
+    metavar="NAME",
+    help="What to measure; repeatable.  [default: acc, wacc]",
+)
+@click.option("--level", type=float, metavar="P", help="Level of intervals.  [default: 0.95]")
+@click.option(
+    "--image-size",
+    type=int,
+    metavar="PIXELS",
+    help="Height and width of images.  [default: the data set's or the backbone's]",
+)
+@click.option(
+    "--task-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Evaluate the tasks of this file (see fsf tasks make).",
+)
+@set_options
+@click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    envvar="FSF_RUNS",
+    help="Where runs are written.  [default: ./runs]",
+)
+@click.option(
+    "--cache-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    envvar="FSF_CACHE",
+    help="Where images, features and weights are kept.  [default: ~/.cache/fsframework]",
+)
+@click.option("--dry-run", is_flag=True, help="Print every option with its origin; run nothing.")
+@json_option
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    config: Path | None,
+    options: tuple[str, ...],
+    plugin_files: tuple[Path, ...],
+    runs_dir: Path | None,
+    cache_dir: Path | None,
+    dry_run: bool,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Train a method, evaluate it on random and attribute-biased tasks, print the gap.
+
+    \b
+    Prints Acc, wAcc-R (worst-class accuracy on random tasks), wAcc-A (on tasks
+    whose support ties each class to a spurious attribute and whose queries break
+    the tie) and their difference, the gap. What was done before is not done again;
+    an interrupted run goes on when the same command is given.
+
+    \b
+    Examples:
+      fsf run --method renet --sampler fewstab
+      fsf run --method protonet --shot 1 --tasks 3000 --placebo
+      fsf run --dataset folder:./images --attributes words.csv --backbone resnet12
+      fsf run --plugin ./mine.py --method mine -o method.temperature=0.2
+      fsf run --config exp.toml --dry-run
+    """
+    from fsframework.pipeline.experiment import resolve_experiment
+
+    keys = {
+        "method": "method",
+        "backbone": "backbone",
+        "placebo": "placebo",
+        "statistics": "statistics",
+        "level": "level",
+        "image_size": "image_size",
+        "task_file": "task_file",
+    }
+    registry = registry_with(plugin_files)
+    experiment = resolve_experiment(registry, tree_of(context, config, options, keys))
+    if dry_run:
+        _print_resolved(experiment, as_json)
+        return
+    from fsframework.cli import _render
+    from fsframework.pipeline.run import run_experiment
+    from fsframework.pipeline.workspace import Workspace
+
+    workspace = Workspace.default(runs_dir, cache_dir)
+    result = run_experiment(experiment, registry, workspace, _render.reporter())
+    if as_json:
+        _render.print_json(_as_json(result))
+    else:
+        _print_result(result)
+
+
+def _print_resolved(experiment: Experiment, as_json: bool) -> None:
+    from fsframework.cli import _render
+
+    resolved, origins = experiment.to_json(), experiment.origins
+    if as_json:
+        _render.print_json({"resolved": resolved, "origins": origins})
+        return
+    _render.print_table(("option", "value", "origin"), list(_flat(resolved, origins)))
+
+
+def _flat(values: Any, origins: Any, prefix: str = "") -> Any:
+    """Yield dotted key, value and origin of every leaf."""
+    pairs = values.items() if isinstance(values, dict) else enumerate(values)
+    for key, value in pairs:
+        origin = origins.get(key, {}) if isinstance(origins, dict) else origins[key]
+        dotted = f"{prefix}{key}"
+        if isinstance(value, dict) or (
+            isinstance(value, list) and any(isinstance(v, dict) for v in value)
+        ):
+            yield from _flat(value, origin, f"{dotted}.")
+        else:
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield dotted, "none" if value is None else shown, str(origin)
+
+
+def _as_json(result: RunResult) -> dict[str, Any]:
+    record = result.record
+    return {
+        "folder": str(result.folder),
+        "fingerprint": record.fingerprint,
+        "reused": result.reused,
+        "estimates": {name: e.to_json() for name, e in record.estimates.items()},
+        "notes": list(record.notes),
+        "timings": dict(record.timings),
+    }
+
+
+def _print_result(result: RunResult) -> None:
+    from fsframework.cli.runs import print_record
+
+    if result.reused:
+        click.echo("nothing to do: this run was already finished", err=True)
+    print_record(result.folder, result.record)

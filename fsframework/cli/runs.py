@@ -1,0 +1,163 @@
+"""`fsf runs`: what was run."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fsframework.cli._options import json_option
+from fsframework.errors import RecordError, close_matches
+
+if TYPE_CHECKING:
+    from fsframework.records import RunRecord
+
+__all__ = ["print_record", "runs"]
+
+_runs_dir = click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    envvar="FSF_RUNS",
+    metavar="DIR",
+    help="Where runs are written.  [default: ./runs]",
+)
+
+
+@click.group()
+def runs() -> None:
+    """List and show the runs made so far.
+
+    \b
+    Examples:
+      fsf runs list
+      fsf runs show runs/renet-planted-fewstab-1a2b3c4d
+    """
+
+
+@runs.command("list")
+@_runs_dir
+@json_option
+def list_runs(runs_dir: Path, as_json: bool) -> None:
+    """List every run with its status and worst-class accuracies."""
+    from fsframework.cli import _render
+    from fsframework.records import RunRecord, list_records
+
+    found = list_records(runs_dir)
+    if as_json:
+        _render.print_json(
+            [
+                {
+                    "folder": str(folder),
+                    "status": record.status
+                    if isinstance(record, RunRecord)
+                    else f"broken: {record}",
+                    "fingerprint": getattr(record, "fingerprint", None),
+                    "created": getattr(record, "created", None),
+                    "estimates": {
+                        n: e.to_json() for n, e in getattr(record, "estimates", {}).items()
+                    },
+                }
+                for folder, record in found
+            ]
+        )
+        return
+    rows: list[tuple[str, ...]] = []
+    for folder, record in found:
+        if not isinstance(record, RunRecord):
+            rows.append((folder.name, f"broken: {record}", "", "", ""))
+            continue
+        cells = [
+            _render.shown(record.estimates[name]) if name in record.estimates else ""
+            for name in ("acc-R", "wacc-R", "wacc-A", "wacc-gap")
+        ]
+        rows.append((folder.name, record.status, *cells))
+    if not rows:
+        click.echo(f"no runs in {runs_dir}")
+        return
+    _render.print_table(("run", "status", "Acc", "wAcc-R", "wAcc-A", "gap"), rows)
+
+
+@runs.command("show")
+@click.argument("run", metavar="RUN")
+@_runs_dir
+@json_option
+def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
+    """Show one run: its estimates, options, versions and where it lies.
+
+    RUN is a folder, or the name or beginning of the name of one in the runs folder.
+    """
+    from fsframework.cli import _render
+    from fsframework.records import RunRecord
+
+    folder = _find(run, runs_dir)
+    record = RunRecord.load(folder)
+    if as_json:
+        raw = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+        raw["estimates"] = {n: e.to_json() for n, e in record.estimates.items()}
+        _render.print_json({"folder": str(folder), **raw})
+        return
+    print_record(folder, record)
+    rows = [(p["kind"], p["name"], f"{p['distribution']} {p['version']}") for p in record.plugins]
+    click.echo()
+    _render.print_table(("kind", "plugin", "from"), rows)
+
+
+def _find(run: str, runs_dir: Path) -> Path:
+    if (Path(run) / "run.json").exists():
+        return Path(run)
+    names = sorted(p.parent.name for p in runs_dir.glob("*/run.json"))
+    near = [name for name in names if name.startswith(run)]
+    if len(near) == 1:
+        return runs_dir / near[0]
+    if near:
+        raise RecordError(f"{run!r} begins the names of {len(near)} runs: {', '.join(near[:5])}")
+    hint = close_matches(run, names)
+    raise RecordError(f"no run {run!r} in {runs_dir}{hint}; see fsf runs list")
+
+
+def print_record(folder: Path, record: RunRecord) -> None:
+    """Print a run as a researcher reads it."""
+    from fsframework.cli import _render
+
+    resolved = record.resolved
+    sampler, stage = resolved["sampler"], resolved["training"][0]
+    shape = (
+        f"{sampler.get('n_way', '?')}-way {sampler.get('n_shot', '?')}-shot, "
+        f"{sampler.get('n_query', '?')} queries a class"
+    )
+    placebo = ", placebo" if resolved.get("placebo") else ""
+    click.echo(
+        f"{resolved['method']['name']} with {resolved['backbone']['name']} on "
+        f"{resolved['dataset']['name']}: {sampler['name']} tasks{placebo}, {shape}, "
+        f"seed {resolved['seed']}"
+    )
+    click.echo(_training_line(record, stage["steps"]))
+    click.echo()
+    if record.status == "finished":
+        _render.estimates_table(record.estimates)
+    else:
+        click.echo("unfinished: give the same command again and it goes on")
+    click.echo()
+    if any(e.kind == "closed" for e in record.estimates.values()):
+        click.echo(
+            "closed: images recur between tasks, so the interval speaks of this data set only"
+        )
+    for note in record.notes:
+        click.echo(f"note: {note}")
+    click.echo(f"run: {folder}")
+
+
+def _training_line(record: RunRecord, steps: int) -> str:
+    history = record.training.get("history", [])
+    if not history:
+        return "nothing was trained"
+    seconds = sum(row["seconds"] for row in history)
+    best = record.training.get("best_validation_accuracy")
+    validation = "" if best is None else f", best validation accuracy {100 * best:.1f} %"
+    return (
+        f"trained: backbone and method from random weights, {len(history)} epochs of {steps} "
+        f"steps on {record.environment['device']} in {seconds:.0f} s{validation}"
+    )

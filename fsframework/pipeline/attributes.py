@@ -1,0 +1,134 @@
+"""Attributes: read from a file or a metadata column, or detected in the images."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from fsframework.errors import DataError, OptionError, close_matches
+from fsframework.interfaces.dataset import Dataset
+from fsframework.interfaces.detector import AttributeDetector
+from fsframework.pipeline.progress import Reporter
+from fsframework.values import AttributeTable, ImagePool
+
+__all__ = ["attach_attributes", "detect_attributes", "read_attributes", "split_words"]
+
+_COLUMN = "column:"
+_SEPARATOR = ";"
+
+
+def split_words(cell: str) -> frozenset[str]:
+    """Return the words of a cell: separated by ``;``, white space around them dropped.
+
+    >>> sorted(split_words("grass; dog;;"))
+    ['dog', 'grass']
+    """
+    return frozenset(word.strip() for word in cell.split(_SEPARATOR)) - {""}
+
+
+def attach_attributes(pool: ImagePool, source: str | None) -> ImagePool:
+    """Return the pool with the attributes of a source.
+
+    Args:
+        source: a ``.csv`` or ``.parquet`` file, or ``column:NAME`` for a metadata column;
+            ``None`` takes the column ``words`` where the data set has one.
+
+    Raises:
+        DataError: no source, no such column, a broken file, or no image with any attribute.
+    """
+    if source is None:
+        if "words" not in pool.metadata:
+            raise DataError(
+                "this data set carries no attributes; give them with --attributes FILE.csv, "
+                f"FILE.parquet or column:NAME{_columns(pool)}"
+            )
+        source = "column:words"
+    if source.startswith(_COLUMN):
+        name = source.removeprefix(_COLUMN)
+        if name not in pool.metadata:
+            near = close_matches(name, pool.metadata)
+            raise DataError(f"--attributes {source}: no such column{near}{_columns(pool)}")
+        words = [split_words(cell) for cell in pool.metadata[name]]
+        table = AttributeTable.from_words(pool.keys, words, {"source": source})
+    else:
+        table = read_attributes(Path(source))
+    with_words = pool.with_attributes(table)
+    assert with_words.attributes is not None
+    if not with_words.attributes.bits.any():
+        raise DataError(f"no image has any attribute (source: {source})")
+    return with_words
+
+
+def _columns(pool: ImagePool) -> str:
+    names = ", ".join(sorted(pool.metadata))
+    return f" (columns of this data set: {names})" if names else ""
+
+
+def read_attributes(path: Path) -> AttributeTable:
+    """Read a table from CSV (columns ``key`` and ``words``, separated by ``;``) or Parquet.
+
+    Raises:
+        DataError: the file, a column or a row is at fault; the message names it.
+        OptionError: the file's ending is neither ``.csv`` nor ``.parquet``.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return AttributeTable.load(path)
+    if suffix != ".csv":
+        raise OptionError(f"--attributes {path}: must end in .csv or .parquet, or be column:NAME")
+    keys: dict[str, int] = {}
+    words = []
+    for row, key, cell in _csv_rows(path):
+        if not key:
+            raise DataError(f"{path}: row {row} has no key")
+        if key in keys:
+            raise DataError(f"{path}: rows {keys[key]} and {row} have the same key {key!r}")
+        keys[key] = row
+        words.append(split_words(cell))
+    return AttributeTable.from_words(tuple(keys), words, {"file": path.name})
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield row number (the header is row 1), key and words."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            missing = {"key", "words"} - set(reader.fieldnames or ())
+            if missing:
+                raise DataError(
+                    f"{path}: row 1 lacks the column {' and '.join(sorted(missing))}; "
+                    "it must name key and words"
+                )
+            for row, record in enumerate(reader, start=2):
+                if record["words"] is None or None in record:
+                    raise DataError(f"{path}: row {row} does not have as many cells as row 1")
+                yield row, record["key"], record["words"]
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not UTF-8 text ({error.reason})") from None
+
+
+def detect_attributes(
+    detector: AttributeDetector,
+    dataset: Dataset,
+    split: str,
+    reporter: Reporter,
+    *,
+    batch_size: int = 16,
+) -> AttributeTable:
+    """Run a detector over the images of a split.
+
+    Args:
+        batch_size: images a call of the detector.
+    """
+    indices = dataset.split_indices(split)
+    words: list[frozenset[str]] = []
+    with reporter.stage("attributes", len(indices)) as advance:
+        for start in range(0, len(indices), batch_size):
+            images = [dataset.image(int(i)) for i in indices[start : start + batch_size]]
+            words.extend(detector.detect(images))
+            advance(len(images))
+    keys = tuple(dataset.keys[i] for i in indices)
+    return AttributeTable.from_words(keys, words, {"detector": type(detector).__qualname__})

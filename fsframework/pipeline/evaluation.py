@@ -1,0 +1,175 @@
+"""Evaluation: every image through the backbone once, then thousands of tasks in batches."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fsframework.errors import DataError
+from fsframework.pipeline.model import FewShotModel, load_tensors, pixels_to, save_tensors
+from fsframework.pipeline.progress import Reporter
+from fsframework.pipeline.workspace import StoredArray, Workspace, stored_array
+from fsframework.values import IntArray, Outcomes, TaskSet, UInt8Array, digest_of
+
+__all__ = ["ImageSource", "evaluate", "predict"]
+
+_IMAGES_A_BATCH = 128
+_BYTES_A_BATCH = {"cpu": 8 << 20, "cuda": 1 << 30}
+"""Items gathered for one call of ``scores``: on a CPU they should stay within the last-level
+cache, on a GPU there should be enough to fill it."""
+_SECONDS_BETWEEN_SAVES = 10.0
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """What ``scores`` is given for an image: its embedded item, ready on the device.
+
+    Args:
+        items: ``(n, *embedded)``, or the pixels uint8 ``(n, H, W, 3)`` for a method that
+            consumes images.
+        is_pixels: which of the two.
+        position: row of ``items`` for each image of the pool; ``None`` where they are the same.
+    """
+
+    items: Tensor
+    is_pixels: bool
+    position: Tensor | None = None
+
+    @classmethod
+    def computed(cls, model: FewShotModel, pixels: UInt8Array, tasks: TaskSet) -> ImageSource:
+        """Embed just the images of some tasks, keeping them in memory."""
+        used = np.unique(tasks.images)
+        position = torch.full((len(pixels),), -1, dtype=torch.int64)
+        position[torch.from_numpy(used)] = torch.arange(len(used))
+        device = model.mean.device
+        position = position.to(device)
+        if model.method.consumes == "images":
+            return cls(pixels_to(pixels[used], device), True, position)
+        model.eval()
+        blocks = [
+            _embed(model, pixels[used[start : start + _IMAGES_A_BATCH]])
+            for start in range(0, len(used), _IMAGES_A_BATCH)
+        ]
+        return cls(torch.cat(blocks), False, position)
+
+    @classmethod
+    def cached(
+        cls, model: FewShotModel, images: StoredArray, workspace: Workspace, reporter: Reporter
+    ) -> ImageSource:
+        """Embed every image of a pool, or map the result of an earlier run into memory."""
+        device = model.mean.device
+        if model.method.consumes == "images":
+            return cls(pixels_to(np.array(images.array), device), True)
+        model.eval()
+        key = digest_of(
+            "features",
+            model.weights_digest(),
+            images.digest,
+            model.embedding_identity,
+            f"{model.size} {device.type} float32",
+        )
+        first = _embed(model, images.array[:1]).cpu().numpy()
+        stored = stored_array(
+            workspace.cache / "features" / key[:24],
+            (len(images.array), *first.shape[1:]),
+            first.dtype,
+            lambda start, stop: _embed(model, images.array[start:stop]).cpu().numpy(),
+            block=_IMAGES_A_BATCH,
+            label="features",
+            reporter=reporter,
+        )
+        return cls(torch.from_numpy(np.array(stored.array)).to(device), False)
+
+    def gather(self, model: FewShotModel, images: IntArray) -> Tensor:
+        """Return the items of images of any shape ``(...,)`` as ``(..., *embedded)``."""
+        index = torch.from_numpy(np.ascontiguousarray(images)).to(self.items.device)
+        if self.position is not None:
+            index = self.position[index]
+        chosen = self.items.index_select(0, index.reshape(-1))
+        if self.is_pixels:
+            chosen = model.items(chosen)
+        return chosen.reshape(*images.shape, *chosen.shape[1:])
+
+
+@torch.no_grad()
+def _embed(model: FewShotModel, pixels: npt.NDArray[np.uint8]) -> Tensor:
+    items = model.items(pixels_to(np.ascontiguousarray(pixels), model.mean.device))
+    return model.method.embed(items).float().contiguous()
+
+
+@torch.no_grad()
+def _predict_slice(model: FewShotModel, tasks: TaskSet, source: ImageSource) -> Tensor:
+    support = source.gather(model, tasks.support)
+    query = source.gather(model, tasks.query.reshape(len(tasks), -1))
+    scores = model.method.scores(support, query)
+    return scores.argmax(dim=2).reshape(tasks.query.shape)
+
+
+def _tasks_a_batch(tasks: TaskSet, source: ImageSource) -> int:
+    item_bytes = source.items[0].numel() * source.items.element_size()
+    if source.is_pixels:
+        item_bytes *= 4
+    limit = _BYTES_A_BATCH.get(source.items.device.type, 8 << 20)
+    per_task = item_bytes * int(tasks.images.shape[1])
+    return max(1, min(1024, limit // per_task))
+
+
+def predict(model: FewShotModel, tasks: TaskSet, source: ImageSource) -> npt.NDArray[np.int16]:
+    """Return the way each query is given to, int16 ``(T, way, n_query)``; in evaluation mode."""
+    model.eval()
+    size = _tasks_a_batch(tasks, source)
+    parts = [
+        _predict_slice(model, tasks[start : start + size], source)
+        for start in range(0, len(tasks), size)
+    ]
+    return torch.cat(parts).to(torch.int16).cpu().numpy()
+
+
+def evaluate(
+    model: FewShotModel,
+    tasks: TaskSet,
+    source: ImageSource,
+    *,
+    label: str,
+    partial: Path,
+    reporter: Reporter,
+) -> Outcomes:
+    """Predict every query of every task, saving what is done every few seconds.
+
+    Args:
+        partial: file that holds the predictions so far; a killed evaluation goes on from it.
+    """
+    model.eval()
+    identity = digest_of(tasks.digest, model.weights_digest())
+    done = _resume(partial, identity)
+    size = _tasks_a_batch(tasks, source)
+    saved = time.monotonic()
+    with reporter.stage(label, len(tasks), sum(map(len, done))) as advance:
+        for start in range(sum(map(len, done)), len(tasks), size):
+            part = _predict_slice(model, tasks[start : start + size], source)
+            done.append(part.to(torch.int16).cpu())
+            advance(len(part))
+            if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
+                save_tensors(partial, {"predictions": torch.cat(done)}, {"identity": identity})
+                saved = time.monotonic()
+    outcomes = Outcomes.of(tasks, torch.cat(done).numpy())
+    partial.unlink(missing_ok=True)
+    return outcomes
+
+
+def _resume(partial: Path, identity: str) -> list[Tensor]:
+    if not partial.exists():
+        return []
+    try:
+        tensors, header = load_tensors(partial)
+    except DataError:
+        return []
+    header_any: Any = header
+    return [tensors["predictions"]] if header_any.get("identity") == identity else []

@@ -1,0 +1,440 @@
+"""The main job: from an experiment to a finished record, redoing nothing that is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import fsframework
+from fsframework.errors import DataError, RecordError
+from fsframework.interfaces.dataset import Dataset
+from fsframework.pipeline.analysis import estimate, gap
+from fsframework.pipeline.attributes import attach_attributes
+from fsframework.pipeline.evaluation import ImageSource, evaluate
+from fsframework.pipeline.experiment import Experiment
+from fsframework.pipeline.images import image_array, image_size
+from fsframework.pipeline.model import (
+    FewShotModel,
+    build_model,
+    resolve_device,
+    save_tensors,
+)
+from fsframework.pipeline.progress import Reporter
+from fsframework.pipeline.tasks import check_tasks, draw_tasks, placebo
+from fsframework.pipeline.training import Split, Trained, train
+from fsframework.pipeline.workspace import StoredArray, Workspace
+from fsframework.records import RunRecord
+from fsframework.registry import Registry
+from fsframework.spec import canonical
+from fsframework.values import Estimate, ImagePool, Outcomes, TaskSet, digest_of
+
+__all__ = ["RunResult", "compute_estimates", "load_outcomes", "run_experiment"]
+
+RANDOM, BIASED = "R", "A"
+"""Suffixes of FewSTAB: random tasks and attribute-biased tasks."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run: its folder, its record, and whether everything was already there."""
+
+    folder: Path
+    record: RunRecord
+    reused: bool
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """All that is decided before anything long begins."""
+
+    dataset: Dataset
+    pool: ImagePool
+    tasks: Mapping[str, TaskSet]
+    device: torch.device
+    notes: tuple[str, ...]
+    fingerprint: str
+
+
+class _Timer:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        spent = time.perf_counter() - started
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + spent, 3)
+
+
+def run_experiment(
+    experiment: Experiment, registry: Registry, workspace: Workspace, reporter: Reporter
+) -> RunResult:
+    """Run an experiment, or finish or reuse an earlier run of the same fingerprint.
+
+    Everything that can be wrong with data and tasks is found before a run folder appears.
+
+    Raises:
+        FsfError: bad input, in one sentence.
+    """
+    timer = _Timer()
+    with timer("tasks"):
+        prepared = _prepare(experiment, workspace)
+    folder = workspace.runs / _folder_name(experiment, prepared.fingerprint)
+    earlier = _earlier(folder, prepared.fingerprint)
+    if earlier is not None and earlier.status == "finished":
+        return _with_missing_estimates(experiment, earlier, folder)
+    with timer("images"):
+        images, splits = _pixels(experiment, prepared, workspace, reporter)
+    record = earlier or _new_record(experiment, prepared)
+    record.save(folder)
+    _sweep(folder)
+    model, trained = _trained_model(
+        experiment, prepared, images, splits, workspace, registry, reporter, timer
+    )
+    record = _with_model(record, model, trained, images, folder)
+    outcomes = _outcomes(prepared, model, images[-1], folder, workspace, reporter, timer)
+    estimates = compute_estimates(
+        {name: c.create() for name, c in experiment.statistics.items()},
+        prepared.tasks,
+        outcomes,
+        experiment.settings.level,
+    )
+    record = dataclasses.replace(
+        record,
+        status="finished",
+        timings={**record.timings, **timer.seconds},
+        estimates=estimates,
+    )
+    record.save(folder)
+    return RunResult(folder, record, False)
+
+
+def _prepare(experiment: Experiment, workspace: Workspace) -> _Prepared:
+    settings = experiment.settings
+    device = resolve_device(settings.device)
+    dataset: Dataset = experiment.dataset.create()
+    pool = dataset.pool(settings.split)
+    if settings.attributes is not None or (
+        experiment.sampler.cls.needs_attributes and settings.task_file is None
+    ):
+        pool = attach_attributes(pool, settings.attributes)
+    # A statistic or method that refuses its options should say so before anything is drawn.
+    experiment.method.create()
+    for statistic in experiment.statistics.values():
+        statistic.create()
+    tasks = _tasks(experiment, pool, workspace)
+    notes = tuple(_notes(tasks, pool))
+    if settings.placebo:
+        tasks = {kind: placebo(t, pool, settings.seed) for kind, t in tasks.items()}
+    identity = {
+        "fsframework": fsframework.__version__,
+        "components": [
+            c.fingerprint for c in (experiment.dataset, experiment.backbone, experiment.method)
+        ],
+        "data": dataset.fingerprint,
+        "tasks": {kind: t.digest for kind, t in tasks.items()},
+        "training": experiment.to_json()["training"],
+        "init": [_init_digest(s.init_from) for s in experiment.stages],
+        "seed": settings.seed,
+        "image_size": settings.image_size,
+        "device": device.type,
+    }
+    return _Prepared(dataset, pool, tasks, device, notes, digest_of("run", canonical(identity)))
+
+
+def _init_digest(source: Path | None) -> str:
+    if source is None:
+        return ""
+    path = source / "weights.safetensors" if source.is_dir() else source
+    try:
+        return digest_of(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"training.init_from {source}: {error.strerror}") from None
+
+
+def _tasks(experiment: Experiment, pool: ImagePool, workspace: Workspace) -> dict[str, TaskSet]:
+    settings = experiment.settings
+    draw = (settings.tasks, settings.seed, workspace)
+    if settings.task_file is not None:
+        tasks = TaskSet.load(settings.task_file)
+        try:
+            check_tasks(tasks, pool)
+        except DataError as error:
+            raise DataError(f"--task-file {settings.task_file}: {error}") from None
+        return {RANDOM if tasks.sampler == "random" else BIASED: tasks}
+    if experiment.baseline is None:
+        return {RANDOM: draw_tasks(experiment.sampler, pool, *draw)}
+    return {
+        RANDOM: draw_tasks(experiment.baseline, pool, *draw),
+        BIASED: draw_tasks(experiment.sampler, pool, *draw),
+    }
+
+
+def _notes(tasks: Mapping[str, TaskSet], pool: ImagePool) -> Iterator[str]:
+    if pool.attributes is not None:
+        without = int((~pool.attributes.bits.any(axis=1)).sum())
+        if without:
+            yield f"{without} of {len(pool)} images have no attribute"
+    for kind, chosen in tasks.items():
+        share = float(chosen.relaxed.mean())
+        if share > 0:
+            yield (
+                f"in {100 * share:.1f} % of the classes of {kind} tasks too few queries carry "
+                "another class' attribute; theirs merely lack their own"
+            )
+
+
+def _folder_name(experiment: Experiment, fingerprint: str) -> str:
+    parts = [experiment.method.name, experiment.dataset.name, experiment.sampler.name]
+    if experiment.settings.placebo:
+        parts.append("placebo")
+    return "-".join([*parts, fingerprint[:8]])
+
+
+def _earlier(folder: Path, fingerprint: str) -> RunRecord | None:
+    try:
+        record = RunRecord.load(folder)
+    except RecordError:
+        return None
+    return record if record.fingerprint == fingerprint else None
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a killed run left half-written."""
+    for leftover in folder.glob(".*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+def _with_missing_estimates(experiment: Experiment, record: RunRecord, folder: Path) -> RunResult:
+    """Add statistics that an earlier run of the same outcomes did not compute."""
+    level = experiment.settings.level
+    missing = {
+        name: c
+        for name, c in experiment.statistics.items()
+        if not any(
+            key.rpartition("-")[0] == name and e.level == level
+            for key, e in record.estimates.items()
+        )
+    }
+    if not missing:
+        return RunResult(folder, record, True)
+    tasks, outcomes = load_outcomes(folder)
+    statistics = {name: c.create() for name, c in missing.items()}
+    more = compute_estimates(statistics, tasks, outcomes, level)
+    record = record.merged(dataclasses.replace(record, estimates=more), overwrite=True)
+    record.save(folder)
+    return RunResult(folder, record, True)
+
+
+def load_outcomes(folder: Path) -> tuple[dict[str, TaskSet], dict[str, Outcomes]]:
+    """Return the tasks and outcomes of a finished run by kind, ``R`` and perhaps ``A``."""
+    kinds = [k for k in (RANDOM, BIASED) if (folder / f"outcomes-{k}.parquet").exists()]
+    tasks = {k: TaskSet.load(folder / f"tasks-{k}.safetensors") for k in kinds}
+    outcomes = {k: Outcomes.load(folder / f"outcomes-{k}.parquet") for k in kinds}
+    for kind in kinds:
+        if tasks[kind].digest != outcomes[kind].task_digest:
+            raise RecordError(f"{folder}: the outcomes of {kind} tasks belong to other tasks")
+    return tasks, outcomes
+
+
+def compute_estimates(
+    statistics: Mapping[str, Any],
+    tasks: Mapping[str, TaskSet],
+    outcomes: Mapping[str, Outcomes],
+    level: float,
+) -> dict[str, Estimate]:
+    """Estimate every statistic on every kind of tasks, and its gap where there are both."""
+    found = {}
+    for name, statistic in statistics.items():
+        for kind, answered in outcomes.items():
+            key = f"{name}-{kind}"
+            found[key] = estimate(key, statistic, answered, level)
+        if outcomes.keys() == {RANDOM, BIASED}:
+            random, biased = ((tasks[kind], outcomes[kind]) for kind in (RANDOM, BIASED))
+            found[f"{name}-gap"] = gap(f"{name}-gap", statistic, random, biased, level)
+    return found
+
+
+def _needs_training(experiment: Experiment) -> bool:
+    return bool(experiment.method.cls.learns_from != "nothing")
+
+
+def _pixels(
+    experiment: Experiment, prepared: _Prepared, workspace: Workspace, reporter: Reporter
+) -> tuple[list[StoredArray], tuple[Split, Split | None] | None]:
+    """Return the arrays used, those under test last, and the splits to train on."""
+    preprocessing = experiment.backbone.create().preprocessing
+    dataset = prepared.dataset
+    size = image_size(dataset, preprocessing, experiment.settings.image_size)
+
+    def load(split: str) -> StoredArray:
+        return image_array(dataset, split, size, preprocessing.interpolation, workspace, reporter)
+
+    under_test = load(experiment.settings.split)
+    if not _needs_training(experiment):
+        return [under_test], None
+    if "train" not in dataset.splits:
+        raise DataError(
+            f"{experiment.method.name} must be trained, but the data set "
+            f"{experiment.dataset.name} has no split 'train' (it has {', '.join(dataset.splits)})"
+        )
+    arrays = [load("train")]
+    training = Split(dataset.pool("train"), arrays[0].array)
+    validation = None
+    if "val" in dataset.splits:
+        arrays.append(load("val"))
+        validation = Split(dataset.pool("val"), arrays[1].array)
+    return [*arrays, under_test], (training, validation)
+
+
+def _new_record(experiment: Experiment, prepared: _Prepared) -> RunRecord:
+    plugins = {dataclasses.astuple(c.loaded.plugin): c for c in experiment.components()}
+    return RunRecord(
+        fingerprint=prepared.fingerprint,
+        status="unfinished",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        given=experiment.given,
+        resolved=experiment.to_json(),
+        origins=experiment.origins,
+        plugins=tuple(dataclasses.asdict(c.loaded.plugin) for _, c in sorted(plugins.items())),
+        environment={
+            "fsframework": fsframework.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "device": str(prepared.device),
+            "device_name": _device_name(prepared.device),
+            "dtype": "float32",
+        },
+        digests={
+            "data": prepared.dataset.fingerprint,
+            "pool": prepared.pool.fingerprint,
+            **(
+                {"attributes": prepared.pool.attributes.fingerprint}
+                if prepared.pool.attributes is not None
+                else {}
+            ),
+            **{f"tasks-{kind}": t.digest for kind, t in prepared.tasks.items()},
+        },
+        notes=prepared.notes,
+    )
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return platform.processor() or platform.machine()
+
+
+def _trained_model(
+    experiment: Experiment,
+    prepared: _Prepared,
+    images: list[StoredArray],
+    splits: tuple[Split, Split | None] | None,
+    workspace: Workspace,
+    registry: Registry,
+    reporter: Reporter,
+    timer: _Timer,
+) -> tuple[FewShotModel, Trained | None]:
+    settings, sampler = experiment.settings, next(iter(prepared.tasks.values()))
+    size = int(images[-1].array.shape[1])
+    n_base = len(splits[0].pool.class_names) if splits else 0
+    model = build_model(experiment.backbone, experiment.method, size, n_base, settings.seed)
+    model = model.to(prepared.device)
+    if splits is None or not any(p.requires_grad for p in model.parameters()):
+        return model, None
+    way_shot = (sampler.n_way, sampler.n_shot)
+    key = digest_of(
+        "training",
+        fsframework.__version__,
+        [a.digest for a in images[:-1]],
+        [s.pool.fingerprint for s in splits if s is not None],
+        [experiment.backbone.fingerprint, experiment.method.fingerprint],
+        canonical([experiment.to_json()["training"], way_shot, settings.seed]),
+        [_init_digest(s.init_from) for s in experiment.stages],
+        prepared.device.type,
+    )
+    with timer("training"):
+        trained = train(
+            model,
+            experiment.stages,
+            way_shot,
+            splits,
+            seed=settings.seed,
+            device=prepared.device,
+            folder=workspace.cache / "training" / key[:24],
+            registry=registry,
+            reporter=reporter,
+        )
+    return model, trained
+
+
+def _with_model(
+    record: RunRecord,
+    model: FewShotModel,
+    trained: Trained | None,
+    images: list[StoredArray],
+    folder: Path,
+) -> RunRecord:
+    weights = folder / "weights.safetensors"
+    if not weights.exists():
+        save_tensors(weights, model.state_dict(), {"what": "weights"})
+    digests = {**record.digests, "weights": model.weights_digest(), "images": images[-1].digest}
+    training: dict[str, Any] = {}
+    notes = record.notes
+    if trained is not None:
+        training = {
+            "history": list(trained.history),
+            "best_validation_accuracy": trained.best_accuracy,
+        }
+        notes = (*(n for n in notes if n not in trained.notes), *trained.notes)
+    record = dataclasses.replace(record, digests=digests, training=training, notes=notes)
+    record.save(folder)
+    return record
+
+
+def _outcomes(
+    prepared: _Prepared,
+    model: FewShotModel,
+    images: StoredArray,
+    folder: Path,
+    workspace: Workspace,
+    reporter: Reporter,
+    timer: _Timer,
+) -> dict[str, Outcomes]:
+    """Evaluate each kind of tasks, or take what an interrupted run had already written."""
+    found: dict[str, Outcomes] = {}
+    source: ImageSource | None = None
+    names = {RANDOM: "random tasks", BIASED: "attribute-biased tasks"}
+    for kind, tasks in prepared.tasks.items():
+        path = folder / f"outcomes-{kind}.parquet"
+        tasks.save(folder / f"tasks-{kind}.safetensors")
+        if path.exists():
+            found[kind] = Outcomes.load(path)
+            if found[kind].task_digest == tasks.digest:
+                continue
+        if source is None:
+            with timer("features"):
+                source = ImageSource.cached(model, images, workspace, reporter)
+        with timer(f"evaluation-{kind}"):
+            found[kind] = evaluate(
+                model,
+                tasks,
+                source,
+                label=names[kind],
+                partial=folder / f"partial-{kind}.safetensors",
+                reporter=reporter,
+            )
+        found[kind].save(path)
+    return found

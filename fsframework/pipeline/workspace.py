@@ -1,0 +1,124 @@
+"""Where runs and cached stages lie, and arrays that are built once and survive a kill."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fsframework._files import atomic_write, explain_os_error
+from fsframework.pipeline.progress import Reporter
+
+__all__ = ["StoredArray", "Workspace", "stored_array"]
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Two folders: ``runs``, a folder a run, for the user; ``cache``, which may be deleted."""
+
+    runs: Path
+    cache: Path
+
+    @classmethod
+    def default(cls, runs: Path | None = None, cache: Path | None = None) -> Workspace:
+        """Return the folders given, else ``FSF_RUNS`` and ``FSF_CACHE``, else the usual ones."""
+        home = os.environ.get("XDG_CACHE_HOME")
+        usual = (Path(home) if home else Path.home() / ".cache") / "fsframework"
+        return cls(
+            runs or Path(os.environ.get("FSF_RUNS", "runs")),
+            cache or Path(os.environ.get("FSF_CACHE", usual)),
+        )
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """A memory-mapped array in the cache with the SHA-256 of its file."""
+
+    array: npt.NDArray[Any]
+    digest: str
+    reused: bool
+
+
+def stored_array(
+    folder: Path,
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike,
+    make: Callable[[int, int], npt.NDArray[Any]],
+    *,
+    block: int,
+    label: str,
+    reporter: Reporter,
+) -> StoredArray:
+    """Return the array cached in ``folder``, building it block by block where it is missing.
+
+    Args:
+        shape: of the whole; rows are made in order.
+        make: rows ``start..stop`` of the array.
+        block: rows a call of ``make``.
+
+    A killed build goes on where it stopped: rows are appended to a partial file whose length
+    tells how many are whole. Plain writes are used since a full disk kills a process that
+    writes to a memory map, but gives an error here.
+
+    Raises:
+        FsfError: the disk is full or cannot be written to.
+    """
+    final, info = folder / "array.npy", folder / "info.json"
+    if not info.exists():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with (folder / "lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not info.exists():
+                    _build(folder, shape, np.dtype(dtype), make, block, label, reporter)
+                    return StoredArray(np.load(final, mmap_mode="r"), _digest(info), False)
+        except OSError as error:
+            raise explain_os_error(error, final) from error
+    return StoredArray(np.load(final, mmap_mode="r"), _digest(info), True)
+
+
+def _digest(info: Path) -> str:
+    return str(json.loads(info.read_text())["sha256"])
+
+
+def _build(
+    folder: Path,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    make: Callable[[int, int], npt.NDArray[Any]],
+    block: int,
+    label: str,
+    reporter: Reporter,
+) -> None:
+    partial, row_bytes = folder / "array.partial", dtype.itemsize * math.prod(shape[1:])
+    with partial.open("ab") as file:
+        if file.tell() == 0:
+            header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            file.flush()
+        with partial.open("rb") as reading:
+            np.lib.format.read_magic(reading)
+            np.lib.format.read_array_header_1_0(reading)
+            start_of_rows = reading.tell()
+        done = (file.tell() - start_of_rows) // row_bytes
+        file.truncate(start_of_rows + done * row_bytes)
+        with reporter.stage(label, shape[0], done) as advance:
+            for start in range(done, shape[0], block):
+                rows = make(start, min(start + block, shape[0]))
+                file.write(np.ascontiguousarray(rows, dtype=dtype).data)
+                file.flush()
+                advance(len(rows))
+        os.fsync(file.fileno())
+    with partial.open("rb") as reading:
+        sha = hashlib.file_digest(reading, "sha256").hexdigest()
+    partial.replace(folder / "array.npy")
+    atomic_write(folder / "info.json", json.dumps({"sha256": sha, "shape": shape}))
