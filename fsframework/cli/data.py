@@ -45,12 +45,14 @@ def list_data(plugin_files: tuple[Path, ...], as_json: bool) -> None:
     for plugin in registry.plugins("dataset"):
         cls = registry.load("dataset", plugin.name).cls
         argument = cls.argument
-        found.append({
-            "name": plugin.name if argument is None else f"{plugin.name}:{argument.upper()}",
-            "summary": (inspect.getdoc(cls) or "").partition("\n")[0],
-            "distribution": plugin.distribution,
-            "version": plugin.version,
-        })
+        found.append(
+            {
+                "name": plugin.name if argument is None else f"{plugin.name}:{argument.upper()}",
+                "summary": (inspect.getdoc(cls) or "").partition("\n")[0],
+                "distribution": plugin.distribution,
+                "version": plugin.version,
+            }
+        )
     if as_json:
         _render.print_json(found)
         return
@@ -95,10 +97,13 @@ def check(
         _render.print_json(report.to_json())
     else:
         columns = ("split", "classes", "images", "smallest class", "largest class")
-        _render.print_table(columns, [
-            (s.name, f"{s.classes:,}", f"{s.images:,}", s.smallest, s.largest)
-            for s in report.splits
-        ])
+        _render.print_table(
+            columns,
+            [
+                (s.name, f"{s.classes:,}", f"{s.images:,}", s.smallest, s.largest)
+                for s in report.splits
+            ],
+        )
         click.echo()
         for line in report.possible:
             click.echo(line)

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plugins"]
 
-_kind = click.option(
-    "--kind", type=click.Choice(sorted(KINDS)), help="Only plugins of this kind."
-)
+_kind = click.option("--kind", type=click.Choice(sorted(KINDS)), help="Only plugins of this kind.")
 
 
 @click.group()
@@ -76,9 +74,7 @@ def _loaded_status(registry: Registry, plugin: Plugin) -> Plugin:
 @_kind
 @plugin_option
 @json_option
-def show_plugin(
-    name: str, kind: str | None, plugin_files: tuple[Path, ...], as_json: bool
-) -> None:
+def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
     """Show what a plugin does, its facts and its options."""
     from fsframework.cli import _render
     from fsframework.spec import parameters
@@ -118,8 +114,10 @@ def show_plugin(
 
 
 def _type_name(annotation: Any) -> str:
-    return annotation.__name__ if inspect.isclass(annotation) else str(annotation).replace(
-        "typing.", ""
+    return (
+        annotation.__name__
+        if inspect.isclass(annotation)
+        else str(annotation).replace("typing.", "")
     )
 
 
@@ -159,7 +157,11 @@ def _load(registry: Registry, name: str, kind: str | None) -> Loaded:
 @click.argument("name")
 @_kind
 @click.option(
-    "-o", "--option", "options", multiple=True, metavar="KEY=VALUE",
+    "-o",
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
     help="An option of the plugin, e.g. -o path=./images; repeatable.",
 )
 @plugin_option
@@ -178,8 +180,7 @@ def check_plugin(
     from fsframework.testing import check_component
 
     registry = registry_with(plugin_files)
-    plain, _, argument = name.partition(":")
-    loaded = _load(registry, plain, kind)
+    loaded = _load(registry, name.partition(":")[0], kind)
     tree: dict[str, Any] = {"name": Given(name, "command line")}
     for option in options:
         key, equals, value = option.partition("=")
@@ -189,15 +190,17 @@ def check_plugin(
         set_dotted(tree, key, Given(value, "command line"))
     component = resolve_component(registry, loaded.plugin.kind, tree)
     results = check_component(component.create, loaded.plugin.kind)
-    failed = [r for r in results if r.status == "failed"]
+    failed = [r for r in results if r.outcome == "failed"]
     if as_json:
         _render.print_json([dataclasses.asdict(r) for r in results])
     else:
         for result in results:
             message = f": {result.message}" if result.message else ""
-            click.echo(f"{result.status:<8}{result.name}{message}")
-        skipped = sum(r.status == "skipped" for r in results)
+            click.echo(f"{result.outcome:<8}{result.name}{message}")
+        skipped = sum(r.outcome == "skipped" for r in results)
         passed = len(results) - len(failed) - skipped
-        click.echo(f"{loaded.plugin.kind} {name}: {passed} passed, {len(failed)} failed, {skipped} skipped")
+        click.echo(
+            f"{loaded.plugin.kind} {name}: {passed} passed, {len(failed)} failed, {skipped} skipped"
+        )
     if failed:
         click.get_current_context().exit(1)

@@ -196,12 +196,29 @@ def export(
 
 @tasks.command("show")
 @click.argument("file", type=_FILE, required=False)
-@click.option("--task", "number", type=int, default=0, show_default=True, metavar="N",
-              help="Which task, from 0.")
-@click.option("--output", type=_FILE, metavar="FILE.png",
-              help="Draw the task into this picture.  [default: task-N.png]")
-@click.option("--queries", type=int, default=5, show_default=True, metavar="N",
-              help="Query images drawn a class.")
+@click.option(
+    "--task",
+    "number",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Which task, from 0.",
+)
+@click.option(
+    "--output",
+    type=_FILE,
+    metavar="FILE.png",
+    help="Draw the task into this picture.  [default: task-N.png]",
+)
+@click.option(
+    "--queries",
+    type=int,
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Query images drawn a class.",
+)
 @shared("sampler", "dataset", "attributes", "split", "way", "shot", "query", "seed")
 @set_options
 @json_option
@@ -240,23 +257,29 @@ def show(
         pool = _pool(experiment, attributes=experiment.sampler.cls.needs_attributes)
         tasks = experiment.sampler.create().draw(pool, number + 1, experiment.settings.seed)
     if number >= len(tasks):
-        raise OptionError(f"--task {number}: {file} holds {len(tasks)} tasks, 0 to {len(tasks) - 1}")
+        raise OptionError(
+            f"--task {number}: {file} holds {len(tasks)} tasks, 0 to {len(tasks) - 1}"
+        )
     one = tasks[number : number + 1]
     if as_json:
         keys = pool.keys
-        _render.print_json({
-            "task": number,
-            "ways": [
-                {
-                    "class": pool.class_names[one.classes[0, w]],
-                    "attribute": one.words[one.attribute[0, w]] if one.attribute[0, w] >= 0 else None,
-                    "relaxed": bool(one.relaxed[0, w]),
-                    "support": [keys[i] for i in one.support[0, w]],
-                    "query": [keys[i] for i in one.query[0, w]],
-                }
-                for w in range(one.n_way)
-            ],
-        })
+        _render.print_json(
+            {
+                "task": number,
+                "ways": [
+                    {
+                        "class": pool.class_names[one.classes[0, w]],
+                        "attribute": one.words[one.attribute[0, w]]
+                        if one.attribute[0, w] >= 0
+                        else None,
+                        "relaxed": bool(one.relaxed[0, w]),
+                        "support": [keys[i] for i in one.support[0, w]],
+                        "query": [keys[i] for i in one.query[0, w]],
+                    }
+                    for w in range(one.n_way)
+                ],
+            }
+        )
         return
     path = output or Path(f"task-{number}.png")
     dataset = experiment.dataset.create()
