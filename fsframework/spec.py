@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Union
 
+from fsframework._digest import digest_of
 from fsframework.errors import FsfError, OptionError, close_matches
 from fsframework.registry import KINDS, Loaded, Registry
-from fsframework.values import digest_of
 
 __all__ = [
     "Component",

@@ -19,6 +19,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from fsframework._digest import digest_of
 from fsframework._files import atomic_path
 from fsframework.errors import DataError
 
@@ -46,31 +47,6 @@ IntervalKind = Literal["open", "closed"]
 
 SCHEMA_VERSION = 1
 """Version of the file formats written by this module."""
-
-
-def digest_of(*parts: bytes | str | npt.NDArray[Any] | Iterable[str]) -> str:
-    """Return the hexadecimal SHA-256 of the parts; each part is framed by its kind and length.
-
-    >>> digest_of("ab", "c") == digest_of("a", "bc")
-    False
-    """
-    sha = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            data = np.ascontiguousarray(part)
-            sha.update(f"array {data.dtype.str} {data.shape}\n".encode())
-            sha.update(data.data if data.size else b"")
-        elif isinstance(part, (bytes, str)):
-            raw = part.encode() if isinstance(part, str) else part
-            sha.update(f"bytes {len(raw)}\n".encode())
-            sha.update(raw)
-        else:
-            strings = list(part)
-            sha.update(f"list {len(strings)}\n".encode())
-            for text in strings:
-                raw = text.encode()
-                sha.update(f"{len(raw)} ".encode() + raw)
-    return sha.hexdigest()
 
 
 def task_rng(seed: int, task: int, stream: str = "") -> np.random.Generator:

@@ -1,0 +1,37 @@
+"""Digests of content; without NumPy, so that naming a component does not import it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["digest_of"]
+
+
+def digest_of(*parts: bytes | str | npt.NDArray[Any] | Iterable[str]) -> str:
+    """Return the hexadecimal SHA-256 of the parts; each part is framed by its kind and length.
+
+    >>> digest_of("ab", "c") == digest_of("a", "bc")
+    False
+    """
+    sha = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, (bytes, str)):
+            raw = part.encode() if isinstance(part, str) else part
+            sha.update(f"bytes {len(raw)}\n".encode())
+            sha.update(raw)
+        elif hasattr(part, "dtype"):
+            array: Any = part
+            sha.update(f"array {array.dtype.str} {array.shape}\n".encode())
+            sha.update(array.data if array.flags.c_contiguous and array.size else array.tobytes())
+        else:
+            strings = list(part)
+            sha.update(f"list {len(strings)}\n".encode())
+            for text in strings:
+                raw = text.encode()
+                sha.update(f"{len(raw)} ".encode() + raw)
+    return sha.hexdigest()
