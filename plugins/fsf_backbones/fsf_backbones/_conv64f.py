@@ -1,0 +1,100 @@
+"""The four-block convolutional backbone."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from fsframework.interfaces import Backbone, OptionError
+
+__all__ = ["Conv64F"]
+
+_WIDTH = 64
+_N_BLOCKS = 4
+
+
+class Conv64F(Backbone):
+    """Four blocks of 64 convolutions, the small backbone of most few-shot papers.
+
+    A block is a 3 x 3 convolution with 64 filters, BatchNorm, a rectifier and 2 x 2 max-pooling
+    that drops an odd last row or column. Source: Vinyals et al. 2016, section 4.1, and Snell et
+    al. 2017, section 3.1 (whose vectors are the flattened last map); the options are the variants
+    of LibFewShot's ``Conv64F``.
+
+    Args:
+        last_pool: pool after the fourth block too; without it 84 x 84 images give 10 x 10 maps
+            rather than 5 x 5.
+        maxpool_last2: pool after the third block; without it and ``last_pool``, 21 x 21 maps.
+        leaky_relu: rectify with a leaky ReLU.
+        negative_slope: of the leaky ReLU, in [0, 1); not used by the plain one.
+        pooling: how ``vectors`` pools a map: ``flatten`` to ``64 * h * w`` numbers, channel
+            first, or the ``mean`` over locations, 64 numbers.
+
+    Raises:
+        OptionError: an option is outside its range.
+
+    >>> backbone = Conv64F()
+    >>> maps = backbone(torch.zeros(2, 3, 84, 84))
+    >>> maps.shape, backbone.vectors(maps).shape
+    (torch.Size([2, 64, 5, 5]), torch.Size([2, 1600]))
+    """
+
+    def __init__(
+        self,
+        *,
+        last_pool: bool = True,
+        maxpool_last2: bool = True,
+        leaky_relu: bool = False,
+        negative_slope: float = 0.2,
+        pooling: Literal["flatten", "mean"] = "flatten",
+    ) -> None:
+        super().__init__()
+        if not 0 <= negative_slope < 1:
+            raise OptionError(f"negative_slope must be in [0, 1), got {negative_slope}")
+        if pooling not in ("flatten", "mean"):
+            raise OptionError(f"pooling must be 'flatten' or 'mean', got {pooling!r}")
+        self.last_pool = last_pool
+        self.maxpool_last2 = maxpool_last2
+        self.leaky_relu = leaky_relu
+        self.negative_slope = negative_slope
+        self.pooling = pooling
+
+        pooled = (True, True, maxpool_last2, last_pool)
+        self.smallest_size = 2 ** sum(pooled)
+        self.blocks = nn.Sequential(
+            *(self._block(3 if i == 0 else _WIDTH, pooled[i]) for i in range(_N_BLOCKS))
+        )
+
+    def _block(self, in_channels: int, pool: bool) -> nn.Sequential:
+        block = nn.Sequential()
+        block.add_module("conv", nn.Conv2d(in_channels, _WIDTH, 3, padding=1))
+        block.add_module("norm", nn.BatchNorm2d(_WIDTH))
+        # Pooling before the rectifier gives the same numbers, as rectifiers rise monotonically,
+        # and leaves it a quarter of the work.
+        if pool:
+            block.add_module("pool", nn.MaxPool2d(2))
+        slope = self.negative_slope if self.leaky_relu else 0.0
+        block.add_module("relu", nn.LeakyReLU(slope, inplace=True) if slope else nn.ReLU(True))
+        return block
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map float images ``(n, 3, H, W)`` to maps ``(n, 64, h, w)``, channels last in memory.
+
+        Raises:
+            OptionError: the images are too small to leave a map.
+        """
+        height, width = images.shape[-2:]
+        if min(height, width) < self.smallest_size:
+            raise OptionError(
+                f"conv64f needs images of at least {self.smallest_size} x {self.smallest_size} "
+                f"pixels to leave a map, got {height} x {width}"
+            )
+        # Two to three times the speed of the default layout on CPUs and on GPUs with tensor cores.
+        maps: Tensor = self.blocks(images.contiguous(memory_format=torch.channels_last))
+        return maps
+
+    def vectors(self, maps: Tensor) -> Tensor:
+        """Pool maps ``(n, 64, h, w)`` into vectors ``(n, 64 * h * w)`` or ``(n, 64)``."""
+        return maps.flatten(1) if self.pooling == "flatten" else super().vectors(maps)

@@ -1,0 +1,40 @@
+"""Prototypical networks."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fsframework.interfaces import FewShotMethod
+
+__all__ = ["ProtoNet"]
+
+
+class ProtoNet(FewShotMethod):
+    """Score a class by the squared distance from the query to the mean of its support.
+
+    Source: Snell, Swersky and Zemel 2017, "Prototypical Networks for Few-shot Learning",
+    equations 1 (prototypes) and 2 (softmax over negative distances, here the loss).
+
+    >>> support = torch.tensor([[[[0.0, 0.0], [2.0, 0.0]], [[0.0, 4.0], [0.0, 4.0]]]])
+    >>> query = torch.tensor([[[1.0, 1.0]]])
+    >>> ProtoNet().scores(support, query)
+    tensor([[[ -1., -10.]]])
+    """
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return negative squared Euclidean distances, float ``(tasks, n, way)``.
+
+        Args:
+            support: float ``(tasks, way, shot, D)``.
+            query: float ``(tasks, n, D)``.
+        """
+        prototypes = support.mean(dim=2)
+        # |q - p|^2 = |q|^2 + |p|^2 - 2 q.p: one matrix product rather than a difference a pair.
+        # What |q|^2 loses to rounding is the same for every way.
+        norms = _squared_norm(query)[:, :, None] + _squared_norm(prototypes)[:, None, :]
+        return torch.baddbmm(norms, query, prototypes.mT, beta=-1, alpha=2)
+
+
+def _squared_norm(vectors: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(vectors, dim=-1).square()
