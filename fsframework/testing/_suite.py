@@ -21,6 +21,7 @@ __all__ = [
     "NotApplicable",
     "Suite",
     "check_component",
+    "check_options_stored",
     "checks_for",
     "kind_of",
     "options_of",

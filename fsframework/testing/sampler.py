@@ -1,7 +1,7 @@
 """What every task sampler must keep, seen on ``toy_pool``.
 
-The pool grows with the sampler's options: at least 12 classes, twice ``n_way``, each with four
-times the images a task takes.
+The pool grows with the sampler's options, so that tasks remain possible: at least 12 classes and
+twice ``n_way``, each with four times the images a task takes of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ import numpy as np
 from fsframework.errors import DataError, FsfError, InfeasibleTask, OptionError
 from fsframework.interfaces.sampler import TaskSampler
 from fsframework.testing._fresh import digests_in_fresh_processes, draw_digest
-from fsframework.testing._suite import ConformanceError, Make, NotApplicable, Suite, require
+from fsframework.testing._suite import (
+    ConformanceError,
+    Make,
+    NotApplicable,
+    Suite,
+    check_options_stored,
+    require,
+)
 from fsframework.testing.toys import toy_pool
 from fsframework.values import ImagePool, TaskSet, digest_of
 
@@ -33,7 +40,9 @@ _PATIENCE = 20.0
 
 
 def _pool_size(sampler: TaskSampler) -> tuple[int, int, int]:
-    images = 4 * (sampler.n_shot + sampler.n_query)
+    # An image has 3 of 4 * n_way words, so a share of 0.35 / n_way of a class has its way's
+    # attribute and none of the others', as FewSTAB asks of a support: 1.4 times the shots.
+    images = 4 * max(sampler.n_shot + sampler.n_query, sampler.n_way * sampler.n_shot)
     return max(12, 2 * sampler.n_way), images, max(20, 4 * sampler.n_way)
 
 
@@ -83,7 +92,7 @@ def check_classes_pure(make: Make) -> None:
         raise ConformanceError(str(error)) from None
 
 
-@suite.check(after=[check_images_distinct])
+@suite.check(after=[check_images_distinct, check_options_stored])
 def check_seed_decides(make: Make) -> None:
     """The same seed gives the same tasks in a fresh process, whatever ``PYTHONHASHSEED``."""
     sampler = make()
@@ -262,12 +271,21 @@ def _content(pool: ImagePool) -> dict[str, str]:
 def check_global_randomness(make: Make) -> None:
     """The global generators of ``random`` and NumPy are neither moved nor seeded."""
     sampler = make()
-    before = _global_states()
-    _draw(sampler)
-    moved = [name for name, state in _global_states().items() if state != before[name]]
+    ours = random.getstate()
+    legacy = np.random.get_state(legacy=False)  # noqa: NPY002 - it is what must stay untouched
+    try:
+        # From a state no seed leads to: a sampler that seeds would else go unseen the second time.
+        random.random()
+        np.random.random()  # noqa: NPY002
+        before = _global_states()
+        _draw(sampler)
+        moved = [name for name, state in _global_states().items() if state != before[name]]
+    finally:
+        random.setstate(ours)
+        np.random.set_state(legacy)  # noqa: NPY002
     require(not moved, f"draw moves the global generator of {' and '.join(moved)}")
 
 
 def _global_states() -> dict[str, str]:
-    legacy = np.random.get_state(legacy=False)  # noqa: NPY002 - it is what must stay untouched
+    legacy = np.random.get_state(legacy=False)  # noqa: NPY002
     return {"random": repr(random.getstate()), "numpy.random": repr(legacy)}

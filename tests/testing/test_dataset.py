@@ -1,0 +1,190 @@
+"""Each check of data sets rejects the one broken component made for it, and nothing else does."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from fsframework.interfaces import Dataset
+from fsframework.testing import checks_for, parametrize_with_checks
+
+COUNT = itertools.count()
+
+
+class Plain(Dataset):
+    """Twelve images of one colour each, in six classes."""
+
+    argument = "size"
+    native_size = 24
+
+    def __init__(self, *, size: int = 24):
+        self.size = size
+        self.keys = tuple(f"{i:02}.png" for i in range(12))
+        self.labels = np.arange(12) % 6
+        self.class_names = ("ant", "bee", "cat", "dog", "eel", "fox")
+        self.splits = {"train": ("ant", "cat", "eel"), "val": ("bee",), "test": ("dog", "fox")}
+        self.metadata = {"context": tuple("snow" if i % 2 else "sand" for i in range(12))}
+        self.fingerprint = f"plain-{size}"
+
+    def image(self, index):
+        side = self.size + (0 if index % 3 else 8)
+        ramp = np.arange(side * side).reshape(side, side, 1) + index * 20
+        return np.repeat(ramp % 256, 3, axis=2).astype(np.uint8)
+
+
+class NoDataset:
+    """It could be one, but does not say so."""
+
+
+class Untyped(Plain):
+    """An option without a type."""
+
+    def __init__(self, *, size=24):
+        super().__init__(size=size)
+
+
+class Unstored(Plain):
+    """An option that is forgotten."""
+
+    argument = "colours"
+
+    def __init__(self, *, colours: int = 3):
+        super().__init__()
+
+
+class Silent(Plain):
+    pass
+
+
+class Fixed(Plain):
+    """Without an option."""
+
+    argument = None
+
+    def __init__(self):
+        super().__init__()
+
+
+class TwiceKey(Fixed):
+    """A key stands twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.keys = (*self.keys[:-1], self.keys[0])
+
+
+class TwiceClass(Fixed):
+    """A class name stands twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.class_names = (*self.class_names[:5], "ant")
+        self.splits = {"train": ("cat", "eel")}
+
+
+class FromOne(Fixed):
+    """Labels count from one."""
+
+    def __init__(self):
+        super().__init__()
+        self.labels = self.labels + 1
+
+
+class Overlapping(Fixed):
+    """A class in two splits."""
+
+    def __init__(self):
+        super().__init__()
+        self.splits = {"train": ("ant", "bee"), "test": ("bee", "cat")}
+
+
+class ShortColumn(Fixed):
+    """A metadata column that ends early."""
+
+    def __init__(self):
+        super().__init__()
+        self.metadata = {"context": ("snow",)}
+
+
+class WrongArgument(Plain):
+    """An argument that is no option."""
+
+    argument = "path"
+
+
+class Grey(Plain):
+    """Images without channels."""
+
+    def image(self, index):
+        return super().image(index)[:, :, 0]
+
+
+class Channels(Plain):
+    """Images with the channels first."""
+
+    def images(self, indices, size, interpolation="bilinear"):
+        return super().images(indices, size, interpolation).transpose(0, 3, 1, 2)
+
+
+class Ascending(Plain):
+    """Images in the order of the file."""
+
+    def images(self, indices, size, interpolation="bilinear"):
+        return super().images(sorted(indices), size, interpolation)
+
+
+class Darker(Plain):
+    """Another decoder for many images than for one."""
+
+    def images(self, indices, size, interpolation="bilinear"):
+        return super().images(indices, size, interpolation) // 2
+
+
+class Reversed(Plain):
+    """A pool in another order than its indices."""
+
+    def pool(self, split):
+        pool = super().pool(split)
+        return type(pool)(pool.keys[::-1], pool.labels[::-1], pool.class_names)
+
+
+class Unstable(Plain):
+    """A fingerprint that every construction makes anew."""
+
+    def __init__(self, *, size: int = 24):
+        super().__init__(size=size)
+        self.fingerprint = f"plain-{next(COUNT)}"
+
+
+BROKEN = {
+    "check_construction": NoDataset,
+    "check_options_typed": Untyped,
+    "check_options_stored": Unstored,
+    "check_summary": Silent,
+    "check_keys": TwiceKey,
+    "check_class_names": TwiceClass,
+    "check_labels": FromOne,
+    "check_splits": Overlapping,
+    "check_metadata": ShortColumn,
+    "check_declarations": WrongArgument,
+    "check_image": Grey,
+    "check_images": Channels,
+    "check_images_in_place": Ascending,
+    "check_images_are_image": Darker,
+    "check_pool": Reversed,
+    "check_fingerprint": Unstable,
+}
+
+
+@parametrize_with_checks([Plain])
+def test_a_sound_data_set_passes(make, check):
+    check(make)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_only_its_check_rejects(name, failing):
+    assert failing(BROKEN[name], "dataset") == {name}
+
+
+def test_every_check_has_its_broken_data_set():
+    assert list(BROKEN) == [check.__name__ for check in checks_for("dataset")]

@@ -1,0 +1,139 @@
+"""Each check of detectors rejects the one broken component made for it, and nothing else does."""
+
+import numpy as np
+import pytest
+
+from fsframework.interfaces import AttributeDetector
+from fsframework.testing import checks_for, parametrize_with_checks
+
+CHANNELS = "red", "green", "blue"
+
+
+class Brightest(AttributeDetector):
+    """Name the channels whose mean exceeds a level."""
+
+    def __init__(self, *, level: float = 100.0):
+        self.level = level
+
+    def detect(self, images):
+        return [self.words(image) for image in images]
+
+    def words(self, image):
+        means = image.reshape(-1, 3).mean(axis=0)
+        return frozenset(n for n, m in zip(CHANNELS, means, strict=True) if m > self.level)
+
+
+class NoDetector:
+    """It could be one, but does not say so."""
+
+    def detect(self, images):
+        return [frozenset() for _ in images]
+
+
+class Positional(Brightest):
+    """An option that may be given by position."""
+
+    def __init__(self, level: float = 100.0):
+        super().__init__(level=level)
+
+
+class Doubled(Brightest):
+    """An option that is stored as something else."""
+
+    def __init__(self, *, level: float = 100.0):
+        super().__init__(level=2 * level)
+
+
+class Silent(Brightest):
+    pass
+
+
+class Lists(Brightest):
+    """Words in lists."""
+
+    def words(self, image):
+        return sorted(super().words(image))
+
+
+class Joined(Brightest):
+    """Words with a rest of the comma they were joined by."""
+
+    def words(self, image):
+        return frozenset({" grey"}) | super().words(image)
+
+
+class NeedsImages(Brightest):
+    """The first image is looked at before all others."""
+
+    def detect(self, images):
+        self.words(images[0])
+        return super().detect(images)
+
+
+class Stacked(Brightest):
+    """All images in one array."""
+
+    def detect(self, images):
+        return super().detect(np.stack(images) if images else images)
+
+
+class Relative(Brightest):
+    """Brighter than the images beside it."""
+
+    def detect(self, images):
+        level = np.mean([image.mean() for image in images]) if images else 0
+        return [frozenset({"bright"} if image.mean() > level else ()) for image in images]
+
+
+class Growing(Brightest):
+    """Words seen once are seen for ever."""
+
+    def __init__(self, *, level: float = 100.0):
+        super().__init__(level=level)
+        self._calls = 0
+
+    def words(self, image):
+        return super().words(image) | {"again"} if self._calls > 1 else super().words(image)
+
+    def detect(self, images):
+        self._calls += 1
+        return super().detect(images)
+
+
+class InPlace(Brightest):
+    """Blackens what it has seen."""
+
+    def detect(self, images):
+        found = super().detect(images)
+        for image in images:
+            image[:] = 0
+        return found
+
+
+BROKEN = {
+    "check_construction": NoDetector,
+    "check_options_typed": Positional,
+    "check_options_stored": Doubled,
+    "check_summary": Silent,
+    "check_one_set_an_image": Lists,
+    "check_words": Joined,
+    "check_no_images": NeedsImages,
+    "check_mixed_sizes": Stacked,
+    "check_images_independent": Relative,
+    "check_no_memory": Growing,
+    "check_images_unchanged": InPlace,
+}
+
+
+@parametrize_with_checks([Brightest])
+def test_a_sound_detector_passes(make, check):
+    check(make)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_only_its_check_rejects(name, failing):
+    assert failing(BROKEN[name], "detector") == {name}
+
+
+def test_every_check_has_its_broken_detector():
+    assert list(BROKEN) == [check.__name__ for check in checks_for("detector")]

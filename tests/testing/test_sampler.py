@@ -1,0 +1,339 @@
+"""Each check of samplers rejects the one broken component made for it, and nothing else does."""
+
+import importlib.util
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
+from fsframework.testing import (
+    ConformanceError,
+    NotApplicable,
+    checks_for,
+    parametrize_with_checks,
+    toy_pool,
+)
+from fsframework.testing._fresh import digests_in_fresh_processes
+from fsframework.testing.sampler import (
+    check_impossible,
+    check_no_number,
+    check_prefix,
+    check_seed_decides,
+)
+from fsframework.values import TaskSet, task_rng
+
+
+class Uniform(TaskSampler):
+    """Uniform tasks; ``salt`` makes them others."""
+
+    def __init__(self, *, n_way: int = 3, n_shot: int = 2, n_query: int = 4, salt: str = ""):
+        super().__init__(n_way=n_way, n_shot=n_shot, n_query=n_query)
+        self.salt = salt
+
+    def draw(self, pool, n_tasks, seed):
+        if n_tasks is None:
+            raise OptionError("uniform tasks have no end: say how many")
+        self.require_enough(pool)
+        tasks = [self.task(pool, self.rng(seed, t, n_tasks)) for t in range(n_tasks)]
+        return self.collected(pool, tasks, seed)
+
+    def require_enough(self, pool):
+        if len(pool.class_names) < self.n_way:
+            raise InfeasibleTask(f"at most {len(pool.class_names)} ways")
+        if pool.class_sizes.min() < self.n_shot + self.n_query:
+            raise InfeasibleTask(f"at most {pool.class_sizes.min()} images a class")
+
+    def rng(self, seed, task, n_tasks):
+        return task_rng(seed, task, self.salt)
+
+    def task(self, pool, rng):
+        classes = rng.choice(len(pool.class_names), self.n_way, replace=False)
+        return classes, np.array([self.images(pool, c, rng) for c in classes])
+
+    def images(self, pool, label, rng):
+        return rng.choice(pool.members(label), self.n_shot + self.n_query, replace=False)
+
+    def collected(self, pool, tasks, seed):
+        classes, images = (np.array(part) for part in zip(*tasks, strict=True))
+        options = {"n_way": self.n_way, "n_shot": self.n_shot, "n_query": self.n_query}
+        support, query = images[..., : self.n_shot], images[..., self.n_shot :]
+        return TaskSet.of(
+            pool, classes, support, query, sampler="uniform", options=options, seed=seed
+        )
+
+
+class Consecutive(Uniform):
+    """Uses up the pool, class by class: tasks that are not independent, and an end."""
+
+    independent = False
+
+    def draw(self, pool, n_tasks, seed):
+        self.require_enough(pool)
+        order = [task_rng(seed, c).permutation(pool.members(c)) for c in range(12)]
+        ways = task_rng(seed, 99).permutation(12)[: self.n_way]
+        size = self.n_shot + self.n_query
+        count = n_tasks or len(order[0]) // size
+        tasks = [
+            (ways, np.array([order[c][t * size : (t + 1) * size] for c in ways]))
+            for t in range(count)
+        ]
+        return self.collected(pool, tasks, seed)
+
+
+class Wordy(Uniform):
+    """Ties every way to a word, which it must have."""
+
+    needs_attributes = True
+
+    def draw(self, pool, n_tasks, seed):
+        if pool.attributes is None:
+            raise OptionError("this sampler needs attributes")
+        return super().draw(pool, n_tasks, seed)
+
+
+class NoSampler:
+    """It could be one, but does not say so."""
+
+
+class Untyped(Uniform):
+    """An option without a type."""
+
+    def __init__(self, *, n_way=3):
+        super().__init__(n_way=n_way)
+
+
+class Unstored(Uniform):
+    """An option that is forgotten."""
+
+    def __init__(self, *, balance: float = 0.5):
+        super().__init__()
+
+
+class Silent(Uniform):
+    pass
+
+
+class OneTooMany(Uniform):
+    """A task more than asked for."""
+
+    def draw(self, pool, n_tasks, seed):
+        return super().draw(pool, n_tasks and n_tasks + 1, seed)
+
+
+class Replacing(Uniform):
+    """Draws images with replacement."""
+
+    def images(self, pool, label, rng):
+        return rng.choice(pool.members(label)[:5], self.n_shot + self.n_query)
+
+
+class Impure(Uniform):
+    """Takes the images of another class."""
+
+    def task(self, pool, rng):
+        classes, images = super().task(pool, rng)
+        return (classes + 1) % len(pool.class_names), images
+
+
+class Hashing(Uniform):
+    """Draws from a set."""
+
+    def images(self, pool, label, rng):
+        keys = list({pool.keys[i] for i in pool.members(label)})
+        position = {key: i for i, key in enumerate(pool.keys)}
+        size = self.n_shot + self.n_query
+        return [position[keys[i]] for i in rng.choice(len(keys), size, replace=False)]
+
+
+class Seedless(Uniform):
+    """Whatever the seed, the same tasks."""
+
+    def rng(self, seed, task, n_tasks):
+        return task_rng(0, task)
+
+
+class Continuing(Uniform):
+    """A generator that goes on from draw to draw."""
+
+    def __init__(self, *, n_way: int = 3):
+        super().__init__(n_way=n_way)
+        self._calls = 0
+
+    def draw(self, pool, n_tasks, seed):
+        self._calls += 1
+        return super().draw(pool, n_tasks, seed)
+
+    def rng(self, seed, task, n_tasks):
+        return task_rng(seed, task, str(self._calls))
+
+
+class Counting(Uniform):
+    """The number of tasks enters their seed."""
+
+    def rng(self, seed, task, n_tasks):
+        return task_rng(seed, task, str(n_tasks))
+
+
+class Endless(Uniform):
+    """No number, no sentence."""
+
+    def draw(self, pool, n_tasks, seed):
+        return super().draw(pool, int(n_tasks), seed)
+
+
+class Clueless(Uniform):
+    """Says nothing of what the pool lacks."""
+
+    def require_enough(self, pool):
+        pass
+
+
+class Undeclared(Uniform):
+    """Reads attributes and does not say so."""
+
+    def images(self, pool, label, rng):
+        assert pool.attributes.words
+        return super().images(pool, label, rng)
+
+
+class Anonymous(Uniform):
+    """Forgets the seed."""
+
+    def collected(self, pool, tasks, seed):
+        return super().collected(pool, tasks, 0)
+
+
+class Destructive(Uniform):
+    """Marks in the pool what it has used."""
+
+    def draw(self, pool, n_tasks, seed):
+        tasks = super().draw(pool, n_tasks, seed)
+        if pool.attributes is not None:
+            pool.attributes.bits.flags.writeable = True
+            pool.attributes.bits[:] = 0
+        return tasks
+
+
+class Seeding(Uniform):
+    """Seeds the generator of everybody."""
+
+    def draw(self, pool, n_tasks, seed):
+        np.random.seed(seed)  # noqa: NPY002 - the fault that is to be found
+        return super().draw(pool, n_tasks, seed)
+
+
+BROKEN = {
+    "check_construction": NoSampler,
+    "check_options_typed": Untyped,
+    "check_options_stored": Unstored,
+    "check_summary": Silent,
+    "check_request_honoured": OneTooMany,
+    "check_images_distinct": Replacing,
+    "check_classes_pure": Impure,
+    "check_seed_decides": Hashing,
+    "check_seed_matters": Seedless,
+    "check_no_memory": Continuing,
+    "check_prefix": Counting,
+    "check_no_number": Endless,
+    "check_impossible": Clueless,
+    "check_needs_declared": Undeclared,
+    "check_record": Anonymous,
+    "check_pool_unchanged": Destructive,
+    "check_global_randomness": Seeding,
+}
+
+
+@pytest.fixture(autouse=True)
+def _global_state():
+    state = np.random.get_state()  # noqa: NPY002 - what the broken sampler moves is put back
+    yield
+    np.random.set_state(state)  # noqa: NPY002
+
+
+@parametrize_with_checks([Uniform, Consecutive, Wordy])
+def test_a_sound_sampler_passes(make, check):
+    check(make)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_only_its_check_rejects(name, failing, monkeypatch):
+    if name != "check_seed_decides":  # one fresh process will do where it is not the point
+        monkeypatch.setattr("fsframework.testing.sampler._HASH_SEEDS", (0,))
+    assert failing(BROKEN[name], "sampler") == {name}
+
+
+def test_every_check_has_its_broken_sampler():
+    assert list(BROKEN) == [check.__name__ for check in checks_for("sampler")]
+
+
+def test_a_sampler_with_an_end_may_be_asked_for_all():
+    check_no_number(Consecutive)
+    with pytest.raises(NotApplicable, match="not drawn independently"):
+        check_prefix(Consecutive)
+
+
+def test_a_search_without_a_bound_is_given_up(monkeypatch):
+    monkeypatch.setattr("fsframework.testing.sampler._PATIENCE", 0.05)
+    released = threading.Event()
+
+    class Searching(Uniform):
+        """Hopes for more classes."""
+
+        def require_enough(self, pool):
+            if len(pool.class_names) < self.n_way:
+                released.wait(60)
+
+    try:
+        with pytest.raises(ConformanceError, match="has not ended"):
+            check_impossible(Searching)
+    finally:
+        released.set()
+
+
+def test_a_class_of_a_function_has_no_fresh_process():
+    class Local(Uniform):
+        """Nobody else can import it."""
+
+    with pytest.raises(NotApplicable, match="defined in a function"):
+        check_seed_decides(Local)
+
+
+class Wrapped(Uniform):
+    """A sampler in a sampler."""
+
+    def __init__(self, *, inner: TaskSampler, weights: tuple[float, ...] = (0.5,)):
+        super().__init__(n_way=inner.n_way, n_shot=inner.n_shot, n_query=inner.n_query)
+        self.inner = inner
+        self.weights = weights
+
+    def draw(self, pool, n_tasks, seed):
+        return self.inner.draw(pool, n_tasks, seed)
+
+
+def test_nested_options_reach_the_fresh_process():
+    check_seed_decides(lambda: Wrapped(inner=Uniform(n_way=4, salt="ä")))
+
+
+def test_a_script_is_read_from_its_file(tmp_path, monkeypatch):
+    """A file given with ``--plugin`` is a module whose name no other process can import."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from fsframework.interfaces import TaskSampler\n"
+        "class Mine(TaskSampler):\n"
+        "    def draw(self, pool, n_tasks, seed):\n"
+        "        raise SystemExit('mine.py was found')\n"
+    )
+    spec = importlib.util.spec_from_file_location("mine", path)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "mine", module)
+    spec.loader.exec_module(module)
+    with pytest.raises(ConformanceError, match=r"mine\.py was found"):
+        digests_in_fresh_processes(module.Mine(), (6, 10, 5), 2, 0, [0])
+
+
+def test_toy_pools_are_the_same_everywhere():
+    assert toy_pool(3, 4).fingerprint == toy_pool(3, 4).fingerprint
+    assert toy_pool(3, 4).attributes.rows(np.arange(12)).sum(axis=1).tolist() == [3] * 12
+    assert toy_pool(3, 4, 0).attributes is None
