@@ -1,0 +1,106 @@
+"""What data sets made of image files share: reading, resizing many at once, fingerprints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from fsframework.interfaces import DataError, Dataset, OptionError
+from fsframework.values import IntArray, UInt8Array, digest_of
+
+__all__ = ["ImageFileDataset", "files_digest"]
+
+_MOST_THREADS = 8
+
+
+class ImageFileDataset(Dataset):
+    """A data set whose image ``i`` is the file ``_files[i]``."""
+
+    _files: tuple[Path, ...]
+
+    def image(self, index: int) -> UInt8Array:
+        """Return one image, RGB uint8 ``(H, W, 3)``, turned as its EXIF orientation says.
+
+        Transparent pixels are laid over white, 16-bit grey is scaled to 8 bits, and of an animation
+        the first frame is taken.
+
+        Raises:
+            DataError: it cannot be read; the message names its file.
+        """
+        return np.asarray(self._rgb(index))
+
+    def images(
+        self, indices: Sequence[int] | IntArray, size: int, interpolation: str = "bilinear"
+    ) -> UInt8Array:
+        """Return images resized to a square, RGB uint8 ``(n, size, size, 3)``.
+
+        Raises:
+            DataError: one cannot be read; the message names its file.
+            OptionError: Pillow has no such interpolation.
+        """
+        method = _resampling(interpolation)
+        out = np.empty((len(indices), size, size, 3), dtype=np.uint8)
+
+        def fill(place: int) -> None:
+            image = self._rgb(int(indices[place]))
+            if image.size != (size, size):
+                image = image.resize((size, size), method)
+            out[place] = np.asarray(image)
+
+        # decoding and resizing release the interpreter's lock
+        with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+            for _ in pool.map(fill, range(len(indices))):
+                pass
+        return out
+
+    def _rgb(self, index: int) -> Image.Image:
+        file = self._files[index]
+        try:
+            with Image.open(file) as image:
+                return _to_rgb(image)
+        except FileNotFoundError:
+            raise DataError(f"{self._place(index)}: no such file") from None
+        except Exception as error:  # what a decoder raises on a damaged file depends on its format
+            raise DataError(f"{self._place(index)}: not a readable image ({error})") from error
+
+    def _place(self, index: int) -> str:
+        """Return where the user finds the image: its file."""
+        return str(self._files[index])
+
+
+def _resampling(interpolation: str) -> Image.Resampling:
+    try:
+        return Image.Resampling[interpolation.upper()]
+    except KeyError:
+        known = ", ".join(method.name.lower() for method in Image.Resampling)
+        raise OptionError(f"interpolation must be one of {known}, not {interpolation!r}") from None
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):  # 16-bit grey, which Pillow would cut off at 255
+        grey = np.asarray(image, dtype=np.int64)
+        image = Image.fromarray(((grey + 128) // 257).clip(0, 255).astype(np.uint8))
+    image = ImageOps.exif_transpose(image)
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image)
+    return image.convert("RGB")
+
+
+def files_digest(files: Iterable[Path]) -> str:
+    """Return a digest of size and time of change of each file; a missing one counts as missing."""
+    return digest_of([_state(file) for file in files])
+
+
+def _state(file: Path) -> str:
+    try:
+        state = file.stat()
+    except OSError:
+        return "missing"
+    return f"{state.st_size} {state.st_mtime_ns}"

@@ -1,0 +1,440 @@
+"""From attributes and poses to pixels, a block of images at a time.
+
+Only ``+ - * /``, square roots, roundings and table look-ups touch a pixel: each is defined to the
+last bit, so an image does not depend on its block nor, beyond the tables, on the machine.
+Lengths are in half images: the image spans ``[-1, 1]`` both ways, x to the right and y down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fsf_datasets._contours import TABLE_ANGLES, TABLE_SIZE
+from fsf_datasets._vocabulary import KINDS, NOTHING
+from fsframework.values import IntArray, UInt8Array
+
+__all__ = ["RENDERER_VERSION", "Scenes", "render"]
+
+RENDERER_VERSION = 1
+"""To be raised whenever a pixel may change."""
+
+Float32 = npt.NDArray[np.float32]
+Distance = Callable[[Float32, Float32], Float32]
+
+BACKGROUND_RGB = {
+    "brick": (166, 84, 66),
+    "lavender": (186, 166, 222),
+    "meadow": (112, 168, 88),
+    "ocean": (24, 62, 104),
+    "sand": (226, 202, 154),
+    "sky": (136, 196, 238),
+    "slate": (104, 114, 124),
+    "snow": (240, 242, 244),
+}
+COLOUR_RGB = {
+    "black": (34, 34, 38),
+    "blue": (40, 84, 214),
+    "green": (28, 140, 66),
+    "orange": (246, 136, 24),
+    "pink": (250, 130, 178),
+    "purple": (124, 50, 160),
+    "red": (212, 36, 40),
+    "yellow": (250, 216, 48),
+}
+# Brightness in the middle, its slope to the right and its slope downwards; then the tint. Neither
+# passes 1 anywhere, nor does any colour pass 255, so that no pixel need be clipped.
+LIGHTING = {
+    "dawn": ((0.77, -0.23, 0.0), (1.0, 0.97, 0.90)),
+    "dusk": ((0.77, 0.23, 0.0), (1.0, 0.93, 0.92)),
+    "midnight": ((0.57, 0.0, 0.0), (0.88, 0.92, 1.0)),
+    "noon": ((0.95, 0.0, -0.05), (1.0, 1.0, 1.0)),
+}
+
+_RIM_GREY, _LINE_GREY, _COMPANION_GREY = 252, 30, 240
+_RIM, _LINE = 0.06, 0.045  # width of the white rim outside and the dark line inside a contour
+_OBJECT_RADIUS, _COMPANION_RADIUS = 0.76, 0.25
+_COMPANION_CORNER = 0.70
+_BLOCK_PIXELS = 1 << 17  # pixels worked on at once: what a processor's second cache holds
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """What is to be seen in ``n`` images.
+
+    Args:
+        values: int ``(n, kinds)``, index into each kind of ``KINDS``.
+        contours: float64 ``(n, TABLE_SIZE)``, radius of the object's contour.
+        uniform: float64 ``(n, N_UNIFORM)`` in [0, 1): what pose, scale and jitter are made of.
+    """
+
+    N_UNIFORM = 24
+
+    values: IntArray
+    contours: npt.NDArray[np.float64]
+    uniform: npt.NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, part: slice) -> Scenes:
+        return Scenes(self.values[part], self.contours[part], self.uniform[part])
+
+    def between(self, column: int, low: float, high: float) -> Float32:
+        """Return one random number an image in [low, high), float32 ``(n, 1, 1)``."""
+        return (low + (high - low) * self.uniform[:, column, None, None]).astype(np.float32)
+
+    def value_is(self, kind: str, value: str) -> IntArray:
+        """Return the places of the images with a value."""
+        column = list(KINDS).index(kind)
+        return np.flatnonzero(self.values[:, column] == KINDS[kind].index(value))
+
+    def lookup(self, kind: str, table: Mapping[str, Sequence[float]]) -> Float32:
+        """Return the row of ``table`` for the value of each image, float32 ``(n, columns)``."""
+        rows = np.array([table[value] for value in KINDS[kind]], dtype=np.float32)
+        return rows[self.values[:, list(KINDS).index(kind)]]
+
+
+def render(scenes: Scenes, size: int) -> UInt8Array:
+    """Return the images, RGB uint8 ``(n, size, size, 3)``."""
+    out = np.empty((len(scenes), size, size, 3), dtype=np.uint8)
+    step = max(1, _BLOCK_PIXELS // size**2)
+    for start in range(0, len(scenes), step):
+        block = slice(start, start + step)
+        _render_block(scenes[block], size, out[block])
+    return out
+
+
+def _render_block(scenes: Scenes, size: int, out: UInt8Array) -> None:
+    axis = ((np.arange(size) + 0.5) * (2 / size) - 1).astype(np.float32)
+    x, y = axis[None, None, :], axis[None, :, None]
+    light, tint = _light(scenes, x, y)
+    texture = _texture(scenes, x, y, size)
+    behind, grey, inside = _object_layers(scenes, x, y, light)
+    _add_companions(scenes, behind, grey)
+
+    background = scenes.lookup("background", BACKGROUND_RGB)
+    change = (_accent(background) - background) * tint
+    background *= tint
+    colour = scenes.lookup("colour", COLOUR_RGB) * tint
+    plane, coloured = np.empty_like(texture), np.empty_like(texture)
+    for channel in range(3):
+        np.multiply(texture, _column(change, channel), out=plane)
+        plane += _column(background, channel)
+        plane *= behind
+        plane += grey
+        np.multiply(inside, _column(colour, channel), out=coloured)
+        plane += coloured
+        out[..., channel] = plane  # cuts off: the grey holds the half that rounds
+
+
+def _column(table: Float32, channel: int) -> Float32:
+    return table[:, channel, None, None]
+
+
+def _accent(background: Float32) -> Float32:
+    """Return the second colour of the texture: darker on a light background, lighter on a dark."""
+    dark = background.mean(axis=1, keepdims=True) < 90
+    return np.where(dark, background + 46, background * 0.76)
+
+
+def _light(scenes: Scenes, x: Float32, y: Float32) -> tuple[Float32, Float32]:
+    """Return brightness ``(n, size, size)`` and tint ``(n, 3)``."""
+    plane = scenes.lookup("lighting", {word: plane for word, (plane, _) in LIGHTING.items()})
+    tint = scenes.lookup("lighting", {word: tint for word, (_, tint) in LIGHTING.items()})
+    gain = scenes.between(0, 0.94, 1.0)
+    middle, right, down = (_column(plane, i) * gain for i in range(3))
+    return (middle + right * x) + down * y, tint
+
+
+def _frame(
+    x: Float32, y: Float32, angle: Float32, unit: Float32 | float, middle: tuple[Float32, Float32]
+) -> tuple[Float32, Float32]:
+    """Return coordinates about a middle, in axes turned by ``angle`` radians and in a unit."""
+    # in double precision, for the rounding to float32 to hide the last bit of the library's sine
+    cosine = np.cos(angle.astype(np.float64)).astype(np.float32) / unit
+    sine = np.sin(angle.astype(np.float64)).astype(np.float32) / unit
+    x, y = x - middle[0], y - middle[1]
+    return cosine * x + sine * y, cosine * y - sine * x
+
+
+def _coverage(pixels: Float32, beyond: float = 0.0) -> Float32:
+    """Return the share of each pixel that lies inside an edge, moved outwards by ``beyond``.
+
+    Both are distances in pixels, positive within.
+    """
+    covered = pixels + (beyond + 0.5)
+    return np.clip(covered, 0, 1, out=covered)
+
+
+# --- the object -----------------------------------------------------------------------------
+
+
+def _object_layers(
+    scenes: Scenes, x: Float32, y: Float32, light: Float32
+) -> tuple[Float32, Float32, Float32]:
+    """Return what composes the object with its background, each ``(n, size, size)``.
+
+    A pixel is ``behind`` times the background, plus the ``grey`` of rim and line and the half that
+    rounds, plus ``inside`` times the colour.
+    """
+    half = x.size / 2
+    pixels, glow = _object_distance(scenes, x, y)
+    rim = _coverage(pixels, _RIM * half)
+    line = _coverage(pixels)
+    fill = _coverage(pixels, -_LINE * half)
+    behind = (1 - rim) * light
+    rim -= line
+    rim *= _RIM_GREY
+    line -= fill
+    line *= _LINE_GREY
+    rim += line
+    rim *= light
+    rim += 0.5
+    fill *= glow
+    fill *= light
+    return behind, rim, fill
+
+
+def _object_distance(scenes: Scenes, x: Float32, y: Float32) -> tuple[Float32, Float32]:
+    """Return distance to the contour in pixels, positive within, and brightness of the inside."""
+    u, v = _object_coordinates(scenes, x, y)
+    place = _table_places(u, v)
+    u *= u
+    v *= v
+    u += v
+    r = np.sqrt(u, out=u)
+    radius, slant = _contour_tables(scenes)
+    step = np.roll(radius, -1, axis=1) - radius
+    slant *= x.size / 2
+
+    before = np.floor(place)
+    place -= before
+    before += (np.arange(len(scenes), dtype=np.float32) * radius.shape[1])[:, None, None]
+    entry = before.astype(np.intp)
+    edge = step.take(entry, mode="clip")  # nothing to clip, but the other modes are slower
+    edge *= place
+    edge += radius.take(entry, mode="clip")
+    pixels = edge - r
+    pixels *= slant.take(entry, mode="clip")
+    r /= edge
+    r *= r
+    r *= -0.24
+    r += 1
+    return pixels, r
+
+
+def _object_coordinates(scenes: Scenes, x: Float32, y: Float32) -> tuple[Float32, Float32]:
+    """Return the pixels' coordinates about the object's middle and along its axes."""
+    right, below = _companion_side(scenes)  # the object makes way for its companion
+    middle = (
+        scenes.between(1, -0.08, 0.08) - 0.08 * right,
+        scenes.between(2, -0.08, 0.08) - 0.08 * below,
+    )
+    u, v = _frame(x, y, scenes.between(3, -0.44, 0.44), 1, middle)
+    stretch = scenes.between(4, 0.92, 1.08)
+    u *= stretch
+    v /= stretch
+    return u, v
+
+
+def _contour_tables(scenes: Scenes) -> tuple[Float32, Float32]:
+    """Return radius and slant of each image's own contour, float32 ``(n, TABLE_SIZE + 1)``.
+
+    The slant is the cosine between the radius and the normal, by which a radial distance is
+    multiplied to become, near the edge, the distance to it.
+    """
+    bend = np.ones_like(scenes.contours)
+    for column, wave in enumerate(_BENDS, start=5):
+        bend += (scenes.uniform[:, column, None] - 0.5) * wave
+    scale = 0.84 + 0.16 * scenes.uniform[:, 13, None]
+    radius = scenes.contours * bend * (scale * _OBJECT_RADIUS)
+    gap = (np.roll(TABLE_ANGLES, -1) - np.roll(TABLE_ANGLES, 1)) % (2 * np.pi)
+    slope = (np.roll(radius, -1, axis=1) - np.roll(radius, 1, axis=1)) / gap
+    slant = 1 / np.sqrt(1 + (slope / radius) ** 2)
+    return _closed(radius), _closed(slant)
+
+
+_BENDS = [0.07 * wave(order * TABLE_ANGLES) for order in (2, 3, 4, 5) for wave in (np.cos, np.sin)]
+
+
+def _closed(table: npt.NDArray[np.float64]) -> Float32:
+    return np.concatenate([table, table[:, :1]], axis=1).astype(np.float32)
+
+
+def _table_places(u: Float32, v: Float32) -> Float32:
+    """Return where in a contour's table each pixel's direction stands, in [0, TABLE_SIZE]."""
+    span = np.abs(u)
+    span += np.abs(v)
+    np.maximum(span, 1e-6, out=span)
+    place = u / span
+    np.subtract(1, place, out=place)
+    np.copysign(place, v, out=place)
+    place += 2
+    place *= TABLE_SIZE / 4
+    return place
+
+
+# --- the texture ----------------------------------------------------------------------------
+
+
+def _texture(scenes: Scenes, x: Float32, y: Float32, size: int) -> Float32:
+    """Return the share of the second colour in the background, ``(n, size, size)``."""
+    out = np.zeros((len(scenes), size, size), dtype=np.float32)
+    period, angle = scenes.between(14, 0.32, 0.42), scenes.between(15, -0.2, 0.2)
+    shift = scenes.between(16, -0.5, 0.5), scenes.between(17, -0.5, 0.5)
+    for texture, distance in _TEXTURES.items():
+        where = scenes.value_is("texture", texture)
+        if where.size:
+            middle = shift[0][where], shift[1][where]
+            u, v = _frame(x, y, angle[where], period[where], middle)
+            pixels = distance(u, v)
+            pixels *= period[where] * (size / 2)
+            out[where] = _coverage(pixels)
+    return out
+
+
+def _to_middle(u: Float32) -> Float32:
+    """Return the distance to the middle of the period, 0 to 0.5."""
+    return np.abs(u - np.floor(u) - 0.5)
+
+
+def _bump(u: Float32) -> Float32:
+    """Return a smooth wave of period 1 and range -1 to 1, made of parabolas."""
+    part = u - np.floor(u + 0.5)
+    return 8 * part * (1 - 2 * np.abs(part))
+
+
+def _checkered(u: Float32, v: Float32) -> Float32:
+    a, b = 0.25 - _to_middle(u * 0.75), 0.25 - _to_middle(v * 0.75)
+    nearer = np.minimum(np.abs(a), np.abs(b))
+    return np.where((a > 0) == (b > 0), nearer, -nearer)
+
+
+def _dotted(u: Float32, v: Float32) -> Float32:
+    du, dv = _to_middle(u), _to_middle(v)
+    return 0.3 - np.sqrt(du * du + dv * dv)
+
+
+def _gridded(u: Float32, v: Float32) -> Float32:
+    return 0.09 - np.minimum(_to_middle(u), _to_middle(v))
+
+
+def _striped(u: Float32, v: Float32) -> Float32:
+    return 0.25 - _to_middle((u + v) * 0.75)
+
+
+def _wavy(u: Float32, v: Float32) -> Float32:
+    return 0.2 - _to_middle(v + 0.28 * _bump(u * 0.5))
+
+
+_TEXTURES: dict[str, Distance] = {
+    "checkered": _checkered,
+    "dotted": _dotted,
+    "gridded": _gridded,
+    "striped": _striped,
+    "wavy": _wavy,
+}
+
+
+# --- the companion --------------------------------------------------------------------------
+
+
+def _companion_side(scenes: Scenes) -> tuple[Float32, Float32]:
+    """Return whether the companion is to the right (1) or left (-1), below or above."""
+    corner = (scenes.uniform[:, 18] * 4).astype(np.int64)[:, None, None]
+    return (corner % 2 * 2 - 1).astype(np.float32), (corner // 2 * 2 - 1).astype(np.float32)
+
+
+def _add_companions(scenes: Scenes, behind: Float32, grey: Float32) -> None:
+    """Put each companion between background and object, in place."""
+    size = behind.shape[1]
+    right, below = _companion_side(scenes)
+    middle = (
+        _COMPANION_CORNER * right + scenes.between(19, -0.05, 0.05),
+        _COMPANION_CORNER * below + scenes.between(20, -0.05, 0.05),
+    )
+    radius = scenes.between(21, 0.88, 1.0) * _COMPANION_RADIUS
+    width = min(size, int(1.1 * _COMPANION_RADIUS * size) + 3)
+    left, top = (_window_starts(centre, width, size) for centre in middle)
+    along = np.arange(width) + 0.5
+    x = ((left + along[None, None, :]) * (2 / size) - 1).astype(np.float32)
+    y = ((top + along[None, :, None]) * (2 / size) - 1).astype(np.float32)
+    u, v = _frame(x, y, scenes.between(22, -0.3, 0.3), radius, middle)
+    pixels = np.full_like(u, -1)
+    for companion, distance in _COMPANIONS.items():
+        where = scenes.value_is("companion", companion)
+        if where.size:
+            pixels[where] = distance(u[where], v[where])
+    pixels *= radius * (size / 2)
+    within = _coverage(pixels, -0.03 * size / 2)
+    outline = _coverage(pixels, 0.02 * size / 2)
+    paint = outline * _LINE_GREY + within * (_COMPANION_GREY - _LINE_GREY)
+    uncovered = 1 - outline
+    for place, (up, aside) in enumerate(zip(top.flat, left.flat, strict=True)):
+        window = place, slice(up, up + width), slice(aside, aside + width)
+        grey[window] += behind[window] * paint[place]
+        behind[window] *= uncovered[place]
+
+
+def _window_starts(centre: Float32, width: int, size: int) -> IntArray:
+    """Return the first pixel of a window about the centre, moved to lie within the image."""
+    start = np.floor((centre + 1) * (size / 2) - width / 2)
+    return np.clip(start, 0, size - width).astype(np.intp)
+
+
+def _length(u: Float32, v: Float32) -> Float32:
+    return np.sqrt(u * u + v * v)
+
+
+def _ball(u: Float32, v: Float32) -> Float32:
+    return 0.8 - _length(u, v)
+
+
+def _cross(u: Float32, v: Float32) -> Float32:
+    a, b = np.abs(u), np.abs(v)
+    return np.minimum(0.3 - np.minimum(a, b), 0.92 - np.maximum(a, b))
+
+
+def _heart(u: Float32, v: Float32) -> Float32:
+    a, down = np.abs(u), v + 0.1
+    lobe = 0.58 - _length(a - 0.41, down + 0.41)
+    square = (0.82 - a - np.abs(down)) * 0.7071
+    return np.maximum(lobe, square)
+
+
+def _moon(u: Float32, v: Float32) -> Float32:
+    bite = _length(u - 0.42, v + 0.18) - 0.66
+    return np.minimum(0.9 - _length(u, v), bite)
+
+
+def _ring(u: Float32, v: Float32) -> Float32:
+    return 0.24 - np.abs(_length(u, v) - 0.64)
+
+
+def _star(u: Float32, v: Float32) -> Float32:
+    """Fold the plane onto half a spike of a five-pointed star (Quilez, 2D distance functions)."""
+    k_x, k_y = 0.809017, 0.587785
+    a, b = np.abs(u), -v
+    for side in (1, -1):
+        along = 2 * np.maximum(side * k_x * a - k_y * b, 0)
+        a, b = a - along * side * k_x, b + along * k_y
+    a = np.abs(a)
+    b = b - 1
+    edge_x, edge_y = 0.45 * k_y, 0.45 * k_x - 1
+    norm = np.sqrt(edge_x * edge_x + edge_y * edge_y)
+    return (a * edge_y - b * edge_x) / norm
+
+
+_COMPANIONS: dict[str, Distance] = {
+    "ball": _ball,
+    "cross": _cross,
+    "heart": _heart,
+    "moon": _moon,
+    "ring": _ring,
+    "star": _star,
+}
+assert set(_COMPANIONS) | {NOTHING} == set(KINDS["companion"])

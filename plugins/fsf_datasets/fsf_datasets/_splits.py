@@ -1,0 +1,167 @@
+"""Which classes are for training, for validation and for the test: read from a file or drawn."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fsf_datasets._messages import quoted
+from fsf_datasets._tables import read_table, read_text
+from fsframework.interfaces import DataError, OptionError
+
+__all__ = ["SplitOptions", "Splits", "disjoint", "split_name"]
+
+_SPLITS = ("train", "val", "test")
+_OTHER_NAMES = {"valid": "val", "validation": "val"}
+Splits = dict[str, tuple[str, ...]]
+
+
+def split_name(name: str) -> str:
+    """Return the name this project gives a split: ``valid`` and ``validation`` are ``val``."""
+    return _OTHER_NAMES.get(name, name)
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """The options by which ``folder`` and ``csv`` split their classes.
+
+    Raises:
+        OptionError: the fractions are not three shares of a whole, or the seed is negative.
+    """
+
+    split: Path | None
+    split_fractions: tuple[float, float, float]
+    split_seed: int
+
+    def __post_init__(self) -> None:
+        shares = self.split_fractions
+        # written so that NaN fails too
+        if len(shares) != 3 or not all(s >= 0 for s in shares) or not abs(sum(shares) - 1) < 1e-6:
+            raise OptionError(
+                "split_fractions must be three numbers of at least 0 for train, val and test "
+                f"whose sum is 1, not {shares}"
+            )
+        if self.split_seed < 0:
+            raise OptionError(f"split_seed must be at least 0, not {self.split_seed}")
+
+    def splits(self, class_names: Sequence[str], given: Splits | None, where: Path) -> Splits:
+        """Return the classes of each split, in the order of ``class_names``.
+
+        The file ``split`` comes first, then what the data themselves say, then the draw.
+
+        Raises:
+            DataError: the file is no split of these classes; the message names both.
+        """
+        if self.split is not None:
+            named = _read(self.split)
+            _demand_known(named, class_names, self.split, where)
+        elif given is not None:
+            named = given
+        else:
+            named = self._drawn(class_names)
+        return {
+            split: tuple(name for name in class_names if name in members)
+            for split, members in ((split, set(names)) for split, names in named.items())
+        }
+
+    def _drawn(self, class_names: Sequence[str]) -> Splits:
+        order = np.random.default_rng(self.split_seed).permutation(len(class_names))
+        names = [sorted(class_names)[i] for i in order]
+        ends = np.cumsum(_counts(len(names), self.split_fractions)).tolist()
+        parts = zip(_SPLITS, [0, *ends], ends, strict=False)
+        return {split: tuple(names[start:end]) for split, start, end in parts if end > start}
+
+
+def _counts(n_classes: int, fractions: Sequence[float]) -> list[int]:
+    """Return the number of classes of train, val and test.
+
+    Shares are rounded down, though to no less than one class. What is left goes to test, then val,
+    then train; what is too much comes off the largest, val before train before test.
+
+    >>> _counts(100, (0.64, 0.16, 0.2)), _counts(16, (0.64, 0.16, 0.2))
+    ([64, 16, 20], [10, 2, 4])
+    >>> [_counts(n, (0.64, 0.16, 0.2)) for n in (1, 2, 3, 4, 5)]
+    [[0, 0, 1], [1, 0, 1], [1, 1, 1], [2, 1, 1], [3, 1, 1]]
+    """
+    shares = dict(zip(_SPLITS, fractions, strict=True))
+    counts = {
+        split: max(1, math.floor(share * n_classes + 1e-6)) if share > 0 else 0
+        for split, share in shares.items()
+    }
+    for split in ("test", "val", "train"):
+        if sum(counts.values()) < n_classes and shares[split] > 0:
+            counts[split] += 1
+    while sum(counts.values()) > n_classes:
+        counts[max(("val", "train", "test"), key=lambda split: counts[split])] -= 1
+    return [counts[split] for split in _SPLITS]
+
+
+def _read(file: Path) -> Splits:
+    """Read a split from JSON or CSV, by the ending of its name.
+
+    Raises:
+        DataError: the file is missing, damaged or puts a class into two splits.
+    """
+    readers = {".json": _from_json, ".csv": _from_csv}
+    reader = readers.get(file.suffix.lower())
+    if reader is None:
+        raise DataError(f"{file}: a file of splits ends in .json or .csv")
+    return disjoint(reader(file), str(file))
+
+
+def _from_json(file: Path) -> list[tuple[str, str]]:
+    try:
+        raw = json.loads(read_text(file))
+    except ValueError as error:
+        raise DataError(f"{file}: not JSON ({error})") from None
+    if not isinstance(raw, dict):
+        raise DataError(f'{file}: must hold {{"train": [class, ...], ...}}')
+    for split, names in raw.items():
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise DataError(f"{file}: the split {split!r} must be a list of class names")
+    return [(name, split) for split, names in raw.items() for name in names]
+
+
+def _from_csv(file: Path) -> list[tuple[str, str]]:
+    columns = read_table(file, ["split"]).columns
+    names = columns.get("class") or columns.get("label")
+    if names is None:
+        raise DataError(f"{file}: row 1 must name a column class or label, not {[*columns]}")
+    return list(zip(names, columns["split"], strict=True))
+
+
+def disjoint(pairs: Iterable[tuple[str, str]], where: str) -> Splits:
+    """Return the classes of each split from pairs (class, split); equal pairs count once.
+
+    Raises:
+        DataError: a class stands in two splits.
+    """
+    split_of: dict[str, str] = {}
+    members: dict[str, list[str]] = {}
+    for name, raw in pairs:
+        split = split_name(raw)
+        if name not in split_of:
+            split_of[name] = split
+            members.setdefault(split, []).append(name)
+        elif split_of[name] != split:
+            raise DataError(
+                f"{where}: the class {name!r} stands in the splits {split_of[name]!r} and "
+                f"{split!r}; a class belongs to one split"
+            )
+    return {split: tuple(names) for split, names in members.items()}
+
+
+def _demand_known(named: Splits, class_names: Sequence[str], file: Path, where: Path) -> None:
+    known = set(class_names)
+    for split, names in named.items():
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise DataError(
+                f"{file}: the split {split!r} names classes that are not in {where}: "
+                f"{quoted(unknown)}"
+            )

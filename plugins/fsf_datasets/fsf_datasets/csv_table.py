@@ -1,0 +1,131 @@
+"""A table of images: their paths, their labels and whatever else is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from fsf_datasets._image_files import ImageFileDataset, files_digest
+from fsf_datasets._messages import first_few
+from fsf_datasets._splits import SplitOptions, Splits, split_name
+from fsf_datasets._tables import read_table
+from fsframework.interfaces import DataError
+from fsframework.values import digest_of
+
+__all__ = ["CsvTable"]
+
+
+class CsvTable(ImageFileDataset):
+    """Image files listed in a CSV file with the columns ``path`` and ``label``.
+
+    Paths are relative to ``root``. A column ``split`` (``train``, ``val``, ``test`` or another
+    name; ``valid`` and ``validation`` are ``val``; empty: in no split) says which split a row's
+    class is in, unless the option ``split`` is given. Every further column is metadata. The text is
+    UTF-8; spaces around a cell do not count and empty lines are passed over. The images need not
+    exist until they are looked at. Row numbers in messages count as in a spreadsheet: the header
+    is row 1.
+
+    Args:
+        path: the CSV file.
+        root: the folder that paths are relative to; by default that of the CSV file.
+        split: a file with the classes of each split, JSON ``{"train": [class, ...], "val": ...}``
+            or CSV with the columns ``class`` (or ``label``) and ``split``. A class it does not
+            name is in no split.
+        split_fractions: shares of train, val and test when classes are drawn, as they are where
+            neither the column nor the file says more. Shares are rounded down, though to no
+            less than one class; what is left goes to test, then val, then train.
+        split_seed: seed of that draw.
+
+    Raises:
+        DataError: the table is missing, damaged or contradicts itself; the message names the rows.
+        OptionError: an option is not what it must be.
+    """
+
+    argument = "path"
+
+    def __init__(
+        self,
+        *,
+        path: Path,
+        root: Path | None = None,
+        split: Path | None = None,
+        split_fractions: tuple[float, float, float] = (0.64, 0.16, 0.2),
+        split_seed: int = 0,
+    ) -> None:
+        self.path = Path(path)
+        self.root = None if root is None else Path(root)
+        self.split = None if split is None else Path(split)
+        self.split_fractions = split_fractions
+        self.split_seed = split_seed
+        options = SplitOptions(self.split, split_fractions, split_seed)
+
+        table = read_table(self.path, ["path", "label"])
+        columns, self._rows = table.columns, table.rows
+        paths, classes = columns.pop("path"), columns.pop("label")
+        self.keys = tuple(PurePosixPath(path).as_posix() for path in paths)
+        _demand_unique(self.keys, self._rows, self.path)
+        self.class_names = tuple(sorted(set(classes)))
+        position = {name: i for i, name in enumerate(self.class_names)}
+        self.labels = np.array([position[name] for name in classes], dtype=np.int64)
+        column = columns.pop("split", None)
+        given = None
+        if column is not None and self.split is None:
+            given = _splits_by_row(classes, column, self._rows, self.path)
+        self.splits = options.splits(self.class_names, given, self.path)
+        self.metadata = columns
+        folder = self.path.parent if self.root is None else self.root
+        self._files = tuple(folder / key for key in self.keys)
+
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]
+        """Changes with the table and with size or time of an image; looks at every image once."""
+        return digest_of(
+            "csv",
+            self.keys,
+            self.class_names,
+            self.labels,
+            *(part for split_and_classes in self.splits.items() for part in split_and_classes),
+            files_digest(self._files),
+        )
+
+    def _place(self, index: int) -> str:
+        return f"{self.path}, row {self._rows[index]}: {self._files[index]}"
+
+
+def _demand_unique(keys: Sequence[str], rows: Sequence[int], file: Path) -> None:
+    first: dict[str, int] = {}
+    double: list[str] = []
+    for key, row in zip(keys, rows, strict=True):
+        if first.setdefault(key, row) != row:
+            double.append(f"{key!r} stands in rows {first[key]} and {row}")
+    if double:
+        raise DataError(f"{file}: {first_few(double, joint='; ')}; a path stands once")
+
+
+def _splits_by_row(
+    classes: Sequence[str], column: Sequence[str], rows: Sequence[int], file: Path
+) -> Splits:
+    """Return the classes of each split.
+
+    Raises:
+        DataError: rows of one class are in different splits.
+    """
+    first: dict[str, tuple[str, int]] = {}
+    wrong: dict[str, str] = {}
+    for name, raw, row in zip(classes, column, rows, strict=True):
+        split = split_name(raw)
+        known, where = first.setdefault(name, (split, row))
+        if known != split and name not in wrong:
+            wrong[name] = f"{name!r} is in {known!r} by row {where}, in {split!r} by row {row}"
+    if wrong:
+        raise DataError(
+            f"{file}: {first_few(list(wrong.values()), joint='; ')}; a label belongs to one split"
+        )
+    members: dict[str, list[str]] = {}
+    for name, (split, _) in first.items():
+        members.setdefault(split, []).append(name)
+    members.pop("", None)
+    return {split: tuple(names) for split, names in members.items()}

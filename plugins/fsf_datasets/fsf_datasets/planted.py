@@ -1,0 +1,149 @@
+"""A rendered data set whose spurious attributes are known and as strong as one likes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fsf_datasets._contours import draw_contours
+from fsf_datasets._render import RENDERER_VERSION, Scenes, render
+from fsf_datasets._vocabulary import (
+    KINDS,
+    caption_of,
+    draw_attributes,
+    draw_preferences,
+    words_of,
+)
+from fsframework.interfaces import Dataset, OptionError
+from fsframework.values import IntArray, UInt8Array, digest_of
+
+__all__ = ["Planted"]
+
+_SPLIT_SIZES = {"train": 64, "val": 16, "test": 20}
+_N_CLASSES = sum(_SPLIT_SIZES.values())
+_POSES = 4  # stream of random numbers
+
+
+class Planted(Dataset):
+    """Rendered shapes with planted spurious attributes; nothing is downloaded.
+
+    A class is a closed contour, shown turned, shifted, scaled and a little bent. Background,
+    texture, colour, companion and lighting have nothing to do with it, but every class prefers one
+    value of each: with probability ``strength`` an image has that value, otherwise any of them,
+    uniformly. There are 100 classes: 64 to train, 16 to validate, 20 to test.
+
+    An image depends on ``seed``, ``strength``, its class and its number within the class, and on
+    nothing else; ``strength`` changes its attributes and never its pose.
+
+    Args:
+        size: height and width in pixels of ``image``, at least 16; ``images`` renders any size.
+        n_per_class: images a class.
+        strength: 0 makes attributes independent of the class, 1 makes them one with it.
+        seed: another seed is another set of contours, preferences and images.
+
+    Attributes:
+        preferences: for each kind of attribute the value each class prefers.
+
+    Raises:
+        OptionError: an option is out of its range.
+
+    >>> data = Planted(n_per_class=2)
+    >>> data.keys[34], data.class_names[17], data.image(34).shape
+    ('class_017/0000', 'shape_017', (84, 84, 3))
+    >>> data.metadata["caption"][34]
+    'A black shape beside a moon on a plain brick background at dusk.'
+    >>> data.preferences["background"][17]
+    'brick'
+    """
+
+    def __init__(
+        self,
+        *,
+        size: int = 84,
+        n_per_class: int = 120,
+        strength: float = 0.5,
+        seed: int = 0,
+    ) -> None:
+        _at_least("size", size, 16)
+        _at_least("n_per_class", n_per_class, 1)
+        _at_least("seed", seed, 0)
+        if not 0 <= strength <= 1:
+            raise OptionError(f"strength must lie between 0 and 1, not {strength}")
+        self.size = self.native_size = size
+        self.n_per_class = n_per_class
+        self.strength = strength
+        self.seed = seed
+
+        places = [(c, i) for c in range(_N_CLASSES) for i in range(n_per_class)]
+        self.keys = tuple(f"class_{c:03}/{i:04}" for c, i in places)
+        self.labels = np.repeat(np.arange(_N_CLASSES), n_per_class)
+        self.class_names = tuple(f"shape_{c:03}" for c in range(_N_CLASSES))
+        ends = np.cumsum(list(_SPLIT_SIZES.values())).tolist()
+        self.splits = {
+            split: self.class_names[end - count : end]
+            for (split, count), end in zip(_SPLIT_SIZES.items(), ends, strict=True)
+        }
+        preferred = draw_preferences(seed, _N_CLASSES)
+        self._values = draw_attributes(seed, strength, preferred, n_per_class)
+        self.preferences = _named_columns(preferred)
+        self.metadata = _with_words(_named_columns(self._values))
+        self.fingerprint = digest_of(
+            "planted", f"{RENDERER_VERSION} {size} {n_per_class} {strength!r} {seed}"
+        )
+
+    def image(self, index: int) -> UInt8Array:
+        """Return one image, RGB uint8 ``(size, size, 3)``.
+
+        Raises:
+            IndexError: there is no such image.
+        """
+        return self.images([index], self.size)[0]
+
+    def images(
+        self, indices: Sequence[int] | IntArray, size: int, interpolation: str = "bilinear"
+    ) -> UInt8Array:
+        """Return images rendered at ``size``, RGB uint8 ``(n, size, size, 3)``.
+
+        ``interpolation`` has no effect: nothing is resized.
+        """
+        chosen = np.asarray(indices, dtype=np.int64)
+        scenes = Scenes(
+            self._values[chosen], self._contours[self.labels[chosen]], self._uniform[chosen]
+        )
+        return render(scenes, size)
+
+    @cached_property
+    def _contours(self) -> npt.NDArray[np.float64]:
+        return draw_contours(self.seed, _N_CLASSES)
+
+    @cached_property
+    def _uniform(self) -> npt.NDArray[np.float64]:
+        shape = (self.n_per_class, Scenes.N_UNIFORM)
+        rngs = (np.random.default_rng([self.seed, _POSES, c]) for c in range(_N_CLASSES))
+        return np.concatenate([rng.random(shape) for rng in rngs])
+
+
+def _at_least(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise OptionError(f"{name} must be an integer of at least {least}, not {value!r}")
+
+
+def _named_columns(values: IntArray) -> dict[str, tuple[str, ...]]:
+    """Return each kind's column of words from indices ``(n, kinds)``."""
+    return {
+        kind: tuple(np.array(words, dtype=object)[column].tolist())
+        for (kind, words), column in zip(KINDS.items(), values.T, strict=True)
+    }
+
+
+def _with_words(columns: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    rows = list(zip(*columns.values(), strict=True))
+    return {
+        "words": tuple(map(words_of, rows)),
+        "caption": tuple(map(caption_of, rows)),
+        **columns,
+    }
