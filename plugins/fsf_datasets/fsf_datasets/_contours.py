@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
+
+from fsframework.values import FloatArray
 
 __all__ = ["TABLE_ANGLES", "TABLE_SIZE", "draw_contours"]
-
-Float64 = npt.NDArray[np.float64]
 
 TABLE_SIZE = 512
 _N_CANDIDATES = 2000
@@ -17,7 +16,7 @@ _TURNS = 5  # steps of 360/64 degrees either way that do not make a contour anot
 _CONTOURS = 3  # stream of random numbers
 
 
-def _table_angles() -> Float64:
+def _table_angles() -> FloatArray:
     """Return the angle in radians of each table entry.
 
     A table is indexed by ``copysign(1 - x / (|x| + |y|), y)``, -2 to 2, rather than by the angle:
@@ -26,13 +25,14 @@ def _table_angles() -> Float64:
     """
     turn = np.arange(TABLE_SIZE) / TABLE_SIZE * 4 - 2
     x = 1 - np.abs(turn)
-    return np.arctan2(np.copysign(1 - np.abs(x), turn), x)
+    angles: FloatArray = np.arctan2(np.copysign(1 - np.abs(x), turn), x)
+    return angles
 
 
 TABLE_ANGLES = _table_angles()
 
 
-def _draw_waves(rng: np.random.Generator) -> tuple[Float64, Float64, Float64]:
+def _draw_waves(rng: np.random.Generator) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return order, height and phase of the waves of each candidate, each ``(candidates, 5)``.
 
     One wave is strong and gives 2 to 7 lobes, four are weak and bend the regular figure.
@@ -45,20 +45,21 @@ def _draw_waves(rng: np.random.Generator) -> tuple[Float64, Float64, Float64]:
     return order, height, rng.uniform(0, 2 * np.pi, (count, 5))
 
 
-def _radii(waves: tuple[Float64, Float64, Float64], angles: Float64) -> Float64:
+def _radii(waves: tuple[FloatArray, FloatArray, FloatArray], angles: FloatArray) -> FloatArray:
     """Return the radii at the angles, ``(contours, angles)``, the largest of each being 1."""
     order, height, phase = (part[..., None] for part in waves)
     log_radius = (height * np.cos(order * angles + phase)).sum(axis=1)
-    return np.exp(log_radius - log_radius.max(axis=1, keepdims=True))
+    radii: FloatArray = np.exp(log_radius - log_radius.max(axis=1, keepdims=True))
+    return radii
 
 
-def _same_figures(radii: Float64) -> Float64:
+def _same_figures(radii: FloatArray) -> FloatArray:
     """Return a coarse contour turned a little either way and mirrored, ``(variants, angles)``."""
     turns = range(-_TURNS, _TURNS + 1)
     return np.stack([np.roll(figure, turn) for figure in (radii, radii[::-1]) for turn in turns])
 
 
-def draw_contours(seed: int, n_classes: int) -> Float64:
+def draw_contours(seed: int, n_classes: int) -> FloatArray:
     """Return the radius of each class at ``TABLE_ANGLES``, float64 ``(n_classes, TABLE_SIZE)``.
 
     Of some 1,500 random contours those are kept that are far from one another: each next one is

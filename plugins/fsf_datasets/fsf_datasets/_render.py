@@ -7,23 +7,22 @@ Lengths are in half images: the image spans ``[-1, 1]`` both ways, x to the righ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 
 from fsf_datasets._contours import TABLE_ANGLES, TABLE_SIZE
-from fsf_datasets._vocabulary import KINDS, NOTHING
-from fsframework.values import IntArray, UInt8Array
+from fsf_datasets._figures import COMPANIONS, TEXTURES
+from fsf_datasets._vocabulary import KINDS
+from fsframework.values import FloatArray, IntArray, UInt8Array
 
-__all__ = ["RENDERER_VERSION", "Scenes", "render"]
+__all__ = ["N_DRAWS", "RENDERER_VERSION", "Scenes", "render"]
 
 RENDERER_VERSION = 1
 """To be raised whenever a pixel may change."""
 
-Float32 = npt.NDArray[np.float32]
-Distance = Callable[[Float32, Float32], Float32]
 
 BACKGROUND_RGB = {
     "brick": (166, 84, 66),
@@ -61,6 +60,31 @@ _COMPANION_CORNER = 0.70
 _BLOCK_PIXELS = 1 << 17  # pixels worked on at once: what a processor's second cache holds
 
 
+class _Draw(IntEnum):
+    """What each random number of an image is for."""
+
+    GAIN = 0
+    OBJECT_X = 1
+    OBJECT_Y = 2
+    TURN = 3
+    STRETCH = 4
+    BEND = 5  # and the seven after it
+    SCALE = 13
+    PERIOD = 14
+    TILT = 15
+    PHASE_U = 16
+    PHASE_V = 17
+    CORNER = 18
+    COMPANION_X = 19
+    COMPANION_Y = 20
+    COMPANION_SCALE = 21
+    COMPANION_TURN = 22
+
+
+N_DRAWS = 23
+"""Random numbers an image takes."""
+
+
 @dataclass(frozen=True)
 class Scenes:
     """What is to be seen in ``n`` images.
@@ -68,14 +92,12 @@ class Scenes:
     Args:
         values: int ``(n, kinds)``, index into each kind of ``KINDS``.
         contours: float64 ``(n, TABLE_SIZE)``, radius of the object's contour.
-        uniform: float64 ``(n, N_UNIFORM)`` in [0, 1): what pose, scale and jitter are made of.
+        uniform: float64 ``(n, N_DRAWS)`` in [0, 1): what pose, scale and jitter are made of.
     """
 
-    N_UNIFORM = 24
-
     values: IntArray
-    contours: npt.NDArray[np.float64]
-    uniform: npt.NDArray[np.float64]
+    contours: FloatArray
+    uniform: FloatArray
 
     def __len__(self) -> int:
         return len(self.values)
@@ -83,16 +105,16 @@ class Scenes:
     def __getitem__(self, part: slice) -> Scenes:
         return Scenes(self.values[part], self.contours[part], self.uniform[part])
 
-    def between(self, column: int, low: float, high: float) -> Float32:
+    def between(self, draw: _Draw, low: float, high: float) -> FloatArray:
         """Return one random number an image in [low, high), float32 ``(n, 1, 1)``."""
-        return (low + (high - low) * self.uniform[:, column, None, None]).astype(np.float32)
+        return (low + (high - low) * self.uniform[:, draw, None, None]).astype(np.float32)
 
     def value_is(self, kind: str, value: str) -> IntArray:
         """Return the places of the images with a value."""
         column = list(KINDS).index(kind)
         return np.flatnonzero(self.values[:, column] == KINDS[kind].index(value))
 
-    def lookup(self, kind: str, table: Mapping[str, Sequence[float]]) -> Float32:
+    def lookup(self, kind: str, table: Mapping[str, Sequence[float]]) -> FloatArray:
         """Return the row of ``table`` for the value of each image, float32 ``(n, columns)``."""
         rows = np.array([table[value] for value in KINDS[kind]], dtype=np.float32)
         return rows[self.values[:, list(KINDS).index(kind)]]
@@ -131,28 +153,32 @@ def _render_block(scenes: Scenes, size: int, out: UInt8Array) -> None:
         out[..., channel] = plane  # cuts off: the grey holds the half that rounds
 
 
-def _column(table: Float32, channel: int) -> Float32:
+def _column(table: FloatArray, channel: int) -> FloatArray:
     return table[:, channel, None, None]
 
 
-def _accent(background: Float32) -> Float32:
+def _accent(background: FloatArray) -> FloatArray:
     """Return the second colour of the texture: darker on a light background, lighter on a dark."""
     dark = background.mean(axis=1, keepdims=True) < 90
     return np.where(dark, background + 46, background * 0.76)
 
 
-def _light(scenes: Scenes, x: Float32, y: Float32) -> tuple[Float32, Float32]:
+def _light(scenes: Scenes, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return brightness ``(n, size, size)`` and tint ``(n, 3)``."""
     plane = scenes.lookup("lighting", {word: plane for word, (plane, _) in LIGHTING.items()})
     tint = scenes.lookup("lighting", {word: tint for word, (_, tint) in LIGHTING.items()})
-    gain = scenes.between(0, 0.94, 1.0)
+    gain = scenes.between(_Draw.GAIN, 0.94, 1.0)
     middle, right, down = (_column(plane, i) * gain for i in range(3))
     return (middle + right * x) + down * y, tint
 
 
 def _frame(
-    x: Float32, y: Float32, angle: Float32, unit: Float32 | float, middle: tuple[Float32, Float32]
-) -> tuple[Float32, Float32]:
+    x: FloatArray,
+    y: FloatArray,
+    angle: FloatArray,
+    unit: FloatArray | float,
+    middle: tuple[FloatArray, FloatArray],
+) -> tuple[FloatArray, FloatArray]:
     """Return coordinates about a middle, in axes turned by ``angle`` radians and in a unit."""
     # in double precision, for the rounding to float32 to hide the last bit of the library's sine
     cosine = np.cos(angle.astype(np.float64)).astype(np.float32) / unit
@@ -161,21 +187,19 @@ def _frame(
     return cosine * x + sine * y, cosine * y - sine * x
 
 
-def _coverage(pixels: Float32, beyond: float = 0.0) -> Float32:
+def _coverage(pixels: FloatArray, beyond: float = 0.0) -> FloatArray:
     """Return the share of each pixel that lies inside an edge, moved outwards by ``beyond``.
 
     Both are distances in pixels, positive within.
     """
     covered = pixels + (beyond + 0.5)
-    return np.clip(covered, 0, 1, out=covered)
-
-
-# --- the object -----------------------------------------------------------------------------
+    np.clip(covered, 0, 1, out=covered)
+    return covered
 
 
 def _object_layers(
-    scenes: Scenes, x: Float32, y: Float32, light: Float32
-) -> tuple[Float32, Float32, Float32]:
+    scenes: Scenes, x: FloatArray, y: FloatArray, light: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return what composes the object with its background, each ``(n, size, size)``.
 
     A pixel is ``behind`` times the background, plus the ``grey`` of rim and line and the half that
@@ -199,7 +223,7 @@ def _object_layers(
     return behind, rim, fill
 
 
-def _object_distance(scenes: Scenes, x: Float32, y: Float32) -> tuple[Float32, Float32]:
+def _object_distance(scenes: Scenes, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return distance to the contour in pixels, positive within, and brightness of the inside."""
     u, v = _object_coordinates(scenes, x, y)
     place = _table_places(u, v)
@@ -227,30 +251,32 @@ def _object_distance(scenes: Scenes, x: Float32, y: Float32) -> tuple[Float32, F
     return pixels, r
 
 
-def _object_coordinates(scenes: Scenes, x: Float32, y: Float32) -> tuple[Float32, Float32]:
+def _object_coordinates(
+    scenes: Scenes, x: FloatArray, y: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Return the pixels' coordinates about the object's middle and along its axes."""
     right, below = _companion_side(scenes)  # the object makes way for its companion
     middle = (
-        scenes.between(1, -0.08, 0.08) - 0.08 * right,
-        scenes.between(2, -0.08, 0.08) - 0.08 * below,
+        scenes.between(_Draw.OBJECT_X, -0.08, 0.08) - 0.08 * right,
+        scenes.between(_Draw.OBJECT_Y, -0.08, 0.08) - 0.08 * below,
     )
-    u, v = _frame(x, y, scenes.between(3, -0.44, 0.44), 1, middle)
-    stretch = scenes.between(4, 0.92, 1.08)
+    u, v = _frame(x, y, scenes.between(_Draw.TURN, -0.44, 0.44), 1, middle)
+    stretch = scenes.between(_Draw.STRETCH, 0.92, 1.08)
     u *= stretch
     v /= stretch
     return u, v
 
 
-def _contour_tables(scenes: Scenes) -> tuple[Float32, Float32]:
+def _contour_tables(scenes: Scenes) -> tuple[FloatArray, FloatArray]:
     """Return radius and slant of each image's own contour, float32 ``(n, TABLE_SIZE + 1)``.
 
     The slant is the cosine between the radius and the normal, by which a radial distance is
     multiplied to become, near the edge, the distance to it.
     """
     bend = np.ones_like(scenes.contours)
-    for column, wave in enumerate(_BENDS, start=5):
+    for column, wave in enumerate(_BENDS, start=_Draw.BEND):
         bend += (scenes.uniform[:, column, None] - 0.5) * wave
-    scale = 0.84 + 0.16 * scenes.uniform[:, 13, None]
+    scale = 0.84 + 0.16 * scenes.uniform[:, _Draw.SCALE, None]
     radius = scenes.contours * bend * (scale * _OBJECT_RADIUS)
     gap = (np.roll(TABLE_ANGLES, -1) - np.roll(TABLE_ANGLES, 1)) % (2 * np.pi)
     slope = (np.roll(radius, -1, axis=1) - np.roll(radius, 1, axis=1)) / gap
@@ -261,11 +287,11 @@ def _contour_tables(scenes: Scenes) -> tuple[Float32, Float32]:
 _BENDS = [0.07 * wave(order * TABLE_ANGLES) for order in (2, 3, 4, 5) for wave in (np.cos, np.sin)]
 
 
-def _closed(table: npt.NDArray[np.float64]) -> Float32:
+def _closed(table: FloatArray) -> FloatArray:
     return np.concatenate([table, table[:, :1]], axis=1).astype(np.float32)
 
 
-def _table_places(u: Float32, v: Float32) -> Float32:
+def _table_places(u: FloatArray, v: FloatArray) -> FloatArray:
     """Return where in a contour's table each pixel's direction stands, in [0, TABLE_SIZE]."""
     span = np.abs(u)
     span += np.abs(v)
@@ -278,15 +304,12 @@ def _table_places(u: Float32, v: Float32) -> Float32:
     return place
 
 
-# --- the texture ----------------------------------------------------------------------------
-
-
-def _texture(scenes: Scenes, x: Float32, y: Float32, size: int) -> Float32:
+def _texture(scenes: Scenes, x: FloatArray, y: FloatArray, size: int) -> FloatArray:
     """Return the share of the second colour in the background, ``(n, size, size)``."""
     out = np.zeros((len(scenes), size, size), dtype=np.float32)
-    period, angle = scenes.between(14, 0.32, 0.42), scenes.between(15, -0.2, 0.2)
-    shift = scenes.between(16, -0.5, 0.5), scenes.between(17, -0.5, 0.5)
-    for texture, distance in _TEXTURES.items():
+    period, angle = scenes.between(_Draw.PERIOD, 0.32, 0.42), scenes.between(_Draw.TILT, -0.2, 0.2)
+    shift = scenes.between(_Draw.PHASE_U, -0.5, 0.5), scenes.between(_Draw.PHASE_V, -0.5, 0.5)
+    for texture, distance in TEXTURES.items():
         where = scenes.value_is("texture", texture)
         if where.size:
             middle = shift[0][where], shift[1][where]
@@ -297,75 +320,29 @@ def _texture(scenes: Scenes, x: Float32, y: Float32, size: int) -> Float32:
     return out
 
 
-def _to_middle(u: Float32) -> Float32:
-    """Return the distance to the middle of the period, 0 to 0.5."""
-    return np.abs(u - np.floor(u) - 0.5)
-
-
-def _bump(u: Float32) -> Float32:
-    """Return a smooth wave of period 1 and range -1 to 1, made of parabolas."""
-    part = u - np.floor(u + 0.5)
-    return 8 * part * (1 - 2 * np.abs(part))
-
-
-def _checkered(u: Float32, v: Float32) -> Float32:
-    a, b = 0.25 - _to_middle(u * 0.75), 0.25 - _to_middle(v * 0.75)
-    nearer = np.minimum(np.abs(a), np.abs(b))
-    return np.where((a > 0) == (b > 0), nearer, -nearer)
-
-
-def _dotted(u: Float32, v: Float32) -> Float32:
-    du, dv = _to_middle(u), _to_middle(v)
-    return 0.3 - np.sqrt(du * du + dv * dv)
-
-
-def _gridded(u: Float32, v: Float32) -> Float32:
-    return 0.09 - np.minimum(_to_middle(u), _to_middle(v))
-
-
-def _striped(u: Float32, v: Float32) -> Float32:
-    return 0.25 - _to_middle((u + v) * 0.75)
-
-
-def _wavy(u: Float32, v: Float32) -> Float32:
-    return 0.2 - _to_middle(v + 0.28 * _bump(u * 0.5))
-
-
-_TEXTURES: dict[str, Distance] = {
-    "checkered": _checkered,
-    "dotted": _dotted,
-    "gridded": _gridded,
-    "striped": _striped,
-    "wavy": _wavy,
-}
-
-
-# --- the companion --------------------------------------------------------------------------
-
-
-def _companion_side(scenes: Scenes) -> tuple[Float32, Float32]:
+def _companion_side(scenes: Scenes) -> tuple[FloatArray, FloatArray]:
     """Return whether the companion is to the right (1) or left (-1), below or above."""
-    corner = (scenes.uniform[:, 18] * 4).astype(np.int64)[:, None, None]
+    corner = (scenes.uniform[:, _Draw.CORNER] * 4).astype(np.int64)[:, None, None]
     return (corner % 2 * 2 - 1).astype(np.float32), (corner // 2 * 2 - 1).astype(np.float32)
 
 
-def _add_companions(scenes: Scenes, behind: Float32, grey: Float32) -> None:
+def _add_companions(scenes: Scenes, behind: FloatArray, grey: FloatArray) -> None:
     """Put each companion between background and object, in place."""
     size = behind.shape[1]
     right, below = _companion_side(scenes)
     middle = (
-        _COMPANION_CORNER * right + scenes.between(19, -0.05, 0.05),
-        _COMPANION_CORNER * below + scenes.between(20, -0.05, 0.05),
+        _COMPANION_CORNER * right + scenes.between(_Draw.COMPANION_X, -0.05, 0.05),
+        _COMPANION_CORNER * below + scenes.between(_Draw.COMPANION_Y, -0.05, 0.05),
     )
-    radius = scenes.between(21, 0.88, 1.0) * _COMPANION_RADIUS
+    radius = scenes.between(_Draw.COMPANION_SCALE, 0.88, 1.0) * _COMPANION_RADIUS
     width = min(size, int(1.1 * _COMPANION_RADIUS * size) + 3)
     left, top = (_window_starts(centre, width, size) for centre in middle)
     along = np.arange(width) + 0.5
     x = ((left + along[None, None, :]) * (2 / size) - 1).astype(np.float32)
     y = ((top + along[None, :, None]) * (2 / size) - 1).astype(np.float32)
-    u, v = _frame(x, y, scenes.between(22, -0.3, 0.3), radius, middle)
+    u, v = _frame(x, y, scenes.between(_Draw.COMPANION_TURN, -0.3, 0.3), radius, middle)
     pixels = np.full_like(u, -1)
-    for companion, distance in _COMPANIONS.items():
+    for companion, distance in COMPANIONS.items():
         where = scenes.value_is("companion", companion)
         if where.size:
             pixels[where] = distance(u[where], v[where])
@@ -380,61 +357,8 @@ def _add_companions(scenes: Scenes, behind: Float32, grey: Float32) -> None:
         behind[window] *= uncovered[place]
 
 
-def _window_starts(centre: Float32, width: int, size: int) -> IntArray:
+def _window_starts(centre: FloatArray, width: int, size: int) -> IntArray:
     """Return the first pixel of a window about the centre, moved to lie within the image."""
-    start = np.floor((centre + 1) * (size / 2) - width / 2)
-    return np.clip(start, 0, size - width).astype(np.intp)
-
-
-def _length(u: Float32, v: Float32) -> Float32:
-    return np.sqrt(u * u + v * v)
-
-
-def _ball(u: Float32, v: Float32) -> Float32:
-    return 0.8 - _length(u, v)
-
-
-def _cross(u: Float32, v: Float32) -> Float32:
-    a, b = np.abs(u), np.abs(v)
-    return np.minimum(0.3 - np.minimum(a, b), 0.92 - np.maximum(a, b))
-
-
-def _heart(u: Float32, v: Float32) -> Float32:
-    a, down = np.abs(u), v + 0.1
-    lobe = 0.58 - _length(a - 0.41, down + 0.41)
-    square = (0.82 - a - np.abs(down)) * 0.7071
-    return np.maximum(lobe, square)
-
-
-def _moon(u: Float32, v: Float32) -> Float32:
-    bite = _length(u - 0.42, v + 0.18) - 0.66
-    return np.minimum(0.9 - _length(u, v), bite)
-
-
-def _ring(u: Float32, v: Float32) -> Float32:
-    return 0.24 - np.abs(_length(u, v) - 0.64)
-
-
-def _star(u: Float32, v: Float32) -> Float32:
-    """Fold the plane onto half a spike of a five-pointed star (Quilez, 2D distance functions)."""
-    k_x, k_y = 0.809017, 0.587785
-    a, b = np.abs(u), -v
-    for side in (1, -1):
-        along = 2 * np.maximum(side * k_x * a - k_y * b, 0)
-        a, b = a - along * side * k_x, b + along * k_y
-    a = np.abs(a)
-    b = b - 1
-    edge_x, edge_y = 0.45 * k_y, 0.45 * k_x - 1
-    norm = np.sqrt(edge_x * edge_x + edge_y * edge_y)
-    return (a * edge_y - b * edge_x) / norm
-
-
-_COMPANIONS: dict[str, Distance] = {
-    "ball": _ball,
-    "cross": _cross,
-    "heart": _heart,
-    "moon": _moon,
-    "ring": _ring,
-    "star": _star,
-}
-assert set(_COMPANIONS) | {NOTHING} == set(KINDS["companion"])
+    start: IntArray = np.floor((centre + 1) * (size / 2) - width / 2).astype(np.intp)
+    np.clip(start, 0, size - width, out=start)
+    return start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ def read_table(file: Path, needed: Sequence[str]) -> Table:
         DataError: it is no such table; the message lists the first rows that are wrong.
     """
     try:
-        lines = list(csv.reader(read_text(file).splitlines(keepends=True), strict=True))
+        lines = list(csv.reader(io.StringIO(read_text(file), newline=""), strict=True))
     except csv.Error as error:
         raise DataError(f"{file}: not a CSV file ({error})") from None
     stripped = [[cell.strip() for cell in line] for line in lines]

@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fsf_datasets._contours import draw_contours
-from fsf_datasets._render import RENDERER_VERSION, Scenes, render
+from fsf_datasets._render import N_DRAWS, RENDERER_VERSION, Scenes, render
 from fsf_datasets._vocabulary import (
     KINDS,
     caption_of,
@@ -19,7 +18,7 @@ from fsf_datasets._vocabulary import (
     words_of,
 )
 from fsframework.interfaces import Dataset, OptionError
-from fsframework.values import IntArray, UInt8Array, digest_of
+from fsframework.values import FloatArray, IntArray, UInt8Array, digest_of
 
 __all__ = ["Planted"]
 
@@ -101,7 +100,8 @@ class Planted(Dataset):
         Raises:
             IndexError: there is no such image.
         """
-        return self.images([index], self.size)[0]
+        image: UInt8Array = self.images([index], self.size)[0]
+        return image
 
     def images(
         self, indices: Sequence[int] | IntArray, size: int, interpolation: str = "bilinear"
@@ -117,12 +117,12 @@ class Planted(Dataset):
         return render(scenes, size)
 
     @cached_property
-    def _contours(self) -> npt.NDArray[np.float64]:
+    def _contours(self) -> FloatArray:
         return draw_contours(self.seed, _N_CLASSES)
 
     @cached_property
-    def _uniform(self) -> npt.NDArray[np.float64]:
-        shape = (self.n_per_class, Scenes.N_UNIFORM)
+    def _uniform(self) -> FloatArray:
+        shape = (self.n_per_class, N_DRAWS)
         rngs = (np.random.default_rng([self.seed, _POSES, c]) for c in range(_N_CLASSES))
         return np.concatenate([rng.random(shape) for rng in rngs])
 
