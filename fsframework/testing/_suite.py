@@ -351,6 +351,7 @@ def _skipping(check: Check) -> Check:
 
     @functools.wraps(check)
     def run(make: Make) -> None:
+        __tracebackhide__ = True  # pytest shows the check, not this
         try:
             check(make)
         except NotApplicable as reason:

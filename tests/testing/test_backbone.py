@@ -1,0 +1,208 @@
+"""Each check of backbones rejects the one broken component made for it, and nothing else does."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fsframework.interfaces import Backbone, OptionError, Preprocessing
+from fsframework.testing import checks_for, parametrize_with_checks
+from fsframework.testing.method import ToyBackbone
+
+
+class Small(Backbone):
+    """One convolution and batch normalisation; maps a quarter of the image's size."""
+
+    preprocessing = Preprocessing(size=12)
+
+    def __init__(self, *, channels: int = 6):
+        super().__init__()
+        self.channels = channels
+        self.convolution = nn.Conv2d(3, channels, 3, padding=1)
+        self.norm = nn.BatchNorm2d(channels)
+
+    def forward(self, images):
+        if min(images.shape[2:]) < 4:
+            raise OptionError("images must have at least 4 x 4 pixels")
+        return functional.avg_pool2d(self.norm(self.convolution(images)).relu(), 4)
+
+
+class NoBackbone(nn.Module):
+    """It could be one, but does not say so."""
+
+
+class Untyped(Small):
+    """An option without a type."""
+
+    def __init__(self, *, channels=6):
+        super().__init__(channels=channels)
+
+
+class Unstored(Small):
+    """An option that is forgotten."""
+
+    def __init__(self, *, width: int = 6):
+        super().__init__(channels=width)
+
+
+class Silent(Small):
+    pass
+
+
+class Bytes(Small):
+    """Mean and deviation of values in 0..255."""
+
+    preprocessing = Preprocessing(size=12, mean=(124.0, 116.0, 104.0), std=(58.0, 57.0, 57.0))
+
+
+class Unlicensed(Small):
+    """Weights from somewhere."""
+
+    pretrained_on = "imagenet-1k"
+
+
+class Vectors(Small):
+    """Vectors where maps are due."""
+
+    def forward(self, images):
+        return super().forward(images).mean(dim=(2, 3))
+
+
+class Unpooled(Small):
+    """Maps where vectors are due."""
+
+    def vectors(self, maps):
+        return maps
+
+
+class Fixed(Small):
+    """One size only."""
+
+    def forward(self, images):
+        assert images.shape[2:] in ((12, 12), (1, 1))
+        return super().forward(images)
+
+
+class Tiny(Small):
+    """Small images end in an error of the pooling."""
+
+    def forward(self, images):
+        return functional.avg_pool2d(self.norm(self.convolution(images)).relu(), 4)
+
+
+class Contrast(Small):
+    """The batch decides the contrast of an image."""
+
+    def forward(self, images):
+        return super().forward(images / images.std())
+
+
+class Restless(Small):
+    """The second call differs from the first."""
+
+    def __init__(self, *, channels: int = 6):
+        super().__init__(channels=channels)
+        self.calls = 0
+
+    def forward(self, images):
+        self.calls += 1
+        return self.calls * super().forward(images)
+
+
+class Counting(Small):
+    """Counts its calls in a buffer."""
+
+    def __init__(self, *, channels: int = 6):
+        super().__init__(channels=channels)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, images):
+        self.calls += 1
+        return super().forward(images)
+
+
+class InPlace(Small):
+    """Normalises the images it is given."""
+
+    def forward(self, images):
+        return super().forward(images.mul_(0.5))
+
+
+class Strided(Small):
+    """Reads memory in the order of one layout."""
+
+    def forward(self, images):
+        _, channels, height, width = images.shape
+        strides = channels * height * width, height * width, width, 1
+        return super().forward(images.as_strided(images.shape, strides))
+
+
+class Unused(Small):
+    """A layer that nothing passes through."""
+
+    def __init__(self, *, channels: int = 6):
+        super().__init__(channels=channels)
+        self.head = nn.Linear(channels, 10)
+
+
+class Unsaved(Small):
+    """A random projection that no state dict holds."""
+
+    def __init__(self, *, channels: int = 6):
+        super().__init__(channels=channels)
+        self.scale = torch.rand(channels, 1, 1) + 0.5
+
+    def forward(self, images):
+        return super().forward(images) * self.scale
+
+
+class Frozen(Small):
+    """Nothing to learn."""
+
+    def __init__(self, *, channels: int = 6):
+        super().__init__(channels=channels)
+        self.requires_grad_(False)
+
+
+BROKEN = {
+    "check_construction": NoBackbone,
+    "check_options_typed": Untyped,
+    "check_options_stored": Unstored,
+    "check_summary": Silent,
+    "check_preprocessing": Bytes,
+    "check_licence": Unlicensed,
+    "check_maps": Vectors,
+    "check_vectors": Unpooled,
+    "check_other_sizes": Fixed,
+    "check_too_small": Tiny,
+    "check_images_independent": Contrast,
+    "check_no_memory": Restless,
+    "check_state_unchanged": Counting,
+    "check_images_unchanged": InPlace,
+    "check_memory_format": Strided,
+    "check_gradients": Unused,
+    "check_state_dict": Unsaved,
+}
+
+
+class SmallToy(ToyBackbone):
+    """The suite's own backbone, with a sentence for images that are too small."""
+
+    def forward(self, images):
+        if min(images.shape[2:]) < 4:
+            raise OptionError("images must have at least 4 x 4 pixels")
+        return super().forward(images)
+
+
+@parametrize_with_checks([Small, Frozen, SmallToy])
+def test_a_sound_backbone_passes(make, check):
+    check(make)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_only_its_check_rejects(name, failing):
+    assert failing(BROKEN[name], "backbone") == {name}
+
+
+def test_every_check_has_its_broken_backbone():
+    assert list(BROKEN) == [check.__name__ for check in checks_for("backbone")]

@@ -1,0 +1,317 @@
+"""Each check of methods rejects the one broken component made for it, and nothing else does."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fsframework.interfaces import FewShotMethod
+from fsframework.testing import NotApplicable, checks_for, parametrize_with_checks
+from fsframework.testing.method import (
+    ITEM_SHAPES,
+    ToyBackbone,
+    _toy_accuracy,
+    built,
+    check_loss,
+    check_queries_independent,
+    check_solves_toy_task,
+    toy_episode,
+)
+
+
+class Nearest(FewShotMethod):
+    """Give a query to the class whose mean is nearest."""
+
+    def __init__(self, *, scale: float = 1.0):
+        super().__init__()
+        self.scale = scale
+
+    def scores(self, support, query):
+        return -self.scale * torch.cdist(query, support.mean(dim=2))
+
+
+class OnMaps(Nearest):
+    """The same on pooled maps, projected; it learns from items and episodes."""
+
+    consumes = "maps"
+    learns_from = "both"
+
+    def build(self, item_shape, n_base_classes, backbone):
+        self.projection = nn.Linear(item_shape[0], 24)
+        self.head = nn.Linear(24, n_base_classes)
+
+    def embed(self, items):
+        return self.projection(items.mean(dim=(2, 3)))
+
+    def loss(self, batch):
+        logits = self.head(self.embed(batch.items))
+        return super().loss(batch) + functional.cross_entropy(logits, batch.classes)
+
+
+class OnImages(Nearest):
+    """The same on images; it learns from items."""
+
+    consumes = "images"
+    learns_from = "batches"
+
+    def build(self, item_shape, n_base_classes, backbone):
+        self.backbone = backbone
+        self.head = nn.Linear(32, n_base_classes)
+
+    def embed(self, items):
+        return self.backbone.vectors(self.backbone(items))
+
+    def loss(self, batch):
+        return functional.cross_entropy(self.head(self.embed(batch.items)), batch.classes)
+
+
+class Adapted(FewShotMethod):
+    """Fit a linear classifier to the support by gradient descent, with gradients of its own."""
+
+    learns_from = "nothing"
+
+    def scores(self, support, query):
+        tasks, way, shot, size = support.shape
+        target = torch.arange(way).repeat_interleave(shot).expand(tasks, -1)
+        with torch.enable_grad():
+            weight = torch.zeros(tasks, way, size, requires_grad=True)
+            for _ in range(10):
+                logits = support.flatten(1, 2) @ weight.mT
+                loss = functional.cross_entropy(logits.mT, target, reduction="sum")
+                [gradient] = torch.autograd.grad(loss, weight)
+                weight = (weight - 0.01 * gradient).detach().requires_grad_()
+        return (query @ weight.mT).detach()
+
+
+class Learnt(FewShotMethod):
+    """Looks at hardly more than one channel before it is trained."""
+
+    def build(self, item_shape, n_base_classes, backbone):
+        self.weight = nn.Parameter(torch.full(item_shape, 1e-3).index_fill(0, torch.arange(1), 1.0))
+
+    def scores(self, support, query):
+        return -torch.cdist(query * self.weight, support.mean(dim=2) * self.weight)
+
+
+class Transductive(Nearest):
+    """Queries shift each other, and it says so."""
+
+    transductive = True
+
+    def scores(self, support, query):
+        return super().scores(support, query - query.mean(dim=1, keepdim=True))
+
+
+class NoMethod(nn.Module):
+    """It could be one, but does not say so."""
+
+
+class Untyped(Nearest):
+    """An option without a type."""
+
+    def __init__(self, *, scale=1.0):
+        super().__init__(scale=scale)
+
+
+class Unstored(Nearest):
+    """An option that is forgotten."""
+
+    def __init__(self, *, temperature: float = 1.0):
+        super().__init__(scale=1 / temperature)
+
+
+class Silent(Nearest):
+    pass
+
+
+class Misspelt(Nearest):
+    """Learns from what there is not."""
+
+    learns_from = "episode"
+
+
+class Turned(Nearest):
+    """Ways before queries."""
+
+    def scores(self, support, query):
+        return super().scores(support, query).mT
+
+
+class Even(Nearest):
+    """Queries in equal numbers."""
+
+    def scores(self, support, query):
+        tasks, n, _ = query.shape
+        way = support.shape[1]
+        if n > 1:
+            query = query.reshape(tasks, way, n // way, -1).flatten(1, 2)
+        return super().scores(support, query)
+
+
+class FirstFavoured(Nearest):
+    """The first way is a little likelier."""
+
+    def scores(self, support, query):
+        scores = super().scores(support, query)
+        return scores + 0.1 * (torch.arange(scores.shape[2]) == 0)
+
+
+class LastShot(Nearest):
+    """The last shot counts double."""
+
+    def scores(self, support, query):
+        return super().scores(torch.cat([support, support[:, :, -1:]], dim=2), query)
+
+
+class Secretly(Transductive):
+    """Queries shift each other, and it does not say so."""
+
+    transductive = False
+
+
+class Pooled(Nearest):
+    """Tasks shift each other."""
+
+    def scores(self, support, query):
+        return super().scores(support, query - 0.3 * support.mean(dim=(0, 1, 2)))
+
+
+class Remembering(Nearest):
+    """The mean of the tasks before shifts the prototypes."""
+
+    def __init__(self, *, scale: float = 1.0):
+        super().__init__(scale=scale)
+        self._last = 0.0
+
+    def scores(self, support, query):
+        shifted = support + self._last
+        self._last = support.mean()
+        return super().scores(shifted, query)
+
+
+class Counting(Nearest):
+    """Counts its calls in a buffer."""
+
+    def __init__(self, *, scale: float = 1.0):
+        super().__init__(scale=scale)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def scores(self, support, query):
+        self.calls += 1
+        return super().scores(support, query)
+
+
+class InPlace(Nearest):
+    """Normalises its inputs where they are."""
+
+    def scores(self, support, query):
+        if not self.training:
+            support /= support.norm(dim=-1, keepdim=True)
+            query /= query.norm(dim=-1, keepdim=True)
+        return super().scores(support, query)
+
+
+class Centred(Nearest):
+    """The batch decides what an image becomes."""
+
+    def embed(self, items):
+        return items - items.mean(dim=0)
+
+
+class Unsaved(Nearest):
+    """A random scale that no state dict holds."""
+
+    def build(self, item_shape, n_base_classes, backbone):
+        self.random = torch.rand(item_shape) + 0.5
+
+    def scores(self, support, query):
+        return super().scores(support * self.random, query * self.random)
+
+
+class Detached(Nearest):
+    """A loss without a gradient."""
+
+    def loss(self, batch):
+        return super().loss(batch).detach()
+
+
+class Farthest(Nearest):
+    """The wrong sign."""
+
+    def scores(self, support, query):
+        return -super().scores(support, query)
+
+
+SOUND = [Nearest, OnMaps, OnImages, Adapted, Learnt, Transductive]
+BROKEN: dict[str, type] = {
+    "check_construction": NoMethod,
+    "check_options_typed": Untyped,
+    "check_options_stored": Unstored,
+    "check_summary": Silent,
+    "check_declarations": Misspelt,
+    "check_scores": Turned,
+    "check_other_shapes": Even,
+    "check_way_order": FirstFavoured,
+    "check_shot_order": LastShot,
+    "check_queries_independent": Secretly,
+    "check_tasks_independent": Pooled,
+    "check_no_memory": Remembering,
+    "check_state_unchanged": Counting,
+    "check_inputs_unchanged": InPlace,
+    "check_embed_independent": Centred,
+    "check_state_dict": Unsaved,
+    "check_loss": Detached,
+    "check_solves_toy_task": Farthest,
+}
+
+
+@parametrize_with_checks(SOUND)
+def test_a_sound_method_passes(make, check):
+    check(make)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_only_its_check_rejects(name, failing):
+    assert failing(BROKEN[name], "method") == {name}
+
+
+def test_every_check_has_its_broken_method():
+    assert list(BROKEN) == [check.__name__ for check in checks_for("method")]
+
+
+def test_what_does_not_apply_says_why():
+    with pytest.raises(NotApplicable, match="learns from nothing"):
+        check_loss(Adapted)
+    with pytest.raises(NotApplicable, match="transductive"):
+        check_queries_independent(Transductive)
+
+
+def test_a_method_may_need_training_to_solve_the_toy_task():
+    assert _toy_accuracy(built(Learnt)) < 0.8
+    check_solves_toy_task(Learnt)
+
+
+class BackwardLoss(Learnt):
+    """Training makes it worse."""
+
+    def loss(self, batch):
+        return -super().loss(batch)
+
+
+def test_training_in_the_wrong_direction_is_found(failing):
+    assert failing(BackwardLoss, "method") == {"check_solves_toy_task"}
+
+
+@pytest.mark.parametrize("consumes", ITEM_SHAPES)
+def test_toy_episodes_hold_what_they_say(consumes):
+    episode = toy_episode(consumes, tasks=2, way=4, shot=2, n=9)
+    assert episode.support.shape == (2, 4, 2, *ITEM_SHAPES[consumes])
+    assert episode.query.shape == (2, 9, *ITEM_SHAPES[consumes])
+    counts = torch.stack([row.bincount(minlength=4) for row in episode.query_labels])
+    assert counts.tolist() == [[3, 2, 2, 2]] * 2
+    assert all(len(set(row)) == 4 for row in episode.classes.tolist())
+
+
+def test_the_toy_backbone_makes_the_toy_maps():
+    images = toy_episode("images").query[0]
+    assert ToyBackbone()(images).shape[1:] == ITEM_SHAPES["maps"]
