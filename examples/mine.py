@@ -1,6 +1,7 @@
 """A method in a script: `fsf run --plugin examples/mine.py --method mine`."""
 
 import torch
+
 from fsframework.interfaces import FewShotMethod
 
 

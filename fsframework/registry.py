@@ -231,9 +231,12 @@ class Registry:
                 [plugin.name],
                 invoke_on_load=False,
                 on_load_failure_callback=lambda _m, _e, error: failures.append(error),
-                warn_on_missing_entrypoint=False,
+                on_missing_entrypoints_callback=lambda _missing: None,
             )
             classes = [extension.plugin for extension in manager.extensions]
+            if not classes and not failures:
+                # stevedore remembers a group for the life of the process; pip may have added to it.
+                classes = [EntryPoint(plugin.name, plugin.target, group).load()]
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -242,8 +245,8 @@ class Registry:
             classes = []
         if classes:
             return classes[0]
-        cause = failures[0] if failures else None
-        text = f"{type(cause).__name__}: {cause}" if cause else "its entry point was not found"
+        cause = failures[0]
+        text = f"{type(cause).__name__}: {cause}"
         hint = "reinstall the distribution"
         if isinstance(cause, ModuleNotFoundError):
             hint = f"is a dependency missing? try: pip install {cause.name}"

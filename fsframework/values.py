@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsframework._digest import digest_of
-from fsframework._files import atomic_path
+from fsframework._files import atomic_path, atomic_write
 from fsframework.errors import DataError
 
 __all__ = [
@@ -63,16 +63,25 @@ def task_rng(seed: int, task: int, stream: str = "") -> np.random.Generator:
 
 
 def _frozen(array: npt.ArrayLike, dtype: npt.DTypeLike, name: str, ndim: int) -> npt.NDArray[Any]:
+    kind = np.dtype(dtype)
     try:
-        result = np.array(array, dtype=dtype, copy=None)
+        source = np.asarray(array)
+        with np.errstate(invalid="ignore"):
+            result = source.astype(kind, copy=False)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be an array of {np.dtype(dtype).name}: {error}") from None
+        raise DataError(f"{name} must be an array of {kind.name}: {error}") from None
     if result.ndim != ndim:
         raise DataError(f"{name} must have {ndim} dimensions, not shape {result.shape}")
-    if result.flags.writeable:
-        result = result.copy() if result is array else result
-        result.flags.writeable = False
-    return result
+    if not np.can_cast(source.dtype, kind) and not np.array_equal(result, source):
+        raise DataError(f"{name} must be an array of {kind.name}: it holds values that are none")
+    if result.flags.writeable and (result is array or not result.flags.owndata):
+        result = result.copy()
+    return _read_only(result)
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array
 
 
 def _first_duplicate(values: Sequence[str]) -> str | None:
@@ -108,7 +117,9 @@ def _parquet_header(path: Path, what: str) -> tuple[Any, dict[str, Any]]:
     return table, _check_header(json.loads(raw), what, path)
 
 
-def _check_header(header: dict[str, Any], what: str, path: Path) -> dict[str, Any]:
+def _check_header(header: Any, what: str, path: Path) -> dict[str, Any]:
+    if not isinstance(header, dict):
+        raise DataError(f"{path}: its header is not a JSON object")
     if header.get("what") != what:
         raise DataError(f"{path}: holds {header.get('what')!r}, not {what}")
     version = header.get("schema_version")
@@ -218,7 +229,7 @@ class AttributeTable:
         return cls(
             keys,
             tuple(words),
-            bits,
+            _read_only(bits),  # or the table would hold a copy
             provenance or {},
             None if captions is None else tuple(captions),
         )
@@ -283,7 +294,7 @@ class AttributeTable:
         captions = None
         if self.captions is not None:
             captions = tuple(self.captions[i] if i >= 0 else "" for i in index)
-        return AttributeTable(wanted, self.words, bits, self.provenance, captions)
+        return AttributeTable(wanted, self.words, _read_only(bits), self.provenance, captions)
 
     def save(self, path: str | Path) -> None:
         """Write Parquet with the columns ``key``, ``caption`` and ``words`` (a list)."""
@@ -294,7 +305,11 @@ class AttributeTable:
             pa.array(indices, pa.int32()), pa.array(self.words, pa.string())
         )
         words = pa.ListArray.from_arrays(pa.array(indptr, pa.int32()), dictionary.cast(pa.string()))
-        header = {"what": "an attribute table", "provenance": dict(self.provenance)}
+        header = {
+            "what": "an attribute table",
+            "provenance": dict(self.provenance),
+            "words": list(self.words),  # some may stand in no row, yet enter the fingerprint
+        }
         caption = pa.array(self.captions or [None] * len(self.keys), pa.string())
         _write_parquet(
             Path(path), {"key": pa.array(self.keys), "caption": caption, "words": words}, header
@@ -331,23 +346,25 @@ class AttributeTable:
         if (double := _first_duplicate(keys)) is not None:
             raise DataError(f"{path}: the key {double!r} stands twice")
         column = table["words"].combine_chunks()
-        if not pa.types.is_list(column.type):
+        if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
             raise DataError(f"{path}: the column 'words' must be a list of strings")
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-        encoded = pc.dictionary_encode(pc.list_flatten(column).cast(pa.string()))
+        flat = pc.fill_null(pc.list_flatten(column).cast(pa.string()), "")
+        encoded = pc.dictionary_encode(flat)
         raw_words = encoded.dictionary.to_pylist()
-        vocabulary = sorted(set(raw_words) - {""})
+        provenance: dict[str, str] = {"file": path.name}
+        known: list[str] = []
+        raw = (table.schema.metadata or {}).get(b"fsframework")
+        if raw is not None:
+            header = _check_header(json.loads(raw), "an attribute table", path)
+            provenance, known = dict(header["provenance"]), header.get("words", [])
+        vocabulary = sorted({*raw_words, *known} - {""})
         position = {word: i for i, word in enumerate(vocabulary)}
         mapping = np.array([position.get(w, -1) for w in raw_words], dtype=np.int64)
         rows = np.repeat(np.arange(len(keys)), lengths)
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         columns = mapping[codes] if mapping.size else np.zeros(0, dtype=np.int64)
         keep = columns >= 0
-        provenance: dict[str, str] = {"file": path.name}
-        raw = (table.schema.metadata or {}).get(b"fsframework")
-        if raw is not None:
-            header = _check_header(json.loads(raw), "an attribute table", path)
-            provenance = dict(header["provenance"])
         captions: list[str] | None = None
         if "caption" in table.column_names and table["caption"].null_count < len(keys):
             captions = [c or "" for c in table["caption"].to_pylist()]
@@ -414,11 +431,11 @@ class ImagePool:
     @cached_property
     def class_sizes(self) -> IntArray:
         """Images a class, int64 ``(n_classes,)``."""
-        return np.bincount(self.labels, minlength=len(self.class_names))
+        return _read_only(np.bincount(self.labels, minlength=len(self.class_names)))
 
     @cached_property
     def _grouped(self) -> tuple[IntArray, IntArray]:
-        order = np.argsort(self.labels, kind="stable")
+        order = _read_only(np.argsort(self.labels, kind="stable"))
         return order, np.concatenate([[0], np.cumsum(self.class_sizes)])
 
     def members(self, label: int) -> IntArray:
@@ -624,7 +641,10 @@ class TaskSet:
 
     @cached_property
     def _checksum(self) -> str:
-        return digest_of(self.digest, self.attribute, self.relaxed, self.words)
+        told = self.sampler, dict(self.options), self.seed
+        drawn_from = self.pool_fingerprint, self.attributes_fingerprint
+        header = json.dumps([*told, *drawn_from], sort_keys=True)
+        return digest_of(self.digest, self.attribute, self.relaxed, self.words, header)
 
     def __getitem__(self, tasks: slice) -> TaskSet:
         """Return the tasks of a slice."""
@@ -649,6 +669,12 @@ class TaskSet:
             )
         if self.images.size and self.images.max() >= len(pool):
             raise DataError(f"image index {self.images.max()} is not in a pool of {len(pool)}")
+        if self.classes.size:
+            low, high = self.classes.min(), self.classes.max()
+            if low < 0 or high >= len(pool.class_names):
+                raise DataError(
+                    f"classes must lie in 0..{len(pool.class_names) - 1}, not {low}..{high}"
+                )
         for name in ("support", "query"):
             wrong = pool.labels[getattr(self, name)] != self.classes[:, :, None]
             if wrong.any():
@@ -662,7 +688,7 @@ class TaskSet:
 
     def save(self, path: str | Path) -> None:
         """Write safetensors: the five arrays, and the rest as JSON in the header."""
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
 
         header = {
             "what": "a task set",
@@ -681,8 +707,8 @@ class TaskSet:
             name: np.ascontiguousarray(getattr(self, name))
             for name in ("classes", "support", "query", "attribute", "relaxed")
         }
-        with atomic_path(Path(path)) as temporary:
-            save_file(arrays, temporary, metadata={"fsframework": json.dumps(header)})
+        # Not save_file, whose own error hides that the disk is full.
+        atomic_write(Path(path), save(arrays, metadata={"fsframework": json.dumps(header)}))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -788,7 +814,7 @@ class Outcomes:
     def class_accuracy(self) -> FloatArray:
         """Share of each way's queries that were right, float64 ``(T, way)``: M_c of FewSTAB."""
         truth = np.arange(self.n_way, dtype=np.int16)[None, :, None]
-        return np.asarray((self.predictions == truth).mean(axis=2))
+        return _read_only(np.asarray((self.predictions == truth).mean(axis=2)))
 
     def save(self, path: str | Path) -> None:
         """Write Parquet: a row a task and way, its queries' predictions as a list."""
@@ -827,6 +853,9 @@ class Outcomes:
             predictions = flat.reshape(-1, header["n_way"], header["n_query"])
         except ValueError:
             raise DataError(f"{path}: {flat.size} predictions do not fill whole tasks") from None
+        rows = [table[name].to_numpy() for name in ("task", "way")]
+        if not np.array_equal(rows, np.indices(predictions.shape[:2]).reshape(2, -1)):
+            raise DataError(f"{path}: its rows are not in the order of tasks and ways")
         return cls(predictions, header["task_digest"], header["n_images"], header["reuses_images"])
 
 
@@ -896,4 +925,8 @@ class Estimate:
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: not an estimate ({error})") from None
         _check_header(raw, "an estimate", Path(path))
-        return cls.from_json({k: v for k, v in raw.items() if k not in ("what", "schema_version")})
+        fields = {k: v for k, v in raw.items() if k not in ("what", "schema_version")}
+        try:
+            return cls.from_json(fields)
+        except (KeyError, TypeError) as error:
+            raise DataError(f"{path}: not an estimate ({error})") from None

@@ -80,10 +80,16 @@ def stored_array(
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if not info.exists():
                     _build(folder, shape, np.dtype(dtype), make, block, label, reporter)
-                    return StoredArray(np.load(final, mmap_mode="r"), _digest(info), False)
+                    return StoredArray(_mapped(final), _digest(info), False)
         except OSError as error:
             raise explain_os_error(error, final) from error
-    return StoredArray(np.load(final, mmap_mode="r"), _digest(info), True)
+    return StoredArray(_mapped(final), _digest(info), True)
+
+
+def _mapped(path: Path) -> npt.NDArray[Any]:
+    # Copy-on-write: the file stays as it is, and PyTorch may take the array without copying it.
+    mapped: npt.NDArray[Any] = np.load(path, mmap_mode="c")
+    return mapped
 
 
 def _digest(info: Path) -> str:

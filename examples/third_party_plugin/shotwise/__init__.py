@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+
 from fsframework.interfaces import FewShotMethod, OptionError, Statistic
 from fsframework.values import FloatArray, Outcomes
-from torch import Tensor
 
 __version__ = "0.1.0"
 __all__ = ["NearestShot", "Spread"]
@@ -32,7 +33,7 @@ class NearestShot(FewShotMethod):
 
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
         """Return the negative mean distance to the nearest shots, ``(tasks, n, way)``."""
-        tasks, way, shot = support.shape[:3]
+        way, shot = support.shape[1:3]
         distances = torch.cdist(query, support.flatten(1, 2)).unflatten(2, (way, shot))
         nearest = distances.topk(min(self.neighbours, shot), dim=3, largest=False).values
         return -nearest.mean(dim=3)

@@ -1,0 +1,71 @@
+"""Fixtures that several test files use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+Fsf = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep runs and caches of tests apart from the user's and from each other."""
+    monkeypatch.setenv("FSF_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+
+
+@pytest.fixture
+def fsf(tmp_path: Path) -> Fsf:
+    """Run `fsf` in a process of its own, in the test's folder."""
+
+    def call(*arguments: str, timeout: float = 300, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "fsframework", *map(str, arguments)],
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "2", **env},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    return call
+
+
+@pytest.fixture
+def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Install a made-up distribution: metadata, entry points and a module, on `sys.path`."""
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(str(site))
+    before = set(sys.modules)
+
+    def install(
+        name: str,
+        entry_points: dict[str, dict[str, str]],
+        module: str | None = None,
+        source: str = "",
+        version: str = "1.0",
+    ) -> None:
+        info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        groups = [
+            f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in entries.items())
+            for group, entries in entry_points.items()
+        ]
+        (info / "entry_points.txt").write_text("\n".join(groups))
+        if module is not None:
+            (site / f"{module}.py").write_text(source)
+
+    yield install
+    for added in set(sys.modules) - before:
+        if str(getattr(sys.modules[added], "__file__", "")).startswith(str(site)):
+            del sys.modules[added]
