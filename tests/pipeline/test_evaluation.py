@@ -1,0 +1,162 @@
+"""Evaluation: each image embedded once, the same answers however the work is cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fsframework.pipeline import evaluation
+from fsframework.pipeline.evaluation import ImageSource, evaluate, predict
+from fsframework.pipeline.images import image_array
+from fsframework.pipeline.model import FewShotModel, build_model
+from fsframework.pipeline.workspace import StoredArray, Workspace
+from fsframework.registry import Registry
+from fsframework.spec import resolve_component
+from fsframework.values import TaskSet
+from tests.toys import (
+    Blobs,
+    Counting,
+    Killed,
+    PixelPrototypes,
+    Prototypes,
+    TinyBackbone,
+    component,
+)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path / "runs", tmp_path / "cache")
+
+
+@pytest.fixture(scope="module")
+def tasks() -> TaskSet:
+    options = {"name": "random", "n_way": 3, "n_shot": 2, "n_query": 5}
+    sampler = resolve_component(Registry(), "sampler", options).create()
+    drawn: TaskSet = sampler.draw(Blobs().pool("test"), 40, 0)
+    return drawn
+
+
+def images(workspace: Workspace, reporter: Counting | None = None) -> StoredArray:
+    return image_array(Blobs(), "test", 16, "bilinear", workspace, reporter or Counting())
+
+
+def model(method: type = Prototypes) -> FewShotModel:
+    return build_model(component(TinyBackbone), component(method), 16, 0, 0)
+
+
+def test_scores_become_predictions(workspace: Workspace, tasks: TaskSet) -> None:
+    """The pipeline's predictions equal those of a plain loop over tasks and images."""
+    net = model().eval()
+    source = ImageSource.cached(net, images(workspace), workspace, Counting())
+    predicted = predict(net, tasks, source)
+    pixels = torch.from_numpy(np.array(images(workspace).array))
+    with torch.no_grad():
+        vectors = net.items(pixels)
+    for t in range(0, len(tasks), 7):
+        prototypes = torch.stack([vectors[torch.tensor(s)].mean(0) for s in tasks.support[t]])
+        for way in range(tasks.n_way):
+            for place, image in enumerate(tasks.query[t, way]):
+                nearest = (prototypes - vectors[int(image)]).square().sum(1).argmin()
+                assert predicted[t, way, place] == nearest
+    assert (predicted == np.arange(3)[None, :, None]).mean() > 0.5
+
+
+def test_every_image_is_decoded_and_embedded_once(workspace: Workspace, tasks: TaskSet) -> None:
+    data, reporter = Blobs(), Counting()
+    stored = image_array(data, "test", 16, "bilinear", workspace, reporter)
+    assert data.decoded == 60
+    ImageSource.cached(model(), stored, workspace, reporter)
+    assert reporter.units == {"images of test": 60, "features": 60}
+    again = Counting()
+    ImageSource.cached(
+        model(), image_array(data, "test", 16, "bilinear", workspace, again), workspace, again
+    )
+    assert again.units == {}, "a second run redoes nothing"
+    assert data.decoded == 60
+
+
+def test_a_method_that_sees_pixels_agrees_with_one_on_features(
+    workspace: Workspace, tasks: TaskSet
+) -> None:
+    on_features, on_pixels = model(), model(PixelPrototypes)
+    state = {
+        k.replace("backbone.", "method.backbone."): v for k, v in on_features.state_dict().items()
+    }
+    on_pixels.load_state_dict(state, strict=False)
+    stored = images(workspace)
+    first = predict(
+        on_features, tasks, ImageSource.cached(on_features, stored, workspace, Counting())
+    )
+    second = predict(on_pixels, tasks, ImageSource.cached(on_pixels, stored, workspace, Counting()))
+    assert (first == second).all()
+
+
+def test_the_size_of_a_batch_changes_nothing(
+    workspace: Workspace, tasks: TaskSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = model()
+    source = ImageSource.cached(net, images(workspace), workspace, Counting())
+    together = predict(net, tasks, source)
+    monkeypatch.setattr(evaluation, "_BYTES_A_BATCH", {"cpu": 1})
+    assert (predict(net, tasks, source) == together).all()
+
+
+def test_only_the_images_of_the_tasks_are_embedded(tasks: TaskSet, workspace: Workspace) -> None:
+    net, stored = model(), images(workspace)
+    few = tasks[0:1]
+    source = ImageSource.computed(net, stored.array, few)
+    assert len(source.items) == few.n_images
+    everything = ImageSource.cached(net, stored, workspace, Counting())
+    assert (predict(net, few, source) == predict(net, few, everything)).all()
+
+
+def test_a_killed_evaluation_goes_on(
+    workspace: Workspace, tasks: TaskSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "_BYTES_A_BATCH", {"cpu": 1})
+    monkeypatch.setattr(evaluation, "_SECONDS_BETWEEN_SAVES", 0.0)
+    net, partial = model(), tmp_path / "partial.safetensors"
+    source = ImageSource.cached(net, images(workspace), workspace, Counting())
+    with pytest.raises(Killed):
+        evaluate(net, tasks, source, label="x", partial=partial, reporter=Counting("x", 25))
+    reporter = Counting()
+    outcomes = evaluate(net, tasks, source, label="x", partial=partial, reporter=reporter)
+    assert 0 < reporter.units["x"] < 20
+    assert (outcomes.predictions == predict(net, tasks, source)).all()
+    assert not partial.exists()
+
+
+def test_partial_predictions_of_other_weights_are_not_taken(
+    workspace: Workspace, tasks: TaskSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "_BYTES_A_BATCH", {"cpu": 1})
+    monkeypatch.setattr(evaluation, "_SECONDS_BETWEEN_SAVES", 0.0)
+    net, partial = model(), tmp_path / "partial.safetensors"
+    source = ImageSource.cached(net, images(workspace), workspace, Counting())
+    with pytest.raises(Killed):
+        evaluate(net, tasks, source, label="x", partial=partial, reporter=Counting("x", 25))
+    with torch.no_grad():
+        net.method.scale.mul_(2)
+    reporter = Counting()
+    evaluate(net, tasks, source, label="x", partial=partial, reporter=reporter)
+    assert reporter.units["x"] == len(tasks)
+
+
+def test_a_killed_build_of_an_array_goes_on(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fsframework.pipeline import images as module
+
+    monkeypatch.setattr(module, "_BLOCK", 8)
+    with pytest.raises(Killed):
+        images(workspace, Counting("images of test", 20))
+    reporter = Counting()
+    stored = images(workspace, reporter)
+    assert reporter.units["images of test"] == 60 - 24
+    data = Blobs()
+    expected = data.images(data.split_indices("test"), 16)
+    assert (stored.array == expected).all()

@@ -1,0 +1,113 @@
+"""Small parts that pipeline tests run with: nothing rendered, nothing slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fsframework.interfaces import Backbone, Dataset, FewShotMethod
+from fsframework.pipeline.progress import Advance, Reporter
+from fsframework.registry import Loaded, Plugin
+from fsframework.spec import Component
+from fsframework.values import UInt8Array
+
+
+class TinyBackbone(Backbone):
+    """One convolution with BatchNorm and dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(0.1),
+            nn.MaxPool2d(4),
+        )  # fmt: skip
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.body(images)
+        return maps
+
+
+class Prototypes(FewShotMethod):
+    """Nearest class mean after a learnt scale."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        return -self.scale * torch.cdist(query, support.mean(dim=2))
+
+
+class PixelPrototypes(FewShotMethod):
+    """Runs the backbone itself, once a task."""
+
+    consumes = "images"
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        del item_shape, n_base_classes
+        self.backbone = backbone
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        def vectors(items: Tensor) -> Tensor:
+            flat = items.flatten(0, items.dim() - 4)
+            maps: Tensor = self.backbone(flat)
+            return self.backbone.vectors(maps).reshape(*items.shape[:-3], -1)
+
+        return -torch.cdist(vectors(query), vectors(support).mean(dim=2))
+
+
+class Blobs(Dataset):
+    """12 classes (6/3/3) of 20 noisy images; a class is a colour."""
+
+    native_size = 16
+
+    def __init__(self) -> None:
+        self.class_names = tuple(f"c{i:02d}" for i in range(12))
+        self.labels = np.repeat(np.arange(12), 20)
+        self.keys = tuple(f"{self.class_names[c]}/{i}" for i, c in enumerate(self.labels))
+        names = self.class_names
+        self.splits = {"train": names[:6], "val": names[6:9], "test": names[9:]}
+        self.metadata = {"words": tuple("odd" if i % 2 else "even" for i in range(240))}
+        self.fingerprint = "blobs"
+        self.decoded = 0
+
+    def image(self, index: int) -> UInt8Array:
+        self.decoded += 1
+        colour = np.random.default_rng([1, int(self.labels[index])]).integers(40, 216, 3)
+        noise = np.random.default_rng([2, index]).normal(0, 60, (16, 16, 3))
+        return np.clip(colour + noise, 0, 255).astype(np.uint8)
+
+
+def component(cls: type[Any], **options: Any) -> Component:
+    """Wrap a class as if it had been loaded."""
+    plugin = Plugin("any", cls.__name__.lower(), f"toys:{cls.__name__}", "toys", "1")
+    return Component(Loaded(plugin, cls), options, {})
+
+
+class Killed(Exception):
+    """Stands for a kill."""
+
+
+class Counting(Reporter):
+    """Counts what is reported, and kills after so many units of a stage."""
+
+    def __init__(self, stage: str = "", after: int | None = None) -> None:
+        self.units: dict[str, int] = {}
+        self._stage, self._after = stage, after
+
+    @contextmanager
+    def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
+        self.units.setdefault(name, 0)
+
+        def advance(amount: int = 1, note: str = "") -> None:
+            del note
+            self.units[name] += amount
+            if name == self._stage and self._after is not None and self.units[name] > self._after:
+                raise Killed
+
+        yield advance
