@@ -621,8 +621,9 @@ class TaskSet:
     @property
     def images(self) -> IntArray:
         """All images of each task, int64 ``(T, way * (shot + n_query))``."""
-        flat = len(self), -1
-        return np.concatenate([self.support.reshape(flat), self.query.reshape(flat)], axis=1)
+        count, way = self.classes.shape
+        parts = [part.reshape(count, way * part.shape[2]) for part in (self.support, self.query)]
+        return np.concatenate(parts, axis=1)
 
     @cached_property
     def n_images(self) -> int:

@@ -1,0 +1,168 @@
+"""The contracts are enforced, and cost nobody what they do not use."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import fsframework.interfaces as interfaces
+from fsframework.interfaces import (
+    AttributeDetector,
+    Backbone,
+    Batch,
+    DataError,
+    Dataset,
+    FewShotMethod,
+    OptionError,
+    Statistic,
+    TaskSampler,
+)
+
+
+@pytest.mark.parametrize(
+    ("interface", "missing"),
+    [
+        (AttributeDetector, "detect"),
+        (Backbone, "forward"),
+        (Dataset, "image"),
+        (FewShotMethod, "scores"),
+        (Statistic, "per_task"),
+        (TaskSampler, "draw"),
+    ],
+)
+def test_what_must_be_given_is_enforced(interface, missing):
+    with pytest.raises(TypeError, match=f"abstract method '?{missing}'?"):
+        type("Incomplete", (interface,), {})()
+    type("Complete", (interface,), {missing: lambda self: None})()
+
+
+def test_every_public_name_can_be_loaded():
+    assert sorted(interfaces.__all__) == interfaces.__all__
+    assert dir(interfaces) == interfaces.__all__
+    for name in interfaces.__all__:
+        assert getattr(interfaces, name).__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'TaskSamplr'"):
+        interfaces.TaskSamplr  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["TaskSampler", "Statistic", "AttributeDetector", "Dataset"])
+def test_only_methods_and_backbones_pay_for_torch(name):
+    code = f"import sys; from fsframework.interfaces import {name}; print('torch' in sys.modules)"
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"
+
+
+class Dot(FewShotMethod):
+    """Scores are dot products with the class means."""
+
+    def scores(self, support, query):
+        return query @ support.mean(dim=2).mT
+
+
+class Flattened(Dot):
+    """Items are flattened first."""
+
+    def embed(self, items):
+        return items.flatten(1)
+
+
+def test_the_default_loss_by_hand():
+    support = torch.tensor([[[[1.0, 0.0]], [[0.0, 1.0]]]])  # one task of two ways of one shot
+    query = torch.tensor([[[2.0, 0.0], [0.0, 0.0]]])
+    batch = Batch(support=support, query=query, query_labels=torch.tensor([[0, 1]]))
+    # logits (2, 0) of label 0 and (0, 0) of label 1
+    expected = (math.log(1 + math.exp(-2)) + math.log(2)) / 2
+    assert Dot().loss(batch).item() == pytest.approx(expected)
+
+
+def test_an_episode_is_embedded_in_one_call():
+    calls = []
+
+    class Recording(Flattened):
+        """Remembers what it embeds."""
+
+        def embed(self, items):
+            calls.append(items.shape)
+            return super().embed(items)
+
+    support = torch.arange(2 * 3 * 2 * 4.0).reshape(2, 3, 2, 1, 2, 2)
+    query = -torch.arange(2 * 5 * 4.0).reshape(2, 5, 1, 2, 2)
+    embedded = Recording().embed_episode(Batch(support=support, query=query))
+    assert calls == [(2 * 3 * 2 + 2 * 5, 1, 2, 2)]
+    assert torch.equal(embedded[0], support.reshape(2, 3, 2, 4))
+    assert torch.equal(embedded[1], query.reshape(2, 5, 4))
+
+
+def test_an_episode_is_needed_to_embed_one():
+    with pytest.raises(AssertionError, match="holds no episodes"):
+        Dot().embed_episode(Batch(items=torch.zeros(2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_way": 1}, "n_way must be at least 2, not 1"),
+        ({"n_shot": 0}, "n_shot must be at least 1, not 0"),
+        ({"n_query": -3}, "n_query must be at least 1, not -3"),
+    ],
+)
+def test_a_sampler_states_its_rules(options, message):
+    class Sampler(TaskSampler):
+        def draw(self, pool, n_tasks, seed):
+            raise NotImplementedError
+
+    with pytest.raises(OptionError, match=message):
+        Sampler(**options)
+
+
+class Stripes(Dataset):
+    """Six images, one of them larger than the others."""
+
+    keys = tuple("abcdef")
+    labels = np.array([0, 1, 2, 0, 1, 2])
+    class_names = ("cat", "dog", "eel", "fox")
+    splits = {"train": ("eel", "cat"), "test": ("dog",), "val": ("fox",)}  # noqa: RUF012
+    metadata = {"context": tuple("uvwxyz")}  # noqa: RUF012
+    fingerprint = "stripes"
+
+    def image(self, index):
+        side = 6 if index == 5 else 4
+        return np.full((side, side, 3), 10 * index, np.uint8)
+
+
+def test_a_pool_holds_its_split_in_order():
+    dataset = Stripes()
+    assert dataset.split_indices("train").tolist() == [0, 2, 3, 5]
+    pool = dataset.pool("train")
+    assert pool.keys == ("a", "c", "d", "f")
+    assert pool.class_names == ("cat", "eel")
+    assert pool.labels.tolist() == [0, 1, 0, 1]
+    assert pool.metadata["context"] == ("u", "w", "x", "z")
+
+
+def test_an_unknown_or_empty_split_is_an_error():
+    with pytest.raises(DataError, match="there is no split 'dev'; there are train, test, val"):
+        Stripes().pool("dev")
+    with pytest.raises(DataError, match="the split 'val' has no image"):
+        Stripes().pool("val")
+
+
+def test_images_are_resized_only_where_they_must_be():
+    images = Stripes().images([5, 1], 4)
+    assert images.shape == (2, 4, 4, 3)
+    assert images[:, 0, 0, 0].tolist() == [50, 10]
+
+
+def test_vectors_are_the_mean_over_locations():
+    class Identity(Backbone):
+        """Images are maps."""
+
+        def forward(self, images):
+            return images
+
+    maps = torch.arange(2 * 3 * 2 * 2.0).reshape(2, 3, 2, 2)
+    assert Identity().vectors(maps).tolist() == [[1.5, 5.5, 9.5], [13.5, 17.5, 21.5]]

@@ -1,0 +1,778 @@
+"""Values check themselves, survive a file unchanged, and notice a file that was changed."""
+
+import dataclasses
+import errno
+import json
+import math
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fsframework._files import atomic_path, atomic_write
+from fsframework.errors import DataError, FsfError
+from fsframework.testing import toy_pool
+from fsframework.values import (
+    SCHEMA_VERSION,
+    AttributeTable,
+    Estimate,
+    ImagePool,
+    Outcomes,
+    TaskSet,
+    digest_of,
+    task_rng,
+)
+
+few = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+# --- digests and randomness -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (("ab", "c"), ("a", "bc")),
+        ((["ab", "c"],), (["a", "bc"],)),
+        ((["a"], ["b"]), (["a", "b"],)),
+        ((np.zeros(2, np.int64),), (np.zeros(2, np.int32),)),
+        ((np.zeros((2, 3)),), (np.zeros((3, 2)),)),
+        ((np.array([]),), ()),
+    ],
+)
+def test_a_digest_tells_parts_apart(left, right):
+    assert digest_of(*left) != digest_of(*right)
+
+
+def test_a_digest_sees_values_and_not_their_layout():
+    array = np.arange(12).reshape(3, 4)
+    assert digest_of(array) == digest_of(np.asfortranarray(array)) == digest_of(array[::-1][::-1])
+
+
+def test_a_task_is_drawn_from_seed_number_and_stream_alone():
+    def numbers(*key):
+        return task_rng(*key).integers(1 << 60, size=3).tolist()
+
+    assert numbers(1, 5) == numbers(1, 5)
+    keys = [(1, 5), (1, 6), (2, 5), (5, 1), (1, 5, "fewstab")]
+    assert len({tuple(numbers(*key)) for key in keys}) == len(keys)
+
+
+def test_the_generator_of_a_task_stays_what_it_is():
+    """Saved seeds must go on meaning the same tasks."""
+    assert task_rng(0, 0).integers(1000, size=4).tolist() == [76, 940, 27, 606]
+    assert task_rng(7, 3, "fewstab").integers(1000, size=4).tolist() == [800, 762, 223, 848]
+
+
+# --- attribute tables -------------------------------------------------------------------------
+
+WORDS = [{"Müsli", "dog"}, set(), {"dog"}, {"雪", "grass", "dog"}]
+
+
+@pytest.fixture
+def table():
+    captions = ("a dog; with Müsli", "", "a dog", "a dog in 雪, on grass")
+    keys = ["a.png", "b/ü.png", "c.png", "d.png"]
+    return AttributeTable.from_words(keys, WORDS, {"detector": "blip"}, captions)
+
+
+def same_table(left, right):
+    assert left.keys == right.keys
+    assert left.words == right.words
+    assert np.array_equal(left.bits, right.bits)
+    assert left.captions == right.captions
+    assert dict(left.provenance) == dict(right.provenance)
+    assert left.fingerprint == right.fingerprint
+
+
+def test_a_table_by_hand(table):
+    assert table.words == ("Müsli", "dog", "grass", "雪")
+    dense = [[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 1]]
+    assert table.rows([0, 1, 2, 3]).astype(int).tolist() == dense
+    assert table.column(1).tolist() == [True, False, True, True]
+    assert table.words_of(3) == ("dog", "grass", "雪")
+    assert len(table) == 4
+    assert table.nbytes == 4
+
+
+def test_csr_lists_the_words_of_each_image(table):
+    indptr, indices = table.csr()
+    assert indptr.tolist() == [0, 2, 2, 3, 6]
+    assert indices.tolist() == [0, 1, 1, 1, 2, 3]
+    assert table.csr(np.array([3, 0]))[1].tolist() == [1, 2, 3, 0, 1]
+    assert table.csr(np.array([], int))[0].tolist() == [0]
+
+
+@few
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 2**32))
+def test_rows_columns_and_csr_agree_with_a_dense_table(n_images, n_words, seed):
+    dense = np.random.default_rng(seed).random((n_images, n_words)) < 0.3
+    keys = tuple(map(str, range(n_images)))
+    words = [f"{w:03}" for w in range(n_words)]
+    table = AttributeTable.from_indices(keys, words, *np.nonzero(dense))
+    assert np.array_equal(table.rows(np.arange(n_images)), dense)
+    for word in range(n_words):
+        assert np.array_equal(table.column(word), dense[:, word])
+    indptr, indices = table.csr()
+    assert np.array_equal(np.diff(indptr), dense.sum(axis=1))
+    assert np.array_equal(indices, np.nonzero(dense)[1])
+
+
+def test_a_table_as_large_as_tiered_imagenet_fits_70_mb():
+    n_images, n_words = 206_000, 2_532
+    keys = tuple(f"n{i:08}.jpg" for i in range(n_images))
+    words = [f"word{w:05}" for w in range(n_words)]
+    rng = np.random.default_rng(0)
+    rows = np.repeat(np.arange(n_images), 8)
+    columns = rng.integers(n_words, size=rows.size)
+    tracemalloc.start()
+    try:
+        table = AttributeTable.from_indices(keys, words, rows, columns)
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert table.keys is keys
+    assert table.nbytes <= held <= 70e6
+    assert peak < 2 * table.nbytes  # no second copy of the bits on the way
+
+
+def test_a_table_survives_its_file(table, tmp_path):
+    table.save(tmp_path / "a.parquet")
+    same_table(AttributeTable.load(tmp_path / "a.parquet"), table)
+
+
+def test_a_table_keeps_words_that_no_image_has(table, tmp_path):
+    part = table.aligned(["c.png"])
+    part.save(tmp_path / "a.parquet")
+    loaded = AttributeTable.load(tmp_path / "a.parquet")
+    assert loaded.words == ("Müsli", "dog", "grass", "雪")
+    assert loaded.fingerprint == part.fingerprint
+
+
+@few
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+        st.tuples(
+            st.frozensets(st.text(st.characters(exclude_categories=["Cs"]), min_size=1)),
+            st.text(st.characters(exclude_categories=["Cs"])),
+        ),
+        max_size=6,
+    )
+)
+def test_any_table_survives_its_file(tmp_path_factory, content):
+    path = tmp_path_factory.getbasetemp() / "any.parquet"
+    words, captions = ([entry[i] for entry in content.values()] for i in (0, 1))
+    table = AttributeTable.from_words(list(content), words, captions=captions or None)
+    table.save(path)
+    same_table(AttributeTable.load(path), dataclasses.replace(table, provenance={}))
+
+
+def test_a_table_is_brought_into_another_order(table):
+    part = table.aligned(["d.png", "unknown.png", "a.png"])
+    assert part.keys == ("d.png", "unknown.png", "a.png")
+    assert [part.words_of(i) for i in range(3)] == [("dog", "grass", "雪"), (), ("Müsli", "dog")]
+    assert part.captions == ("a dog in 雪, on grass", "", "a dog; with Müsli")
+    assert table.aligned(table.keys) is table
+    assert table.aligned(list(table.keys)).fingerprint == table.fingerprint
+
+
+@pytest.mark.parametrize("list_type", [pa.list_, pa.large_list])
+def test_a_foreign_file_needs_two_columns(tmp_path, list_type):
+    words = pa.array([["sofa", None, ""], None, ["dog", "sofa"]], list_type(pa.string()))
+    pq.write_table(pa.table({"words": words, "key": ["a", "b", "c"]}), tmp_path / "f.parquet")
+    table = AttributeTable.load(tmp_path / "f.parquet")
+    assert [table.words_of(i) for i in range(3)] == [("sofa",), (), ("dog", "sofa")]
+    assert table.captions is None
+    assert dict(table.provenance) == {"file": "f.parquet"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"key": ["a"]}, "has no column 'words'; it has ['key']"),
+        ({"image": ["a"]}, "has no column 'key', 'words'"),
+        ({"key": ["a"], "words": ["x;y"]}, "the column 'words' must be a list of strings"),
+        ({"key": ["a", "a"], "words": [[""], [""]]}, "the key 'a' stands twice"),
+        ({"key": ["a", None], "words": [[""], [""]]}, "row 2 has no key"),
+    ],
+)
+def test_a_foreign_file_says_what_it_lacks(tmp_path, columns, message):
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table(columns), path)
+    with pytest.raises(DataError) as caught:
+        AttributeTable.load(path)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [AttributeTable, ImagePool, Outcomes, TaskSet])
+def test_what_is_no_file_of_the_kind(value, tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        value.load(tmp_path / "none")
+    (tmp_path / "text").write_text("not this")
+    with pytest.raises(DataError, match="not a (Parquet|task) file"):
+        value.load(tmp_path / "text")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"keys": ("a", "a", "b", "c")}, "the key 'a' stands twice"),
+        ({"keys": ("a",)}, r"bits must have shape \(1, 1\), not \(4, 1\)"),
+        ({"words": ("dog", "Müsli", "grass", "雪")}, "must be sorted and unique"),
+        ({"words": ("", "dog", "grass", "雪")}, "the empty string is not a word"),
+        ({"bits": np.full((4, 1), 16)}, "bits beyond the last word are set"),
+        ({"bits": np.full((4, 1), 256)}, "it holds values that are none"),
+        ({"captions": ("one",)}, "1 captions for 4 images"),
+    ],
+)
+def test_a_table_checks_itself(table, change, message):
+    with pytest.raises(DataError, match=message):
+        dataclasses.replace(table, **change)
+
+
+def test_as_many_words_as_images():
+    with pytest.raises(DataError, match="1 collections of words for 2 images"):
+        AttributeTable.from_words(["a", "b"], [{"dog"}])
+
+
+# --- pools ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pool():
+    return ImagePool(
+        ("a.png", "ü.png", "c.png", "d.png"),
+        np.array([1, 0, 1, 1]),
+        ("Ähre", "dog"),
+        {"context": ("snow", "sand", "", "snow")},
+    )
+
+
+def test_a_pool_by_hand(pool):
+    assert len(pool) == 4
+    assert pool.class_sizes.tolist() == [1, 3]
+    assert pool.members(0).tolist() == [1]
+    assert pool.members(1).tolist() == [0, 2, 3]
+
+
+def test_a_pool_survives_its_file(pool, tmp_path):
+    pool.save(tmp_path / "p.parquet")
+    loaded = ImagePool.load(tmp_path / "p.parquet")
+    assert loaded.fingerprint == pool.fingerprint
+    assert loaded.keys == pool.keys
+    assert loaded.class_names == pool.class_names
+    assert dict(loaded.metadata) == dict(pool.metadata)
+    assert loaded.labels.tolist() == [1, 0, 1, 1]
+
+
+def test_what_a_pool_hands_out_cannot_be_changed(pool):
+    """A sampler that shuffles members in place would change every later draw."""
+    for array in (pool.labels, pool.class_sizes, pool.members(1)):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+    with pytest.raises(TypeError):
+        pool.metadata["context"] = ()
+
+
+def test_a_pool_does_not_share_the_caller_s_array():
+    labels = np.array([0, 1])
+    pool = ImagePool(("a", "b"), labels, ("x", "y"))
+    labels[0] = 1
+    assert pool.labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"keys": ("A.png", "ü.png", "c.png", "d.png")},
+        {"labels": [0, 1, 1, 1]},
+        {"class_names": ("Ähre", "cat")},
+        {"metadata": {}},
+        {"metadata": {"context": ("snow", "sand", "sand", "snow")}},
+        {"metadata": {"ground": ("snow", "sand", "", "snow")}},
+    ],
+)
+def test_the_fingerprint_sees_every_change(pool, change):
+    assert dataclasses.replace(pool, **change).fingerprint != pool.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": [0, 1]}, "2 labels for 4 images"),
+        ({"labels": [0, 1, 1, 2]}, r"labels must lie in 0\.\.1, not 0\.\.2"),
+        ({"labels": [0, 1, 1, -1]}, r"labels must lie in 0\.\.1, not -1\.\.1"),
+        ({"labels": [0.5, 1, 1, 1]}, "labels must be an array of int64"),
+        ({"labels": [math.nan, 1, 1, 1]}, "labels must be an array of int64"),
+        ({"labels": ["a", "b", "c", "d"]}, "labels must be an array of int64"),
+        ({"labels": [[0, 1, 1, 1]]}, r"labels must have 1 dimensions, not shape \(1, 4\)"),
+        ({"keys": ("a", "b", "a", "c")}, "the image key 'a' stands twice"),
+        ({"class_names": ("dog", "dog")}, "the class 'dog' stands twice"),
+        (
+            {"class_names": ("Ähre", "dog", "e", "f", "g", "h")},
+            "no image belongs to the class 'e', 'f', 'g' and 1 more",
+        ),
+        ({"metadata": {"context": ("x",)}}, "metadata 'context' has 1 entries for 4 images"),
+    ],
+)
+def test_a_pool_checks_itself(pool, change, message):
+    with pytest.raises(DataError, match=message):
+        dataclasses.replace(pool, **change)
+
+
+def test_attributes_come_in_the_order_of_the_pool(pool):
+    table = AttributeTable.from_words(["d.png", "a.png"], [{"dog"}, {"sofa"}])
+    with pytest.raises(DataError, match="use with_attributes"):
+        dataclasses.replace(pool, attributes=table)
+    rich = pool.with_attributes(table)
+    assert [rich.attributes.words_of(i) for i in range(4)] == [("sofa",), (), (), ("dog",)]
+    assert rich.fingerprint == pool.fingerprint
+
+
+def test_attributes_of_other_images_are_refused(pool):
+    table = AttributeTable.from_words(["1.png", "2.png"], [{"dog"}, {"sofa"}])
+    with pytest.raises(
+        DataError, match=r"none of the attribute table's 2 keys.*'1\.png'.*'a\.png'"
+    ):
+        pool.with_attributes(table)
+
+
+# --- tasks ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def big():
+    return toy_pool(4, 6, 5)
+
+
+@pytest.fixture
+def tasks(big):
+    classes = np.array([[0, 2], [3, 1], [1, 0]])
+    images = np.stack([[big.members(c)[:4] for c in row] for row in classes])
+    return TaskSet.of(
+        big,
+        classes,
+        images[..., :1],
+        images[..., 1:],
+        sampler="hand",
+        options={"n_way": 2, "weights": [0.5, 1], "name": "ü"},
+        seed=7,
+        attribute=np.array([[0, 4], [1, -1], [2, 3]]),
+        relaxed=np.array([[0, 1], [0, 0], [0, 0]]),
+    )
+
+
+ARRAYS = "classes", "support", "query", "attribute", "relaxed"
+
+
+def test_tasks_by_hand(tasks, big):
+    assert (len(tasks), tasks.n_way, tasks.n_shot, tasks.n_query) == (3, 2, 1, 3)
+    assert tasks.images[0].tolist() == [0, 12, 1, 2, 3, 13, 14, 15]
+    assert tasks.n_images == 16
+    assert tasks.reuses_images
+    assert not tasks[:2].reuses_images
+    assert tasks.pool_fingerprint == big.fingerprint
+    assert tasks.attributes_fingerprint == big.attributes.fingerprint
+    tasks.verify(big)
+
+
+def test_tasks_survive_their_file(tasks, tmp_path):
+    path = tmp_path / "new" / "t.safetensors"
+    tasks.save(path)
+    loaded = TaskSet.load(path)
+    for field in dataclasses.fields(TaskSet):
+        left, right = getattr(loaded, field.name), getattr(tasks, field.name)
+        if field.name in ARRAYS:
+            assert left.dtype == right.dtype
+        assert np.array_equal(left, right), field.name
+    assert loaded.digest == tasks.digest
+
+
+@few
+@given(
+    st.integers(0, 5), st.integers(2, 4), st.integers(1, 3), st.integers(1, 3), st.integers(0, 99)
+)
+def test_any_tasks_survive_their_file(tmp_path_factory, count, way, shot, n_query, seed):
+    path = tmp_path_factory.getbasetemp() / "any.safetensors"
+    pool = toy_pool(5, 7, 0)
+    rng = np.random.default_rng(seed)
+    classes = np.array([rng.permutation(5)[:way] for _ in range(count)]).reshape(count, way)
+    images = 7 * classes[:, :, None] + rng.permutation(7)[: shot + n_query]
+    parts = images[..., :shot], images[..., shot:]
+    tasks = TaskSet.of(pool, classes, *parts, sampler="any", options={"way": way}, seed=seed)
+    tasks.save(path)
+    loaded = TaskSet.load(path)
+    loaded.verify(pool)
+    assert loaded.digest == tasks.digest
+    assert len(loaded) == count
+
+
+@pytest.mark.parametrize("name", ["classes", "support", "query"])
+def test_the_digest_sees_every_image_and_class(tasks, name):
+    array = np.array(getattr(tasks, name))
+    array[-1, -1] += 100
+    assert dataclasses.replace(tasks, **{name: array}).digest != tasks.digest
+
+
+def test_the_digest_is_that_of_the_tasks_alone(tasks):
+    other = dataclasses.replace(tasks, sampler="other", seed=0, attribute=tasks.attribute * 0)
+    assert other.digest == tasks.digest
+    assert dataclasses.replace(tasks, key_digest="other").digest != tasks.digest
+
+
+def test_a_digest_is_tied_to_the_order_of_tasks(tasks):
+    assert tasks[::-1].digest != tasks.digest
+    assert tasks[::-1][::-1].digest == tasks.digest
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_a_byte_changed_in_an_array_is_noticed(tasks, tmp_path, name):
+    path = tmp_path / "t.safetensors"
+    tasks.save(path)
+    raw = bytearray(path.read_bytes())
+    size = int.from_bytes(raw[:8], "little")
+    start, _ = json.loads(raw[8 : 8 + size])[name]["data_offsets"]
+    raw[8 + size + start] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(DataError, match=r"t\.safetensors: (was changed|.*stands twice|.*must)"):
+        TaskSet.load(path)
+
+
+def edited(path, **changes):
+    """Change the JSON header of a task file, as an editor could."""
+    raw = path.read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    outer = json.loads(raw[8 : 8 + size])
+    header = json.loads(outer["__metadata__"]["fsframework"]) | changes
+    kept = {key: value for key, value in header.items() if value is not ...}
+    outer["__metadata__"]["fsframework"] = json.dumps(kept)
+    text = json.dumps(outer).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + raw[8 + size :])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 8},
+        {"sampler": "fewstab"},
+        {"options": {"n_way": 2}},
+        {"words": ["a", "b", "c", "d", "e"]},
+        {"key_digest": "0"},
+        {"pool_fingerprint": "0"},
+        {"attributes_fingerprint": None},
+        {"checksum": "0"},
+    ],
+)
+def test_a_change_in_the_header_is_noticed(tasks, tmp_path, change):
+    path = tmp_path / "t.safetensors"
+    tasks.save(path)
+    edited(path)
+    TaskSet.load(path)
+    edited(path, **change)
+    with pytest.raises(DataError, match="was changed after it was written"):
+        TaskSet.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema_version": SCHEMA_VERSION + 1}, "written by a newer fsframework; this one reads"),
+        ({"what": "a model"}, "holds 'a model', not a task set"),
+        ({"seed": ...}, "its header lacks 'seed'"),
+        ({"checksum": ...}, "its header lacks 'checksum'"),
+    ],
+)
+def test_a_header_that_cannot_be_read_says_why(tasks, tmp_path, change, message):
+    path = tmp_path / "t.safetensors"
+    tasks.save(path)
+    edited(path, **change)
+    with pytest.raises(DataError, match=message):
+        TaskSet.load(path)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, -1])
+def test_a_truncated_file_is_noticed(tasks, tmp_path, keep):
+    path = tmp_path / "t.safetensors"
+    tasks.save(path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(DataError, match="not a task file"):
+        TaskSet.load(path)
+
+
+def test_the_files_of_others_are_no_tasks(tmp_path):
+    from safetensors.numpy import save_file
+
+    save_file({"classes": np.zeros(3)}, tmp_path / "w.safetensors")
+    with pytest.raises(DataError, match="not a task set written by fsframework"):
+        TaskSet.load(tmp_path / "w.safetensors")
+    for raw in ("[]", "{"):
+        save_file({"a": np.zeros(3)}, tmp_path / "w.safetensors", metadata={"fsframework": raw})
+        with pytest.raises(DataError, match="header is not"):
+            TaskSet.load(tmp_path / "w.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"classes": [[0, 2], [1, 1], [1, 0]]}, "task 1: a class stands twice"),
+        ({"classes": [[0], [1], [2]]}, r"support is of \(3, 2\) tasks and ways, classes of"),
+        ({"attribute": np.full((3, 2), 5)}, r"attribute must lie in -1\.\.4"),
+        ({"attribute": np.full((3, 2), -2)}, r"attribute must lie in -1\.\.4"),
+        ({"relaxed": np.full((3, 2), 2)}, "relaxed must be an array of bool"),
+        ({"query": np.zeros((3, 2, 0))}, "at least one support and one query image"),
+    ],
+)
+def test_tasks_check_themselves(tasks, change, message):
+    with pytest.raises(DataError, match=message):
+        dataclasses.replace(tasks, **change)
+
+
+def test_an_image_stands_once_in_a_task(tasks):
+    for image, message in (
+        (tasks.query[2, 1, 0], "task 2: an image stands twice"),
+        (-1, "negative"),
+    ):
+        support = np.array(tasks.support)
+        support[2, 0, 0] = image
+        with pytest.raises(DataError, match=message):
+            dataclasses.replace(tasks, support=support)
+
+
+def test_a_task_has_two_ways(tasks):
+    parts = {name: getattr(tasks, name)[:, :1] for name in ARRAYS}
+    with pytest.raises(DataError, match="at least 2 ways, not 1"):
+        dataclasses.replace(tasks, **parts)
+
+
+def test_tasks_of_another_pool_are_refused(tasks, big):
+    with pytest.raises(DataError, match="drawn from other data"):
+        tasks.verify(toy_pool(4, 7, 5))
+    relabelled = dataclasses.replace(big, labels=np.roll(big.labels, 1))
+    with pytest.raises(
+        DataError,
+        match=r"task 0: support image 'class-00/000\.png' of way 0 is a 'class-03', not a",
+    ):
+        tasks.verify(relabelled)
+
+
+def test_a_foreign_class_or_image_is_named(tasks, big):
+    for label in (4, -1):
+        classes = np.array(tasks.classes)
+        classes[1, 0] = label
+        with pytest.raises(DataError, match=r"classes must lie in 0\.\.3"):
+            dataclasses.replace(tasks, classes=classes).verify(big)
+    query = np.array(tasks.query)
+    query[0, 0, 0] = 24
+    with pytest.raises(DataError, match="image index 24 is not in a pool of 24"):
+        dataclasses.replace(tasks, query=query).verify(big)
+
+
+# --- outcomes ---------------------------------------------------------------------------------
+
+PREDICTIONS = np.array([[[0, 1, 0], [1, 1, 1]], [[1, 1, 1], [0, 1, 0]], [[0, 0, 0], [1, 0, 1]]])
+
+
+def test_class_accuracy_by_hand(tasks):
+    outcomes = Outcomes.of(tasks, PREDICTIONS)
+    assert outcomes.class_accuracy == pytest.approx(np.array([[2 / 3, 1], [0, 1 / 3], [1, 2 / 3]]))
+    assert (len(outcomes), outcomes.n_way, outcomes.n_images) == (3, 2, 16)
+    assert outcomes.kind == "closed"
+    assert Outcomes.of(tasks[:2], PREDICTIONS[:2]).kind == "open"
+    with pytest.raises(ValueError, match="read-only"):
+        outcomes.class_accuracy[0] = 0
+
+
+def test_outcomes_survive_their_file(tasks, tmp_path):
+    outcomes = Outcomes.of(tasks, PREDICTIONS)
+    outcomes.save(tmp_path / "o.parquet")
+    loaded = Outcomes.load(tmp_path / "o.parquet")
+    assert np.array_equal(loaded.predictions, PREDICTIONS)
+    assert loaded.predictions.dtype == np.int16
+    for name in ("task_digest", "n_images", "reuses_images"):
+        assert getattr(loaded, name) == getattr(outcomes, name)
+
+
+@few
+@given(st.integers(0, 4), st.integers(2, 5), st.integers(1, 4), st.integers(0, 99))
+def test_any_outcomes_survive_their_file(tmp_path_factory, count, way, n_query, seed):
+    path = tmp_path_factory.getbasetemp() / "any-outcomes.parquet"
+    predictions = np.random.default_rng(seed).integers(way, size=(count, way, n_query))
+    Outcomes(predictions, "digest", 9, True).save(path)
+    assert np.array_equal(Outcomes.load(path).predictions, predictions)
+
+
+@pytest.mark.parametrize(
+    ("predictions", "message"),
+    [
+        (PREDICTIONS + 1, r"predictions must lie in 0\.\.1"),
+        (PREDICTIONS - 1, r"predictions must lie in 0\.\.1"),
+        (PREDICTIONS + 65536, "predictions must be an array of int16"),
+        (PREDICTIONS + 0.5, "predictions must be an array of int16"),
+        (PREDICTIONS[0], "predictions must have 3 dimensions"),
+    ],
+)
+def test_outcomes_check_themselves(predictions, message):
+    with pytest.raises(DataError, match=message):
+        Outcomes(predictions, "digest", 16, True)
+
+
+def test_outcomes_have_the_shape_of_their_tasks(tasks):
+    with pytest.raises(DataError, match=r"predictions of shape \(2, 2, 3\) for queries of"):
+        Outcomes.of(tasks, PREDICTIONS[:2])
+
+
+def test_damaged_outcomes_are_noticed(tasks, tmp_path):
+    path = tmp_path / "o.parquet"
+    Outcomes.of(tasks, PREDICTIONS).save(path)
+    table = pq.read_table(path)
+    pq.write_table(table.slice(0, 5), path)
+    with pytest.raises(DataError, match="15 predictions do not fill whole tasks"):
+        Outcomes.load(path)
+    pq.write_table(table.sort_by([("way", "ascending")]), path)
+    with pytest.raises(DataError, match="not in the order of tasks and ways"):
+        Outcomes.load(path)
+    pq.write_table(table.replace_schema_metadata({}), path)
+    with pytest.raises(DataError, match="not outcomes written by fsframework"):
+        Outcomes.load(path)
+
+
+def test_a_file_of_another_kind_is_named(tasks, pool, tmp_path):
+    pool.save(tmp_path / "p.parquet")
+    with pytest.raises(DataError, match="holds 'an image pool', not outcomes"):
+        Outcomes.load(tmp_path / "p.parquet")
+
+
+# --- estimates --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def estimate():
+    return Estimate("wacc", 0.5, 0.45, 0.55, 0.95, "closed", True, "student-t", 600, 9000)
+
+
+def test_an_estimate_survives_its_file(estimate, tmp_path):
+    estimate.save(tmp_path / "e.json")
+    assert Estimate.load(tmp_path / "e.json") == estimate
+    assert Estimate.from_json(estimate.to_json()) == estimate
+    assert estimate.half_width == 0.05
+
+
+def test_an_estimate_without_an_interval_is_json_still(estimate, tmp_path):
+    alone = dataclasses.replace(estimate, low=math.nan, high=math.nan, n_tasks=1)
+    alone.save(tmp_path / "e.json")
+    raw = json.loads((tmp_path / "e.json").read_text(), parse_constant=pytest.fail)
+    assert raw["low"] is None
+    loaded = Estimate.load(tmp_path / "e.json")
+    assert math.isnan(loaded.low)
+    assert math.isnan(loaded.half_width)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"level": 95}, "level must lie between 0 and 1, not 95"),
+        ({"value": 0.6}, r"0\.6 lies outside its interval 0\.45\.\.0\.55"),
+    ],
+)
+def test_an_estimate_checks_itself(estimate, change, message):
+    with pytest.raises(DataError, match=message):
+        dataclasses.replace(estimate, **change)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not an estimate"),
+        ("[]", "its header is not a JSON object"),
+        ('{"what": "a run"}', "holds 'a run', not an estimate"),
+        ('{"what": "an estimate", "schema_version": 99}', "newer fsframework"),
+        ('{"what": "an estimate", "schema_version": 1}', "not an estimate"),
+    ],
+)
+def test_a_damaged_estimate_is_noticed(tmp_path, text, message):
+    path = tmp_path / "e.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        Estimate.load(path)
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def names_in(folder):
+    return [path.name for path in folder.iterdir()]
+
+
+def test_a_failure_in_the_middle_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def interrupted():
+        with atomic_path(path) as temporary:
+            temporary.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_text() == "old"
+    assert names_in(tmp_path) == ["file"]
+
+
+def saved(tmp_path, tasks, big, estimate):
+    outcomes = Outcomes.of(tasks, PREDICTIONS)
+    return {
+        "attributes": big.attributes.save,
+        "estimate": estimate.save,
+        "outcomes": outcomes.save,
+        "pool": big.save,
+        "tasks": tasks.save,
+    }
+
+
+@pytest.mark.parametrize("what", ["attributes", "estimate", "outcomes", "pool", "tasks"])
+def test_a_full_disk_is_one_sentence(tmp_path, tasks, big, estimate, monkeypatch, what):
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(FsfError) as caught:
+        saved(tmp_path, tasks, big, estimate)[what](path)
+    assert str(caught.value) == (
+        f"cannot write {path}: no space left on the device; nothing was changed"
+    )
+    assert path.read_text() == "old"
+    assert names_in(tmp_path) == ["file"]
+
+
+def test_a_task_file_that_cannot_grow_is_one_sentence(tmp_path, tasks, monkeypatch):
+    """The disk is full while the bytes are written, not when they are synced."""
+
+    def full(self, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(FsfError, match="no space left on the device"):
+        tasks.save(tmp_path / "t.safetensors")
+    assert names_in(tmp_path) == []
+
+
+def test_a_folder_that_is_a_file_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FsfError, match=r"cannot write .*file/t: (File exists|Not a directory)"):
+        atomic_write(tmp_path / "file" / "t", "text")
+
+
+def test_a_file_gets_the_rights_a_new_file_has(tmp_path):
+    atomic_write(tmp_path / "ours", b"x")
+    (tmp_path / "theirs").write_bytes(b"x")
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "theirs").stat().st_mode
