@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from fsf_statistics import Accuracy, WorstClassAccuracy
 
+from fsf_statistics import Accuracy, WorstClassAccuracy
 from fsframework.testing import parametrize_with_checks, toy_outcomes
 from fsframework.values import Outcomes
 
