@@ -31,14 +31,14 @@ def _length(u: FloatArray, v: FloatArray) -> FloatArray:
 
 def _wave(u: FloatArray) -> FloatArray:
     """Return a smooth wave of period 1 and range -1 to 1, made of parabolas."""
-    part = u - np.floor(u + 0.5)
+    part: FloatArray = u - np.floor(u + 0.5)
     wave: FloatArray = 8 * part * (1 - 2 * np.abs(part))
     return wave
 
 
 def _checkered(u: FloatArray, v: FloatArray) -> FloatArray:
     a, b = 0.25 - _to_middle(u * 0.75), 0.25 - _to_middle(v * 0.75)
-    nearer = np.minimum(np.abs(a), np.abs(b))
+    nearer: FloatArray = np.minimum(np.abs(a), np.abs(b))
     return np.where((a > 0) == (b > 0), nearer, -nearer)
 
 

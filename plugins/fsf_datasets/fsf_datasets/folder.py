@@ -118,12 +118,19 @@ def _image_files(root: Path) -> dict[str, Path]:
     return {key: found[key] for key in sorted(found, key=_natural)}
 
 
-def _walk(root: Path) -> Iterator[Path]:
-    for folder, below, names in os.walk(root, followlinks=True):
-        below[:] = [name for name in below if not name.startswith(".")]
-        for name in names:
-            if not name.startswith(".") and PurePosixPath(name).suffix.lower() in _ENDINGS:
-                yield Path(folder, name)
+def _walk(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
+    """Yield the image files below a folder; links are followed unless they lead back above."""
+    real = folder.resolve()
+    if real in above:
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                yield from _walk(folder / entry.name, (*above, real))
+            elif PurePosixPath(entry.name).suffix.lower() in _ENDINGS:
+                yield folder / entry.name
 
 
 def _natural(text: str) -> tuple[list[tuple[int, str]], str]:

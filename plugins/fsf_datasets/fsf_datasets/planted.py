@@ -63,7 +63,7 @@ class Planted(Dataset):
         self,
         *,
         size: int = 84,
-        n_per_class: int = 120,
+        n_per_class: int = 160,
         strength: float = 0.5,
         seed: int = 0,
     ) -> None:

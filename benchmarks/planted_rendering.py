@@ -1,0 +1,50 @@
+"""How many images a second the data set ``planted`` renders on one core.
+
+Usage: ``python benchmarks/planted_rendering.py``
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy starts its threads
+
+import time
+
+import numpy as np
+
+from fsf_datasets import Planted
+
+FLOOR = 1000  # images a second at 84 pixels
+N_IMAGES, N_REPEATS = 1000, 5
+
+
+def images_per_second(data: Planted, size: int) -> float:
+    """Return the best of several runs, in images per second of processor time."""
+    chosen = np.random.default_rng(0).permutation(len(data.keys))[:N_IMAGES]
+    data.images(chosen[:10], size)  # contours and poses are drawn once
+    seconds = []
+    for _ in range(N_REPEATS):
+        start = time.process_time()
+        data.images(chosen, size)
+        seconds.append(time.process_time() - start)
+    return N_IMAGES / min(seconds)
+
+
+def main() -> None:
+    start = time.process_time()
+    data = Planted()
+    construction = time.process_time() - start
+    print(
+        f"{len(data.keys)} images with words and captions: {construction:.3f} s, no pixel rendered"
+    )
+    print(f"{'size':>5} {'images/s':>9} {'of the floor':>13}")
+    for size in (32, 84, 224):
+        rate = images_per_second(data, size)
+        ratio = f"{rate / FLOOR:.2f}" if size == 84 else "-"
+        print(f"{size:>5} {rate:>9.0f} {ratio:>13}")
+    print(f"floor: {FLOOR} images/s at 84 pixels on one core")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+SHARED = Path(__file__).resolve().parents[3].parent / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    if not SHARED.is_dir():
+        pytest.skip("the reference material is not beside the checkout")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def unpacked(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    def unpack(name: str) -> Path:
+        target = tmp_path_factory.mktemp(name)
+        with zipfile.ZipFile(shared / "data" / f"{name}.zip") as archive:
+            archive.extractall(target)
+        return target
+
+    return unpack
+
+
+@pytest.fixture
+def write() -> Callable[..., Path]:
+    """Write a small image of one colour, making its folders."""
+
+    def write_image(file: Path, colour: tuple[int, int, int] = (10, 20, 30)) -> Path:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((6, 8, 3), colour, np.uint8)).save(file)
+        return file
+
+    return write_image

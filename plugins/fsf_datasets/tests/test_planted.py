@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fsf_datasets import Planted, _render
+from fsf_datasets._contours import TABLE_ANGLES, draw_contours
+from fsf_datasets._figures import COMPANIONS, TEXTURES
+from fsf_datasets._render import N_DRAWS, Scenes, render
+from fsf_datasets._vocabulary import KINDS, NOTHING
+from fsframework.interfaces import OptionError
+
+
+@pytest.fixture(scope="module")
+def data() -> Planted:
+    return Planted()
+
+
+def scenes(count: int = 16, **fixed: str) -> Scenes:
+    """Scenes with the same objects in the same places, whatever attributes are fixed."""
+    rng = np.random.default_rng(7)
+    values = np.stack([rng.integers(len(words), size=count) for words in KINDS.values()], axis=1)
+    for kind, word in fixed.items():
+        values[:, list(KINDS).index(kind)] = KINDS[kind].index(word)
+    return Scenes(values, draw_contours(0, count), rng.random((count, N_DRAWS)))
+
+
+def pixels(**fixed: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return render(scenes(**fixed), 84).astype(float)
+
+
+def test_classes_keys_and_splits(data: Planted) -> None:
+    assert [len(data.splits[split]) for split in ("train", "val", "test")] == [64, 16, 20]
+    assert data.splits["val"][0] == "shape_064"
+    assert sum(data.splits.values(), ()) == data.class_names
+    assert len(data.keys) == len(set(data.keys)) == 100 * data.n_per_class
+    index = data.keys.index("class_017/0042")
+    assert data.class_names[data.labels[index]] == "shape_017"
+    assert data.pool("test").class_sizes.tolist() == [data.n_per_class] * 20
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 15}, "size must be an integer of at least 16, not 15"),
+        ({"n_per_class": 0}, "n_per_class must be an integer of at least 1, not 0"),
+        ({"n_per_class": 2.5}, "n_per_class must be an integer of at least 1, not 2.5"),
+        ({"seed": -1}, "seed must be an integer of at least 0, not -1"),
+        ({"strength": 1.5}, "strength must lie between 0 and 1, not 1.5"),
+        ({"strength": float("nan")}, "strength must lie between 0 and 1, not nan"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Planted(**options)
+
+
+def test_every_word_stands_in_one_kind_and_has_its_figure() -> None:
+    words = [word for kind in KINDS.values() for word in kind]
+    assert len(words) == len(set(words))
+    assert {*TEXTURES, "plain"} == set(KINDS["texture"])
+    assert {*COMPANIONS, NOTHING} == set(KINDS["companion"])
+    for values in KINDS.values():
+        assert list(values) == sorted(values)
+
+
+def test_words_and_captions_say_what_the_columns_say(data: Planted) -> None:
+    for index in range(0, len(data.keys), 97):
+        values = {data.metadata[kind][index] for kind in KINDS} - {NOTHING}
+        assert data.metadata["words"][index] == ";".join(sorted(values))
+        caption = data.metadata["caption"][index]
+        assert values <= set(caption.removesuffix(".").split())
+        assert NOTHING not in caption
+
+
+def test_words_need_no_contour_and_no_pose() -> None:
+    assert not {"_contours", "_uniform"} & set(vars(Planted(n_per_class=2)))
+
+
+def test_strength_one_shows_nothing_but_the_preferences() -> None:
+    data = Planted(strength=1, n_per_class=7)
+    for kind in KINDS:
+        expected = np.array(data.preferences[kind])[data.labels]
+        assert data.metadata[kind] == tuple(expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_strength_zero_makes_attributes_independent_of_the_class(kind: str) -> None:
+    data = Planted(strength=0)
+    column = np.searchsorted(KINDS[kind], data.metadata[kind])
+    table = np.zeros((100, len(KINDS[kind])))
+    np.add.at(table, (data.labels, column), 1)
+    assert stats.chi2_contingency(table).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("strength", [0.2, 0.5, 0.9])
+def test_share_of_the_preferred_value(strength: float) -> None:
+    data = Planted(strength=strength)
+    for kind, values in KINDS.items():
+        preferred = np.array(data.preferences[kind])[data.labels]
+        expected = strength + (1 - strength) / len(values)
+        assert np.mean(preferred == np.array(data.metadata[kind])) == pytest.approx(
+            expected, abs=0.015
+        )
+
+
+def test_attributes_of_different_kinds_are_independent_within_a_class() -> None:
+    data = Planted(n_per_class=2000)
+    of_class = data.labels == 3
+    first, second = (np.array(data.metadata[kind])[of_class] for kind in ("background", "colour"))
+    table = [[np.sum((first == a) & (second == b)) for a in set(first)] for b in set(second)]
+    assert stats.chi2_contingency(table).pvalue > 1e-3
+
+
+def test_every_split_prefers_every_value_about_equally(data: Planted) -> None:
+    start = 0
+    for classes in data.splits.values():
+        for kind, values in KINDS.items():
+            counts = Counter(data.preferences[kind][start : start + len(classes)])
+            assert set(counts) == set(values)
+            assert max(counts.values()) - min(counts.values()) <= 2
+        start += len(classes)
+
+
+def test_more_images_a_class_change_none() -> None:
+    few, many = Planted(n_per_class=3), Planted(n_per_class=11)
+    a, b = 42 * 3 + 2, 42 * 11 + 2
+    assert few.keys[a] == many.keys[b]
+    assert few.metadata["words"][a] == many.metadata["words"][b]
+    assert np.array_equal(few.image(a), many.image(b))
+
+
+def test_an_image_does_not_depend_on_its_block(
+    data: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = np.arange(5, len(data.keys), 401)
+    together = data.images(chosen, 84)
+    assert np.array_equal(together[[3]], data.images(chosen[[3]], 84))
+    assert np.array_equal(together[7], data.image(chosen[7]))
+    monkeypatch.setattr(_render, "_BLOCK_PIXELS", 3 * 84**2)
+    assert np.array_equal(together, data.images(chosen, 84))
+    assert np.array_equal(together[::-1], data.images(chosen[::-1], 84))
+
+
+def test_strength_changes_attributes_and_never_the_pose() -> None:
+    weak, strong = Planted(strength=0.3, n_per_class=20), Planted(strength=0.9, n_per_class=20)
+    same = [
+        i for i, words in enumerate(weak.metadata["words"]) if words == strong.metadata["words"][i]
+    ]
+    assert 20 < len(same) < 1000
+    assert np.array_equal(weak.images(same[:20], 32), strong.images(same[:20], 32))
+
+
+def test_another_process_with_another_hash_seed_sees_the_same() -> None:
+    program = (
+        "from fsf_datasets import Planted; from fsframework.values import digest_of;"
+        "data = Planted(n_per_class=2);"
+        "print(data.fingerprint, digest_of(data.keys, *data.metadata.values()),"
+        "      digest_of(data.images(range(0, 200, 9), 32)))"
+    )
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "1")
+    }
+    assert len(seen) == 1
+
+
+def test_fingerprint_changes_with_every_option() -> None:
+    options: list[dict[str, Any]] = [
+        {},
+        {"seed": 1},
+        {"size": 32},
+        {"strength": 0.25},
+        {"n_per_class": 3},
+    ]
+    prints = [Planted(**{"n_per_class": 2, **option}).fingerprint for option in options]
+    assert len(set(prints)) == len(options)
+    assert prints[0] == Planted(n_per_class=2).fingerprint
+
+
+def test_any_size_shows_the_same_picture(data: Planted) -> None:
+    chosen = np.arange(0, len(data.keys), 1601)
+    small, large = data.images(chosen, 32), data.images(chosen, 128)
+    averaged = large.reshape(-1, 32, 4, 32, 4, 3).mean(axis=(2, 4))
+    assert np.abs(averaged - small).mean() < 3
+    assert data.images([0], 16).shape == (1, 16, 16, 3)
+    assert data.images([], 84).shape == (0, 84, 84, 3)
+    assert Planted(size=20, n_per_class=1).image(0).shape == (20, 20, 3)
+
+
+def test_seeds_give_other_contours_and_other_words() -> None:
+    first, second = Planted(n_per_class=1), Planted(n_per_class=1, seed=1)
+    assert first.metadata["words"] != second.metadata["words"]
+    assert not np.array_equal(first.image(0), second.image(0))
+
+
+@pytest.mark.parametrize("background", KINDS["background"])
+@pytest.mark.parametrize("lighting", KINDS["lighting"])
+def test_corners_have_the_colour_of_the_background(background: str, lighting: str) -> None:
+    images = pixels(background=background, lighting=lighting, texture="plain", companion=NOTHING)
+    corners = images[:, [3, 3, -4, -4], [3, -4, 3, -4]].mean(axis=1)
+    (brightness, _, _), tint = _render.LIGHTING[lighting]
+    full = np.array(_render.BACKGROUND_RGB[background]) * brightness * np.array(tint)
+    assert np.all(corners <= full + 1)
+    assert np.all(corners >= 0.94 * full - 1)
+
+
+def test_colour_fills_the_object_and_nothing_else() -> None:
+    fixed = {"lighting": "noon", "companion": NOTHING}
+    red, blue = pixels(colour="red", **fixed), pixels(colour="blue", **fixed)
+    changed = (red != blue).any(axis=-1)
+    share = changed.mean(axis=(1, 2))
+    assert 0.03 < share.min() < share.max() < 0.4
+    assert not changed[:, [0, 0, -1, -1], [0, -1, 0, -1]].any()
+    full = np.array(_render.COLOUR_RGB["red"])
+    brightest = red[changed].max(axis=0)
+    assert np.all(np.abs(brightest - full) < 0.08 * full + 2)
+
+
+def test_background_changes_nothing_but_the_background() -> None:
+    fixed = {"texture": "plain", "companion": NOTHING}
+    changed = (pixels(background="snow", **fixed) != pixels(background="brick", **fixed)).any(-1)
+    inside = (pixels(colour="red", **fixed) != pixels(colour="blue", **fixed)).any(-1)
+    assert not (changed & inside).any()
+    assert 0.5 < changed.mean() < 0.95
+
+
+@pytest.mark.parametrize("texture", sorted(TEXTURES))
+def test_texture_adds_the_second_colour(texture: str) -> None:
+    fixed = {"background": "snow", "lighting": "noon", "companion": NOTHING}
+    plain, textured = pixels(texture="plain", **fixed), pixels(texture=texture, **fixed)
+    second = (textured < plain - 20).any(-1).mean(axis=(1, 2))
+    assert np.all((second > 0.1) & (second < 0.6))
+
+
+@pytest.mark.parametrize("companion", sorted(COMPANIONS))
+def test_companion_stands_in_its_corner(companion: str) -> None:
+    fixed = {"background": "meadow", "texture": "plain"}
+    empty, full = pixels(companion=NOTHING, **fixed), pixels(companion=companion, **fixed)
+    changed = (empty != full).any(-1)
+    corner = (scenes().uniform[:, 18] * 4).astype(int)
+    for image, place in zip(changed, corner, strict=True):
+        rows, columns = np.nonzero(image)
+        assert 30 < rows.size < 500
+        assert (rows.mean() > 42, columns.mean() > 42) == (place >= 2, place % 2 == 1)
+
+
+def test_companions_look_different() -> None:
+    seen = [pixels(companion=companion, background="ocean") for companion in KINDS["companion"]]
+    for i, first in enumerate(seen):
+        for second in seen[:i]:
+            assert np.all((np.abs(first - second).max(axis=-1) > 60).sum(axis=(1, 2)) >= 12)
+
+
+def test_lighting_falls_from_its_side() -> None:
+    images = {word: pixels(lighting=word, companion=NOTHING) for word in KINDS["lighting"]}
+    left_less_right = {
+        word: (image[:, :, :8].mean(axis=(1, 2, 3)) - image[:, :, -8:].mean(axis=(1, 2, 3)))
+        for word, image in images.items()
+    }
+    assert left_less_right["dawn"].min() > 0 > left_less_right["dusk"].max()
+    middle = {word: image.mean() for word, image in images.items()}
+    assert middle["midnight"] < 0.85 * middle["dawn"] < 0.85 * middle["noon"]
+
+
+def test_contours_are_far_from_one_another() -> None:
+    contours = draw_contours(0, 100)
+    assert contours.shape == (100, TABLE_ANGLES.size)
+    assert contours.max() <= 1 + 1e-9
+    assert contours.min() > 0.25
+    distance = np.sqrt(np.square(contours[:, None] - contours[None]).mean(axis=2))
+    assert distance[~np.eye(100, dtype=bool)].min() > 0.06
+    assert not np.array_equal(contours, draw_contours(1, 100))
+
+
+def test_table_angles_invert_the_place_in_the_table() -> None:
+    place = _render._table_places(np.cos(TABLE_ANGLES), np.sin(TABLE_ANGLES))
+    assert np.allclose(place, np.arange(TABLE_ANGLES.size), atol=1e-6)
+
+
+def test_golden_image(data: Planted) -> None:
+    index = data.keys.index("class_017/0042")
+    assert data.metadata["caption"][index] == GOLDEN_CAPTION
+    blocks = data.image(index).reshape(4, 21, 4, 21, 3).mean(axis=(1, 3))
+    assert np.allclose(blocks[..., 1], GOLDEN_GREEN, atol=0.5)
+
+
+GOLDEN_CAPTION = "A black shape beside a star on a dotted brick background at dusk."
+GOLDEN_GREEN = [
+    [42.22, 50.32, 58.81, 76.52],
+    [51.07, 55.85, 69.02, 67.07],
+    [54.71, 21.38, 72.03, 64.27],
+    [41.61, 66.41, 65.84, 66.73],
+]
