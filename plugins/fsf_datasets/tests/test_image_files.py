@@ -13,7 +13,7 @@ from PIL import Image
 
 from fsf_datasets import Folder
 from fsf_datasets._splits import SplitOptions
-from fsframework.interfaces import DataError, OptionError
+from fsframework.interfaces import DataError, Dataset, OptionError
 
 Write = Callable[..., Path]
 FRACTIONS = (0.64, 0.16, 0.2)
@@ -106,7 +106,7 @@ def test_many_images_are_resized_in_order(tmp_path: Path, write: Write) -> None:
     images = data.images(order, 5, "nearest")
     assert images.shape == (30, 5, 5, 3)
     assert images[:, 0, 0, 0].tolist() == order.tolist()
-    assert np.array_equal(images, super(Folder, data).images(order, 5, "nearest"))
+    assert np.array_equal(images, Dataset.images(data, order, 5, "nearest"))
     with pytest.raises(OptionError, match="interpolation must be one of nearest, .* not 'cubist'"):
         data.images([0], 5, "cubist")
 

@@ -276,6 +276,15 @@ def test_lighting_falls_from_its_side() -> None:
     assert middle["midnight"] < 0.85 * middle["dawn"] < 0.85 * middle["noon"]
 
 
+def test_no_pixel_can_leave_its_range() -> None:
+    for (middle, right, down), tint in _render.LIGHTING.values():
+        assert abs(right) + abs(down) < middle <= 1 - abs(right) - abs(down) + 1e-12
+        assert max(tint) <= 1
+    palette = np.array([*_render.BACKGROUND_RGB.values(), *_render.COLOUR_RGB.values()])
+    assert 0 <= palette.min() <= palette.max() <= 255
+    assert _render._accent(palette).max() <= 255
+
+
 def test_contours_are_far_from_one_another() -> None:
     contours = draw_contours(0, 100)
     assert contours.shape == (100, TABLE_ANGLES.size)
