@@ -1,3 +1,8 @@
-"""Plugins of fsframework."""
+"""Task samplers: uniform tasks, and the attribute-biased tasks of FewSTAB."""
+
+from fsf_samplers._fewstab import FewStabSampler
+from fsf_samplers._random import RandomSampler
 
 __version__ = "0.1.0"
+
+__all__ = ["FewStabSampler", "RandomSampler"]

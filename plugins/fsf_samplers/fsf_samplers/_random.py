@@ -1,0 +1,88 @@
+"""Tasks drawn uniformly, without regard to attributes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fsf_samplers._common import check_request, resolved_options
+from fsframework.interfaces import InfeasibleTask, TaskSampler
+from fsframework.values import ImagePool, TaskSet, task_rng
+
+__all__ = ["RandomSampler"]
+
+
+class RandomSampler(TaskSampler):
+    """Draws classes and their images uniformly, without regard to attributes.
+
+    The ``n_way`` classes are drawn uniformly without replacement among all classes of the pool,
+    and ``n_shot + n_query`` images of each uniformly without replacement among its images. These
+    are the tasks behind wAcc-R (FewSTAB, section 5.3).
+
+    Args:
+        n_way: classes a task, at least 2.
+        n_shot: support images a class, at least 1.
+        n_query: query images a class, at least 1.
+
+    Raises:
+        OptionError: one of them is too small.
+
+    >>> pool = ImagePool(tuple("abcdef"), np.array([0, 0, 0, 1, 1, 1]), ("cat", "dog"))
+    >>> tasks = RandomSampler(n_way=2, n_shot=1, n_query=2).draw(pool, 4, seed=0)
+    >>> tasks.support.shape, tasks.query.shape
+    ((4, 2, 1), (4, 2, 2))
+    """
+
+    def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
+        """Draw tasks.
+
+        Args:
+            pool: the images to draw from; its attributes are not read.
+            n_tasks: number of tasks, at least 1.
+            seed: at least 0; task ``t`` is drawn from ``task_rng(seed, t, "random")`` alone.
+
+        Returns:
+            The tasks, without attributes.
+
+        Raises:
+            InfeasibleTask: the pool has too few classes, or a class too few images.
+            OptionError: ``n_tasks`` is ``None`` or below 1, or ``seed`` is negative.
+        """
+        n_tasks = check_request(self, "random", pool, n_tasks, seed)
+        self._check_class_sizes(pool)
+        n_images = self.n_shot + self.n_query
+        classes = np.empty((n_tasks, self.n_way), dtype=np.int64)
+        images = np.empty((n_tasks, self.n_way, n_images), dtype=np.int64)
+        for task in range(n_tasks):
+            rng = task_rng(seed, task, "random")
+            classes[task] = rng.choice(len(pool.class_names), self.n_way, replace=False)
+            for way, label in enumerate(classes[task]):
+                images[task, way] = rng.choice(pool.members(label), n_images, replace=False)
+        return TaskSet.of(
+            pool,
+            classes,
+            images[:, :, : self.n_shot],
+            images[:, :, self.n_shot :],
+            sampler="random",
+            options=resolved_options(self),
+            seed=seed,
+        )
+
+    def _check_class_sizes(self, pool: ImagePool) -> None:
+        smallest = int(np.argmin(pool.class_sizes))
+        size = int(pool.class_sizes[smallest])
+        if self.n_shot + self.n_query <= size:
+            return
+        options = [
+            f"n_{name} at most {size - other} for n_{other_name} = {other}"
+            for name, other_name, other in (
+                ("shot", "query", self.n_query),
+                ("query", "shot", self.n_shot),
+            )
+            if other < size
+        ]
+        raise InfeasibleTask(
+            f"n_shot + n_query must be at most the size of the smallest class, "
+            f"{pool.class_names[smallest]!r} with {size} images, "
+            f"not {self.n_shot} + {self.n_query}"
+            + (f" ({' or '.join(options)})" if options else "")
+        )
