@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsf_backbones._layout import channels_last
 from fsframework.interfaces import Backbone, OptionError
 
 __all__ = ["ResNet12"]
@@ -89,7 +90,7 @@ class ResNet12(Backbone):
                 f"resnet12 needs images of at least {self.smallest_size} x {self.smallest_size} "
                 f"pixels to leave a map, got {height} x {width}"
             )
-        maps: Tensor = self.stages(images.contiguous(memory_format=torch.channels_last))
+        maps: Tensor = self.stages(channels_last(images))
         return maps
 
 

@@ -37,4 +37,5 @@ class ProtoNet(FewShotMethod):
 
 
 def _squared_norm(vectors: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(vectors, dim=-1).square()
+    norms: Tensor = torch.linalg.vector_norm(vectors, dim=-1)
+    return norms.square()

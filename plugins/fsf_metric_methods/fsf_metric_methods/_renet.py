@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -71,10 +71,9 @@ class RENet(FewShotMethod):
         """Create the layers for maps ``(C, h, w)``; the classifier only where there are classes."""
         channels = item_shape[0]
         self.self_correlation = _SelfCorrelation(channels)
-        self.reduce = nn.Sequential(
-            nn.Conv2d(channels, _REDUCED, 1, bias=False), nn.BatchNorm2d(_REDUCED), nn.ReLU()
-        )
-        self.refine = nn.ModuleList([_SeparableConv4d(1, _PLANES), _SeparableConv4d(_PLANES, 1)])
+        self.reduce = _ConvNorm(channels, _REDUCED, 1)
+        self.widen = _SeparableConv4d(1, _PLANES)
+        self.narrow = _SeparableConv4d(_PLANES, 1)
         self.classify = nn.Linear(channels, n_base_classes) if n_base_classes else None
 
     def embed(self, items: Tensor) -> Tensor:
@@ -94,15 +93,20 @@ class RENet(FewShotMethod):
         on_support, on_query = self._attention(
             self._directions(support.flatten(1, 2)), self._directions(query)
         )
-        way_shot = support.shape[1:3]
         # Sums over shots and locations stand for the paper's means: the cosine is the same.
+        tasks, way, shot = support.shape[:3]
         support_pooled = torch.einsum(
-            "twsln,twscl->tnwc", on_support.unflatten(1, way_shot), support.flatten(-2)
+            "twsln,twscl->tnwc",
+            on_support.reshape(tasks, way, shot, *on_support.shape[2:]),
+            support.flatten(-2),
         )
         query_pooled = torch.einsum(
-            "twnl,tncl->tnwc", on_query.unflatten(1, way_shot).sum(dim=2), query.flatten(-2)
+            "twnl,tncl->tnwc",
+            on_query.reshape(tasks, way, shot, *on_query.shape[2:]).sum(dim=2),
+            query.flatten(-2),
         )
-        return functional.cosine_similarity(support_pooled, query_pooled, dim=-1) / self.temperature
+        cosines = functional.cosine_similarity(support_pooled, query_pooled, dim=-1)
+        return cosines / self.temperature
 
     def loss(self, batch: Batch) -> Tensor:
         """Return class loss + class loss of the shifted queries + lambda_epi * episode loss."""
@@ -127,8 +131,9 @@ class RENet(FewShotMethod):
 
     def _directions(self, maps: Tensor) -> Tensor:
         """Map ``(tasks, n, C, h, w)`` to 64 channels whose vector has length 1 everywhere."""
-        reduced: Tensor = self.reduce(maps.flatten(0, 1))
-        return functional.normalize(reduced, dim=1, eps=1e-8).unflatten(0, maps.shape[:2])
+        reduced = functional.relu(self.reduce(maps.flatten(0, 1)), inplace=True)
+        directions = functional.normalize(reduced, dim=1, eps=1e-8)
+        return directions.reshape(*maps.shape[:2], *directions.shape[1:])
 
     def _attention(self, support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
         """Weigh the locations of every support image and query for each other.
@@ -143,18 +148,20 @@ class RENet(FewShotMethod):
         """
         if self.training:
             # All at once, as BatchNorm must see them.
-            return self._attend(support, query, list(self.refine))
-        layers = [layer.folded() for layer in self.refine]
+            return self._attend(support, query, (self.widen, self.narrow))
+        layers = [layer.folded(query.shape[-2:]) for layer in (self.widen, self.narrow)]
         pairs = _PAIRS_AT_ONCE.get(query.device.type, _PAIRS_AT_ONCE["cuda"])
         n_query_chunks = math.ceil(query.shape[1] / pairs)
         supports_at_once = max(1, pairs // math.ceil(query.shape[1] / n_query_chunks))
         of_tasks = []
-        for task_support, task_query in zip(support.split(1), query.split(1), strict=True):
+        for task_support, task_query in zip(
+            torch.split(support, 1), torch.split(query, 1), strict=True
+        ):
             of_queries = []
             for some_query in task_query.chunk(n_query_chunks, dim=1):
                 parts = [
                     self._attend(some_support, some_query, layers)
-                    for some_support in task_support.split(supports_at_once, dim=1)
+                    for some_support in torch.split(task_support, supports_at_once, dim=1)
                 ]
                 of_queries.append([torch.cat(part, dim=1) for part in zip(*parts, strict=True)])
             on_support, on_query = zip(*of_queries, strict=True)
@@ -163,7 +170,7 @@ class RENet(FewShotMethod):
         return torch.cat(on_support), torch.cat(on_query)
 
     def _attend(
-        self, support: Tensor, query: Tensor, layers: Sequence[_Layer]
+        self, support: Tensor, query: Tensor, layers: Sequence[_Step]
     ) -> tuple[Tensor, Tensor]:
         """Do the work of ``_attention`` with given layers, for all pairs at once."""
         tasks, n_support, channels, height, width = support.shape
@@ -180,12 +187,12 @@ class RENet(FewShotMethod):
             _location_weights(refined, 4, self.temperature_attn).sum(dim=2),
         )
 
-    def _symmetric(self, x: Tensor, layers: Sequence[_Layer]) -> Tensor:
+    def _symmetric(self, x: Tensor, layers: Sequence[_Step]) -> Tensor:
         """Refine correlations, and those with support and query swapped, and add the two."""
         swapped = x.permute(0, 4, 5, 3, 1, 2, 6)
         if self.training:
             # One after the other, so that each has batch statistics of its own.
-            first, second = _stacked(x, layers), _stacked(swapped.contiguous(), layers)
+            first, second = _by_pair(x, layers), _by_pair(swapped, layers)
         else:
             first, second = _stacked(torch.cat([x, swapped]), layers).chunk(2)
         return first + second.permute(0, 4, 5, 3, 1, 2, 6)
@@ -201,32 +208,54 @@ class _SelfCorrelation(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.over_window = nn.Sequential(
-            *_convolution(channels, _REDUCED, 1),
-            nn.ReLU(inplace=True),
-            *_convolution(_REDUCED, _REDUCED, 3),
-            nn.ReLU(inplace=True),
-            *_convolution(_REDUCED, _REDUCED, 3),
-            nn.ReLU(inplace=True),
-            *_convolution(_REDUCED, channels, 1),
-        )
+        self.enter = _ConvNorm(channels, _REDUCED, 1)
+        self.shrink = _ConvNorm(_REDUCED, _REDUCED, 3)
+        self.shrink_more = _ConvNorm(_REDUCED, _REDUCED, 3)
+        self.leave = _ConvNorm(_REDUCED, channels, 1)
 
     def forward(self, maps: Tensor) -> Tensor:
         n, channels, height, width = maps.shape
-        # Channels last throughout: the products then need no rearrangement for the convolutions.
-        centre = functional.normalize(functional.relu(maps), dim=1).permute(0, 2, 3, 1)
+        locations = height * width
+        unit = functional.normalize(functional.relu(maps), dim=1).permute(0, 2, 3, 1).contiguous()
         margin = _WINDOW // 2
-        padded = functional.pad(centre.contiguous(), (0, 0, margin, margin, margin, margin))
-        windows = padded.unfold(1, _WINDOW, 1).unfold(2, _WINDOW, 1).movedim(3, 5)
-        products = centre[:, :, :, None, None, :] * windows
-        products = products.reshape(-1, _WINDOW, _WINDOW, channels).permute(0, 3, 1, 2)
-        said: Tensor = self.over_window(products)
-        return said.reshape(n, height, width, channels).permute(0, 3, 1, 2)
+        padded = functional.pad(unit, (0, 0, margin, margin, margin, margin))
+        neighbours = padded.unfold(1, _WINDOW, 1).unfold(2, _WINDOW, 1).permute(0, 4, 5, 1, 2, 3)
+        # (n, u, v, h, w, C): a row of windows' places, each for all locations of the map, so that
+        # neighbours along v are h * w apart and the convolutions have long rows to work on.
+        products = unit[:, None, None] * neighbours.contiguous()
+        x = products.reshape(n, _WINDOW, _WINDOW * locations, channels).permute(0, 3, 1, 2)
+        x = functional.relu(self.enter(x), inplace=True)
+        x = functional.relu(self.shrink(x, dilation=(1, locations)), inplace=True)
+        x = functional.relu(self.shrink_more(x, dilation=(1, locations)), inplace=True)
+        said: Tensor = self.leave(x)
+        return said.reshape(n, channels, height, width)
 
 
-def _convolution(in_channels: int, out_channels: int, size: int) -> tuple[nn.Module, nn.Module]:
-    conv = nn.Conv2d(in_channels, out_channels, size, bias=False)
-    return conv, nn.BatchNorm2d(out_channels)
+class _ConvNorm(nn.Module):
+    """A convolution and its BatchNorm, in evaluation done by the convolution alone."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, bias=False)
+        self.norm = nn.BatchNorm2d(out_channels)
+
+    def forward(self, x: Tensor, dilation: tuple[int, int] = (1, 1)) -> Tensor:
+        if not self.training:
+            return functional.conv2d(x, *self.folded(), dilation=dilation)
+        normed: Tensor = self.norm(functional.conv2d(x, self.conv.weight, dilation=dilation))
+        return normed
+
+    def folded(self) -> tuple[Tensor, Tensor]:
+        """Return weight and bias of the convolution that includes the BatchNorm.
+
+        They follow the parameters of the moment: nothing is kept that could grow stale.
+        """
+        norm = self.norm
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
+        shift = norm.bias - norm.running_mean * scale
+        return self.conv.weight * scale[:, None, None, None], shift
 
 
 # Below, correlations of pairs of images are tensors (m, h, w, n, u, v, c): m support images and
@@ -234,13 +263,23 @@ def _convolution(in_channels: int, out_channels: int, size: int) -> tuple[nn.Mod
 # channels innermost, both 2-d convolutions of a separable 4-d one act in place: over (u, v)
 # because it lies beside them, over (h, w) as rows whose neighbours are n * u * v apart.
 
-_Layer = Callable[[Tensor], Tensor]
+_Step = Callable[[Tensor], Tensor]
 
 
-def _stacked(x: Tensor, layers: Sequence[_Layer]) -> Tensor:
+def _stacked(x: Tensor, layers: Sequence[_Step]) -> Tensor:
     for i, layer in enumerate(layers):
-        x = layer(functional.relu(x, inplace=True) if i else x)
+        x = layer(_rectified(x) if i else x)
     return x
+
+
+def _by_pair(x: Tensor, layers: Sequence[_Step]) -> Tensor:
+    """Do what ``_stacked`` does as if each pair had a support image of its own.
+
+    Gradients are several times as fast with the shorter rows; without them, long rows are faster.
+    """
+    m, h, w, n, *rest = x.shape
+    y = _stacked(x.movedim(3, 1).reshape(m * n, h, w, 1, *rest), layers)
+    return y.reshape(m, n, h, w, *rest).movedim(1, 3)
 
 
 class _SeparableConv4d(nn.Module):
@@ -252,109 +291,112 @@ class _SeparableConv4d(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.over_hw = nn.Conv2d(in_channels, in_channels, 3, bias=False)
-        self.norm_hw = nn.BatchNorm2d(in_channels)
-        self.over_uv = nn.Conv2d(in_channels, in_channels, 3, bias=False)
-        self.norm_uv = nn.BatchNorm2d(in_channels)
-        self.over_channels = nn.Conv2d(in_channels, out_channels, 1, bias=False)
-        self.norm_channels = nn.BatchNorm2d(out_channels)
+        self.over_hw = _ConvNorm(in_channels, in_channels, 3)
+        self.over_uv = _ConvNorm(in_channels, in_channels, 3)
+        self.over_channels = _ConvNorm(in_channels, out_channels, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(m, h, w, n, u, v, in_channels)`` to ``(m, h, w, n, u, v, out_channels)``."""
-        x = functional.relu(_channels_last(self.norm_hw, _conv_hw(x, self.over_hw.weight)))
-        x = _channels_last(self.norm_uv, _conv_uv(x, self.over_uv.weight))
-        return _channels_last(self.norm_channels, _channels_last(self.over_channels, x))
+        size = x.shape[1:3]
+        x = _batch_norm(self.over_hw.norm, _over_hw(size, self.over_hw.conv.weight)(x))
+        x = _over_uv(size, self.over_uv.conv.weight)(_rectified(x))
+        x = _batch_norm(self.over_uv.norm, x)
+        x = functional.linear(x, self.over_channels.conv.weight.flatten(1))
+        return _batch_norm(self.over_channels.norm, x)
 
-    def folded(self) -> _FoldedConv4d:
-        """Return the same function with running statistics, its linear steps made one.
+    def folded(self, size: Sequence[int]) -> _Step:
+        """Return the same function with running statistics, for maps of a size.
 
         All that follows the ReLU is linear: a convolution over (u, v) straight to the output
         channels does it, with 1/16 of the work where there is but one of these.
         """
-        hw_weight, hw_bias = _folded(self.over_hw, self.norm_hw)
-        uv_weight, uv_bias = _folded(self.over_uv, self.norm_uv)
-        mix, mix_bias = _folded(self.over_channels, self.norm_channels)
+        uv_weight, uv_bias = self.over_uv.folded()
+        mix, mix_bias = self.over_channels.folded()
         mix = mix.flatten(1)
-        return _FoldedConv4d(
-            hw_weight,
-            hw_bias,
-            torch.einsum("om,mikl->oikl", mix, uv_weight),
-            mix @ uv_bias + mix_bias,
+        over_hw = _over_hw(size, *self.over_hw.folded())
+        over_uv = _over_uv(
+            size, torch.einsum("om,mikl->oikl", mix, uv_weight), mix @ uv_bias + mix_bias
         )
+        return lambda x: over_uv(_rectified(over_hw(x)))
 
 
-class _FoldedConv4d(NamedTuple):
-    hw_weight: Tensor
-    hw_bias: Tensor
-    uv_weight: Tensor
-    uv_bias: Tensor
-
-    def __call__(self, x: Tensor) -> Tensor:
-        x = functional.relu(_conv_hw(x, self.hw_weight, self.hw_bias), inplace=True)
-        return _conv_uv(x, self.uv_weight, self.uv_bias)
+def _rectified(x: Tensor) -> Tensor:
+    # In place on a view, autograd would copy the whole base, there and back.
+    return functional.relu(x, inplace=not torch.is_grad_enabled())
 
 
-def _folded(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of a convolution that does a BatchNorm's work as well."""
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
-    return conv.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
+def _batch_norm(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
+    """Normalise ``(..., c)``, as one channels-last image a pixel high."""
+    y: Tensor = norm(x.reshape(1, 1, -1, x.shape[-1]).permute(0, 3, 1, 2))
+    return y.permute(0, 2, 3, 1).reshape(x.shape)
 
 
-def _channels_last(module: nn.Module, x: Tensor) -> Tensor:
-    """Apply a module for images to ``(..., c)``, as to one image a pixel high."""
-    y: Tensor = module(x.reshape(1, 1, -1, x.shape[-1]).permute(0, 3, 1, 2))
-    return y.permute(0, 2, 3, 1).reshape(*x.shape[:-1], -1)
-
-
-def _conv_hw(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Convolve ``(m, h, w, n, u, v, i)`` over (h, w) with a 3 x 3 ``weight`` ``(o, i, 3, 3)``."""
-    m, h, w, n, u, v, i = x.shape
+def _over_hw(size: Sequence[int], weight: Tensor, bias: Tensor | None = None) -> _Step:
+    """Return the convolution of maps ``size`` over (h, w) by a 3 x 3 ``weight (o, i, 3, 3)``."""
     if weight.shape[:2] == (1, 1):
-        y = _as_matrix(weight, h, w) @ x.reshape(m, h * w, n * u * v)
-        return (y if bias is None else y + bias).reshape(x.shape)
-    apart = n * u * v
-    rows = x.reshape(m, h, w * apart, i).permute(0, 3, 1, 2)
-    y = functional.conv2d(rows, weight, bias, padding=(1, apart), dilation=(1, apart))
-    return y.permute(0, 2, 3, 1).reshape(m, h, w, n, u, v, -1)
+        matrix = _as_matrix(weight, size)
+
+        def multiply(x: Tensor) -> Tensor:
+            y = matrix @ x.reshape(len(x), len(matrix), -1)
+            return (y if bias is None else y + bias).reshape(x.shape)
+
+        return multiply
+
+    def convolve(x: Tensor) -> Tensor:
+        m, h, w, n, u, v, i = x.shape
+        apart = n * u * v
+        rows = x.reshape(m, h, w * apart, i).permute(0, 3, 1, 2)
+        y = functional.conv2d(rows, weight, bias, padding=(1, apart), dilation=(1, apart))
+        return y.permute(0, 2, 3, 1).reshape(m, h, w, n, u, v, -1)
+
+    return convolve
 
 
-def _conv_uv(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Convolve ``(m, h, w, n, u, v, i)`` over (u, v) with a 3 x 3 ``weight`` ``(o, i, 3, 3)``."""
-    *outer, u, v, i = x.shape
+def _over_uv(size: Sequence[int], weight: Tensor, bias: Tensor | None = None) -> _Step:
+    """Return the convolution of maps ``size`` over (u, v) by a 3 x 3 ``weight (o, i, 3, 3)``."""
     if 1 in weight.shape[:2]:
         # Nine taps of a single channel leave vector units idle; a matrix product does not.
-        every = None if bias is None else bias.repeat(u * v)
-        y = functional.linear(x.reshape(-1, u * v * i), _as_matrix(weight, u, v), every)
-        return y.reshape(*outer, u, v, -1)
-    y = functional.conv2d(x.reshape(-1, u, v, i).permute(0, 3, 1, 2), weight, bias, padding=1)
-    return y.permute(0, 2, 3, 1).reshape(*outer, u, v, -1)
+        matrix = _as_matrix(weight, size)
+        biases = None if bias is None else bias.repeat(math.prod(size))
+
+        def multiply(x: Tensor) -> Tensor:
+            y = functional.linear(x.reshape(-1, matrix.shape[1]), matrix, biases)
+            return y.reshape(*x.shape[:-1], -1)
+
+        return multiply
+
+    def convolve(x: Tensor) -> Tensor:
+        images = x.reshape(-1, *x.shape[-3:]).permute(0, 3, 1, 2)
+        y = functional.conv2d(images, weight, bias, padding=1)
+        return y.permute(0, 2, 3, 1).reshape(*x.shape[:-1], -1)
+
+    return convolve
 
 
-def _as_matrix(weight: Tensor, height: int, width: int) -> Tensor:
+def _as_matrix(weight: Tensor, size: Sequence[int]) -> Tensor:
     """Return the matrix by which a padded 3 x 3 convolution multiplies a channels-last map.
 
     Args:
         weight: ``(o, i, 3, 3)``.
-        height: of the map.
-        width: of the map.
+        size: height and width of the map.
 
     Returns:
         ``(height * width * o, height * width * i)``.
     """
     o, i = weight.shape[:2]
-    size = height * width * i
-    unit = torch.eye(size, dtype=weight.dtype, device=weight.device)
-    unit = unit.reshape(size, height, width, i).permute(0, 3, 1, 2)
-    columns = functional.conv2d(unit, weight, padding=1)
-    return columns.permute(0, 2, 3, 1).reshape(size, height * width * o).mT
+    n_in, n_out = math.prod(size) * i, math.prod(size) * o
+    units = torch.eye(n_in, dtype=weight.dtype, device=weight.device)
+    units = units.reshape(n_in, *size, i).permute(0, 3, 1, 2)
+    columns = functional.conv2d(units, weight, padding=1)
+    return columns.permute(0, 2, 3, 1).reshape(n_in, n_out).mT
 
 
 def _location_weights(x: Tensor, dim: int, temperature: float) -> Tensor:
-    """Return the softmax of ``x``, brought to unit variance, over the locations in ``dim``.
+    """Return the softmax of ``x``, brought to mean 0 and variance 1, over the locations in ``dim``.
 
-    The paper also subtracts the mean, which a softmax does not notice.
+    A single location gets the weight 1.
     """
-    variance = x.var(dim=dim, correction=min(1, x.shape[dim] - 1), keepdim=True)
-    return (x / (temperature * torch.sqrt(variance + 1e-5))).softmax(dim=dim)
+    centred = x - x.mean(dim=dim, keepdim=True)
+    # Several times as fast as Tensor.var, and as exact, being centred.
+    variance = centred.square().sum(dim=dim, keepdim=True) / max(1, x.shape[dim] - 1)
+    return (centred / (temperature * torch.sqrt(variance + 1e-5))).softmax(dim=dim)

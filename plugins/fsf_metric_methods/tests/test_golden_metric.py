@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fsf_backbones import Conv64F, ResNet12
-from fsf_metric_methods import ProtoNet, RENet
 from torch import Tensor
 
+from fsf_backbones import Conv64F, ResNet12
+from fsf_metric_methods import ProtoNet, RENet
 from fsframework.interfaces import Backbone, Batch, FewShotMethod
 
 GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "libfewshot"
@@ -28,7 +28,9 @@ CASES = [
 
 pytestmark = [
     pytest.mark.shared_data,
-    pytest.mark.skipif(not GOLDEN.is_dir(), reason=f"the reference checkpoints are not at {GOLDEN}"),
+    pytest.mark.skipif(
+        not GOLDEN.is_dir(), reason=f"the reference checkpoints are not at {GOLDEN}"
+    ),
     pytest.mark.parametrize("case", CASES),
 ]
 
@@ -42,17 +44,14 @@ RENAMED = [
     (r"emb_func\.layer(\d)\.0\.(weight|bias)", r"backbone.blocks.\1.conv.\2"),
     (r"emb_func\.layer(\d)\.1\.(.*)", r"backbone.blocks.\1.norm.\2"),
     (r"fc\.(.*)", r"classify.\1"),
-    (r"scr_layer\.model\.1\.conv1x1_in\.(\d)\.(.*)", r"self_correlation.over_window.0+\1.\2"),
-    (r"scr_layer\.model\.1\.conv1\.(\d)\.(.*)", r"self_correlation.over_window.3+\1.\2"),
-    (r"scr_layer\.model\.1\.conv2\.(\d)\.(.*)", r"self_correlation.over_window.6+\1.\2"),
-    (r"scr_layer\.model\.1\.conv1x1_out\.(\d)\.(.*)", r"self_correlation.over_window.9+\1.\2"),
-    (r"cca_layer\.cca_1x1\.(.*)", r"reduce.\1"),
-    (r"cca_layer\.cca_module\.conv\.(\d)\.conv2\.0\.(.*)", r"refine.\1.over_hw.\2"),
-    (r"cca_layer\.cca_module\.conv\.(\d)\.conv2\.1\.(.*)", r"refine.\1.norm_hw.\2"),
-    (r"cca_layer\.cca_module\.conv\.(\d)\.conv1\.0\.(.*)", r"refine.\1.over_uv.\2"),
-    (r"cca_layer\.cca_module\.conv\.(\d)\.conv1\.1\.(.*)", r"refine.\1.norm_uv.\2"),
-    (r"cca_layer\.cca_module\.conv\.(\d)\.proj\.0\.(.*)", r"refine.\1.over_channels.\2"),
-    (r"cca_layer\.cca_module\.conv\.(\d)\.proj\.1\.(.*)", r"refine.\1.norm_channels.\2"),
+    (r"scr_layer\.model\.1\.conv1x1_in\.(\d)\.(.*)", r"self_correlation.enter.step\1.\2"),
+    (r"scr_layer\.model\.1\.conv1\.(\d)\.(.*)", r"self_correlation.shrink.step\1.\2"),
+    (r"scr_layer\.model\.1\.conv2\.(\d)\.(.*)", r"self_correlation.shrink_more.step\1.\2"),
+    (r"scr_layer\.model\.1\.conv1x1_out\.(\d)\.(.*)", r"self_correlation.leave.step\1.\2"),
+    (r"cca_layer\.cca_1x1\.(\d)\.(.*)", r"reduce.step\1.\2"),
+    (r"cca_layer\.cca_module\.conv\.(\d)\.conv2\.(\d)\.(.*)", r"refine.\1.over_hw.step\2.\3"),
+    (r"cca_layer\.cca_module\.conv\.(\d)\.conv1\.(\d)\.(.*)", r"refine.\1.over_uv.step\2.\3"),
+    (r"cca_layer\.cca_module\.conv\.(\d)\.proj\.(\d)\.(.*)", r"refine.\1.over_channels.step\2.\3"),
 ]
 
 
@@ -61,11 +60,11 @@ def renamed(key: str) -> str:
         if match := re.fullmatch(pattern, key):
             key = match.expand(replacement)
             break
-    # Stages and blocks count from 1 there and from 0 here, and the second layer is the third of
-    # a sequence; "3+1" is the second module of the fourth step.
+    # Stages and blocks count from 1 there and from 0 here; of a convolution and its BatchNorm only
+    # the places are told there.
     key = re.sub(r"(stages|blocks)\.(\d)", lambda m: f"{m[1]}.{int(m[2]) - 1}", key)
-    key = re.sub(r"(\d)\+(\d)", lambda m: str(int(m[1]) + int(m[2])), key)
-    return key.replace("refine.2", "refine.1")
+    key = key.replace("refine.0", "widen").replace("refine.2", "narrow")
+    return key.replace("step0", "conv").replace("step1", "norm")
 
 
 def loaded(case: str) -> tuple[Backbone, FewShotMethod]:
