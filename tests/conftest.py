@@ -22,14 +22,39 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def fsf(tmp_path: Path) -> Fsf:
+def fsf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Fsf:
+    """Run `fsf` in this process, in the test's folder: no second import of torch."""
+    from fsframework.cli.main import main
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        argv = ["fsf", *map(str, arguments)]
+        with monkeypatch.context() as patch:
+            patch.chdir(tmp_path)
+            patch.setattr(sys, "argv", argv)
+            try:
+                main()
+                code: int | str | None = 0
+            except SystemExit as done:
+                code = done.code
+        out, err = capfd.readouterr()
+        assert isinstance(code, int)
+        return subprocess.CompletedProcess(argv, code, out, err)
+
+    return call
+
+
+@pytest.fixture
+def fsf_process(tmp_path: Path) -> Fsf:
     """Run `fsf` in a process of its own, in the test's folder."""
 
-    def call(*arguments: str, timeout: float = 300, **env: str) -> subprocess.CompletedProcess[str]:
+    def call(*arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "fsframework", *map(str, arguments)],
             cwd=tmp_path,
-            env={**os.environ, "OMP_NUM_THREADS": "2", **env},
+            env=dict(os.environ),
             capture_output=True,
             text=True,
             timeout=timeout,

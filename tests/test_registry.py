@@ -235,7 +235,7 @@ def test_kebab(name: str, expected: str) -> None:
     assert kebab(name) == expected
 
 
-def test_list_and_help_import_neither_torch_nor_a_plugin(fsf: Fsf) -> None:
+def test_list_and_help_import_neither_torch_nor_a_plugin() -> None:
     code = (
         "import sys; sys.argv = ['fsf', {!r}]\n"
         "from fsframework.cli.main import main\n"

@@ -69,6 +69,7 @@ class FewShotModel(nn.Module):
         super().__init__()
         self.method = method
         self.size = size
+        self.interpolation = backbone.preprocessing.interpolation
         self.embedding_identity = ""
         self._sees_images = method.consumes == "images"
         if not self._sees_images:

@@ -94,14 +94,18 @@ def run_experiment(
     earlier = _earlier(folder, prepared.fingerprint)
     if earlier is not None and earlier.status == "finished":
         return _with_missing_estimates(experiment, earlier, folder)
+    model = _initial_model(experiment, prepared)
     with timer("images"):
-        images, splits = _pixels(experiment, prepared, workspace, reporter)
+        images, splits = _pixels(experiment, prepared, model, workspace, reporter)
     record = earlier or _new_record(experiment, prepared)
     record.save(folder)
     _sweep(folder)
-    model, trained = _trained_model(
-        experiment, prepared, images, splits, workspace, registry, reporter, timer
-    )
+    trained = None
+    if splits is not None:
+        with timer("training"):
+            trained = _train(
+                experiment, prepared, model, images, splits, workspace, registry, reporter
+            )
     record = _with_model(record, model, trained, images, folder)
     outcomes = _outcomes(prepared, model, images[-1], folder, workspace, reporter, timer)
     estimates = compute_estimates(
@@ -129,8 +133,7 @@ def _prepare(experiment: Experiment, workspace: Workspace) -> _Prepared:
         experiment.sampler.cls.needs_attributes and settings.task_file is None
     ):
         pool = attach_attributes(pool, settings.attributes)
-    # A statistic or method that refuses its options should say so before anything is drawn.
-    experiment.method.create()
+    # A component that refuses its options should say so before anything is drawn.
     for statistic in experiment.statistics.values():
         statistic.create()
     tasks = _tasks(experiment, pool, workspace)
@@ -266,36 +269,45 @@ def compute_estimates(
     return found
 
 
-def _needs_training(experiment: Experiment) -> bool:
-    return bool(experiment.method.cls.learns_from != "nothing")
+def _initial_model(experiment: Experiment, prepared: _Prepared) -> FewShotModel:
+    """Build the untrained model; images too small for the backbone end here."""
+    settings, dataset = experiment.settings, prepared.dataset
+    backbone = experiment.backbone.create()
+    size = image_size(dataset, backbone.preprocessing, settings.image_size)
+    learns = experiment.method.cls.learns_from != "nothing"
+    n_base = len(dataset.pool("train").class_names) if learns and "train" in dataset.splits else 0
+    model = build_model(experiment.backbone, experiment.method, size, n_base, settings.seed)
+    return model.to(prepared.device)
 
 
 def _pixels(
-    experiment: Experiment, prepared: _Prepared, workspace: Workspace, reporter: Reporter
+    experiment: Experiment,
+    prepared: _Prepared,
+    model: FewShotModel,
+    workspace: Workspace,
+    reporter: Reporter,
 ) -> tuple[list[StoredArray], tuple[Split, Split | None] | None]:
-    """Return the arrays used, those under test last, and the splits to train on."""
-    preprocessing = experiment.backbone.create().preprocessing
+    """Return the arrays used, those under test last, and the splits to train on, if any."""
     dataset = prepared.dataset
-    size = image_size(dataset, preprocessing, experiment.settings.image_size)
 
     def load(split: str) -> StoredArray:
-        return image_array(dataset, split, size, preprocessing.interpolation, workspace, reporter)
+        return image_array(dataset, split, model.size, model.interpolation, workspace, reporter)
 
-    under_test = load(experiment.settings.split)
-    if not _needs_training(experiment):
-        return [under_test], None
+    learns = experiment.method.cls.learns_from != "nothing"
+    if not learns or not any(p.requires_grad for p in model.parameters()):
+        return [load(experiment.settings.split)], None
     if "train" not in dataset.splits:
         raise DataError(
             f"{experiment.method.name} must be trained, but the data set "
             f"{experiment.dataset.name} has no split 'train' (it has {', '.join(dataset.splits)})"
         )
-    arrays = [load("train")]
-    training = Split(dataset.pool("train"), arrays[0].array)
-    validation = None
-    if "val" in dataset.splits:
-        arrays.append(load("val"))
-        validation = Split(dataset.pool("val"), arrays[1].array)
-    return [*arrays, under_test], (training, validation)
+    names = ["train", *(["val"] if "val" in dataset.splits else []), experiment.settings.split]
+    arrays = [load(name) for name in names]
+    parts = [
+        Split(dataset.pool(name), stored.array)
+        for name, stored in zip(names[:-1], arrays, strict=False)
+    ]
+    return arrays, (parts[0], parts[1] if len(parts) > 1 else None)
 
 
 def _new_record(experiment: Experiment, prepared: _Prepared) -> RunRecord:
@@ -337,24 +349,19 @@ def _device_name(device: torch.device) -> str:
     return platform.processor() or platform.machine()
 
 
-def _trained_model(
+def _train(
     experiment: Experiment,
     prepared: _Prepared,
+    model: FewShotModel,
     images: list[StoredArray],
-    splits: tuple[Split, Split | None] | None,
+    splits: tuple[Split, Split | None],
     workspace: Workspace,
     registry: Registry,
     reporter: Reporter,
-    timer: _Timer,
-) -> tuple[FewShotModel, Trained | None]:
-    settings, sampler = experiment.settings, next(iter(prepared.tasks.values()))
-    size = int(images[-1].array.shape[1])
-    n_base = len(splits[0].pool.class_names) if splits else 0
-    model = build_model(experiment.backbone, experiment.method, size, n_base, settings.seed)
-    model = model.to(prepared.device)
-    if splits is None or not any(p.requires_grad for p in model.parameters()):
-        return model, None
-    way_shot = (sampler.n_way, sampler.n_shot)
+) -> Trained:
+    """Train the model in place, or take the weights of an equal training from the cache."""
+    settings, tasks = experiment.settings, next(iter(prepared.tasks.values()))
+    way_shot = (tasks.n_way, tasks.n_shot)
     key = digest_of(
         "training",
         fsframework.__version__,
@@ -365,19 +372,17 @@ def _trained_model(
         [_init_digest(s.init_from) for s in experiment.stages],
         prepared.device.type,
     )
-    with timer("training"):
-        trained = train(
-            model,
-            experiment.stages,
-            way_shot,
-            splits,
-            seed=settings.seed,
-            device=prepared.device,
-            folder=workspace.cache / "training" / key[:24],
-            registry=registry,
-            reporter=reporter,
-        )
-    return model, trained
+    return train(
+        model,
+        experiment.stages,
+        way_shot,
+        splits,
+        seed=settings.seed,
+        device=prepared.device,
+        folder=workspace.cache / "training" / key[:24],
+        registry=registry,
+        reporter=reporter,
+    )
 
 
 def _with_model(

@@ -1,0 +1,231 @@
+"""Bad input: one clear line, exit code 2, nothing half-written. All in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fsframework.values import TaskSet
+from tests.conftest import Fsf
+
+QUICK = ("-o", "training.epochs=1", "-o", "training.steps=1", "--tasks", "3")
+
+
+def folder(root: Path, classes: int = 12, images: int = 8) -> Path:
+    """A folder of small images, a colour a class."""
+    for c in range(classes):
+        (root / f"c{c:02d}").mkdir(parents=True)
+        for i in range(images):
+            colour = (20 * c % 256, 255 - 20 * c % 256, 30 * i % 256)
+            Image.new("RGB", (20, 20), colour).save(root / f"c{c:02d}" / f"{i}.png")
+    return root
+
+
+def refused(done: subprocess.CompletedProcess[str], *parts: str) -> None:
+    """One line, exit code 2, no traceback, and every part named."""
+    assert done.returncode == 2, (done.returncode, done.stderr)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("fsf: "), done.stderr
+    assert "Traceback" not in done.stderr
+    for part in parts:
+        assert part in last, last
+
+
+def no_runs(tmp_path: Path) -> None:
+    assert not list((tmp_path / "runs").glob("*/run.json"))
+
+
+def test_way_larger_than_the_classes(fsf: Fsf, tmp_path: Path) -> None:
+    refused(fsf("run", "--sampler", "random", "--way", "30"), "30", "20")
+    refused(fsf("run", "--way", "30"), "30", "20")
+    no_runs(tmp_path)
+
+
+def test_shot_and_query_larger_than_a_class(fsf: Fsf, tmp_path: Path) -> None:
+    done = fsf("run", "--sampler", "random", "--dataset", f"folder:{folder(tmp_path / 'f')}",
+               "--shot", "5", "--query", "4", "--way", "2")  # fmt: skip
+    refused(done, "8", "c")
+    assert "shot" in done.stderr
+    no_runs(tmp_path)
+
+
+def test_no_image_has_any_attribute(fsf: Fsf, tmp_path: Path) -> None:
+    root = folder(tmp_path / "f")
+    words = tmp_path / "words.csv"
+    words.write_text("key,words\n" + "".join(f"c{c:02d}/0.png,\n" for c in range(12)))
+    data = ("--dataset", f"folder:{root}", "--way", "2", "--shot", "1", "--query", "2")
+    refused(fsf("run", *data, "--attributes", words), "no image has any attribute", "words.csv")
+    refused(fsf("run", *data), "carries no attributes", "--attributes")
+    no_runs(tmp_path)
+
+
+def test_a_truncated_image_is_named_with_its_row(fsf: Fsf, tmp_path: Path) -> None:
+    root = folder(tmp_path / "f", classes=12)
+    rows = sorted(p.relative_to(root).as_posix() for p in root.rglob("*.png"))
+    table = root / "images.csv"
+    table.write_text("path,label\n" + "".join(f"{r},{r.split('/')[0]}\n" for r in rows))
+    broken = root / rows[9]
+    broken.write_bytes(broken.read_bytes()[:40])
+    options = ("--sampler", "random", "--way", "2", "--shot", "1", "--query", "2", *QUICK)
+    done = fsf("run", "--dataset", f"csv:{table}", *options)
+    refused(done, rows[9], "row 11")
+    no_runs(tmp_path)
+    checked = fsf("data", "check", "--dataset", f"csv:{table}")
+    assert checked.returncode == 1
+    assert "row 11" in checked.stdout
+    assert checked.stdout.count("problem:") == 1
+
+
+def test_a_split_file_naming_classes_that_do_not_exist(fsf: Fsf, tmp_path: Path) -> None:
+    split = tmp_path / "split.json"
+    split.write_text(json.dumps({"train": ["c00", "nope"], "test": ["c01", "c02"]}))
+    root = folder(tmp_path / "f")
+    done = fsf("data", "check", "--dataset", f"folder:{root}", "-o", f"dataset.split={split}")
+    refused(done, "split.json", "nope")
+
+
+def test_a_class_in_two_splits(fsf: Fsf, tmp_path: Path) -> None:
+    split = tmp_path / "split.json"
+    split.write_text(json.dumps({"train": ["c00", "c01"], "test": ["c01", "c02"]}))
+    root = folder(tmp_path / "f")
+    done = fsf("data", "check", "--dataset", f"folder:{root}", "-o", f"dataset.split={split}")
+    refused(done, "c01", "train", "test")
+
+
+def test_a_task_file_made_for_other_data_or_edited(fsf: Fsf, tmp_path: Path) -> None:
+    file = tmp_path / "tasks.safetensors"
+    made = fsf("tasks", "make", file, "--tasks", "5", "--shot", "1")
+    assert made.returncode == 0, made.stderr
+    assert "5 fewstab tasks" in made.stdout
+    good = fsf("tasks", "verify", file)
+    assert good.returncode == 0, good.stderr
+    other = ("-o", "dataset.n_per_class=30")
+    refused(fsf("tasks", "verify", file, *other), "tasks.safetensors", "other data")
+    refused(fsf("run", "--task-file", file, *other), "tasks.safetensors", "other data")
+    words = ("-o", "dataset.strength=0.9")
+    refused(fsf("tasks", "verify", file, *words), "tasks.safetensors", "drawn from")
+    raw = bytearray(file.read_bytes())
+    raw[-1] ^= 1
+    file.write_bytes(raw)
+    refused(fsf("tasks", "verify", file), "tasks.safetensors", "changed")
+    refused(fsf("run", "--task-file", file), "tasks.safetensors", "changed")
+    file.write_bytes(b"rubbish")
+    refused(fsf("tasks", "show", file), "tasks.safetensors", "not a task file")
+    refused(fsf("tasks", "show", tmp_path / "absent"), "absent", "no such file")
+    no_runs(tmp_path)
+
+
+def test_an_existing_task_file_is_not_overwritten(fsf: Fsf, tmp_path: Path) -> None:
+    file = tmp_path / "tasks.safetensors"
+    file.write_text("precious")
+    refused(fsf("tasks", "make", file, "--tasks", "2"), "exists", "--force")
+    assert file.read_text() == "precious"
+    assert fsf("tasks", "make", file, "--tasks", "2", "--force").returncode == 0
+    assert len(TaskSet.load(file)) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("--shot", "x"), ("--shot", "'x'")),
+        (("--shot", "0"), ("n_shot must be at least 1, not 0",)),
+        (("-o", "method.temperatur=1", "--method", "renet"), ("did you mean 'temperature",)),
+        (("-o", "method.temperature=warm", "--method", "renet"), ("must be a number", "'warm'")),
+        (("-o", "training.epoch=3"), ("training.epoch", "(did you mean 'epochs'")),
+        (("-o", "sampler"), ("KEY=VALUE",)),
+        (("-o", "smapler.n_way=3"), ("smapler", "did you mean 'sampler'?")),
+        (("--method", "protonets"), ("unknown method 'protonets'", "did you mean 'protonet'?")),
+        (("--tasks", "0"), ("tasks must be at least 1, not 0",)),
+        (("--level", "95"), ("level must lie between 0 and 1",)),
+        (("--seed", "-1"), ("seed must be at least 0",)),
+        (("--device", "cuda"), ("--device cuda", "use --device cpu")),
+        (("--device", "gpu"), ("--device gpu", "auto, cpu, cuda")),
+        (("--dataset", "folder:/no/such/folder"), ("/no/such/folder",)),
+        (("--dataset", "folder"), ("dataset.path",)),
+        (("--split", "tset"), ("tset", "train, val, test")),
+        (("--config", "no.toml"), ("no.toml", "no such file")),
+        (("--metod", "x"), ("--metod",)),
+        (("--image-size", "9"), ("9",)),
+        (("--statistic", "ac"), ("unknown statistic 'ac'",)),
+    ],
+)
+def test_options_that_are_not_allowed(
+    fsf: Fsf, tmp_path: Path, arguments: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
+    if arguments == ("--device", "cuda"):
+        import torch
+
+        if torch.cuda.is_available():
+            pytest.skip("this machine has a CUDA device")
+    refused(fsf("run", *arguments), *parts)
+    no_runs(tmp_path)
+
+
+def test_a_broken_configuration_file(fsf: Fsf, tmp_path: Path) -> None:
+    config = tmp_path / "exp.toml"
+    config.write_text("seed = \n")
+    refused(fsf("run", "--config", config), "exp.toml", "not TOML", "line 1")
+    config.write_text("sede = 3\n")
+    refused(fsf("run", "--config", config), "unknown option 'sede'", "did you mean 'seed'?")
+    config.write_text("method = 3\n")
+    refused(fsf("run", "--config", config), "3")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files as Linux does")
+def test_a_full_disk(tmp_path: Path) -> None:
+    """A limit on the size of files stands for a disk that is full."""
+
+    def limit() -> None:
+        import signal
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "fsframework", "run", "--sampler", "random", "--shot", "1",
+         "-o", "dataset.n_per_class=25", *QUICK],
+        cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, check=False,
+        preexec_fn=limit,
+    )  # fmt: skip
+    refused(done, "cannot write")
+    no_runs(tmp_path)
+    assert not list((tmp_path / "runs").rglob("*.tmp"))
+
+
+def test_verbose_shows_where(fsf_process: Fsf) -> None:
+    done = fsf_process("run", "--method", "protonets", "--verbose")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_tasks_need_no_images(fsf: Fsf, tmp_path: Path) -> None:
+    rows = [(f"c{c}/{i}.png", f"c{c}", ("red", "blue", "green")[i % 3])
+            for c in range(20) for i in range(12)]  # fmt: skip
+    table = tmp_path / "images.csv"
+    table.write_text("path,label,words\n" + "".join(",".join(r) + "\n" for r in rows))
+    file = tmp_path / "t.safetensors"
+    done = fsf("tasks", "make", file, "--dataset", f"csv:{table}", "--way", "2", "--shot", "1",
+               "--query", "3", "--tasks", "4")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    tasks = TaskSet.load(file)
+    assert tasks.support.shape == (4, 2, 1)
+    output = tmp_path / "t.jsonl"
+    exported = fsf("tasks", "export", file, output, "--dataset", f"csv:{table}")
+    assert exported.returncode == 0, exported.stderr
+    first = json.loads(output.read_text().splitlines()[0])
+    assert set(first) == {"classes", "attributes", "support", "query", "relaxed"}
+    assert np.array(first["query"]).shape == (2, 3)
+    words = {path: word for path, _, word in rows}
+    for attribute, support, query in zip(
+        first["attributes"], first["support"], first["query"], strict=True
+    ):
+        assert {words[key] for key in support} == {attribute}
+        assert attribute not in {words[key] for key in query}
