@@ -93,7 +93,10 @@ class FewStabSampler(TaskSampler):
         n_tasks = check_request(self, "fewstab", pool, n_tasks, seed)
         table = pool.attributes
         if table is None:
-            raise InfeasibleTask("'fewstab' needs the images' attributes, and none are given")
+            raise InfeasibleTask(
+                "'fewstab' needs the images' attributes, and none are given: "
+                "name a detector or an attribute table"
+            )
         index = WordIndex.of(pool, table)
         if not index.cells.size:
             raise InfeasibleTask("'fewstab' needs attributes, and no image has any")
@@ -157,8 +160,8 @@ class FewStabSampler(TaskSampler):
     def _too_few_classes(
         self, pool: ImagePool, n_usable: int, most_shot: Int64, most_query: Int64
     ) -> InfeasibleTask:
+        # With the best first, the class at place n_way is the one whose number would have to do.
         by_shot, by_query = np.argsort(-most_shot, kind="stable"), np.sort(most_query)[::-1]
-        # The class at place n_way is the best of those that are missing.
         missing = int(by_shot[self.n_way - 1])
         remedies = [
             f"{name} at most {most}{given}"

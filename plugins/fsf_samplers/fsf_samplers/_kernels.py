@@ -76,9 +76,9 @@ def words_of_images(bits: Array, images: Array) -> tuple[Array, Array]:
             for j in range(n):
                 larger[j] = words[j]
             words = larger
-        image = images[i]
-        for column in range(bits.shape[1]):
-            byte = bits[image, column]
+        packed = bits[images[i]]
+        for column in range(packed.size):
+            byte = packed[column]
             if byte:
                 for bit in range(8):
                     if byte >> bit & 1:
@@ -132,7 +132,7 @@ LARGEST = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 @inner
 def next_random(state: Array) -> Any:
-    """Return 64 random bits: SplitMix64 (Steele, Lea and Flood 2014, figure 17)."""
+    """Return 64 random bits: SplitMix64 (Steele, Lea and Flood 2014)."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -279,12 +279,10 @@ def score_few(index: WordIndex, rows: Array, selected: Array, weight: Array, sco
     for cell in selected:
         weight[cell] = 0
     for place, row in enumerate(rows):
-        scores[place] = 0
+        score = 0
         for i in range(start[row], start[row + 1]):
-            scores[place] += weight[cells[i]]
-    for row in rows:
-        for i in range(start[row], start[row + 1]):
-            weight[cells[i]] = 0
+            score += weight[cells[i]]
+        scores[place] = score
 
 
 @inner
@@ -389,8 +387,8 @@ def draw_task(
             cells[way, other] = cell
             for i in range(rows_start[cell], rows_start[cell + 1]):
                 mark[rows[i]] |= OWN if other == way else OTHERS
-        own = cells[way, way]
-        n = list_marked(rows[rows_start[own] : rows_start[own + 1]], mark, OWN, items, 0)
+        cell = cells[way, way]
+        n = list_marked(rows[rows_start[cell] : rows_start[cell + 1]], mark, OWN, items, 0)
         if n < n_shot:
             return FEW_SUPPORTS, label, n
         choose(items, n, work.state, drawn.support[task, way])
@@ -401,13 +399,15 @@ def draw_task(
         for cell in cells[way]:
             n = list_marked(rows[rows_start[cell] : rows_start[cell + 1]], mark, OTHERS, items, n)
         drawn.relaxed[task, way] = n < n_query
-        if n >= n_query:
+        if n >= n_query:  # Eq. 5
             score_few(index, items[:n], cells[way], work.weight, work.scores)
+            fill(work.weight[index.cell_start[label] : index.cell_start[label + 1]], 0)
             take_lowest(work.scores[:n], work.lowest, work.ties, work.state, query)
             for i in range(n_query):
                 query[i] = items[query[i]]
-        else:
-            own = rows[rows_start[cells[way, way]] : rows_start[cells[way, way] + 1]]
+        else:  # Eq. 3
+            cell = cells[way, way]
+            own = rows[rows_start[cell] : rows_start[cell + 1]]
             first = index.class_start[label]
             size = index.class_start[label + 1] - first
             if size - own.size < n_query:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, seed, settings
@@ -270,6 +271,19 @@ def test_ties_are_broken_uniformly(relaxed: bool) -> None:
     queries = np.sort(tasks.query[asked] % 6, axis=2).reshape(-1, 3)
     assert np.all(queries[:, 0] == 1)
     fits_uniform(Counter(map(tuple, queries[:, 1:].tolist())), 6)
+
+
+def test_random_bits_are_those_of_splitmix64() -> None:
+    from fsf_samplers._kernels import below, next_random
+
+    @numba.njit
+    def draw(state: np.ndarray, n: int) -> tuple[list[int], list[int]]:
+        bits = [next_random(state) for _ in range(3)]
+        return bits, [below(n, state) for _ in range(7000)]
+
+    bits, integers = draw(np.array([1234567], np.uint64), 7)
+    assert bits == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    fits_uniform(Counter(integers), 7)
 
 
 # -- What tasks depend on --------------------------------------------------------------------------
