@@ -24,7 +24,7 @@ def test_scores_of_two_tasks_worked_by_hand() -> None:
     )
     query = torch.tensor([[[1.0, 1.0], [0.0, 5.0]], [[0.0, 0.0], [1.0, 1.0]]])
     expected = torch.tensor([[[-1.0, -17.0], [-26.0, 0.0]], [[-2.0, -4.0], [0.0, -10.0]]])
-    assert torch.equal(ProtoNet().scores(support, query), expected)
+    torch.testing.assert_close(ProtoNet().scores(support, query), expected)
 
 
 def test_loss_is_the_cross_entropy_of_the_scores() -> None:
