@@ -1,0 +1,275 @@
+"""`fsf run` from end to end: finished, reused, killed and resumed, dry, with outside statistics."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fsframework.errors import RecordError
+from fsframework.pipeline.run import load_outcomes
+from fsframework.records import RunRecord
+from fsframework.values import AttributeTable, ImagePool, TaskSet
+from tests.conftest import Fsf
+
+QUICK = (
+    "--dataset", "planted", "-o", "dataset.size=32", "-o", "dataset.n_per_class=40",
+    "--shot", "1", "--query", "5", "--tasks", "40",
+    "-o", "training.epochs=3", "-o", "training.steps=4", "-o", "training.validation_tasks=5",
+)  # fmt: skip
+
+
+def only_run(tmp_path: Path) -> Path:
+    (path,) = (tmp_path / "runs").glob("*/run.json")
+    return path.parent
+
+
+def test_a_run_says_what_it_found_and_a_second_one_reuses_it(fsf: Fsf, tmp_path: Path) -> None:
+    first = fsf("run", *QUICK)
+    assert first.returncode == 0, first.stderr
+    for part in ("Acc ", "wAcc-R", "wAcc-A", "gap = wAcc-R − wAcc-A", "95 % closed, student-t",
+                 "95 % closed, welch-t", "trained: ", "3 epochs of 4 steps", "5-way 1-shot"):  # fmt: skip
+        assert part in first.stdout, part
+    folder = only_run(tmp_path)
+    assert f"run: {folder}" in first.stdout
+    for stage in ("images of train", "training", "features", "random tasks"):
+        assert f"{stage}: done in" in first.stderr
+    before = {p: p.stat().st_mtime_ns for p in folder.iterdir()}
+    second = fsf("run", *QUICK)
+    assert second.returncode == 0
+    assert second.stdout == first.stdout
+    assert "nothing to do" in second.stderr
+    assert "training:" not in second.stderr
+    assert {p: p.stat().st_mtime_ns for p in folder.iterdir()} == before
+
+
+def test_the_record_tells_what_ran(fsf: Fsf, tmp_path: Path) -> None:
+    done = fsf("run", *QUICK, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    record = RunRecord.load(Path(told["folder"]))
+    assert record.status == "finished"
+    assert set(told["estimates"]) == {
+        f"{s}-{k}" for s in ("acc", "wacc") for k in ("R", "A", "gap")
+    }
+    assert record.resolved["sampler"]["n_shot"] == 1
+    assert record.origins["sampler"]["n_shot"] == "command line"
+    assert record.origins["sampler"]["n_way"] == "default"
+    kinds = {p["kind"] for p in record.plugins}
+    assert kinds == {"backbone", "dataset", "method", "sampler", "statistic"}
+    assert all(p["version"] for p in record.plugins)
+    assert {"fsframework", "python", "torch", "device"} <= set(record.environment)
+    tasks, outcomes = load_outcomes(Path(told["folder"]))
+    assert record.digests["tasks-A"] == tasks["A"].digest == outcomes["A"].task_digest
+    assert tasks["A"].seed == 0
+    assert tasks["A"].sampler == "fewstab"
+    assert set(record.timings) >= {"tasks", "images", "training", "features", "evaluation-R"}
+    shown = fsf("runs", "show", Path(told["folder"]).name[:12], "--json")
+    assert json.loads(shown.stdout)["fingerprint"] == record.fingerprint
+    listed = json.loads(fsf("runs", "list", "--json").stdout)
+    assert [row["status"] for row in listed] == ["finished"]
+    assert "fsf-samplers 0.1.0" in fsf("runs", "show", Path(told["folder"]).name).stdout
+
+
+def test_a_new_statistic_needs_no_new_run(fsf: Fsf, tmp_path: Path) -> None:
+    assert fsf("run", *QUICK).returncode == 0
+    plugin = tmp_path / "best.py"
+    plugin.write_text(
+        "from fsframework.interfaces import Statistic\n"
+        "class Best(Statistic):\n"
+        "    'Best class accuracy.'\n"
+        "    def per_task(self, outcomes):\n"
+        "        return outcomes.class_accuracy.max(axis=1)\n"
+    )
+    done = fsf(
+        "run", *QUICK, "--plugin", plugin, "--statistic", "wacc", "--statistic", "best", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["reused"]
+    assert told["estimates"]["best-R"]["value"] > told["estimates"]["wacc-R"]["value"]
+    assert "training" not in done.stderr
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
+def test_other_tasks_reuse_training_and_features(fsf: Fsf, tmp_path: Path) -> None:
+    assert fsf("run", *QUICK).returncode == 0
+    more = fsf("run", *QUICK, "--seed", "0", "--tasks", "60")
+    assert more.returncode == 0, more.stderr
+    assert "training:" not in more.stderr
+    assert "features:" not in more.stderr
+    assert "random tasks: done" in more.stderr
+    placebo = fsf("run", *QUICK, "--placebo")
+    assert "training:" not in placebo.stderr
+    assert "placebo" in placebo.stdout
+    assert len(list((tmp_path / "runs").iterdir())) == 3
+
+
+def test_a_task_file_can_be_evaluated(fsf: Fsf, tmp_path: Path) -> None:
+    data = QUICK[:6]
+    made = fsf(
+        "tasks", "make", "t.safetensors", *data, "--shot", "1", "--query", "5", "--tasks", "20"
+    )
+    assert made.returncode == 0, made.stderr
+    done = fsf("run", *QUICK, "--task-file", "t.safetensors", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert set(told["estimates"]) == {"acc-A", "wacc-A"}
+    tasks, _ = load_outcomes(Path(told["folder"]))
+    assert tasks["A"].digest == TaskSet.load(tmp_path / "t.safetensors").digest
+
+
+def test_a_method_in_a_script(fsf: Fsf, tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "examples" / "mine.py"
+    done = fsf(
+        "run", *QUICK, "--plugin", script, "--method", "mine", "-o", "method.temperature=0.2"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("mine with conv64f on planted")
+
+
+def test_dry_run_prints_every_value_with_its_origin_and_runs_nothing(
+    fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FSF_SEED", "7")
+    (tmp_path / "exp.toml").write_text(
+        'tasks = 5\n[sampler]\nname = "fewstab"\nn_shot = 2\n[training]\nepochs = 2\n'
+    )
+    done = fsf("run", "--config", "exp.toml", "--shot", "3", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    rows = {tuple(line.split()[:2]): line for line in done.stdout.splitlines() if line.strip()}
+    for (option, value), origin in {
+        ("tasks", "5"): "exp.toml",
+        ("sampler.n_shot", "3"): "command line",
+        ("sampler.n_way", "5"): "default",
+        ("seed", "7"): "environment",
+        ("training.0.epochs", "2"): "exp.toml",
+        ("training.0.steps", rows_value(rows, "training.0.steps")): "default",
+    }.items():
+        assert rows[option, value].rstrip().endswith(origin)
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "cache").exists()
+    as_json = json.loads(fsf("run", "--config", "exp.toml", "--dry-run", "--json").stdout)
+    assert as_json["resolved"]["tasks"] == 5
+    assert as_json["origins"]["tasks"] == "exp.toml"
+
+
+def rows_value(rows: dict[tuple[str, ...], str], option: str) -> str:
+    return next(key[1] for key in rows if key[0] == option)
+
+
+def start(tmp_path: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "fsframework", "run", *QUICK],
+        cwd=tmp_path, env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def test_killed_at_ten_moments_a_run_leaves_nothing_or_an_unfinished_record(
+    tmp_path: Path, fsf: Fsf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each start is killed a little later into the work than the one before it, then resumed."""
+    monkeypatch.setenv("FSF_RUNS", str(tmp_path / "whole" / "runs"))
+    monkeypatch.setenv("FSF_CACHE", str(tmp_path / "whole" / "cache"))
+    assert fsf("run", *QUICK).returncode == 0
+    whole = RunRecord.load(next((tmp_path / "whole" / "runs").iterdir()))
+    monkeypatch.setenv("FSF_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
+    cache, states = tmp_path / "cache", []
+    for moment in range(10):
+        process, appeared = start(tmp_path), None
+        # The clock starts with the first file of this start, since imports take most of its time.
+        before = newest(cache)
+        while process.poll() is None and newest(cache) == before:
+            time.sleep(0.01)
+        appeared = time.monotonic()
+        while process.poll() is None and time.monotonic() - appeared < 0.12 * moment:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        for folder in (tmp_path / "runs").glob("*"):
+            try:
+                states.append(RunRecord.load(folder).status)
+            except RecordError:
+                assert not (folder / "run.json").exists()
+                states.append("nothing")
+    resumed = fsf("run", *QUICK, "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    record = RunRecord.load(only_run(tmp_path))
+    assert record.status == "finished"
+    assert record.digests == whole.digests
+    assert record.estimates == whole.estimates
+    assert not list(only_run(tmp_path).glob(".*.tmp"))
+    assert set(states) <= {"unfinished", "finished", "nothing"}
+
+
+def newest(folder: Path) -> tuple[int, int]:
+    files = [p for p in folder.rglob("*") if p.is_file()]
+    return len(files), sum(p.stat().st_size for p in files if p.exists())
+
+
+def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fsframework", "run", *QUICK, "-o", "training.epochs=500"],
+        cwd=tmp_path, env=dict(os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("training:"):
+            break
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    process.wait()
+    process.stderr.close()
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.returncode == 130
+    assert rest.strip().splitlines()[-1] == (
+        "fsf: interrupted; the same command goes on where it stopped"
+    )
+    assert RunRecord.load(only_run(tmp_path)).status == "unfinished"
+
+
+def test_show_draws_a_task(fsf: Fsf, tmp_path: Path) -> None:
+    from PIL import Image
+
+    done = fsf("tasks", "show", *QUICK[:6], "--shot", "2", "--task", "3", "--output", "t.png")
+    assert done.returncode == 0, done.stderr
+    with Image.open(tmp_path / "t.png") as picture:
+        assert picture.width > 800
+        assert picture.height > 600
+        # The first way's colour stands on its bar and on the words tied to it.
+        colours = {colour for _, colour in picture.getcolors(1 << 24)}
+    assert {(0, 114, 178), (213, 94, 0)} <= colours
+    told = json.loads(
+        fsf("tasks", "show", *QUICK[:6], "--shot", "2", "--task", "3", "--json").stdout
+    )
+    assert len(told["ways"]) == 5
+    assert all(len(way["support"]) == 2 for way in told["ways"])
+
+
+def test_values_of_a_run_can_be_opened_again(fsf: Fsf, tmp_path: Path) -> None:
+    """Pool and attribute table saved, loaded, and the tasks still verify against them."""
+    from fsframework.pipeline.attributes import attach_attributes
+    from fsframework.pipeline.tasks import check_tasks
+    from fsframework.registry import Registry
+    from fsframework.spec import resolve_component
+
+    assert fsf("run", *QUICK).returncode == 0
+    options = {"name": "planted", "size": 32, "n_per_class": 40}
+    data = resolve_component(Registry(), "dataset", options).create()
+    pool = attach_attributes(data.pool("test"), None)
+    pool.save(tmp_path / "pool.parquet")
+    assert pool.attributes is not None
+    pool.attributes.save(tmp_path / "words.parquet")
+    again = ImagePool.load(tmp_path / "pool.parquet").with_attributes(
+        AttributeTable.load(tmp_path / "words.parquet")
+    )
+    tasks, _ = load_outcomes(only_run(tmp_path))
+    check_tasks(tasks["A"], again)
