@@ -68,7 +68,9 @@ def measure(
 
     keys = tuple(f"{i:06}" for i in range(n_classes * n_images))
     words = tuple(f"{i:06}" for i in range(n_words))
-    table = AttributeTable(keys, words, np.load(file))
+    bits = np.load(file)
+    bits.flags.writeable = False  # the table then takes the array as it is
+    table = AttributeTable(keys, words, bits)
     labels = np.repeat(np.arange(n_classes), n_images)
     pool = ImagePool(keys, labels, tuple(f"{i:03}" for i in range(n_classes)), {}, table)
     start = time.process_time()
