@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
@@ -17,31 +18,31 @@ __all__ = ["RENet"]
 _WINDOW = 5
 _REDUCED = 64
 _PLANES = 16
-_PAIRS_AT_ONCE = {"cpu": 40, "cuda": 2048}
-"""Pairs of images correlated in one go in evaluation: on a CPU their activations must stay in
-the caches, on a GPU there should be enough of them to fill it."""
+_CORRELATIONS_AT_ONCE = {"cpu": 25_000, "cuda": 1_250_000}
+"""Pairs of locations refined in one go in evaluation, 625 for a pair of 5 x 5 maps: on a CPU what
+they become must stay in the caches, on a GPU there should be enough of them to fill it."""
 
 
 class RENet(FewShotMethod):
     """Compare what attention finds in a query and in a support image to be alike.
 
     Source: Kang, Kwon, Min and Cho 2021, "Relational Embedding for Few-Shot Classification"
-    (ICCV). ``embed`` is the self-correlational representation (section 4.2): how each location
-    resembles its 5 x 5 neighbours, turned by convolutions into what is added to the map.
-    ``scores`` is the cross-correlational attention (section 4.3): the similarity of every location
-    of a support image with every location of a query, refined by separable 4-d convolutions,
-    weights the locations of both; the score is the cosine of the two pooled maps (section 4.4).
-    The loss (section 4.5) adds to the episode's the class losses of all the images and of the
-    queries without their channel mean.
+    (ICCV), and its authors' code. ``embed`` is the self-correlational representation: how each
+    location resembles its 5 x 5 neighbours, turned by convolutions into what is added to the map.
+    ``scores`` is the cross-correlational attention: the similarity of every location of a support
+    image with every location of a query, refined by separable 4-d convolutions, weighs the
+    locations of both; the score is the cosine of the two pooled maps. The loss adds to the
+    episode's the class losses of all the images and of the queries without their channel mean.
 
-    Two deviations: the class loss is that of the episode's own images, where the paper draws
-    another batch; and where a map has a single location, its attention is 1.
+    Two deviations: the class loss is that of the episode's own images, where the authors' code
+    draws another batch; and where a map has a single location, its attention is 1.
 
     Args:
-        temperature: divides the cosines, above 0; tau of equation 9.
-        temperature_attn: divides the logits of the attention, above 0; gamma of equations 5 and
-            6: 5 in the paper for CUB, miniImageNet and tieredImageNet, 2 for CIFAR-FS.
-        lambda_epi: weight of the episode's loss beside the class losses, at least 0.
+        temperature: divides the cosines, above 0.
+        temperature_attn: divides the logits of the attention, above 0; the authors take 2 for CUB
+            and 5 for miniImageNet, tieredImageNet and CIFAR-FS.
+        lambda_epi: weight of the episode's loss beside the class losses, at least 0; the authors
+            take 0.25 for miniImageNet and tieredImageNet, 0.5 for CIFAR-FS and 1.5 for CUB.
 
     Raises:
         OptionError: an option is outside its range.
@@ -150,24 +151,21 @@ class RENet(FewShotMethod):
             # All at once, as BatchNorm must see them.
             return self._attend(support, query, (self.widen, self.narrow))
         layers = [layer.folded(query.shape[-2:]) for layer in (self.widen, self.narrow)]
-        pairs = _PAIRS_AT_ONCE.get(query.device.type, _PAIRS_AT_ONCE["cuda"])
-        n_query_chunks = math.ceil(query.shape[1] / pairs)
-        supports_at_once = max(1, pairs // math.ceil(query.shape[1] / n_query_chunks))
-        of_tasks = []
-        for task_support, task_query in zip(
-            torch.split(support, 1), torch.split(query, 1), strict=True
-        ):
-            of_queries = []
-            for some_query in task_query.chunk(n_query_chunks, dim=1):
-                parts = [
-                    self._attend(some_support, some_query, layers)
-                    for some_support in torch.split(task_support, supports_at_once, dim=1)
-                ]
-                of_queries.append([torch.cat(part, dim=1) for part in zip(*parts, strict=True)])
-            on_support, on_query = zip(*of_queries, strict=True)
-            of_tasks.append((torch.cat(on_support, dim=3), torch.cat(on_query, dim=2)))
-        on_support, on_query = zip(*of_tasks, strict=True)
-        return torch.cat(on_support), torch.cat(on_query)
+        tasks, n_support = support.shape[:2]
+        n_query, locations = query.shape[1], math.prod(query.shape[-2:])
+        on_support = query.new_empty(tasks, n_support, locations, n_query)
+        on_query = query.new_empty(tasks, n_support, n_query, locations)
+        most = _CORRELATIONS_AT_ONCE["cpu" if query.device.type == "cpu" else "cuda"]
+        pairs = max(1, most // locations**2)
+        blocks = itertools.product(
+            _slices(tasks, 1),
+            _slices(n_support, max(1, pairs // n_query)),
+            _slices(n_query, pairs),
+        )
+        for t, s, q in blocks:
+            weights = self._attend(support[t, s], query[t, q], layers)
+            on_support[t, s, :, q], on_query[t, s, q] = weights
+        return on_support, on_query
 
     def _attend(
         self, support: Tensor, query: Tensor, layers: Sequence[_Step]
@@ -198,12 +196,16 @@ class RENet(FewShotMethod):
         return first + second.permute(0, 4, 5, 3, 1, 2, 6)
 
 
+def _slices(n: int, size: int) -> list[slice]:
+    return [slice(start, start + size) for start in range(0, n, size)]
+
+
 class _SelfCorrelation(nn.Module):
     """Maps ``(n, C, h, w)`` to what their self-correlation says of them, of the same shape.
 
-    The 5-d self-correlation of equation 1 - the product, channel by channel, of a location with
-    each of its 5 x 5 neighbours - and equation 2's convolutions over the neighbourhood, which
-    two unpadded 3 x 3 kernels shrink to a point.
+    The 5-d self-correlation - the product, channel by channel, of a location with each of its 5 x 5
+    neighbours - and the convolutions over the neighbourhood, which two unpadded 3 x 3 kernels
+    shrink to a point.
     """
 
     def __init__(self, channels: int) -> None:
