@@ -14,28 +14,31 @@ __all__ = ["digest_of"]
 
 
 def digest_of(*parts: bytes | str | npt.NDArray[Any] | Iterable[str]) -> str:
-    """Return the hexadecimal SHA-256 of the parts; each part is framed by its kind and length.
+    """Return a hexadecimal digest of the parts; each part is framed by its kind and length.
+
+    BLAKE2b of 256 bits (RFC 7693): twice as fast as SHA-256 where the processor has no
+    instruction for the latter, and a large attribute table is digested at every start.
 
     >>> digest_of("ab", "c") == digest_of("a", "bc")
     False
     """
-    sha = hashlib.sha256()
+    state = hashlib.blake2b(digest_size=32)
     for part in parts:
         if isinstance(part, (bytes, str)):
             raw = part.encode() if isinstance(part, str) else part
-            sha.update(f"bytes {len(raw)}\n".encode())
-            sha.update(raw)
+            state.update(f"bytes {len(raw)}\n".encode())
+            state.update(raw)
         elif hasattr(part, "dtype"):
             values: Any = part
-            sha.update(f"array {values.dtype.str} {values.shape}\n".encode())
-            sha.update(
+            state.update(f"array {values.dtype.str} {values.shape}\n".encode())
+            state.update(
                 values.data if values.flags.c_contiguous and values.size else values.tobytes()
             )
         else:
             strings = list(part)
             # All lengths, then one text: a hundred thousand keys cost a few milliseconds.
             lengths = array("Q", map(len, strings))
-            sha.update(f"list {len(strings)}\n".encode())
-            sha.update(lengths.tobytes())
-            sha.update("".join(strings).encode())
-    return sha.hexdigest()
+            state.update(f"list {len(strings)}\n".encode())
+            state.update(lengths.tobytes())
+            state.update("".join(strings).encode())
+    return state.hexdigest()

@@ -26,7 +26,7 @@ class RunRecord:
     """One run: what was asked for, what it came to, with what versions, and what it gave.
 
     Args:
-        fingerprint: SHA-256 of everything that decides the outcomes; statistics are not in it,
+        fingerprint: Digest of everything that decides the outcomes; statistics are not in it,
             since any can be computed from the outcomes later.
         status: ``finished`` once every estimate asked for is in it.
         given: options as the user gave them.

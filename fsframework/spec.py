@@ -93,7 +93,7 @@ class Component:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of what the component is: name, version, source code and every option.
+        """Digest of what the component is: name, version, source code and every option.
 
         The code of a plugin under development changes while its version does not, and a result
         of yesterday's code must not pass for one of today's.

@@ -7,6 +7,7 @@ imported here; PyArrow and safetensors are imported by the ``save`` and ``load``
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +38,7 @@ __all__ = [
     "UInt8Array",
     "digest_of",
     "task_rng",
+    "task_seed",
 ]
 
 IntArray = npt.NDArray[np.integer[Any]]
@@ -49,6 +51,17 @@ SCHEMA_VERSION = 1
 """Version of the file formats written by this module."""
 
 
+@functools.lru_cache(maxsize=64)
+def _stream_key(stream: str) -> int:
+    return int.from_bytes(hashlib.sha256(stream.encode()).digest()[:4], "little")
+
+
+def task_seed(seed: int, task: int, stream: str = "") -> int:
+    """Return 64 bits for samplers that bring a generator of their own; see ``task_rng``."""
+    sequence = np.random.SeedSequence([seed, task, _stream_key(stream)])
+    return int(sequence.generate_state(1, np.uint64)[0])
+
+
 def task_rng(seed: int, task: int, stream: str = "") -> np.random.Generator:
     """Return the generator of one task: it depends on nothing but its three arguments.
 
@@ -58,8 +71,7 @@ def task_rng(seed: int, task: int, stream: str = "") -> np.random.Generator:
     >>> bool(task_rng(0, 3).random() == task_rng(0, 3).random())
     True
     """
-    key = int.from_bytes(hashlib.sha256(stream.encode()).digest()[:4], "little")
-    return np.random.default_rng([seed, task, key])
+    return np.random.default_rng([seed, task, _stream_key(stream)])
 
 
 def _frozen(array: npt.ArrayLike, dtype: npt.DTypeLike, name: str, ndim: int) -> npt.NDArray[Any]:
@@ -246,7 +258,7 @@ class AttributeTable:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of keys, words and bits; provenance and captions do not enter."""
+        """Digest of keys, words and bits; provenance and captions do not enter."""
         return digest_of("attributes", self.keys, self.words, self.bits)
 
     def rows(self, images: npt.ArrayLike) -> BoolArray:
@@ -451,12 +463,12 @@ class ImagePool:
 
     @cached_property
     def key_digest(self) -> str:
-        """SHA-256 of the image keys in order: what indices into this pool refer to."""
+        """Digest of the image keys in order: what indices into this pool refer to."""
         return digest_of("keys", self.keys)
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of keys, labels, class names and metadata (attributes have their own)."""
+        """Digest of keys, labels, class names and metadata (attributes have their own)."""
         flat = [text for name in sorted(self.metadata) for text in (name, *self.metadata[name])]
         return digest_of("pool", self.keys, self.labels, self.class_names, flat)
 
@@ -643,7 +655,7 @@ class TaskSet:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of classes, support, query and the pool's keys: equal digests, equal tasks."""
+        """Digest of classes, support, query and the pool's keys: equal digests, equal tasks."""
         return digest_of("tasks", self.key_digest, self.classes, self.support, self.query)
 
     @cached_property

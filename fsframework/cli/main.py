@@ -65,6 +65,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; every error a user can mend is one line and exit code 2."""
+    # Threads that wait by spinning slow each other down four times where a machine is shared; this
+    # must be said before torch is imported, and a user's own choice stands.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     arguments = sys.argv[1:]
     verbose = "--verbose" in arguments
     arguments = [a for a in arguments if a != "--verbose"]

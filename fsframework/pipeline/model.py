@@ -99,7 +99,7 @@ class FewShotModel(nn.Module):
         return self.backbone.vectors(maps) if self.method.consumes == "vectors" else maps
 
     def weights_digest(self) -> str:
-        """SHA-256 of every parameter and buffer that is saved."""
+        """Digest of every parameter and buffer that is saved."""
         state = self.state_dict()
         parts = [np.ascontiguousarray(state[k].detach().cpu().numpy()) for k in sorted(state)]
         return digest_of("weights", sorted(state), *parts)

@@ -331,7 +331,11 @@ class _StageLoop:
         room = int(split.pool.class_sizes.min()) - self.shot
         try:
             return self._draw(
-                split.pool, way, min(15, room), count, self._derived_seed("validation")
+                split.pool,
+                way,
+                min(self.stage.n_query, room),
+                count,
+                self._derived_seed("validation"),
             )
         except (InfeasibleTask, OptionError) as error:
             notes.append(f"no validation ({error}): the last epoch was kept")

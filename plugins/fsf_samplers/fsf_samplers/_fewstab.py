@@ -8,7 +8,7 @@ import numpy as np
 
 from fsf_samplers._common import check_request, resolved_options
 from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
-from fsframework.values import AttributeTable, ImagePool, TaskSet, task_rng
+from fsframework.values import AttributeTable, ImagePool, TaskSet, task_seed
 
 if TYPE_CHECKING:
     from fsf_samplers._index import Int64, WordIndex
@@ -74,8 +74,8 @@ class FewStabSampler(TaskSampler):
         Args:
             pool: the images to draw from, with attributes.
             n_tasks: number of tasks, at least 1.
-            seed: at least 0; task ``t`` is drawn from ``task_rng(seed, t, "fewstab")`` alone: its
-                first 64 bits, which NumPy keeps the same in all versions, seed a SplitMix64.
+            seed: at least 0; ``task_seed(seed, t, "fewstab")``, which NumPy keeps the same in all
+                versions, seeds a SplitMix64 from which task ``t`` is drawn.
 
         Returns:
             The tasks; ``attribute`` is the word tied to each way, and ``relaxed`` tells whose
@@ -108,10 +108,7 @@ class FewStabSampler(TaskSampler):
             np.empty((n_tasks, self.n_way), np.int32),
             np.empty((n_tasks, self.n_way), np.bool_),
         )
-        seeds = np.array(
-            [task_rng(seed, t, "fewstab").bit_generator.random_raw() for t in range(n_tasks)],
-            dtype=np.uint64,
-        )
+        seeds = np.array([task_seed(seed, t, "fewstab") for t in range(n_tasks)], dtype=np.uint64)
         n_drawn, faults, offers = draw_tasks(index, choices, seeds, self.max_restarts, drawn)
         if n_drawn < n_tasks:
             raise self._exhausted(pool, n_drawn, faults, offers)
