@@ -34,6 +34,9 @@ __all__ = ["Split", "Stage", "Trained", "train"]
 class Stage:
     """One stage of training and its options.
 
+    The defaults are a quick recipe for the embedded data set: RENet reaches about 85 % on its
+    random 5-way 5-shot tasks within a minute on 2 cores. They are no paper's.
+
     Args:
         learns_from: what a step shows the loss; ``method`` is what the method asks for.
         epochs: number of epochs; after each the validation accuracy is measured.
@@ -56,7 +59,7 @@ class Stage:
 
     learns_from: Literal["method", "episodes", "batches", "both"] = "method"
     epochs: int = 10
-    steps: int = 30
+    steps: int = 36
     n_way: int | None = None
     n_shot: int | None = None
     n_query: int = 5
@@ -72,7 +75,7 @@ class Stage:
     gamma: float = 0.1
     freeze: tuple[str, ...] = ()
     init_from: Path | None = None
-    validation_tasks: int = 60
+    validation_tasks: int = 50
 
     def __post_init__(self) -> None:
         for name, least in (
