@@ -120,7 +120,7 @@ def main() -> None:
     print(f"{'head of one task':<28}{'ms':>8}")
     print(f"{'  embed (once an image)':<28}{embed_ms:>8.1f}")
     print(f"{'  scores':<28}{scores_ms:>8.1f}")
-    print(f"{'both':<28}{head_ms:>8.1f}   at most {REQUIRED_MS} are required on a quiet machine")
+    print(f"{'both':<28}{head_ms:>8.1f}   required: {REQUIRED_MS} where the published is measured")
     print(
         f"{'literal, in this run':<28}{literal_ms:>8.1f}   {literal_ms / head_ms:.1f} times as long"
     )

@@ -153,7 +153,8 @@ def print_record(folder: Path, record: RunRecord) -> None:
 def _training_line(record: RunRecord, steps: int) -> str:
     history = record.training.get("history", [])
     if not history:
-        return "nothing was trained"
+        sources = [s["init_from"] for s in record.resolved["training"] if s["init_from"]]
+        return f"nothing was trained{'; weights from ' + sources[-1] if sources else ''}"
     seconds = sum(row["seconds"] for row in history)
     best = record.training.get("best_validation_accuracy")
     validation = "" if best is None else f", best validation accuracy {100 * best:.1f} %"

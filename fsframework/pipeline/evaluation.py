@@ -16,7 +16,7 @@ from fsframework.errors import DataError
 from fsframework.pipeline.model import FewShotModel, load_tensors, pixels_to, save_tensors
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.workspace import StoredArray, Workspace, stored_array
-from fsframework.values import IntArray, Outcomes, TaskSet, UInt8Array, digest_of
+from fsframework.values import Outcomes, TaskSet, UInt8Array, digest_of
 
 __all__ = ["ImageSource", "evaluate", "predict"]
 
@@ -89,12 +89,23 @@ class ImageSource:
         )
         return cls(torch.from_numpy(stored.array).to(device), False)
 
-    def gather(self, model: FewShotModel, images: IntArray) -> Tensor:
-        """Return the items of images of any shape ``(...,)`` as ``(..., *embedded)``."""
-        index = torch.tensor(images).to(self.items.device)
+    def gather(
+        self, model: FewShotModel, images: Tensor, buffers: dict[str, Tensor], use: str
+    ) -> Tensor:
+        """Return the items of images int64 ``(...,)`` as ``(..., *embedded)``.
+
+        Args:
+            buffers: keeps the memory of each ``use`` from one call to the next; to have fresh
+                pages each time would take three times as long as the copying.
+        """
+        index = images.reshape(-1)
         if self.position is not None:
             index = self.position[index]
-        chosen = self.items.index_select(0, index.reshape(-1))
+        buffer = buffers.get(use)
+        if buffer is None or len(buffer) < len(index):
+            buffer = self.items.new_empty(len(index), *self.items.shape[1:])
+            buffers[use] = buffer
+        chosen = torch.index_select(self.items, 0, index, out=buffer[: len(index)])
         if self.is_pixels:
             chosen = model.items(chosen)
         return chosen.reshape(*images.shape, *chosen.shape[1:])
@@ -106,12 +117,27 @@ def _embed(model: FewShotModel, pixels: npt.NDArray[np.uint8]) -> Tensor:
     return model.method.embed(items).float().contiguous()
 
 
-@torch.no_grad()
-def _predict_slice(model: FewShotModel, tasks: TaskSet, source: ImageSource) -> Tensor:
-    support = source.gather(model, tasks.support)
-    query = source.gather(model, tasks.query.reshape(len(tasks), -1))
-    scores = model.method.scores(support, query)
-    return scores.argmax(dim=2).reshape(tasks.query.shape)
+class _Predictor:
+    """Predicts slices of a task set; the indices go to the device once."""
+
+    def __init__(self, model: FewShotModel, tasks: TaskSet, source: ImageSource) -> None:
+        device = source.items.device
+        self._model, self._source = model.eval(), source
+        self._support = torch.tensor(tasks.support, device=device)
+        self._query = torch.tensor(tasks.query, device=device)
+        self._buffers: dict[str, Tensor] = {}
+        self.tasks_a_batch = _tasks_a_batch(tasks, source)
+
+    @torch.no_grad()
+    def __call__(self, start: int) -> Tensor:
+        """Return int16 ``(tasks, way, n_query)`` of the batch that begins with task ``start``."""
+        chosen = slice(start, start + self.tasks_a_batch)
+        gather, query = self._source.gather, self._query[chosen]
+        scores = self._model.method.scores(
+            gather(self._model, self._support[chosen], self._buffers, "support"),
+            gather(self._model, query.flatten(1), self._buffers, "query"),
+        )
+        return scores.argmax(dim=2).reshape(query.shape).to(torch.int16).cpu()
 
 
 def _tasks_a_batch(tasks: TaskSet, source: ImageSource) -> int:
@@ -125,13 +151,9 @@ def _tasks_a_batch(tasks: TaskSet, source: ImageSource) -> int:
 
 def predict(model: FewShotModel, tasks: TaskSet, source: ImageSource) -> npt.NDArray[np.int16]:
     """Return the way each query is given to, int16 ``(T, way, n_query)``; in evaluation mode."""
-    model.eval()
-    size = _tasks_a_batch(tasks, source)
-    parts = [
-        _predict_slice(model, tasks[start : start + size], source)
-        for start in range(0, len(tasks), size)
-    ]
-    return torch.cat(parts).to(torch.int16).cpu().numpy()
+    predictor = _Predictor(model, tasks, source)
+    parts = [predictor(start) for start in range(0, len(tasks), predictor.tasks_a_batch)]
+    return torch.cat(parts).numpy()
 
 
 def evaluate(
@@ -148,16 +170,15 @@ def evaluate(
     Args:
         partial: file that holds the predictions so far; a killed evaluation goes on from it.
     """
-    model.eval()
+    predictor = _Predictor(model, tasks, source)
     identity = digest_of(tasks.digest, model.weights_digest())
     done = _resume(partial, identity)
-    size = _tasks_a_batch(tasks, source)
+    finished = sum(map(len, done))
     saved = time.monotonic()
-    with reporter.stage(label, len(tasks), sum(map(len, done))) as advance:
-        for start in range(sum(map(len, done)), len(tasks), size):
-            part = _predict_slice(model, tasks[start : start + size], source)
-            done.append(part.to(torch.int16).cpu())
-            advance(len(part))
+    with reporter.stage(label, len(tasks), finished) as advance:
+        for start in range(finished, len(tasks), predictor.tasks_a_batch):
+            done.append(predictor(start))
+            advance(len(done[-1]))
             if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
                 save_tensors(partial, {"predictions": torch.cat(done)}, {"identity": identity})
                 saved = time.monotonic()

@@ -31,7 +31,7 @@ from fsframework.pipeline.model import (
 )
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.tasks import check_tasks, draw_tasks, placebo
-from fsframework.pipeline.training import Split, Trained, train
+from fsframework.pipeline.training import Split, Trained, start_from, train
 from fsframework.pipeline.workspace import StoredArray, Workspace
 from fsframework.records import RunRecord
 from fsframework.registry import Registry
@@ -133,6 +133,13 @@ def _prepare(experiment: Experiment, workspace: Workspace) -> _Prepared:
         experiment.sampler.cls.needs_attributes and settings.task_file is None
     ):
         pool = attach_attributes(pool, settings.attributes)
+    if _learns(experiment) and "train" not in dataset.splits:
+        raise DataError(
+            f"{experiment.method.name} must be trained, but the data set "
+            f"{experiment.dataset.name} has no split 'train' (it has {', '.join(dataset.splits)}); "
+            "evaluate the weights of another run with -o training.epochs=0 "
+            "-o training.init_from=RUN"
+        )
     # A component that refuses its options should say so before anything is drawn.
     for statistic in experiment.statistics.values():
         statistic.create()
@@ -274,10 +281,18 @@ def _initial_model(experiment: Experiment, prepared: _Prepared) -> FewShotModel:
     settings, dataset = experiment.settings, prepared.dataset
     backbone = experiment.backbone.create()
     size = image_size(dataset, backbone.preprocessing, settings.image_size)
-    learns = experiment.method.cls.learns_from != "nothing"
-    n_base = len(dataset.pool("train").class_names) if learns and "train" in dataset.splits else 0
+    n_base = len(dataset.pool("train").class_names) if _learns(experiment) else 0
     model = build_model(experiment.backbone, experiment.method, size, n_base, settings.seed)
+    if not any(stage.epochs for stage in experiment.stages):
+        for source in filter(None, (stage.init_from for stage in experiment.stages)):
+            start_from(model, source)
     return model.to(prepared.device)
+
+
+def _learns(experiment: Experiment) -> bool:
+    """Whether anything is to be trained, so far as the options tell."""
+    asked = any(stage.epochs for stage in experiment.stages)
+    return asked and experiment.method.cls.learns_from != "nothing"
 
 
 def _pixels(
@@ -293,14 +308,8 @@ def _pixels(
     def load(split: str) -> StoredArray:
         return image_array(dataset, split, model.size, model.interpolation, workspace, reporter)
 
-    learns = experiment.method.cls.learns_from != "nothing"
-    if not learns or not any(p.requires_grad for p in model.parameters()):
+    if not _learns(experiment) or not any(p.requires_grad for p in model.parameters()):
         return [load(experiment.settings.split)], None
-    if "train" not in dataset.splits:
-        raise DataError(
-            f"{experiment.method.name} must be trained, but the data set "
-            f"{experiment.dataset.name} has no split 'train' (it has {', '.join(dataset.splits)})"
-        )
     names = ["train", *(["val"] if "val" in dataset.splits else []), experiment.settings.split]
     arrays = [load(name) for name in names]
     parts = [

@@ -27,7 +27,7 @@ from fsframework.registry import Registry
 from fsframework.spec import resolve_component
 from fsframework.values import ImagePool, TaskSet, UInt8Array, digest_of
 
-__all__ = ["Split", "Stage", "Trained", "train"]
+__all__ = ["Split", "Stage", "Trained", "start_from", "train"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,8 @@ class Stage:
 
     Args:
         learns_from: what a step shows the loss; ``method`` is what the method asks for.
-        epochs: number of epochs; after each the validation accuracy is measured.
+        epochs: number of epochs; after each the validation accuracy is measured. 0 trains nothing,
+            so that with ``init_from`` the weights of another run are evaluated as they are.
         steps: updates an epoch.
         n_way: classes an episode; ``none`` takes the way of the tasks under test. Likewise
             ``n_shot``.
@@ -79,7 +80,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         for name, least in (
-            ("epochs", 1), ("steps", 1), ("n_way", 2), ("n_shot", 1), ("n_query", 1),
+            ("epochs", 0), ("steps", 1), ("n_way", 2), ("n_shot", 1), ("n_query", 1),
             ("tasks_per_step", 1), ("batch_size", 2), ("step_epochs", 1), ("validation_tasks", 0),
         ):  # fmt: skip
             value = getattr(self, name)
@@ -168,7 +169,7 @@ def train(
             stage = stages[number]
             loop = _StageLoop(model, stage, number, way_shot, splits, seed, device, registry, notes)
             if state.epoch == 0 and stage.init_from is not None:
-                _start_from(model, stage.init_from)
+                start_from(model, stage.init_from)
             state.begin(number, loop.optimizer)
             for epoch in range(state.epoch, stage.epochs):
                 row = loop.run_epoch(epoch, advance)
@@ -183,7 +184,12 @@ def train(
     return Trained(tuple(state.history), state.best_accuracy, False, tuple(notes))
 
 
-def _start_from(model: FewShotModel, source: Path) -> None:
+def start_from(model: FewShotModel, source: Path) -> None:
+    """Give a model the weights of a run folder or a safetensors file, as far as names agree.
+
+    Raises:
+        DataError: none agrees, or one is of another shape.
+    """
     path = source / "weights.safetensors" if source.is_dir() else source
     tensors, _ = load_tensors(path)
     own = model.state_dict()

@@ -33,8 +33,17 @@ def only_run(tmp_path: Path) -> Path:
 def test_a_run_says_what_it_found_and_a_second_one_reuses_it(fsf: Fsf, tmp_path: Path) -> None:
     first = fsf("run", *QUICK)
     assert first.returncode == 0, first.stderr
-    for part in ("Acc ", "wAcc-R", "wAcc-A", "gap = wAcc-R − wAcc-A", "95 % closed, student-t",
-                 "95 % closed, welch-t", "trained: ", "3 epochs of 4 steps", "5-way 1-shot"):  # fmt: skip
+    for part in (
+        "Acc ",
+        "wAcc-R",
+        "wAcc-A",
+        "gap = wAcc-R − wAcc-A",
+        "95 % closed, student-t",
+        "95 % closed, welch-t",
+        "trained: ",
+        "3 epochs of 4 steps",
+        "5-way 1-shot",
+    ):
         assert part in first.stdout, part
     folder = only_run(tmp_path)
     assert f"run: {folder}" in first.stdout
@@ -217,8 +226,12 @@ def newest(folder: Path) -> tuple[int, int]:
 def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "fsframework", "run", *QUICK, "-o", "training.epochs=500"],
-        cwd=tmp_path, env=dict(os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=dict(os.environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("training:"):

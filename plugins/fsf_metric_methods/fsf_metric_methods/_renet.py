@@ -360,6 +360,16 @@ def _over_uv(size: Sequence[int], weight: Tensor, bias: Tensor | None = None) ->
         # Nine taps of a single channel leave vector units idle; a matrix product does not.
         matrix = _as_matrix(weight, size)
         biases = None if bias is None else bias.repeat(math.prod(size))
+        if biases is not None and weight.shape[1] == 1:
+            # To add the biases would first write them into every row of the product, which is far
+            # larger than what is multiplied: a column of ones is cheaper.
+            with_biases = torch.cat([matrix, biases[:, None]], dim=1)
+
+            def multiply_widening(x: Tensor) -> Tensor:
+                rows = functional.pad(x.reshape(-1, matrix.shape[1]), (0, 1), value=1.0)
+                return (rows @ with_biases.mT).reshape(*x.shape[:-1], -1)
+
+            return multiply_widening
 
         def multiply(x: Tensor) -> Tensor:
             y = functional.linear(x.reshape(-1, matrix.shape[1]), matrix, biases)

@@ -1,0 +1,70 @@
+"""Every installed first-party plugin keeps its contract, and `fsf plugins check` says so."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from fsframework.registry import Plugin, Registry
+from fsframework.testing import check_component
+from tests.conftest import Fsf
+
+FIRST_PARTY = [p for p in Registry().plugins() if p.distribution.startswith("fsf-")]
+
+
+def images(root: Path) -> Path:
+    """A folder of two images a class, and a table of them."""
+    for c in range(20):
+        (root / f"c{c}").mkdir(parents=True)
+        for i in range(2):
+            size = (20 + c, 24)
+            Image.new("RGB", size, (10 * c, 100 * i, 7)).save(root / f"c{c}" / f"{i}.png")
+    rows = [f"c{c}/{i}.png,c{c}" for c in range(20) for i in range(2)]
+    (root / "images.csv").write_text("path,label\n" + "\n".join(rows) + "\n")
+    return root
+
+
+@pytest.mark.parametrize("plugin", FIRST_PARTY, ids=lambda p: f"{p.kind} {p.name}")
+def test_a_first_party_plugin_keeps_its_contract(plugin: Plugin, tmp_path: Path) -> None:
+    make = Registry().load(plugin.kind, plugin.name).cls
+    if plugin.name in ("folder", "csv"):
+        root = images(tmp_path / "images")
+        make = partial(make, path=root if plugin.name == "folder" else root / "images.csv")
+    elif plugin.name == "planted":
+        make = partial(make, size=24, n_per_class=3)
+    results = check_component(make, plugin.kind)
+    assert [f"{r.name}: {r.message}" for r in results if not r.passed] == []
+    assert sum(r.outcome == "passed" for r in results) > len(results) / 2
+
+
+def test_check_passes_and_fails_with_its_exit_code(fsf: Fsf, tmp_path: Path) -> None:
+    good = fsf("plugins", "check", "wacc")
+    assert good.returncode == 0, good.stdout
+    assert "0 failed" in good.stdout
+    broken = tmp_path / "broken.py"
+    broken.write_text(
+        "from fsframework.interfaces import Statistic\n"
+        "class Broken(Statistic):\n"
+        "    'Twice too large.'\n"
+        "    def per_task(self, outcomes):\n"
+        "        return 2 * outcomes.class_accuracy.mean(axis=1)\n"
+    )
+    bad = fsf("plugins", "check", "broken", "--plugin", broken, "--json")
+    assert bad.returncode == 1
+    assert [r["name"] for r in json.loads(bad.stdout) if r["outcome"] == "failed"] == [
+        "check_bounds"
+    ]
+
+
+def test_show_tells_options_and_facts(fsf: Fsf) -> None:
+    told = json.loads(fsf("plugins", "show", "renet", "--json").stdout)
+    options = {o["option"]: o for o in told["options"]}
+    assert options["method.temperature"]["default"] == 0.2
+    assert told["facts"]["consumes"] == "maps"
+    shown = fsf("plugins", "show", "renet").stdout
+    assert "method.temperature_attn" in shown
+    assert "Relational" in shown

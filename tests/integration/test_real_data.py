@@ -1,0 +1,84 @@
+"""Real images: a network trained on CIFAR classes, measured on shapes in conflicting textures."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Fsf
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+pytestmark = [
+    pytest.mark.shared_data,
+    pytest.mark.skipif(not SHARED.is_dir(), reason=f"the reference data is not at {SHARED}"),
+]
+
+TEXTURE = r"-(?P<texture>[a-z]+)\d+"
+
+
+def unpacked(name: str, tmp_path: Path, part: str = "") -> Path:
+    with zipfile.ZipFile(SHARED / f"{name}.zip") as archive:
+        names = [n for n in archive.namelist() if n.startswith(part)]
+        archive.extractall(tmp_path, names)
+    return tmp_path / name
+
+
+def cifar_fs(tmp_path: Path) -> Path:
+    """Write the published split of CIFAR-FS as a split file of ours."""
+    split = {
+        name: [
+            fine for _, fine in json.loads((SHARED / f"splits/cifar_fs/{name}.json").read_text())
+        ]
+        for name in ("train", "val", "test")
+    }
+    path = tmp_path / "cifar_fs.json"
+    path.write_text(json.dumps(split))
+    return path
+
+
+def test_trained_on_cifar_measured_on_cue_conflict(fsf: Fsf, tmp_path: Path) -> None:
+    cifar, cue = unpacked("cifar100_small", tmp_path), unpacked("cue_conflict_84", tmp_path)
+    trained = fsf(
+        "run", "--dataset", f"folder:{cifar}", "-o", f"dataset.split={cifar_fs(tmp_path)}",
+        "--sampler", "random", "--image-size", "32", "--tasks", "50",
+        "-o", "training.epochs=2", "-o", "training.steps=15", "--json",
+    )  # fmt: skip
+    assert trained.returncode == 0, trained.stderr
+    told = json.loads(trained.stdout)
+    assert told["estimates"]["acc-R"]["low"] > 0.25
+    measured = fsf(
+        "run", "--dataset", f"folder:{cue}", "-o", f"dataset.pattern={TEXTURE}",
+        "-o", "dataset.split_fractions=0,0,1", "--attributes", "column:texture",
+        "--image-size", "32", "--tasks", "100", "-o", "training.epochs=0",
+        "-o", f"training.init_from={told['folder']}", "--json",
+    )  # fmt: skip
+    assert measured.returncode == 0, measured.stderr
+    estimates = json.loads(measured.stdout)["estimates"]
+    # Five epochs on 32-pixel images see texture far better than shape.
+    assert estimates["wacc-gap"]["low"] > 0
+    assert estimates["acc-A"]["high"] < estimates["acc-R"]["low"]
+    shown = fsf(
+        "tasks", "show", "--dataset", f"folder:{cue}", "-o", f"dataset.pattern={TEXTURE}",
+        "-o", "dataset.split_fractions=0,0,1", "--attributes", "column:texture",
+        "--output", "cue.png",
+    )  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    assert (tmp_path / "cue.png").stat().st_size > 50_000
+
+
+def test_omniglot_runs_as_a_folder(fsf: Fsf, tmp_path: Path) -> None:
+    root = unpacked("omniglot", tmp_path, "omniglot/images_background/")
+    data = ("--dataset", f"folder:{root}")
+    report = json.loads(fsf("data", "check", *data, "--skip-images", "--json").stdout)
+    assert sum(s["classes"] for s in report["splits"]) == 964
+    assert sum(s["images"] for s in report["splits"]) == 964 * 20
+    assert report["problems"] == []
+    done = fsf(
+        "run", *data, "--sampler", "random", "--image-size", "28", "--shot", "1", "--query", "5",
+        "--tasks", "100", "-o", "training.epochs=2", "-o", "training.steps=20", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["estimates"]["acc-R"]["low"] > 0.7
