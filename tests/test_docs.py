@@ -1,0 +1,123 @@
+"""What the documentation shows works: its Python runs, its commands, variables and links exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from fsframework.cli.main import cli
+from fsframework.registry import Registry
+from fsframework.spec import parameters, resolve_component
+from fsframework.testing import check_component
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+ALL = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def python_of(page: Path) -> str:
+    """Return the Python of a page, each block on the lines where it stands there."""
+    text = page.read_text(encoding="utf-8")
+    parts, end = [], 0
+    for block in FENCE.finditer(text):
+        if block[1] == "python":
+            parts += ["\n" * text.count("\n", end, block.start(2)), block[2]]
+            end = block.end(2)
+    return "".join(parts)
+
+
+def commands_of(page: Path) -> Iterator[tuple[str, bool]]:
+    """Yield the `fsf` commands of a page, and whether each is whole or only mentioned."""
+    text = page.read_text(encoding="utf-8")
+    blocks = [b[2] for b in FENCE.finditer(text) if b[1] in ("", "sh", "bash", "console")]
+    shown = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    mentioned = re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
+    for lines, whole in ((shown, True), (mentioned, False)):
+        for part in (part for line in lines for part in line.split("&&")):
+            command = part.strip().removeprefix("$ ")
+            if command.startswith("fsf "):
+                yield command, whole
+
+
+def saved(page: Path, folder: Path) -> Path:
+    path = folder / f"{page.stem.replace('-', '_')}.py"
+    path.write_text(python_of(page), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if python_of(p)], ids=lambda page: page.stem)
+def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = importlib.util.spec_from_file_location(f"docs_{page.stem}", saved(page, tmp_path))
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+def test_plugins_keep_their_contracts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    registry = Registry()
+    found = registry.load_file(saved(ROOT / "docs" / "writing-plugins.md", tmp_path))
+    kinds = {loaded.plugin.kind for loaded in found}
+    assert kinds == {"backbone", "dataset", "detector", "method", "sampler", "statistic"}
+    for loaded in found:
+        name, kind = loaded.plugin.name, loaded.plugin.kind
+        nested = {"base": "mine"} if "base" in parameters(loaded.cls) else {}
+        component = resolve_component(registry, kind, {"name": name, **nested})
+        results = check_component(component.create, kind)
+        assert [(name, r.name, r.message) for r in results if r.outcome == "failed"] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "whole"), sorted({command for page in ALL for command in commands_of(page)})
+)
+def test_command_parses(line: str, whole: bool) -> None:
+    words = [word for word in shlex.split(line, comments=True)[1:] if word != "--verbose"]
+    command: click.Command = cli
+    context = click.Context(command, info_name="fsf")
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        name = words.pop(0)
+        found = command.get_command(context, name)
+        assert found is not None, f"there is no command {name!r}"
+        command, context = found, click.Context(found, context, info_name=name)
+    if isinstance(command, click.Group) and not words:
+        assert not whole, "a group of commands does nothing by itself"
+        return
+    try:
+        # Parses every option and its type; runs nothing.
+        command.make_context(context.info_name, words, parent=context.parent)
+    except click.exceptions.Exit:
+        pass  # --help and --version end here
+    except click.MissingParameter:
+        assert not whole
+
+
+def test_environment_variables() -> None:
+    def declared(command: click.Command, context: click.Context) -> Iterator[str]:
+        for parameter in command.params:
+            if parameter.envvar is not None:
+                yield str(parameter.envvar)
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                assert inner is not None
+                yield from declared(inner, click.Context(inner, context))
+
+    listed = re.findall(r"FSF_[A-Z]+", (ROOT / "docs" / "files.md").read_text(encoding="utf-8"))
+    assert set(listed) == set(declared(cli, click.Context(cli)))
+
+
+@pytest.mark.parametrize("page", ALL, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)#]+)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
