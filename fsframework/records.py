@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from fsframework._files import atomic_write
-from fsframework.errors import RecordError
+from fsframework.errors import FsfError, RecordError
 from fsframework.values import Estimate
 
 __all__ = ["RECORD_NAME", "RECORD_VERSION", "RunRecord", "list_records"]
@@ -36,6 +36,9 @@ class RunRecord:
         digests: of tasks, weights, images and attributes.
         notes: what a reader must know (relaxed tasks, images without attributes, ...).
         timings: wall-clock seconds by stage, 0 where a stage was reused.
+        training: a row an epoch, and the best validation accuracy.
+        tasks: of each kind sampler, options, seed, shape and number.
+        statistics: fingerprint of each statistic computed.
         estimates: results by name: ``acc-R``, ``wacc-R``, ``wacc-A``, ``wacc-gap``, ...
     """
 
@@ -51,6 +54,8 @@ class RunRecord:
     notes: tuple[str, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
+    tasks: Mapping[str, Any] = field(default_factory=dict)
+    statistics: Mapping[str, str] = field(default_factory=dict)
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
     schema_version: int = RECORD_VERSION
 
@@ -80,7 +85,7 @@ class RunRecord:
             raw["estimates"] = {n: Estimate.from_json(e) for n, e in raw["estimates"].items()}
             raw["plugins"], raw["notes"] = tuple(raw["plugins"]), tuple(raw["notes"])
             return cls(**{name: value for name, value in raw.items() if name in known})
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, FsfError) as error:
             raise RecordError(f"{path}: is damaged ({error})") from None
 
     def merged(self, other: RunRecord, *, overwrite: bool = False) -> RunRecord:
@@ -99,7 +104,13 @@ class RunRecord:
         changed = sorted(n for n in both if self.estimates[n] != other.estimates[n])
         if changed and not overwrite:
             raise RecordError(f"{', '.join(changed)} would be overwritten with other values")
-        return dataclasses.replace(self, estimates={**self.estimates, **other.estimates})
+        plugins = [*self.plugins, *(p for p in other.plugins if p not in self.plugins)]
+        return dataclasses.replace(
+            self,
+            estimates={**self.estimates, **other.estimates},
+            statistics={**self.statistics, **other.statistics},
+            plugins=tuple(plugins),
+        )
 
 
 def _upgraded(raw: Any, path: Path) -> dict[str, Any]:

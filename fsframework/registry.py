@@ -71,6 +71,8 @@ class Plugin:
 
     def described(self) -> str:
         """Return kind, name, target, distribution and version for a message."""
+        if self.version == "-":
+            return f"{self.kind} {self.name!r} ({self.target})"
         return f"{self.kind} {self.name!r} ({self.target}, from {self.distribution} {self.version})"
 
 

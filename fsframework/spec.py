@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from fsframework._digest import digest_of
-from fsframework.errors import FsfError, OptionError, close_matches
+from fsframework.errors import FsfError, OptionError, PluginError, close_matches
 from fsframework.registry import KINDS, Loaded, Registry
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Given",
     "canonical",
     "convert",
+    "describe_type",
     "parameters",
     "resolve_component",
     "resolve_settings",
@@ -81,6 +82,10 @@ class Component:
             return self.cls(**ready)
         except FsfError as error:
             raise type(error)(f"{self.kind} {self.name}: {error}") from error
+        except (TypeError, ValueError) as error:
+            raise OptionError(
+                f"{self.kind} {self.name} refuses its options: {type(error).__name__}: {error}"
+            ) from error
 
     def to_json(self) -> dict[str, Any]:
         """Return name and options as JSON values; nested components likewise."""
@@ -108,11 +113,14 @@ class Component:
 
 
 def _source_digest(cls: type[Any]) -> str:
-    """Digest the files that define a class and those of its bases that share its package."""
-    package = cls.__module__.partition(".")[0]
-    modules = [c.__module__ for c in cls.__mro__ if c.__module__.partition(".")[0] == package]
-    files = [getattr(sys.modules.get(name), "__file__", None) for name in dict.fromkeys(modules)]
-    return digest_of(*(Path(file).read_bytes() for file in files if file))
+    """Digest every Python file of the package that a class comes from, or its only file."""
+    module = sys.modules.get(cls.__module__.partition(".")[0])
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return ""
+    path = Path(file)
+    files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
+    return digest_of(*(part for f in files for part in (f.name, f.read_bytes())))
 
 
 def canonical(value: Any) -> str:
@@ -151,6 +159,8 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
     node = tree
     for part in path:
         inner = node.setdefault(part, {})
+        if isinstance(inner, list):
+            raise OptionError(f"{dotted}: {part} is a list of tables; give it in the --config file")
         if isinstance(inner, Given):
             # A component named without options, now given one: its name moves inside.
             inner = node[part] = {"name": inner}
@@ -172,7 +182,13 @@ def parameters(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
     """
     if cls.__init__ is object.__init__:
         return {}
-    hints = typing.get_type_hints(cls.__init__)
+    try:
+        hints = typing.get_type_hints(cls.__init__)
+    except NameError as error:
+        raise PluginError(
+            f"{cls.__module__}.{cls.__qualname__}: an option's type cannot be resolved at run "
+            f"time ({error}); import it outside TYPE_CHECKING"
+        ) from None
     found = {}
     for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -196,14 +212,18 @@ def _nested_kind(annotation: Any) -> str | None:
     return None
 
 
-def _describe(annotation: Any) -> str:
+def describe_type(annotation: Any) -> str:
+    """Return in words what values an annotation admits."""
+    kind = _nested_kind(annotation)
+    if kind is not None:
+        return f"a {kind}"
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Literal:
         return "one of " + ", ".join(map(str, args))
     if origin in (Union, types.UnionType):
-        return " or ".join("none" if a is type(None) else _describe(a) for a in args)
+        return " or ".join("none" if a is type(None) else describe_type(a) for a in args)
     if origin in (tuple, list):
-        return "a list of " + _describe(args[0] if args else Any)
+        return "a list of " + describe_type(args[0] if args else Any)
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
     return names.get(annotation, "a path" if annotation is Path else "a value")
 
@@ -222,7 +242,7 @@ def convert(value: Any, annotation: Any, where: str) -> Any:
     try:
         return _convert(value, annotation)
     except (TypeError, ValueError):
-        raise OptionError(f"{where} must be {_describe(annotation)}, not {value!r}") from None
+        raise OptionError(f"{where} must be {describe_type(annotation)}, not {value!r}") from None
 
 
 def _convert(value: Any, annotation: Any) -> Any:
@@ -344,7 +364,9 @@ def _resolve_options(
             options[key] = convert(given.value, annotation, f"{where}.{key}")
             origins[key] = given.origin
         elif default is inspect.Parameter.empty:
-            raise OptionError(f"{what} needs the option {where}.{key} ({_describe(annotation)})")
+            raise OptionError(
+                f"{what} needs the option {where}.{key} ({describe_type(annotation)})"
+            )
         else:
             options[key], origins[key] = default, "default"
     return options, origins

@@ -684,7 +684,8 @@ class TaskSet:
         if self.key_digest != pool.key_digest:
             raise DataError(
                 f"these tasks were drawn from other data: image-key digest "
-                f"{self.key_digest[:12]}, the data's {pool.key_digest[:12]}"
+                f"{self.key_digest[:12]}, the data's {pool.key_digest[:12]}; name the data set, "
+                "its options and the split as when they were made"
             )
         if self.images.size and self.images.max() >= len(pool):
             raise DataError(f"image index {self.images.max()} is not in a pool of {len(pool)}")

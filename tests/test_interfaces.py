@@ -98,7 +98,7 @@ def test_an_episode_is_embedded_in_one_call():
 
 
 def test_an_episode_is_needed_to_embed_one():
-    with pytest.raises(AssertionError, match="holds no episodes"):
+    with pytest.raises(OptionError, match="Dot learns from episodes"):
         Dot().embed_episode(Batch(items=torch.zeros(2, 3)))
 
 

@@ -151,7 +151,7 @@ def test_fingerprints_follow_options_however_deep_and_code(
             "unknown option statistic.facter (did you mean 'factor'?); "
             "options of statistic 'base': factor, mode",
         ),
-        ({"name": "wrapper"}, "statistic 'wrapper' needs the option statistic.inner (a value)"),
+        ({"name": "wrapper"}, "statistic 'wrapper' needs the option statistic.inner (a statistic)"),
         ({"name": "base", "factor": "x"}, "statistic.factor must be a number, not 'x'"),
         ({"name": "base", "factor": {"name": "y"}}, "statistic.factor is a plain option"),
         ({"factor": 1}, "statistic has options but no name"),

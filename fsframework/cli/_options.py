@@ -29,6 +29,7 @@ _SHARED: dict[str, tuple[str, Any]] = {
             "--dataset",
             metavar="NAME[:ARG]",
             envvar="FSF_DATASET",
+            show_envvar=True,
             help="Data set: planted, folder:PATH, csv:FILE, ...  [default: planted]",
         ),
     ),
@@ -38,6 +39,7 @@ _SHARED: dict[str, tuple[str, Any]] = {
             "--attributes",
             metavar="SOURCE",
             envvar="FSF_ATTRIBUTES",
+            show_envvar=True,
             help="Words of the images: FILE.csv or FILE.parquet (columns key, words; words "
             "separated by ';' in CSV), or column:NAME.  [default: the data set's own words]",
         ),
@@ -48,6 +50,7 @@ _SHARED: dict[str, tuple[str, Any]] = {
             "--sampler",
             metavar="NAME",
             envvar="FSF_SAMPLER",
+            show_envvar=True,
             help="How tasks are drawn.  [default: fewstab]",
         ),
     ),
@@ -80,6 +83,7 @@ _SHARED: dict[str, tuple[str, Any]] = {
             type=int,
             metavar="N",
             envvar="FSF_SEED",
+            show_envvar=True,
             help="Same seed, same tasks, weights and scores.  [default: 0]",
         ),
     ),
@@ -89,6 +93,7 @@ _SHARED: dict[str, tuple[str, Any]] = {
             "--device",
             metavar="NAME",
             envvar="FSF_DEVICE",
+            show_envvar=True,
             help="auto, cpu, cuda, cuda:N or mps.  [default: auto: a GPU where there is one]",
         ),
     ),
@@ -121,6 +126,7 @@ def set_options(function: F) -> F:
         type=click.Path(path_type=Path),
         metavar="FILE.toml",
         envvar="FSF_CONFIG",
+        show_envvar=True,
         help="Read options from a TOML file; the command line overrides it.",
     )
     return option(config(plugin_option(function)))

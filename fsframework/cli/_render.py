@@ -29,7 +29,7 @@ __all__ = [
 _NAMES = {
     "acc-R": "Acc",
     "acc-A": "Acc-A",
-    "acc-gap": "Acc − Acc-A",
+    "acc-gap": "Acc gap = Acc − Acc-A",
     "wacc-R": "wAcc-R",
     "wacc-A": "wAcc-A",
     "wacc-gap": "gap = wAcc-R − wAcc-A",
@@ -49,13 +49,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    _console().print(table)
-
-
-def _console() -> Console:
     # In a pipe there is no width to keep to, and a wrapped row cannot be parsed.
-    width = None if sys.stdout.isatty() else 240
-    return Console(width=width, highlight=False, markup=False, soft_wrap=False)
+    console = Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False)
+    with console.capture() as captured:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def shown(estimate: Estimate) -> str:
@@ -84,7 +82,7 @@ def estimates_table(estimates: Mapping[str, Estimate]) -> None:
         )
         for name, e in sorted(estimates.items(), key=lambda item: (order.get(item[0], 99), item[0]))
     ]
-    print_table(("", "value", "interval", "tasks", "images"), rows)
+    print_table(("measure", "value", "interval", "tasks", "images"), rows)
 
 
 def reporter() -> Reporter:

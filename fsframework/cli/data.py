@@ -15,6 +15,7 @@ from fsframework.cli._options import (
     shared,
     tree_of,
 )
+from fsframework.errors import PluginError
 
 __all__ = ["data"]
 
@@ -43,12 +44,23 @@ def list_data(plugin_files: tuple[Path, ...], as_json: bool) -> None:
     registry = registry_with(plugin_files)
     found = []
     for plugin in registry.plugins("dataset"):
-        cls = registry.load("dataset", plugin.name).cls
+        try:
+            cls = registry.load("dataset", plugin.name).cls
+        except PluginError as error:
+            found.append(
+                {
+                    "name": plugin.name,
+                    "summary": f"broken: {error}",
+                    "distribution": plugin.distribution,
+                    "version": plugin.version,
+                }
+            )
+            continue
         argument = cls.argument
         found.append(
             {
                 "name": plugin.name if argument is None else f"{plugin.name}:{argument.upper()}",
-                "summary": (inspect.getdoc(cls) or "").partition("\n")[0],
+                "summary": (inspect.getdoc(cls) or "").partition("\n")[0].replace("``", ""),
                 "distribution": plugin.distribution,
                 "version": plugin.version,
             }

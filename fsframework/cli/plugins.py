@@ -77,14 +77,14 @@ def _loaded_status(registry: Registry, plugin: Plugin) -> Plugin:
 def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
     """Show what a plugin does, its facts and its options."""
     from fsframework.cli import _render
-    from fsframework.spec import parameters
+    from fsframework.spec import describe_type, parameters
 
     registry = registry_with(plugin_files)
     loaded = _load(registry, name, kind)
     options = [
         {
             "option": f"{loaded.plugin.kind}.{key}",
-            "type": _type_name(annotation),
+            "type": describe_type(annotation),
             "default": None if default is inspect.Parameter.empty else _json(default),
             "required": default is inspect.Parameter.empty,
         }
@@ -98,7 +98,7 @@ def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_
         return
     click.echo(loaded.plugin.described())
     click.echo()
-    click.echo(document)
+    click.echo(document.replace("``", "`"))
     if facts:
         click.echo()
         _render.print_table(("fact", "value"), [(k, str(v)) for k, v in facts.items()])
@@ -111,14 +111,6 @@ def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_
         for o in options
     ]
     _render.print_table(("option for -o", "type", "default"), rows)
-
-
-def _type_name(annotation: Any) -> str:
-    return (
-        annotation.__name__
-        if inspect.isclass(annotation)
-        else str(annotation).replace("typing.", "")
-    )
 
 
 def _json(value: Any) -> Any:

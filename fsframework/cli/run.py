@@ -18,13 +18,18 @@ __all__ = ["run"]
 
 @click.command(epilog="Options left out come from --config, then from the defaults.")
 @click.option(
-    "--method", metavar="NAME", envvar="FSF_METHOD", help="Few-shot method.  [default: protonet]"
+    "--method",
+    metavar="NAME",
+    envvar="FSF_METHOD",
+    show_envvar=True,
+    help="Few-shot method.  [default: protonet]",
 )
 @shared("sampler", "dataset")
 @click.option(
     "--backbone",
     metavar="NAME[:ARG]",
     envvar="FSF_BACKBONE",
+    show_envvar=True,
     help="Feature extractor.  [default: conv64f]",
 )
 @shared("attributes", "split", "way", "shot", "query", "tasks", "seed", "device")
@@ -60,6 +65,7 @@ __all__ = ["run"]
     type=click.Path(path_type=Path),
     metavar="DIR",
     envvar="FSF_RUNS",
+    show_envvar=True,
     help="Where runs are written.  [default: ./runs]",
 )
 @click.option(
@@ -67,6 +73,7 @@ __all__ = ["run"]
     type=click.Path(path_type=Path),
     metavar="DIR",
     envvar="FSF_CACHE",
+    show_envvar=True,
     help="Where images, features and weights are kept.  [default: ~/.cache/fsframework]",
 )
 @click.option("--dry-run", is_flag=True, help="Print every option with its origin; run nothing.")
@@ -135,6 +142,10 @@ def _print_resolved(experiment: Experiment, as_json: bool) -> None:
     if as_json:
         _render.print_json({"resolved": resolved, "origins": origins})
         return
+    if len(resolved["training"]) == 1:
+        # As one would write it with -o.
+        resolved = {**resolved, "training": resolved["training"][0]}
+        origins = {**origins, "training": origins["training"][0]}
     _render.print_table(("option", "value", "origin"), list(_flat(resolved, origins)))
 
 
@@ -150,7 +161,9 @@ def _flat(values: Any, origins: Any, prefix: str = "") -> Any:
             yield from _flat(value, origin, f"{dotted}.")
         else:
             shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            yield dotted, "none" if value is None else shown, str(origin)
+            if isinstance(value, bool) or value is None or value == []:
+                shown = str(value).lower() if isinstance(value, bool) else "none"
+            yield dotted, shown, str(origin)
 
 
 def _as_json(result: RunResult) -> dict[str, Any]:

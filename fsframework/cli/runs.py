@@ -21,6 +21,7 @@ _runs_dir = click.option(
     type=click.Path(path_type=Path),
     default=Path("runs"),
     envvar="FSF_RUNS",
+    show_envvar=True,
     metavar="DIR",
     help="Where runs are written.  [default: ./runs]",
 )
@@ -123,16 +124,11 @@ def print_record(folder: Path, record: RunRecord) -> None:
     from fsframework.cli import _render
 
     resolved = record.resolved
-    sampler, stage = resolved["sampler"], resolved["training"][0]
-    shape = (
-        f"{sampler.get('n_way', '?')}-way {sampler.get('n_shot', '?')}-shot, "
-        f"{sampler.get('n_query', '?')} queries a class"
-    )
-    placebo = ", placebo" if resolved.get("placebo") else ""
+    stage, tested = resolved["training"][0], list(record.tasks.values())[-1]
+    shape = f"{tested['way']}-way {tested['shot']}-shot, {tested['query']} queries a class"
     click.echo(
         f"{resolved['method']['name']} with {resolved['backbone']['name']} on "
-        f"{resolved['dataset']['name']}: {sampler['name']} tasks{placebo}, {shape}, "
-        f"seed {resolved['seed']}"
+        f"{resolved['dataset']['name']}: {tested['sampler']} tasks, {shape}, seed {tested['seed']}"
     )
     click.echo(_training_line(record, stage["steps"]))
     click.echo()
@@ -155,10 +151,12 @@ def _training_line(record: RunRecord, steps: int) -> str:
     if not history:
         sources = [s["init_from"] for s in record.resolved["training"] if s["init_from"]]
         return f"nothing was trained{'; weights from ' + sources[-1] if sources else ''}"
+    epochs = "epoch" if len(history) == 1 else "epochs"
+    start = record.resolved["training"][0]["init_from"] or "random weights"
     seconds = sum(row["seconds"] for row in history)
     best = record.training.get("best_validation_accuracy")
     validation = "" if best is None else f", best validation accuracy {100 * best:.1f} %"
     return (
-        f"trained: backbone and method from random weights, {len(history)} epochs of {steps} "
+        f"trained: backbone and method from {start}, {len(history)} {epochs} of {steps} "
         f"steps on {record.environment['device']} in {seconds:.0f} s{validation}"
     )

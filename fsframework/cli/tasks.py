@@ -58,6 +58,21 @@ def _pool(experiment: Experiment, *, attributes: bool) -> ImagePool:
     return pool
 
 
+def _checked(file: Path, experiment: Experiment) -> tuple[TaskSet, ImagePool]:
+    """Load tasks and the pool they must belong to."""
+    from fsframework.errors import DataError
+    from fsframework.pipeline.tasks import check_tasks
+    from fsframework.values import TaskSet
+
+    tasks = TaskSet.load(file)
+    pool = _with_words_if_any(experiment, tasks)
+    try:
+        check_tasks(tasks, pool)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+    return tasks, pool
+
+
 def _with_words_if_any(experiment: Experiment, tasks: TaskSet) -> ImagePool:
     return _pool(experiment, attributes=tasks.attributes_fingerprint is not None)
 
@@ -151,16 +166,8 @@ def verify(
     **_: Any,
 ) -> None:
     """Check that FILE is whole and belongs to a data set and its words."""
-    from fsframework.errors import DataError
-    from fsframework.pipeline.tasks import check_tasks
-    from fsframework.values import TaskSet
-
-    tasks = TaskSet.load(file)
     _registry, experiment = _experiment(context, config, options, plugin_files)
-    try:
-        check_tasks(tasks, _with_words_if_any(experiment, tasks))
-    except DataError as error:
-        raise DataError(f"{file}: {error}") from None
+    tasks, _pool = _checked(file, experiment)
     _print_summary(file, tasks, as_json)
 
 
@@ -184,13 +191,12 @@ def export(
 ) -> None:
     """Write the tasks of FILE to OUTPUT as JSON lines with image keys and words."""
     from fsframework.pipeline.tasks import export_jsonl
-    from fsframework.values import TaskSet
 
     if output.exists() and not force:
         raise OptionError(f"{output} exists; give --force to replace it")
-    tasks = TaskSet.load(file)
     _registry, experiment = _experiment(context, config, options, plugin_files)
-    export_jsonl(tasks, _pool(experiment, attributes=False), output)
+    tasks, pool = _checked(file, experiment)
+    export_jsonl(tasks, pool, output)
     click.echo(f"{output}: {len(tasks):,} tasks")
 
 
@@ -243,16 +249,12 @@ def show(
     """
     from fsframework.cli import _render
     from fsframework.pipeline.pictures import draw_task
-    from fsframework.pipeline.tasks import check_tasks
-    from fsframework.values import TaskSet
 
     _registry, experiment = _experiment(context, config, options, plugin_files)
     if number < 0:
         raise OptionError(f"--task must be at least 0, not {number}")
     if file is not None:
-        tasks = TaskSet.load(file)
-        pool = _with_words_if_any(experiment, tasks)
-        check_tasks(tasks, pool)
+        tasks, pool = _checked(file, experiment)
     else:
         pool = _pool(experiment, attributes=experiment.sampler.cls.needs_attributes)
         tasks = experiment.sampler.create().draw(pool, number + 1, experiment.settings.seed)

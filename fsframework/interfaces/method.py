@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsframework.errors import OptionError
 from fsframework.interfaces.backbone import Backbone
 
 __all__ = ["Batch", "FewShotMethod"]
@@ -98,8 +99,8 @@ class FewShotMethod(nn.Module, ABC):
 
         Items arrive as the backbone made them, before ``embed``.
         """
-        assert batch.query_labels is not None
         support, query = self.embed_episode(batch)
+        assert batch.query_labels is not None
         logits = self.scores(support, query)
         return functional.cross_entropy(logits.flatten(0, 1), batch.query_labels.flatten())
 
@@ -110,8 +111,10 @@ class FewShotMethod(nn.Module, ABC):
             ``(tasks, way, shot, *embedded)`` and ``(tasks, n, *embedded)``.
         """
         support, query = batch.support, batch.query
-        assert support is not None, "the batch holds no episodes"
-        assert query is not None, "the batch holds no episodes"
+        if support is None or query is None:
+            raise OptionError(
+                f"{type(self).__name__} learns from episodes, which this step has not"
+            )
         way_shot = support.shape[:3].numel()
         flat = torch.cat([support.flatten(0, 2), query.flatten(0, 1)])
         embedded = self.embed(flat)

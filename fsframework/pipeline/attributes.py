@@ -108,6 +108,8 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
         raise DataError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: is not UTF-8 text ({error.reason})") from None
+    except (OSError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read ({error})") from None
 
 
 def detect_attributes(

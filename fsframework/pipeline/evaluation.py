@@ -20,7 +20,7 @@ from fsframework.values import Outcomes, TaskSet, UInt8Array, digest_of
 
 __all__ = ["ImageSource", "evaluate", "predict"]
 
-_IMAGES_A_BATCH = 16
+_IMAGES_A_BATCH = {"cpu": 16, "cuda": 512}
 """Images a forward pass. On a CPU more are not faster, since the activations of 16 images of 84 x
 84 pixels fit the cache and the allocator keeps blocks of that size; a GPU is given more."""
 _BYTES_A_BATCH = {"cpu": 8 << 20, "cuda": 1 << 30}
@@ -51,13 +51,13 @@ class ImageSource:
         position = torch.full((len(pixels),), -1, dtype=torch.int64)
         position[torch.from_numpy(used)] = torch.arange(len(used))
         device = model.mean.device
-        position = position.to(device)
+        position, block = position.to(device), _images_a_batch(device)
         if model.method.consumes == "images":
             return cls(pixels_to(pixels[used], device), True, position)
         model.eval()
         blocks = [
-            _embed(model, pixels[used[start : start + _IMAGES_A_BATCH]])
-            for start in range(0, len(used), _IMAGES_A_BATCH)
+            _embed(model, pixels[used[start : start + block]])
+            for start in range(0, len(used), block)
         ]
         return cls(torch.cat(blocks), False, position)
 
@@ -83,7 +83,7 @@ class ImageSource:
             (len(images.array), *first.shape[1:]),
             first.dtype,
             lambda start, stop: _embed(model, images.array[start:stop]).cpu().numpy(),
-            block=_IMAGES_A_BATCH,
+            block=_images_a_batch(device),
             label="features",
             reporter=reporter,
         )
@@ -107,8 +107,12 @@ class ImageSource:
             buffers[use] = buffer
         chosen = torch.index_select(self.items, 0, index, out=buffer[: len(index)])
         if self.is_pixels:
-            chosen = model.items(chosen)
+            chosen = model.method.embed(model.items(chosen))
         return chosen.reshape(*images.shape, *chosen.shape[1:])
+
+
+def _images_a_batch(device: torch.device) -> int:
+    return _IMAGES_A_BATCH["cuda" if device.type == "cuda" else "cpu"]
 
 
 @torch.no_grad()
@@ -124,7 +128,12 @@ class _Predictor:
         device = source.items.device
         self._model, self._source = model.eval(), source
         self._support = torch.tensor(tasks.support, device=device)
-        self._query = torch.tensor(tasks.query, device=device)
+        # A method must not tell a query's class by its place, so the queries change places.
+        flat = tasks.query.reshape(len(tasks), -1)
+        order = np.random.default_rng(flat.shape[1]).permutation(flat.shape[1])
+        self._query = torch.tensor(flat[:, order], device=device)
+        self._back = torch.tensor(np.argsort(order), device=device)
+        self._shape = tasks.query.shape[1:]
         self._buffers: dict[str, Tensor] = {}
         self.tasks_a_batch = _tasks_a_batch(tasks, source)
 
@@ -132,20 +141,34 @@ class _Predictor:
     def __call__(self, start: int) -> Tensor:
         """Return int16 ``(tasks, way, n_query)`` of the batch that begins with task ``start``."""
         chosen = slice(start, start + self.tasks_a_batch)
-        gather, query = self._source.gather, self._query[chosen]
-        scores = self._model.method.scores(
-            gather(self._model, self._support[chosen], self._buffers, "support"),
-            gather(self._model, query.flatten(1), self._buffers, "query"),
-        )
-        return scores.argmax(dim=2).reshape(query.shape).to(torch.int16).cpu()
+        support, query = self._support[chosen], self._query[chosen]
+        cuda = [query.device] if query.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=cuda):
+            # What a method draws depends on the task alone, not on what was drawn before.
+            torch.manual_seed(start)
+            scores = self._model.method.scores(
+                self._source.gather(self._model, support, self._buffers, "support"),
+                self._source.gather(self._model, query, self._buffers, "query"),
+            )
+        expected = (*query.shape, support.shape[1])
+        if scores.shape != expected or not bool(torch.isfinite(scores).all()):
+            name = type(self._model.method).__name__
+            found = f"of shape {tuple(scores.shape)}" if scores.shape != expected else "not finite"
+            raise DataError(
+                f"{name}: the scores of tasks {start} to {start + len(query) - 1} are {found}; "
+                f"they must be finite and of shape {expected}"
+            )
+        way = scores.argmax(dim=2)[:, self._back]
+        return way.reshape(-1, *self._shape).to(torch.int16).cpu()
 
 
 def _tasks_a_batch(tasks: TaskSet, source: ImageSource) -> int:
     item_bytes = source.items[0].numel() * source.items.element_size()
-    if source.is_pixels:
-        item_bytes *= 4
-    limit = _BYTES_A_BATCH.get(source.items.device.type, 8 << 20)
     per_task = item_bytes * int(tasks.images.shape[1])
+    if source.is_pixels:
+        # A backbone's activations outweigh the pixels: what counts is the number of images.
+        return max(1, 4 * _images_a_batch(source.items.device) // int(tasks.images.shape[1]))
+    limit = _BYTES_A_BATCH.get(source.items.device.type, 8 << 20)
     return max(1, min(1024, limit // per_task))
 
 

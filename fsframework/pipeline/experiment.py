@@ -28,6 +28,7 @@ _DEFAULTS = {
     "sampler": "fewstab",
 }
 _BASELINE = "random"
+_OVERRIDING = ("command line", "environment")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class Settings:
     Args:
         seed: of tasks, initial weights, training and the placebo.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
-        tasks: tasks of each kind.
+        tasks: tasks of each kind; ``none`` as many as there are, for samplers that end.
         attributes: ``FILE.csv``, ``FILE.parquet`` or ``column:NAME``; ``none`` takes the data
             set's own words.
         placebo: permute the images of each class, anew for every task.
@@ -50,7 +51,7 @@ class Settings:
 
     seed: int = 0
     device: str = "auto"
-    tasks: int = 600
+    tasks: int | None = 600
     attributes: str | None = None
     placebo: bool = False
     level: float = 0.95
@@ -60,9 +61,9 @@ class Settings:
     task_file: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise OptionError(f"seed must be at least 0, not {self.seed}")
-        if self.tasks < 1:
+        if not 0 <= self.seed < 2**63:
+            raise OptionError(f"seed must be at least 0 and below 2**63, not {self.seed}")
+        if self.tasks is not None and self.tasks < 1:
             raise OptionError(f"tasks must be at least 1, not {self.tasks}")
         if not 0 < self.level < 1:
             raise OptionError(f"level must lie between 0 and 1, not {self.level}")
@@ -76,7 +77,7 @@ class Experiment:
 
     Args:
         sampler: of the tasks under test; ``baseline`` draws random tasks of the same shape,
-            ``None`` where the sampler is the random one itself.
+            ``None`` where the sampler ties no attribute to a class.
         stages: of the training.
         given: what the user gave, as JSON values; ``origins``: where every value came from.
     """
@@ -131,6 +132,8 @@ def read_config(path: Path) -> dict[str, Any]:
         raise OptionError(f"--config {path}: no such file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError(f"--config {path}: not TOML ({error})") from None
+    except OSError as error:
+        raise OptionError(f"--config {path}: {error.strerror}") from None
 
     def leaves(value: Any) -> Any:
         if isinstance(value, dict):
@@ -195,9 +198,10 @@ def _request(raw: Any, kind: str) -> Any:
 
 
 def _baseline(registry: Registry, sampler: Component) -> Component | None:
-    if sampler.name == _BASELINE:
+    drawing = sampler.create()
+    if not drawing.needs_attributes:
         return None
-    shape = {k: v for k, v in sampler.options.items() if k in ("n_way", "n_shot", "n_query")}
+    shape = {name: getattr(drawing, name) for name in ("n_way", "n_shot", "n_query")}
     return resolve_component(registry, "sampler", {"name": _BASELINE, **shape})
 
 
@@ -208,7 +212,11 @@ def _stages(training: Any) -> tuple[tuple[Stage, ...], list[dict[str, str]]]:
     listed = training.get("stages", [{}])
     if not isinstance(listed, list):
         raise OptionError("training.stages must be a list of tables: [[training.stages]]")
-    resolved = [resolve_settings(Stage, {**common, **own}, "training") for own in listed]
+    # What is said on the command line holds for every stage, whatever the file says of one.
+    override = {k: v for k, v in common.items() if getattr(v, "origin", "") in _OVERRIDING}
+    resolved = [
+        resolve_settings(Stage, {**common, **own, **override}, "training") for own in listed
+    ]
     return tuple(stage for stage, _ in resolved), [origins for _, origins in resolved]
 
 

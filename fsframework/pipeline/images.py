@@ -20,6 +20,7 @@ def image_size(dataset: Dataset, preprocessing: Preprocessing, wanted: int | Non
 
 def image_array(
     dataset: Dataset,
+    identity: str,
     split: str,
     size: int,
     interpolation: str,
@@ -28,11 +29,14 @@ def image_array(
 ) -> StoredArray:
     """Return the images of a split, uint8 ``(n, size, size, 3)``, in the order of its pool.
 
+    Args:
+        identity: fingerprint of the component that made ``dataset``: its code and options.
+
     Raises:
         DataError: an image cannot be read; the message names it.
     """
     indices = dataset.split_indices(split)
-    key = digest_of("images", dataset.fingerprint, indices, f"{size} {interpolation}")
+    key = digest_of("images", identity, dataset.fingerprint, indices, f"{size} {interpolation}")
     return stored_array(
         workspace.cache / "images" / key[:24],
         (len(indices), size, size, 3),

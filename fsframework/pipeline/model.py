@@ -127,7 +127,8 @@ def pixels_to(pixels: UInt8Array, device: torch.device) -> Tensor:
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, object]) -> None:
     """Write tensors and a JSON header as safetensors, whole or not at all."""
-    ready = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+    # Copies, since safetensors refuses tensors that share their memory.
+    ready = {k: v.detach().to("cpu", copy=True).contiguous() for k, v in tensors.items()}
     atomic_write(path, safetensors_bytes(ready, metadata={"fsframework": json.dumps(header)}))
 
 

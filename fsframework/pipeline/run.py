@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 import fsframework
-from fsframework.errors import DataError, RecordError
+from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.analysis import estimate, gap
 from fsframework.pipeline.attributes import attach_attributes
@@ -31,17 +31,19 @@ from fsframework.pipeline.model import (
 )
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.tasks import check_tasks, draw_tasks, placebo
-from fsframework.pipeline.training import Split, Trained, start_from, train
-from fsframework.pipeline.workspace import StoredArray, Workspace
+from fsframework.pipeline.training import Split, Trained, check_episodes, start_from, train
+from fsframework.pipeline.workspace import StoredArray, Workspace, locked
 from fsframework.records import RunRecord
 from fsframework.registry import Registry
-from fsframework.spec import canonical
+from fsframework.spec import canonical, resolve_component
 from fsframework.values import Estimate, ImagePool, Outcomes, TaskSet, digest_of
 
 __all__ = ["RunResult", "compute_estimates", "load_outcomes", "run_experiment"]
 
 RANDOM, BIASED = "R", "A"
 """Suffixes of FewSTAB: random tasks and attribute-biased tasks."""
+
+_KINDS = {RANDOM: "random tasks", BIASED: "attribute-biased tasks"}
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,21 @@ def run_experiment(
     """
     timer = _Timer()
     with timer("tasks"):
-        prepared = _prepare(experiment, workspace)
-    folder = workspace.runs / _folder_name(experiment, prepared.fingerprint)
+        prepared = _prepare(experiment, workspace, registry)
+    folder = workspace.runs / _folder_name(experiment, prepared)
+    with locked(workspace.cache / "running" / prepared.fingerprint[:24]):
+        return _run_locked(experiment, prepared, folder, registry, workspace, reporter, timer)
+
+
+def _run_locked(
+    experiment: Experiment,
+    prepared: _Prepared,
+    folder: Path,
+    registry: Registry,
+    workspace: Workspace,
+    reporter: Reporter,
+    timer: _Timer,
+) -> RunResult:
     earlier = _earlier(folder, prepared.fingerprint)
     if earlier is not None and earlier.status == "finished":
         return _with_missing_estimates(experiment, earlier, folder)
@@ -119,18 +134,19 @@ def run_experiment(
         status="finished",
         timings={**record.timings, **timer.seconds},
         estimates=estimates,
+        statistics={name: c.fingerprint for name, c in experiment.statistics.items()},
     )
     record.save(folder)
     return RunResult(folder, record, False)
 
 
-def _prepare(experiment: Experiment, workspace: Workspace) -> _Prepared:
+def _prepare(experiment: Experiment, workspace: Workspace, registry: Registry) -> _Prepared:
     settings = experiment.settings
     device = resolve_device(settings.device)
     dataset: Dataset = experiment.dataset.create()
     pool = dataset.pool(settings.split)
     if settings.attributes is not None or (
-        experiment.sampler.cls.needs_attributes and settings.task_file is None
+        experiment.sampler.create().needs_attributes and settings.task_file is None
     ):
         pool = attach_attributes(pool, settings.attributes)
     if _learns(experiment) and "train" not in dataset.splits:
@@ -144,7 +160,10 @@ def _prepare(experiment: Experiment, workspace: Workspace) -> _Prepared:
     for statistic in experiment.statistics.values():
         statistic.create()
     tasks = _tasks(experiment, pool, workspace)
-    notes = tuple(_notes(tasks, pool))
+    if _learns(experiment):
+        tested, method = next(iter(tasks.values())), experiment.method.create()
+        check_episodes(experiment.stages, method, tested, dataset.pool("train"), registry)
+    notes = tuple(_notes(experiment, tasks, pool))
     if settings.placebo:
         tasks = {kind: placebo(t, pool, settings.seed) for kind, t in tasks.items()}
     identity = {
@@ -177,12 +196,17 @@ def _tasks(experiment: Experiment, pool: ImagePool, workspace: Workspace) -> dic
     settings = experiment.settings
     draw = (settings.tasks, settings.seed, workspace)
     if settings.task_file is not None:
+        if "sampler" in experiment.given or "tasks" in experiment.given:
+            raise OptionError(
+                f"--task-file {settings.task_file} says which tasks to evaluate; "
+                "give no sampler, way, shot, query or number of tasks beside it"
+            )
         tasks = TaskSet.load(settings.task_file)
         try:
             check_tasks(tasks, pool)
         except DataError as error:
             raise DataError(f"--task-file {settings.task_file}: {error}") from None
-        return {RANDOM if tasks.sampler == "random" else BIASED: tasks}
+        return {RANDOM if tasks.attributes_fingerprint is None else BIASED: tasks}
     if experiment.baseline is None:
         return {RANDOM: draw_tasks(experiment.sampler, pool, *draw)}
     return {
@@ -191,25 +215,33 @@ def _tasks(experiment: Experiment, pool: ImagePool, workspace: Workspace) -> dic
     }
 
 
-def _notes(tasks: Mapping[str, TaskSet], pool: ImagePool) -> Iterator[str]:
+def _notes(experiment: Experiment, tasks: Mapping[str, TaskSet], pool: ImagePool) -> Iterator[str]:
+    split = experiment.settings.split
+    if _learns(experiment) and split in ("train", "val"):
+        use = "trained on" if split == "train" else "chosen by"
+        yield f"the tasks are of the split {split}, which the model was {use}"
     if pool.attributes is not None:
         without = int((~pool.attributes.bits.any(axis=1)).sum())
         if without:
             yield f"{without} of {len(pool)} images have no attribute"
+    if experiment.settings.placebo:
+        return  # what follows is of words that say nothing of the permuted images
     for kind, chosen in tasks.items():
         share = float(chosen.relaxed.mean())
         if share > 0:
             yield (
-                f"in {100 * share:.1f} % of the classes of {kind} tasks too few queries carry "
+                f"in {100 * share:.1f} % of the classes of {_KINDS[kind]} too few queries carry "
                 "another class' attribute; theirs merely lack their own"
             )
 
 
-def _folder_name(experiment: Experiment, fingerprint: str) -> str:
-    parts = [experiment.method.name, experiment.dataset.name, experiment.sampler.name]
+def _folder_name(experiment: Experiment, prepared: _Prepared) -> str:
+    sampler = list(prepared.tasks.values())[-1].sampler
+    plain = sampler.removeprefix("placebo(").removesuffix(")")
+    parts = [experiment.method.name, experiment.dataset.name, plain]
     if experiment.settings.placebo:
         parts.append("placebo")
-    return "-".join([*parts, fingerprint[:8]])
+    return "-".join([*parts, prepared.fingerprint[:8]])
 
 
 def _earlier(folder: Path, fingerprint: str) -> RunRecord | None:
@@ -232,17 +264,33 @@ def _with_missing_estimates(experiment: Experiment, record: RunRecord, folder: P
     missing = {
         name: c
         for name, c in experiment.statistics.items()
-        if not any(
-            key.rpartition("-")[0] == name and e.level == level
+        if record.statistics.get(name) != c.fingerprint
+        or any(
+            key.rpartition("-")[0] == name and e.level != level
             for key, e in record.estimates.items()
         )
     }
     if not missing:
         return RunResult(folder, record, True)
     tasks, outcomes = load_outcomes(folder)
+    if not outcomes:
+        raise RecordError(f"{folder}: its outcomes are gone; delete the folder to run it again")
     statistics = {name: c.create() for name, c in missing.items()}
     more = compute_estimates(statistics, tasks, outcomes, level)
-    record = record.merged(dataclasses.replace(record, estimates=more), overwrite=True)
+    added = dataclasses.replace(
+        record,
+        estimates=more,
+        statistics={name: c.fingerprint for name, c in missing.items()},
+        plugins=tuple(dataclasses.asdict(c.loaded.plugin) for c in missing.values()),
+    )
+    # Estimates of another level would stand unmarked beside those asked for.
+    kept = {key: e for key, e in record.estimates.items() if e.level == level}
+    names = {key.rpartition("-")[0] for key in kept}
+    record = dataclasses.replace(
+        record,
+        estimates=kept,
+        statistics={n: f for n, f in record.statistics.items() if n in names},
+    ).merged(added, overwrite=True)
     record.save(folder)
     return RunResult(folder, record, True)
 
@@ -283,7 +331,7 @@ def _initial_model(experiment: Experiment, prepared: _Prepared) -> FewShotModel:
     size = image_size(dataset, backbone.preprocessing, settings.image_size)
     n_base = len(dataset.pool("train").class_names) if _learns(experiment) else 0
     model = build_model(experiment.backbone, experiment.method, size, n_base, settings.seed)
-    if not any(stage.epochs for stage in experiment.stages):
+    if not _trains(experiment, model):
         for source in filter(None, (stage.init_from for stage in experiment.stages)):
             start_from(model, source)
     return model.to(prepared.device)
@@ -292,7 +340,11 @@ def _initial_model(experiment: Experiment, prepared: _Prepared) -> FewShotModel:
 def _learns(experiment: Experiment) -> bool:
     """Whether anything is to be trained, so far as the options tell."""
     asked = any(stage.epochs for stage in experiment.stages)
-    return asked and experiment.method.cls.learns_from != "nothing"
+    return asked and experiment.method.create().learns_from != "nothing"
+
+
+def _trains(experiment: Experiment, model: FewShotModel) -> bool:
+    return _learns(experiment) and any(p.requires_grad for p in model.parameters())
 
 
 def _pixels(
@@ -306,9 +358,17 @@ def _pixels(
     dataset = prepared.dataset
 
     def load(split: str) -> StoredArray:
-        return image_array(dataset, split, model.size, model.interpolation, workspace, reporter)
+        return image_array(
+            dataset,
+            experiment.dataset.fingerprint,
+            split,
+            model.size,
+            model.interpolation,
+            workspace,
+            reporter,
+        )
 
-    if not _learns(experiment) or not any(p.requires_grad for p in model.parameters()):
+    if not _trains(experiment, model):
         return [load(experiment.settings.split)], None
     names = ["train", *(["val"] if "val" in dataset.splits else []), experiment.settings.split]
     arrays = [load(name) for name in names]
@@ -349,6 +409,18 @@ def _new_record(experiment: Experiment, prepared: _Prepared) -> RunRecord:
             **{f"tasks-{kind}": t.digest for kind, t in prepared.tasks.items()},
         },
         notes=prepared.notes,
+        tasks={
+            kind: {
+                "sampler": t.sampler,
+                "options": dict(t.options),
+                "seed": t.seed,
+                "way": t.n_way,
+                "shot": t.n_shot,
+                "query": t.n_query,
+                "count": len(t),
+            }
+            for kind, t in prepared.tasks.items()
+        },
     )
 
 
@@ -378,6 +450,7 @@ def _train(
         [s.pool.fingerprint for s in splits if s is not None],
         [experiment.backbone.fingerprint, experiment.method.fingerprint],
         canonical([experiment.to_json()["training"], way_shot, settings.seed]),
+        [resolve_component(registry, "sampler", "random").fingerprint],
         [_init_digest(s.init_from) for s in experiment.stages],
         prepared.device.type,
     )
@@ -401,10 +474,14 @@ def _with_model(
     images: list[StoredArray],
     folder: Path,
 ) -> RunRecord:
+    digest = model.weights_digest()
     weights = folder / "weights.safetensors"
-    if not weights.exists():
+    if record.digests.get("weights") != digest or not weights.exists():
+        # Outcomes of other weights, as of a training on another device, must not be mixed in.
+        for stale in folder.glob("outcomes-*.parquet"):
+            stale.unlink()
         save_tensors(weights, model.state_dict(), {"what": "weights"})
-    digests = {**record.digests, "weights": model.weights_digest(), "images": images[-1].digest}
+    digests = {**record.digests, "weights": digest, "images": images[-1].digest}
     training: dict[str, Any] = {}
     notes = record.notes
     if trained is not None:
@@ -430,7 +507,6 @@ def _outcomes(
     """Evaluate each kind of tasks, or take what an interrupted run had already written."""
     found: dict[str, Outcomes] = {}
     source: ImageSource | None = None
-    names = {RANDOM: "random tasks", BIASED: "attribute-biased tasks"}
     for kind, tasks in prepared.tasks.items():
         path = folder / f"outcomes-{kind}.parquet"
         tasks.save(folder / f"tasks-{kind}.safetensors")
@@ -446,7 +522,7 @@ def _outcomes(
                 model,
                 tasks,
                 source,
-                label=names[kind],
+                label=_KINDS[kind],
                 partial=folder / f"partial-{kind}.safetensors",
                 reporter=reporter,
             )

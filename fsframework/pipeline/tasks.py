@@ -55,7 +55,7 @@ def placebo(tasks: TaskSet, pool: ImagePool, seed: int) -> TaskSet:
     support, query = tasks.support.copy(), tasks.query.copy()
     members = [pool.members(label) for label in range(len(pool.class_names))]
     for t in range(len(tasks)):
-        rng = task_rng(seed, t, "placebo")
+        rng = task_rng(seed, t, f"placebo {tasks.sampler}")
         for way, label in enumerate(tasks.classes[t]):
             # Permuting all images of the class and reading off the places in use is the same as
             # drawing that many images without replacement.

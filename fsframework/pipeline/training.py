@@ -15,19 +15,20 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fsframework._files import atomic_write
 from fsframework.errors import DataError, InfeasibleTask, OptionError
-from fsframework.interfaces.method import Batch
+from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.pipeline.evaluation import ImageSource, predict
 from fsframework.pipeline.model import FewShotModel, load_tensors, pixels_to, save_tensors
 from fsframework.pipeline.progress import Advance, Reporter
+from fsframework.pipeline.workspace import locked
 from fsframework.registry import Registry
 from fsframework.spec import resolve_component
 from fsframework.values import ImagePool, TaskSet, UInt8Array, digest_of
 
-__all__ = ["Split", "Stage", "Trained", "start_from", "train"]
+__all__ = ["Split", "Stage", "Trained", "check_episodes", "start_from", "train"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,9 @@ class Stage:
                 raise OptionError(f"training.{name} must be at least {least}, not {value}")
         if not self.learning_rate > 0:
             raise OptionError(f"training.learning_rate must be above 0, not {self.learning_rate}")
+        for name in ("momentum", "weight_decay", "gamma"):
+            if not getattr(self, name) >= 0:
+                raise OptionError(f"training.{name} must be at least 0, not {getattr(self, name)}")
 
     def rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch, a pure function so that resuming needs no state.
@@ -150,8 +154,25 @@ def train(
             ``training.json`` at the end. A killed training goes on after its last whole epoch
             and ends with the weights it would have had.
     """
+    with locked(folder):
+        return _train(model, stages, way_shot, splits, seed, device, folder, registry, reporter)
+
+
+def _train(
+    model: FewShotModel,
+    stages: Sequence[Stage],
+    way_shot: tuple[int, int],
+    splits: tuple[Split, Split | None],
+    seed: int,
+    device: torch.device,
+    folder: Path,
+    registry: Registry,
+    reporter: Reporter,
+) -> Trained:
+    for leftover in folder.glob(".*.tmp"):
+        leftover.unlink(missing_ok=True)
     done = folder / "training.json"
-    if done.exists():
+    if done.exists() and (folder / "weights.safetensors").exists():
         model.load_state_dict(load_tensors(folder / "weights.safetensors")[0])
         raw = json.loads(done.read_text())
         return Trained(tuple(raw["history"]), raw["best_accuracy"], True, tuple(raw["notes"]))
@@ -176,6 +197,7 @@ def train(
                 state.finish_epoch(row)
                 state.save(checkpoint)
             state.end_stage()
+            loop.release()
     weights = folder / "weights.safetensors"
     save_tensors(weights, model.state_dict(), {"what": "weights"})
     result = {"history": state.history, "best_accuracy": state.best_accuracy, "notes": notes}
@@ -191,8 +213,8 @@ def start_from(model: FewShotModel, source: Path) -> None:
         DataError: none agrees, or one is of another shape.
     """
     path = source / "weights.safetensors" if source.is_dir() else source
-    tensors, _ = load_tensors(path)
     own = model.state_dict()
+    tensors = {_renamed(k, own): v for k, v in load_tensors(path)[0].items()}
     unfit = sorted(k for k in tensors if k in own and own[k].shape != tensors[k].shape)
     shared = {k: v for k, v in tensors.items() if k in own and k not in unfit}
     if not shared:
@@ -200,6 +222,14 @@ def start_from(model: FewShotModel, source: Path) -> None:
     if unfit:
         raise DataError(f"{path}: the weights {', '.join(unfit[:3])} are of another shape")
     model.load_state_dict(shared, strict=False)
+
+
+def _renamed(key: str, own: dict[str, Tensor]) -> str:
+    """Find a backbone's weights also where the method, or not the method, holds the backbone."""
+    for there, here in (("backbone.", "method.backbone."), ("method.backbone.", "backbone.")):
+        if key not in own and key.startswith(there) and here + key.removeprefix(there) in own:
+            return here + key.removeprefix(there)
+    return key
 
 
 class _State:
@@ -280,6 +310,40 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tens
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
+def check_episodes(
+    stages: Sequence[Stage],
+    method: FewShotMethod,
+    tested: TaskSet,
+    pool: ImagePool,
+    registry: Registry,
+) -> None:
+    """Draw one episode a stage, so that impossible ones are known before anything long begins.
+
+    Raises:
+        InfeasibleTask: the training classes cannot yield one.
+    """
+    for stage in stages:
+        asked = stage.learns_from
+        if (method.learns_from if asked == "method" else asked) == "batches":
+            continue
+        options = {
+            "n_way": stage.n_way or tested.n_way,
+            "n_shot": stage.n_shot or tested.n_shot,
+            "n_query": stage.n_query,
+        }
+        try:
+            sampler = resolve_component(registry, "sampler", {"name": "random", **options})
+            sampler.create().draw(pool, 1, 0)
+        except InfeasibleTask as error:
+            raise InfeasibleTask(
+                f"training episodes (training.n_way, n_shot and n_query): {error}"
+            ) from None
+
+
+def _under(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(f"{prefix}.")
+
+
 class _StageLoop:
     """Runs the epochs of one stage; each depends only on weights, optimiser and its number."""
 
@@ -301,11 +365,7 @@ class _StageLoop:
         asked = stage.learns_from
         self.learns_from = model.method.learns_from if asked == "method" else asked
         self.way, self.shot = stage.n_way or way_shot[0], stage.n_shot or way_shot[1]
-        chosen = [
-            p for n, p in model.named_parameters() if not any(n.startswith(f) for f in stage.freeze)
-        ]
-        if not chosen:
-            raise OptionError(f"training.freeze {', '.join(stage.freeze)}: leaves nothing to train")
+        chosen = self._freeze()
         if stage.optimizer == "adam":
             self.optimizer: torch.optim.Optimizer = torch.optim.Adam(
                 chosen, lr=stage.learning_rate, weight_decay=stage.weight_decay
@@ -320,6 +380,38 @@ class _StageLoop:
             )
         self.parameters = chosen
         self.validation = self._validation_tasks(notes)
+
+    def _freeze(self) -> list[nn.Parameter]:
+        """Freeze what the stage says, and return the other parameters."""
+        names = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+        for prefix in self.stage.freeze:
+            if not any(_under(name, prefix) for name in names):
+                tops = ", ".join(sorted({n.rpartition(".")[0] for n in names}))
+                raise OptionError(
+                    f"training.freeze {prefix}: no parameter is of that name; there are {tops}"
+                )
+        chosen: list[nn.Parameter] = []
+        self._frozen: list[nn.Parameter] = []
+        for name, parameter in names.items():
+            frozen = any(_under(name, prefix) for prefix in self.stage.freeze)
+            (self._frozen if frozen else chosen).append(parameter)
+            parameter.requires_grad_(not frozen)
+        if not chosen:
+            frozen_names = ", ".join(self.stage.freeze)
+            raise OptionError(f"training.freeze {frozen_names}: leaves nothing to train")
+        return chosen
+
+    def release(self) -> None:
+        """Let what the stage froze be trained again."""
+        for parameter in self._frozen:
+            parameter.requires_grad_(True)
+
+    def _train_mode(self) -> None:
+        """Set the model to training, but for frozen parts, whose BatchNorm stays as it is too."""
+        self.model.train()
+        for name, module in self.model.named_modules():
+            if any(_under(name, prefix) for prefix in self.stage.freeze):
+                module.eval()
 
     def _draw(self, pool: ImagePool, way: int, n_query: int, count: int, seed: int) -> TaskSet:
         options = {"n_way": way, "n_shot": self.shot, "n_query": n_query}
@@ -355,7 +447,7 @@ class _StageLoop:
         started = time.perf_counter()
         for group in self.optimizer.param_groups:
             group["lr"] = self.stage.rate(epoch)
-        self.model.train()
+        self._train_mode()
         losses = []
         batches = self._epoch_batches(epoch)
         cuda = [self.device] if self.device.type == "cuda" else []

@@ -7,7 +7,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fsframework._files import atomic_write, explain_os_error
+from fsframework.errors import DataError
 from fsframework.pipeline.progress import Reporter
 
-__all__ = ["StoredArray", "Workspace", "stored_array"]
+__all__ = ["StoredArray", "Workspace", "locked", "stored_array"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ class Workspace:
         home = os.environ.get("XDG_CACHE_HOME")
         usual = (Path(home) if home else Path.home() / ".cache") / "fsframework"
         return cls(
-            runs or Path(os.environ.get("FSF_RUNS", "runs")),
-            cache or Path(os.environ.get("FSF_CACHE", usual)),
+            runs or Path(os.environ.get("FSF_RUNS") or "runs"),
+            cache or Path(os.environ.get("FSF_CACHE") or usual),
         )
 
 
@@ -73,17 +75,38 @@ def stored_array(
         FsfError: the disk is full or cannot be written to.
     """
     final, info = folder / "array.npy", folder / "info.json"
-    if not info.exists():
+    if not (info.exists() and final.exists()):
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with (folder / "lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                if not info.exists():
+            with locked(folder):
+                if not (info.exists() and final.exists()):
                     _build(folder, shape, np.dtype(dtype), make, block, label, reporter)
                     return StoredArray(_mapped(final), _digest(info), False)
         except OSError as error:
             raise explain_os_error(error, final) from error
     return StoredArray(_mapped(final), _digest(info), True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder; they wait until this one is done with it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    except OSError as error:
+        raise explain_os_error(error, folder) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _made(
+    make: Callable[[int, int], npt.NDArray[Any]], start: int, stop: int, label: str
+) -> npt.NDArray[Any]:
+    try:
+        return make(start, stop)
+    except OSError as error:
+        # Not the file being written, but one that was to be read.
+        raise DataError(f"{label}: {error}") from error
 
 
 def _mapped(path: Path) -> npt.NDArray[Any]:
@@ -119,7 +142,7 @@ def _build(
         file.truncate(start_of_rows + done * row_bytes)
         with reporter.stage(label, shape[0], done) as advance:
             for start in range(done, shape[0], block):
-                rows = make(start, min(start + block, shape[0]))
+                rows = _made(make, start, min(start + block, shape[0]), label)
                 file.write(np.ascontiguousarray(rows, dtype=dtype).data)
                 file.flush()
                 advance(len(rows))

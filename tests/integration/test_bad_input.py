@@ -153,6 +153,11 @@ def test_an_existing_task_file_is_not_overwritten(fsf: Fsf, tmp_path: Path) -> N
         (("--split", "tset"), ("tset", "train, val, test")),
         (("--config", "no.toml"), ("no.toml", "no such file")),
         (("--metod", "x"), ("--metod",)),
+        (("--config", "."), ("--config .", "directory")),
+        (("--attributes", "/proc/self.csv"), ("/proc/self.csv",)),
+        (("-o", "training.stages.0.epochs=1", "--config", "stages.toml"), ("list of tables",)),
+        (("-o", "training.n_query=200"), ("training episodes", "200")),
+        (("--seed", "99999999999999999999"), ("seed must be",)),
         (("--image-size", "9"), ("9",)),
         (("--statistic", "ac"), ("unknown statistic 'ac'",)),
     ],
@@ -165,6 +170,7 @@ def test_options_that_are_not_allowed(
 
         if torch.cuda.is_available():
             pytest.skip("this machine has a CUDA device")
+    (tmp_path / "stages.toml").write_text("[[training.stages]]\nepochs = 2\n")
     refused(fsf("run", *arguments), *parts)
     no_runs(tmp_path)
 

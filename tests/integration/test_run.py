@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -107,6 +108,40 @@ def test_a_new_statistic_needs_no_new_run(fsf: Fsf, tmp_path: Path) -> None:
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
+def test_an_edited_statistic_is_computed_anew(fsf: Fsf, tmp_path: Path) -> None:
+    plugin = tmp_path / "mine.py"
+    source = (
+        "from fsframework.interfaces import Statistic\n"
+        "class Mine(Statistic):\n"
+        "    'Of mine.'\n"
+        "    def per_task(self, outcomes):\n"
+        "        return outcomes.class_accuracy.max(axis=1)\n"
+    )
+    values = []
+    for code in (source, source.replace("max", "min")):
+        plugin.write_text(code)
+        done = fsf("run", *QUICK, "--plugin", plugin, "--statistic", "mine", "--json")
+        assert done.returncode == 0, done.stderr
+        values.append(json.loads(done.stdout)["estimates"]["mine-R"]["value"])
+    assert values[0] > values[1]
+
+
+def test_outcomes_of_other_weights_are_not_mixed_in(fsf: Fsf, tmp_path: Path) -> None:
+    assert fsf("run", *QUICK).returncode == 0
+    folder = only_run(tmp_path)
+    whole = RunRecord.load(folder)
+    # As if the run had been killed after the first outcomes, its training having been another's.
+    digests = {**whole.digests, "weights": "of another training"}
+    dataclasses.replace(whole, status="unfinished", estimates={}, digests=digests).save(folder)
+    (folder / "outcomes-A.parquet").unlink()
+    outcomes = folder / "outcomes-R.parquet"
+    before = outcomes.stat().st_mtime_ns
+    assert fsf("run", *QUICK).returncode == 0
+    assert outcomes.stat().st_mtime_ns != before
+    assert RunRecord.load(folder).estimates == whole.estimates
+    assert RunRecord.load(folder).digests == whole.digests
+
+
 def test_other_tasks_reuse_training_and_features(fsf: Fsf, tmp_path: Path) -> None:
     assert fsf("run", *QUICK).returncode == 0
     more = fsf("run", *QUICK, "--seed", "0", "--tasks", "60")
@@ -123,10 +158,15 @@ def test_other_tasks_reuse_training_and_features(fsf: Fsf, tmp_path: Path) -> No
 def test_a_task_file_can_be_evaluated(fsf: Fsf, tmp_path: Path) -> None:
     data = QUICK[:6]
     made = fsf(
-        "tasks", "make", "t.safetensors", *data, "--shot", "1", "--query", "5", "--tasks", "20"
+        "tasks", "make", "t.safetensors", *data, "--shot", "2", "--query", "4", "--tasks", "20"
     )
     assert made.returncode == 0, made.stderr
-    done = fsf("run", *QUICK, "--task-file", "t.safetensors", "--json")
+    beside = fsf("run", *QUICK, "--task-file", "t.safetensors")
+    assert beside.returncode == 2
+    assert "give no sampler, way, shot, query or number of tasks beside it" in beside.stderr
+    alone = (*data, *QUICK[12:])
+    assert "5-way 2-shot, 4 queries" in fsf("run", *alone, "--task-file", "t.safetensors").stdout
+    done = fsf("run", *alone, "--task-file", "t.safetensors", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert set(told["estimates"]) == {"acc-A", "wacc-A"}
@@ -158,8 +198,8 @@ def test_dry_run_prints_every_value_with_its_origin_and_runs_nothing(
         ("sampler.n_shot", "3"): "command line",
         ("sampler.n_way", "5"): "default",
         ("seed", "7"): "environment",
-        ("training.0.epochs", "2"): "exp.toml",
-        ("training.0.steps", rows_value(rows, "training.0.steps")): "default",
+        ("training.epochs", "2"): "exp.toml",
+        ("training.steps", rows_value(rows, "training.steps")): "default",
     }.items():
         assert rows[option, value].rstrip().endswith(origin)
     assert not (tmp_path / "runs").exists()
@@ -231,6 +271,8 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell in the background lets its children ignore interrupts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stderr is not None
     for line in process.stderr:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from fsframework.errors import DataError
 from fsframework.pipeline import evaluation
 from fsframework.pipeline.evaluation import ImageSource, evaluate, predict
 from fsframework.pipeline.images import image_array
@@ -41,7 +42,7 @@ def tasks() -> TaskSet:
 
 
 def images(workspace: Workspace, reporter: Counting | None = None) -> StoredArray:
-    return image_array(Blobs(), "test", 16, "bilinear", workspace, reporter or Counting())
+    return image_array(Blobs(), "blobs", "test", 16, "bilinear", workspace, reporter or Counting())
 
 
 def model(method: type = Prototypes) -> FewShotModel:
@@ -67,13 +68,16 @@ def test_scores_become_predictions(workspace: Workspace, tasks: TaskSet) -> None
 
 def test_every_image_is_decoded_and_embedded_once(workspace: Workspace, tasks: TaskSet) -> None:
     data, reporter = Blobs(), Counting()
-    stored = image_array(data, "test", 16, "bilinear", workspace, reporter)
+    stored = image_array(data, "blobs", "test", 16, "bilinear", workspace, reporter)
     assert data.decoded == 60
     ImageSource.cached(model(), stored, workspace, reporter)
     assert reporter.units == {"images of test": 60, "features": 60}
     again = Counting()
     ImageSource.cached(
-        model(), image_array(data, "test", 16, "bilinear", workspace, again), workspace, again
+        model(),
+        image_array(data, "blobs", "test", 16, "bilinear", workspace, again),
+        workspace,
+        again,
     )
     assert again.units == {}, "a second run redoes nothing"
     assert data.decoded == 60
@@ -160,3 +164,84 @@ def test_a_killed_build_of_an_array_goes_on(
     data = Blobs()
     expected = data.images(data.split_indices("test"), 16)
     assert (stored.array == expected).all()
+
+
+def test_other_code_of_a_data_set_is_other_pixels(workspace: Workspace) -> None:
+    reporter = Counting()
+    image_array(Blobs(), "blobs", "test", 16, "bilinear", workspace, Counting())
+    image_array(Blobs(), "blobs, edited", "test", 16, "bilinear", workspace, reporter)
+    assert reporter.units == {"images of test": 60}
+
+
+def test_a_cache_that_lost_its_array_is_built_again(workspace: Workspace) -> None:
+    images(workspace)
+    for array in workspace.cache.rglob("array.npy"):
+        array.unlink()
+    reporter = Counting()
+    assert len(images(workspace, reporter).array) == 60
+    assert reporter.units == {"images of test": 60}
+
+
+class NotFinite(Prototypes):
+    """Divides by zero."""
+
+    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        return super().scores(support, query) * float("nan")
+
+
+class WrongShape(Prototypes):
+    """Forgets a way."""
+
+    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        return super().scores(support, query)[..., 1:]
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (NotFinite, "scores of tasks 0 to 39 are not finite"),
+        (WrongShape, r"of shape \(40, 15, 2\)"),
+    ],
+)
+def test_scores_that_are_none_are_refused(
+    workspace: Workspace, tasks: TaskSet, method: type, message: str
+) -> None:
+    net = model(method)
+    source = ImageSource.cached(net, images(workspace), workspace, Counting())
+    with pytest.raises(DataError, match=message):
+        predict(net, tasks, source)
+
+
+class Guessing(Prototypes):
+    """Draws its scores."""
+
+    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        return torch.rand(*query.shape[:2], support.shape[1])
+
+
+def test_what_a_method_draws_does_not_depend_on_what_was_drawn_before(
+    workspace: Workspace, tasks: TaskSet
+) -> None:
+    net = model(Guessing)
+    source = ImageSource.cached(net, images(workspace), workspace, Counting())
+    first = predict(net, tasks, source)
+    torch.rand(7)
+    assert (predict(net, tasks, source) == first).all()
+
+
+class FirstPlaces(Prototypes):
+    """Would be right if the queries came in the order of their ways."""
+
+    transductive = True
+
+    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        way = support.shape[1]
+        places = torch.arange(query.shape[1]) * way // query.shape[1]
+        return torch.nn.functional.one_hot(places, way).float().expand(len(query), -1, -1)
+
+
+def test_a_query_cannot_be_told_by_its_place(workspace: Workspace, tasks: TaskSet) -> None:
+    net = model(FirstPlaces)
+    source = ImageSource.cached(net, images(workspace), workspace, Counting())
+    right = (predict(net, tasks, source) == np.arange(3)[None, :, None]).mean()
+    assert right < 0.7

@@ -113,10 +113,14 @@ def test_frozen_parts_stay(tmp_path: Path, splits: tuple[Split, Split]) -> None:
     before = build_model(component(TinyBackbone), component(Prototypes), 16, 6, 0)
     frozen = Stage(epochs=1, steps=3, validation_tasks=0, n_query=4, freeze=("backbone",))
     after, trained = run(tmp_path, splits, [frozen])
-    assert torch.equal(before.backbone.body[0].weight, after.backbone.body[0].weight)
+    for name, value in before.backbone.state_dict().items():
+        assert torch.equal(value, after.backbone.state_dict()[name]), name
+    assert all(p.requires_grad for p in after.parameters())
     assert not torch.equal(before.method.scale, after.method.scale)
     assert trained.best_accuracy is None
     assert any("no validation" in note for note in trained.notes)
+    with pytest.raises(OptionError, match="training.freeze bakcbone: no parameter is of that name"):
+        run(tmp_path / "y", splits, [Stage(freeze=("bakcbone",))])
     with pytest.raises(OptionError, match="leaves nothing to train"):
         run(tmp_path / "x", splits, [Stage(freeze=("backbone", "method"))])
 
@@ -169,7 +173,8 @@ def test_batches_reach_a_method_that_asks_for_them(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epochs": 0}, "training.epochs must be at least 1, not 0"),
+        ({"epochs": -1}, "training.epochs must be at least 0, not -1"),
+        ({"weight_decay": -1.0}, "training.weight_decay must be at least 0"),
         ({"n_way": 1}, "training.n_way must be at least 2, not 1"),
         ({"learning_rate": 0.0}, "training.learning_rate must be above 0"),
     ],

@@ -143,7 +143,8 @@ def test_an_image_does_not_depend_on_its_block(
     chosen = np.arange(5, len(data.keys), 401)
     together = data.images(chosen, 84)
     assert np.array_equal(together[[3]], data.images(chosen[[3]], 84))
-    assert np.array_equal(together[7], data.image(chosen[7]))
+    own = data.images(chosen, 42)
+    assert np.array_equal(own[7], data.image(chosen[7]))
     monkeypatch.setattr(_render, "_BLOCK_PIXELS", 3 * 84**2)
     assert np.array_equal(together, data.images(chosen, 84))
     assert np.array_equal(together[::-1], data.images(chosen[::-1], 84))
@@ -303,7 +304,7 @@ def test_table_angles_invert_the_place_in_the_table() -> None:
 def test_golden_image(data: Planted) -> None:
     index = data.keys.index("class_017/0042")
     assert data.metadata["caption"][index] == GOLDEN_CAPTION
-    blocks = data.image(index).reshape(4, 21, 4, 21, 3).mean(axis=(1, 3))
+    blocks = data.images([index], 84)[0].reshape(4, 21, 4, 21, 3).mean(axis=(1, 3))
     assert np.allclose(blocks[..., 1], GOLDEN_GREEN, atol=0.5)
 
 
