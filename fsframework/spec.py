@@ -77,9 +77,8 @@ class Component:
         Raises:
             FsfError: the constructor refused an option; its message is passed on.
         """
-        ready = {k: v.create() if isinstance(v, Component) else v for k, v in self.options.items()}
         try:
-            return self.cls(**ready)
+            return self.cls(**{key: _created(value) for key, value in self.options.items()})
         except FsfError as error:
             raise type(error)(f"{self.kind} {self.name}: {error}") from error
         except (TypeError, ValueError) as error:
@@ -93,7 +92,7 @@ class Component:
 
     def origins_json(self) -> dict[str, Any]:
         """Return the origin of each value, in the shape of ``to_json``."""
-        nested = {k: v.origins_json() for k, v in self.options.items() if isinstance(v, Component)}
+        nested = {k: _nested_origins(v) for k, v in self.options.items() if _components_in(v)}
         return {**self.origins, **nested}
 
     @property
@@ -108,8 +107,25 @@ class Component:
 
     def walk(self) -> list[Component]:
         """Return this component and all nested ones."""
-        inner = [v for v in self.options.values() if isinstance(v, Component)]
+        inner = [c for value in self.options.values() for c in _components_in(value)]
         return [self, *(found for c in inner for found in c.walk())]
+
+
+def _components_in(value: Any) -> list[Component]:
+    values = value if isinstance(value, tuple) else (value,)
+    return [v for v in values if isinstance(v, Component)]
+
+
+def _created(value: Any) -> Any:
+    if not _components_in(value):
+        return value
+    return tuple(map(_created, value)) if isinstance(value, tuple) else value.create()
+
+
+def _nested_origins(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [c.origins_json() for c in value]
+    return value.origins_json()
 
 
 def _source_digest(cls: type[Any]) -> str:
@@ -199,7 +215,8 @@ def parameters(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
 
 def _nested_kind(annotation: Any) -> str | None:
     """Return the kind of component an annotation asks for, if it asks for one."""
-    options = typing.get_args(annotation) or (annotation,)
+    union = typing.get_origin(annotation) in (Union, types.UnionType)
+    options = typing.get_args(annotation) if union else (annotation,)
     for option in options:
         if not inspect.isclass(option):
             continue
@@ -212,11 +229,21 @@ def _nested_kind(annotation: Any) -> str | None:
     return None
 
 
+def _sequence_kind(annotation: Any) -> str | None:
+    """Return the kind of components of which an annotation asks for any number, if it does."""
+    if typing.get_origin(annotation) is not tuple:
+        return None
+    return _nested_kind(typing.get_args(annotation)[0])
+
+
 def describe_type(annotation: Any) -> str:
     """Return in words what values an annotation admits."""
     kind = _nested_kind(annotation)
     if kind is not None:
         return f"a {kind}"
+    many = _sequence_kind(annotation)
+    if many is not None:
+        return f"{many}s, separated by commas"
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Literal:
         return "one of " + ", ".join(map(str, args))
@@ -352,8 +379,15 @@ def _resolve_options(
     origins: dict[str, str] = {}
     for key, (annotation, default) in known.items():
         if key in tree:
-            kind = _nested_kind(annotation)
+            kind, many = _nested_kind(annotation), _sequence_kind(annotation)
             raw = tree[key]
+            if many is not None:
+                options[key] = tuple(
+                    resolve_component(registry, many, one, where=f"{where}.{key}.{place}")
+                    for place, one in enumerate(_listed(raw))
+                )
+                origins[key] = "given"
+                continue
             if kind is not None:
                 options[key] = resolve_component(registry, kind, raw, where=f"{where}.{key}")
                 origins[key] = "given"
@@ -370,6 +404,15 @@ def _resolve_options(
         else:
             options[key], origins[key] = default, "default"
     return options, origins
+
+
+def _listed(raw: Any) -> list[Any]:
+    """Return the requests for several components: a list of tables, or names with commas."""
+    if isinstance(raw, list):
+        return raw
+    given = _as_given(raw)
+    names = given.value if isinstance(given.value, list) else str(given.value).split(",")
+    return [Given(name.strip(), given.origin) for name in names if name.strip()]
 
 
 def resolve_settings(

@@ -6,6 +6,7 @@ imported here; PyArrow and safetensors are imported by the ``save`` and ``load``
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import functools
 import hashlib
@@ -89,6 +90,14 @@ def _frozen(array: npt.ArrayLike, dtype: npt.DTypeLike, name: str, ndim: int) ->
     if result.flags.writeable and (result is array or not result.flags.owndata):
         result = result.copy()
     return _read_only(result)
+
+
+def _frozen_mapping(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(mapping))
+
+
+# So that values that hold one can be copied and sent to other processes.
+copyreg.pickle(MappingProxyType, lambda mapping: (_frozen_mapping, (dict(mapping),)))
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -36,6 +36,13 @@ class Wrapper(Statistic):
         self.inner, self.shift = inner, shift
     def per_task(self, outcomes):
         return self.shift - self.inner.per_task(outcomes)
+
+class Several(Statistic):
+    """The largest of several statistics."""
+    def __init__(self, *, parts: tuple[Statistic, ...]) -> None:
+        self.parts = parts
+    def per_task(self, outcomes):
+        return max(part.per_task(outcomes) for part in self.parts)
 '''
 
 
@@ -115,6 +122,24 @@ def test_components_nest_and_remember_where_each_value_came_from(registry: Regis
     instance = component.create()
     assert instance.inner.factor == 2.5
     assert [c.name for c in component.walk()] == ["wrapper", "base"]
+
+
+def test_an_option_may_be_several_components(registry: Registry) -> None:
+    named = resolve_component(registry, "statistic", {"name": "several", "parts": "base, base"})
+    assert [type(p).__name__ for p in named.create().parts] == ["Base", "Base"]
+    tables = [{"name": Given("base", "exp.toml"), "factor": Given(2.0, "exp.toml")}, "wacc"]
+    mixed = resolve_component(registry, "statistic", {"name": "several", "parts": tables})
+    assert mixed.to_json()["parts"] == [
+        {"name": "base", "factor": 2.0, "mode": "a"},
+        {"name": "wacc"},
+    ]
+    assert mixed.origins_json()["parts"][0]["factor"] == "exp.toml"
+    assert [c.name for c in mixed.walk()] == ["several", "base", "wacc"]
+    assert mixed.fingerprint != named.fingerprint
+    with pytest.raises(OptionError, match=r"unknown option statistic\.parts\.0\.factr"):
+        resolve_component(
+            registry, "statistic", {"name": "several", "parts": [{"name": "base", "factr": 1}]}
+        )
 
 
 def test_an_option_may_come_before_its_component() -> None:

@@ -776,3 +776,16 @@ def test_a_file_gets_the_rights_a_new_file_has(tmp_path):
     atomic_write(tmp_path / "ours", b"x")
     (tmp_path / "theirs").write_bytes(b"x")
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "theirs").stat().st_mode
+
+
+def test_values_can_be_copied_and_sent_to_other_processes():
+    """Copying goes by the same protocol as sending."""
+    import copy
+
+    table = AttributeTable.from_words(["a", "b"], [{"x"}, set()], {"source": "hand"})
+    pool = ImagePool(("a", "b"), np.array([0, 1]), ("k", "l"), {"m": ("1", "2")}, table)
+    again = copy.deepcopy(pool)
+    assert again.fingerprint == pool.fingerprint
+    assert again.attributes.fingerprint == table.fingerprint
+    assert dict(again.metadata) == {"m": ("1", "2")}
+    assert again.attributes.bits is not table.bits
