@@ -92,8 +92,8 @@ def _frozen(array: npt.ArrayLike, dtype: npt.DTypeLike, name: str, ndim: int) ->
     return _read_only(result)
 
 
-def _frozen_mapping(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
-    return MappingProxyType(dict(mapping))
+def _frozen_mapping(mapping: dict[str, Any]) -> MappingProxyType[str, Any]:
+    return MappingProxyType(mapping)
 
 
 # So that values that hold one can be copied and sent to other processes.
