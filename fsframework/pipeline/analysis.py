@@ -35,20 +35,7 @@ def estimate(name: str, statistic: Statistic, outcomes: Outcomes, level: float =
     nothing with more tasks.
     """
     values = _values(name, statistic, outcomes)
-    mean, low, high = mean_interval(values, level)
-    return Estimate(
-        name,
-        mean,
-        low,
-        high,
-        level,
-        outcomes.kind,
-        False,
-        "student-t",
-        len(values),
-        outcomes.n_images,
-        _is_share(statistic),
-    )
+    return _of_values(name, values, statistic, outcomes, level, paired=False)
 
 
 def gap(
@@ -109,6 +96,18 @@ def paired_difference(
             f"{first.task_digest[:12]} and {second.task_digest[:12]}"
         )
     values = _values(name, statistic, first) - _values(name, statistic, second)
+    return _of_values(name, values, statistic, first, level, paired=True)
+
+
+def _of_values(
+    name: str,
+    values: FloatArray,
+    statistic: Statistic,
+    outcomes: Outcomes,
+    level: float,
+    *,
+    paired: bool,
+) -> Estimate:
     mean, low, high = mean_interval(values, level)
     return Estimate(
         name,
@@ -116,11 +115,11 @@ def paired_difference(
         low,
         high,
         level,
-        first.kind,
-        True,
+        outcomes.kind,
+        paired,
         "student-t",
         len(values),
-        first.n_images,
+        outcomes.n_images,
         _is_share(statistic),
     )
 

@@ -454,17 +454,19 @@ def _train(
         [_init_digest(s.init_from) for s in experiment.stages],
         prepared.device.type,
     )
-    return train(
-        model,
-        experiment.stages,
-        way_shot,
-        splits,
-        seed=settings.seed,
-        device=prepared.device,
-        folder=workspace.cache / "training" / key[:24],
-        registry=registry,
-        reporter=reporter,
-    )
+    folder = workspace.cache / "training" / key[:24]
+    with locked(folder):
+        return train(
+            model,
+            experiment.stages,
+            way_shot,
+            splits,
+            seed=settings.seed,
+            device=prepared.device,
+            folder=folder,
+            registry=registry,
+            reporter=reporter,
+        )
 
 
 def _with_model(

@@ -23,7 +23,6 @@ from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.pipeline.evaluation import ImageSource, predict
 from fsframework.pipeline.model import FewShotModel, load_tensors, pixels_to, save_tensors
 from fsframework.pipeline.progress import Advance, Reporter
-from fsframework.pipeline.workspace import locked
 from fsframework.registry import Registry
 from fsframework.spec import resolve_component
 from fsframework.values import ImagePool, TaskSet, UInt8Array, digest_of
@@ -154,21 +153,6 @@ def train(
             ``training.json`` at the end. A killed training goes on after its last whole epoch
             and ends with the weights it would have had.
     """
-    with locked(folder):
-        return _train(model, stages, way_shot, splits, seed, device, folder, registry, reporter)
-
-
-def _train(
-    model: FewShotModel,
-    stages: Sequence[Stage],
-    way_shot: tuple[int, int],
-    splits: tuple[Split, Split | None],
-    seed: int,
-    device: torch.device,
-    folder: Path,
-    registry: Registry,
-    reporter: Reporter,
-) -> Trained:
     for leftover in folder.glob(".*.tmp"):
         leftover.unlink(missing_ok=True)
     done = folder / "training.json"
@@ -262,8 +246,9 @@ class _State:
 
     def end_stage(self) -> None:
         """Go back to the stage's best weights and forget its optimiser."""
-        self.model.load_state_dict(self.best)
-        self.epoch = 0
+        if self.best:
+            self.model.load_state_dict(self.best)
+        self.epoch, self.best = 0, {}
         if self.stage + 1 < self.n_stages:
             self.best_accuracy = None
         self.stage += 1

@@ -134,6 +134,10 @@ def test_a_stage_may_start_from_other_weights(tmp_path: Path, splits: tuple[Spli
     second, _ = run(tmp_path / "second", splits, [again], seed=5)
     difference = (first.method.scale - second.method.scale).detach().abs()
     assert float(difference) < 1e-6
+    nothing = Stage(epochs=0, init_from=tmp_path / "first")
+    third, trained = run(tmp_path / "as-is", splits, [nothing], seed=5)
+    assert trained.history == ()
+    assert all(torch.equal(v, weights(third)[k]) for k, v in weights(first).items())
     wrong = Stage(epochs=1, steps=1, init_from=tmp_path / "absent.safetensors")
     with pytest.raises(DataError, match="cannot be read as weights"):
         run(tmp_path / "third", splits, [wrong])

@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from fsf_backbones._layout import channels_last
+from fsf_backbones._layout import prepared
 from fsframework.interfaces import Backbone, OptionError
 
 __all__ = ["Conv64F"]
@@ -86,13 +86,7 @@ class Conv64F(Backbone):
         Raises:
             OptionError: the images are too small to leave a map.
         """
-        height, width = images.shape[-2:]
-        if min(height, width) < self.smallest_size:
-            raise OptionError(
-                f"conv64f needs images of at least {self.smallest_size} x {self.smallest_size} "
-                f"pixels to leave a map, got {height} x {width}"
-            )
-        maps: Tensor = self.blocks(channels_last(images))
+        maps: Tensor = self.blocks(prepared(images, self.smallest_size, "conv64f"))
         return maps
 
     def vectors(self, maps: Tensor) -> Tensor:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-__all__ = ["channels_last"]
+from fsframework.interfaces import OptionError
+
+__all__ = ["channels_last", "prepared"]
 
 
 def channels_last(images: Tensor) -> Tensor:
@@ -20,3 +22,18 @@ def channels_last(images: Tensor) -> Tensor:
     (48, 1, 12, 3)
     """
     return images.movedim(1, -1).contiguous().movedim(-1, 1)
+
+
+def prepared(images: Tensor, smallest_size: int, name: str) -> Tensor:
+    """Return images ``(n, 3, H, W)`` laid out for a backbone whose maps they must leave.
+
+    Raises:
+        OptionError: they are smaller than ``smallest_size`` pixels.
+    """
+    height, width = images.shape[-2:]
+    if min(height, width) < smallest_size:
+        raise OptionError(
+            f"{name} needs images of at least {smallest_size} x {smallest_size} pixels to leave a "
+            f"map, got {height} x {width}"
+        )
+    return channels_last(images)

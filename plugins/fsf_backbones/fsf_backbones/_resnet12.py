@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_backbones._layout import channels_last
+from fsf_backbones._layout import prepared
 from fsframework.interfaces import Backbone, OptionError
 
 __all__ = ["ResNet12"]
@@ -84,13 +84,7 @@ class ResNet12(Backbone):
         Raises:
             OptionError: the images are too small to leave a map.
         """
-        height, width = images.shape[-2:]
-        if min(height, width) < self.smallest_size:
-            raise OptionError(
-                f"resnet12 needs images of at least {self.smallest_size} x {self.smallest_size} "
-                f"pixels to leave a map, got {height} x {width}"
-            )
-        maps: Tensor = self.stages(channels_last(images))
+        maps: Tensor = self.stages(prepared(images, self.smallest_size, "resnet12"))
         return maps
 
 
