@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 
 from fsframework.errors import DataError
-from fsframework.pipeline.model import FewShotModel, load_tensors, pixels_to, save_tensors
+from fsframework.pipeline.model import (
+    FewShotModel,
+    load_tensors,
+    pixels_to,
+    reseed,
+    save_tensors,
+    seeded,
+)
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.workspace import StoredArray, Workspace, stored_array
 from fsframework.values import Outcomes, TaskSet, UInt8Array, digest_of
@@ -142,14 +149,12 @@ class _Predictor:
         """Return int16 ``(tasks, way, n_query)`` of the batch that begins with task ``start``."""
         chosen = slice(start, start + self.tasks_a_batch)
         support, query = self._support[chosen], self._query[chosen]
-        cuda = [query.device] if query.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=cuda):
-            # What a method draws depends on the task alone, not on what was drawn before.
-            torch.manual_seed(start)
-            scores = self._model.method.scores(
-                self._source.gather(self._model, support, self._buffers, "support"),
-                self._source.gather(self._model, query, self._buffers, "query"),
-            )
+        # What a method draws depends on the tasks alone, not on what was drawn before.
+        reseed(start, query.device)
+        scores = self._model.method.scores(
+            self._source.gather(self._model, support, self._buffers, "support"),
+            self._source.gather(self._model, query, self._buffers, "query"),
+        )
         expected = (*query.shape, support.shape[1])
         if scores.shape != expected or not bool(torch.isfinite(scores).all()):
             name = type(self._model.method).__name__
@@ -175,7 +180,8 @@ def _tasks_a_batch(tasks: TaskSet, source: ImageSource) -> int:
 def predict(model: FewShotModel, tasks: TaskSet, source: ImageSource) -> npt.NDArray[np.int16]:
     """Return the way each query is given to, int16 ``(T, way, n_query)``; in evaluation mode."""
     predictor = _Predictor(model, tasks, source)
-    parts = [predictor(start) for start in range(0, len(tasks), predictor.tasks_a_batch)]
+    with seeded(0, source.items.device):
+        parts = [predictor(start) for start in range(0, len(tasks), predictor.tasks_a_batch)]
     return torch.cat(parts).numpy()
 
 
@@ -198,7 +204,8 @@ def evaluate(
     done = _resume(partial, identity)
     finished = sum(map(len, done))
     saved = time.monotonic()
-    with reporter.stage(label, len(tasks), finished) as advance:
+    progress = reporter.stage(label, len(tasks), finished)
+    with progress as advance, seeded(0, source.items.device):
         for start in range(finished, len(tasks), predictor.tasks_a_batch):
             done.append(predictor(start))
             advance(len(done[-1]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,16 @@ from fsframework.interfaces.method import FewShotMethod
 from fsframework.spec import Component
 from fsframework.values import UInt8Array, digest_of
 
-__all__ = ["FewShotModel", "build_model", "load_tensors", "resolve_device", "save_tensors"]
+__all__ = [
+    "FewShotModel",
+    "build_model",
+    "load_tensors",
+    "pixels_to",
+    "reseed",
+    "resolve_device",
+    "save_tensors",
+    "seeded",
+]
 
 
 def resolve_device(wanted: str) -> torch.device:
@@ -46,6 +57,25 @@ def resolve_device(wanted: str) -> torch.device:
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise OptionError(f"--device {wanted}: not available here; use --device cpu")
     return device
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Run a block with PyTorch's random numbers set by a seed, and put the old state back.
+
+    Not by ``torch.manual_seed``, which without a GPU queues a call for one every time, with the
+    text of the whole stack: it would take longer than to score a batch of tasks.
+    """
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        reseed(seed, device)
+        yield
+
+
+def reseed(seed: int, device: torch.device) -> None:
+    """Set PyTorch's random numbers by a seed, within ``seeded``."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
 
 
 class FewShotModel(nn.Module):
@@ -109,8 +139,7 @@ def build_model(
     backbone: Component, method: Component, size: int, n_base_classes: int, seed: int
 ) -> FewShotModel:
     """Create a model whose initial weights depend on the seed alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed, torch.device("cpu")):
         model = FewShotModel(backbone.create(), method.create(), size, n_base_classes)
     # Methods that embed nothing share the features of their backbone.
     plain = type(model.method).embed is FewShotMethod.embed

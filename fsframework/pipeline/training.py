@@ -21,7 +21,13 @@ from fsframework._files import atomic_write
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.pipeline.evaluation import ImageSource, predict
-from fsframework.pipeline.model import FewShotModel, load_tensors, pixels_to, save_tensors
+from fsframework.pipeline.model import (
+    FewShotModel,
+    load_tensors,
+    pixels_to,
+    save_tensors,
+    seeded,
+)
 from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.registry import Registry
 from fsframework.spec import resolve_component
@@ -435,18 +441,15 @@ class _StageLoop:
         self._train_mode()
         losses = []
         batches = self._epoch_batches(epoch)
-        cuda = [self.device] if self.device.type == "cuda" else []
-        remark = ""
-        with torch.random.fork_rng(devices=cuda):
-            for step in range(self.stage.steps):
-                torch.manual_seed(self._derived_seed("step", epoch, step))
-                self.optimizer.zero_grad(set_to_none=True)
+        for step in range(self.stage.steps):
+            self.optimizer.zero_grad(set_to_none=True)
+            with seeded(self._derived_seed("step", epoch, step), self.device):
                 loss = self.model.method.loss(batches(step))
                 loss.backward()  # type: ignore[no-untyped-call]
-                self.optimizer.step()
-                losses.append(loss.detach())
-                if step + 1 < self.stage.steps:
-                    advance(1, remark)
+            self.optimizer.step()
+            losses.append(loss.detach())
+            if step + 1 < self.stage.steps:
+                advance(1)
         mean = float(torch.stack(losses).mean())
         if not math.isfinite(mean):
             raise OptionError(
