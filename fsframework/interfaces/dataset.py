@@ -68,6 +68,13 @@ class Dataset(ABC):
             out[place] = array
         return out
 
+    def problems(self) -> list[str]:
+        """Return what is wrong with the data though they can be used, a sentence each.
+
+        ``fsf data check`` prints these beside what it finds itself.
+        """
+        return []
+
     def split_indices(self, split: str) -> IntArray:
         """Return the indices of a split's images, ascending.
 

@@ -53,7 +53,7 @@ def check_dataset(
         attributes: source of words, see ``attach_attributes``.
         open_images: whether every image is decoded.
     """
-    problems = [*_structure(dataset)]
+    problems = [*_structure(dataset), *dataset.problems()]
     if open_images:
         problems += _unreadable(dataset, reporter)
     splits, possible = [], []
@@ -136,8 +136,13 @@ def _random_tasks(name: str, pool: ImagePool) -> str:
         return f"{name}: no task is possible; it takes 2 classes of 2 images"
     return (
         f"{name}: random tasks of up to {len(pool.class_names)} ways; shot + query up to {room} "
-        f"(class {smallest!r}), so up to {room - query} shots with {query} queries"
+        f"(class {smallest!r}), so up to {_counted(room - query, 'shot')} "
+        f"with {_counted(query, 'query', 'queries')}"
     )
+
+
+def _counted(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def _biased_tasks(name: str, pool: ImagePool) -> str:
@@ -155,5 +160,5 @@ def _biased_tasks(name: str, pool: ImagePool) -> str:
     usable = int((shots >= 1).sum())
     return (
         f"{name}: attribute-biased tasks with {_USUAL_QUERY} queries from {usable} of "
-        f"{len(shots)} classes; {way} ways of up to {best} shots"
+        f"{len(shots)} classes; {way} ways of up to {_counted(best, 'shot')}"
     )

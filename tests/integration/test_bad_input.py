@@ -84,6 +84,17 @@ def test_a_truncated_image_is_named_with_its_row(fsf: Fsf, tmp_path: Path) -> No
     assert checked.stdout.count("problem:") == 1
 
 
+def test_an_empty_class_folder_is_found(fsf: Fsf, tmp_path: Path) -> None:
+    root = folder(tmp_path / "f")
+    assert fsf("data", "check", "--dataset", f"folder:{root}").returncode == 0
+    (root / "empty one").mkdir()
+    (root / ".hidden").mkdir()
+    done = fsf("data", "check", "--dataset", f"folder:{root}")
+    assert done.returncode == 1
+    assert "problem: no image in 'empty one'" in done.stdout
+    assert done.stdout.count("problem:") == 1
+
+
 def test_a_split_file_naming_classes_that_do_not_exist(fsf: Fsf, tmp_path: Path) -> None:
     split = tmp_path / "split.json"
     split.write_text(json.dumps({"train": ["c00", "nope"], "test": ["c01", "c02"]}))

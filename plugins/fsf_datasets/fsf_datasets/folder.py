@@ -95,6 +95,17 @@ class Folder(ImageFileDataset):
             files_digest(self._files),
         )
 
+    def problems(self) -> list[str]:
+        """Name the folders that should be a class but hold no image."""
+        empty = sorted(
+            Path(folder).relative_to(self.path).as_posix()
+            for folder, folders, files in os.walk(self.path)
+            if not folders
+            and not any(part.startswith(".") for part in Path(folder).relative_to(self.path).parts)
+            and not any(PurePosixPath(file).suffix.lower() in _ENDINGS for file in files)
+        )
+        return [f"no image in {quoted(empty)}"] if empty else []
+
 
 def _image_files(root: Path) -> dict[str, Path]:
     """Return the image files below a folder by key, in natural order.
