@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,7 +33,7 @@ from fsframework.pipeline.model import (
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.tasks import check_tasks, draw_tasks, placebo
 from fsframework.pipeline.training import Split, Trained, check_episodes, start_from, train
-from fsframework.pipeline.workspace import StoredArray, Workspace, locked
+from fsframework.pipeline.workspace import StoredArray, Workspace, locked, sweep
 from fsframework.records import RunRecord
 from fsframework.registry import Registry
 from fsframework.spec import canonical, resolve_component
@@ -60,6 +61,8 @@ class _Prepared:
     """All that is decided before anything long begins."""
 
     dataset: Dataset
+    pool_of: Callable[[str], ImagePool]
+    """The pool of a split, made once: that of a large data set takes a while."""
     pool: ImagePool
     tasks: Mapping[str, TaskSet]
     device: torch.device
@@ -114,7 +117,7 @@ def _run_locked(
         images, splits = _pixels(experiment, prepared, model, workspace, reporter)
     record = earlier or _new_record(experiment, prepared)
     record.save(folder)
-    _sweep(folder)
+    sweep(folder)
     trained = None
     if splits is not None:
         with timer("training"):
@@ -144,7 +147,8 @@ def _prepare(experiment: Experiment, workspace: Workspace, registry: Registry) -
     settings = experiment.settings
     device = resolve_device(settings.device)
     dataset: Dataset = experiment.dataset.create()
-    pool = dataset.pool(settings.split)
+    pool_of = functools.cache(dataset.pool)
+    pool = pool_of(settings.split)
     if settings.attributes is not None or (
         experiment.sampler.create().needs_attributes and settings.task_file is None
     ):
@@ -162,7 +166,7 @@ def _prepare(experiment: Experiment, workspace: Workspace, registry: Registry) -
     tasks = _tasks(experiment, pool, workspace)
     if _learns(experiment):
         tested, method = next(iter(tasks.values())), experiment.method.create()
-        check_episodes(experiment.stages, method, tested, dataset.pool("train"), registry)
+        check_episodes(experiment.stages, method, tested, pool_of("train"), registry)
     notes = tuple(_notes(experiment, tasks, pool))
     if settings.placebo:
         tasks = {kind: placebo(t, pool, settings.seed) for kind, t in tasks.items()}
@@ -179,7 +183,8 @@ def _prepare(experiment: Experiment, workspace: Workspace, registry: Registry) -
         "image_size": settings.image_size,
         "device": device.type,
     }
-    return _Prepared(dataset, pool, tasks, device, notes, digest_of("run", canonical(identity)))
+    fingerprint = digest_of("run", canonical(identity))
+    return _Prepared(dataset, pool_of, pool, tasks, device, notes, fingerprint)
 
 
 def _init_digest(source: Path | None) -> str:
@@ -250,12 +255,6 @@ def _earlier(folder: Path, fingerprint: str) -> RunRecord | None:
     except RecordError:
         return None
     return record if record.fingerprint == fingerprint else None
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what a killed run left half-written."""
-    for leftover in folder.glob(".*.tmp"):
-        leftover.unlink(missing_ok=True)
 
 
 def _with_missing_estimates(experiment: Experiment, record: RunRecord, folder: Path) -> RunResult:
@@ -329,7 +328,7 @@ def _initial_model(experiment: Experiment, prepared: _Prepared) -> FewShotModel:
     settings, dataset = experiment.settings, prepared.dataset
     backbone = experiment.backbone.create()
     size = image_size(dataset, backbone.preprocessing, settings.image_size)
-    n_base = len(dataset.pool("train").class_names) if _learns(experiment) else 0
+    n_base = len(prepared.pool_of("train").class_names) if _learns(experiment) else 0
     model = build_model(experiment.backbone, experiment.method, size, n_base, settings.seed)
     if not _trains(experiment, model):
         for source in filter(None, (stage.init_from for stage in experiment.stages)):
@@ -373,7 +372,7 @@ def _pixels(
     names = ["train", *(["val"] if "val" in dataset.splits else []), experiment.settings.split]
     arrays = [load(name) for name in names]
     parts = [
-        Split(dataset.pool(name), stored.array)
+        Split(prepared.pool_of(name), stored.array)
         for name, stored in zip(names[:-1], arrays, strict=False)
     ]
     return arrays, (parts[0], parts[1] if len(parts) > 1 else None)

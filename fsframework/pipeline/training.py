@@ -29,6 +29,7 @@ from fsframework.pipeline.model import (
     seeded,
 )
 from fsframework.pipeline.progress import Advance, Reporter
+from fsframework.pipeline.workspace import sweep
 from fsframework.registry import Registry
 from fsframework.spec import resolve_component
 from fsframework.values import ImagePool, TaskSet, UInt8Array, digest_of
@@ -159,8 +160,7 @@ def train(
             ``training.json`` at the end. A killed training goes on after its last whole epoch
             and ends with the weights it would have had.
     """
-    for leftover in folder.glob(".*.tmp"):
-        leftover.unlink(missing_ok=True)
+    sweep(folder)
     done = folder / "training.json"
     if done.exists() and (folder / "weights.safetensors").exists():
         model.load_state_dict(load_tensors(folder / "weights.safetensors")[0])

@@ -20,7 +20,7 @@ from fsframework._files import atomic_write, explain_os_error
 from fsframework.errors import DataError
 from fsframework.pipeline.progress import Reporter
 
-__all__ = ["StoredArray", "Workspace", "locked", "stored_array"]
+__all__ = ["StoredArray", "Workspace", "locked", "stored_array", "sweep"]
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,12 @@ def locked(folder: Path) -> Iterator[None]:
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed process left half-written in a folder that is locked now."""
+    for leftover in folder.glob(".*.tmp"):
+        leftover.unlink(missing_ok=True)
 
 
 def _made(
