@@ -31,6 +31,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "detector": ("fsframework.detectors", "AttributeDetector"),
     "method": ("fsframework.methods", "FewShotMethod"),
     "sampler": ("fsframework.samplers", "TaskSampler"),
+    "selector": ("fsframework.selectors", "WordSelector"),
     "statistic": ("fsframework.statistics", "Statistic"),
 }
 """Each kind's entry-point group and the name of its interface."""

@@ -32,6 +32,7 @@ __all__ = [
     "Estimate",
     "FloatArray",
     "ImagePool",
+    "ImageRecord",
     "IntArray",
     "IntervalKind",
     "Outcomes",
@@ -398,6 +399,19 @@ class AttributeTable:
         return cls.from_indices(
             tuple(keys), vocabulary, rows[keep], columns[keep], provenance, captions
         )
+
+
+@dataclass(frozen=True)
+class ImageRecord:
+    """What is known of an image without looking at it.
+
+    Args:
+        key: as in the pool.
+        metadata: the image's entry in each metadata column.
+    """
+
+    key: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from fsframework.errors import DataError, InfeasibleTask, OptionError
     from fsframework.interfaces.backbone import Backbone, Preprocessing
     from fsframework.interfaces.dataset import Dataset
-    from fsframework.interfaces.detector import AttributeDetector
+    from fsframework.interfaces.detector import AttributeDetector, Captioner
     from fsframework.interfaces.method import Batch, FewShotMethod
     from fsframework.interfaces.sampler import TaskSampler
+    from fsframework.interfaces.selector import WordSelector
     from fsframework.interfaces.statistic import Statistic
 
 __all__ = [
     "AttributeDetector",
     "Backbone",
     "Batch",
+    "Captioner",
     "DataError",
     "Dataset",
     "FewShotMethod",
@@ -29,12 +31,14 @@ __all__ = [
     "Preprocessing",
     "Statistic",
     "TaskSampler",
+    "WordSelector",
 ]
 
 _HOME = {
     "AttributeDetector": "fsframework.interfaces.detector",
     "Backbone": "fsframework.interfaces.backbone",
     "Batch": "fsframework.interfaces.method",
+    "Captioner": "fsframework.interfaces.detector",
     "DataError": "fsframework.errors",
     "Dataset": "fsframework.interfaces.dataset",
     "FewShotMethod": "fsframework.interfaces.method",
@@ -43,6 +47,7 @@ _HOME = {
     "Preprocessing": "fsframework.interfaces.backbone",
     "Statistic": "fsframework.interfaces.statistic",
     "TaskSampler": "fsframework.interfaces.sampler",
+    "WordSelector": "fsframework.interfaces.selector",
 }
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
-from fsframework.values import UInt8Array
+from fsframework.interfaces.selector import WordSelector
 
-__all__ = ["AttributeDetector"]
+__all__ = ["AttributeDetector", "Captioner"]
 
 
 class AttributeDetector(ABC):
@@ -16,14 +17,58 @@ class AttributeDetector(ABC):
     Source: psi of Definition 1 in FewSTAB (Zheng et al. 2024), section 4.2.
     """
 
+    consumes: ClassVar[Literal["pixels", "records"]] = "pixels"
+    """What ``detect`` is given for an image: its pixels, uint8 RGB ``(H, W, 3)``, each image of
+    its own size; or its ``ImageRecord``, key and metadata, for words that are known without
+    looking, in which case no image is opened."""
+
+    def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:  # noqa: B027
+        """Load what is heavy, once, before the first ``detect``; by default nothing.
+
+        A detector whose ``detect`` is called without it prepares itself with the defaults.
+
+        Args:
+            device: a PyTorch device, resolved: ``cpu``, ``cuda:0``, ...
+            offline: make no network call at all.
+
+        Raises:
+            DataError: what is to be loaded is missing, or is not of the right kind.
+        """
+
     @abstractmethod
-    def detect(self, images: Sequence[UInt8Array]) -> list[frozenset[str]]:
+    def detect(self, images: Sequence[Any]) -> list[frozenset[str]]:
         """Return the words seen in each image.
 
         Args:
-            images: uint8 RGB arrays ``(H, W, 3)``, each of its own size.
+            images: uint8 arrays or ``ImageRecord``, as ``consumes`` says.
 
         Returns:
             One set of non-empty words an image, in the order of ``images``. The words of an
             image must not depend on the images it is shown with.
         """
+
+    def provenance(self) -> Mapping[str, str]:
+        """Return what must be known to detect the same words again; asked after ``prepare``.
+
+        Model, revision, generation settings, number format. It is kept in the header of every
+        table made by the detector.
+        """
+        return {}
+
+
+class Captioner(AttributeDetector):
+    """A detector that describes an image in words and selects some of them.
+
+    The captions are the costly part: they are kept with the table, and another selector works on
+    the same captions. A subclass sets ``selector``, by convention an option of that name.
+    """
+
+    selector: WordSelector
+
+    @abstractmethod
+    def describe(self, images: Sequence[Any]) -> list[str]:
+        """Return a caption for each image; it must not depend on the images it is shown with."""
+
+    def detect(self, images: Sequence[Any]) -> list[frozenset[str]]:
+        """Return the words that ``selector`` selects from the captions."""
+        return self.selector.select(self.describe(images))

@@ -34,7 +34,7 @@ from fsframework.testing._suite import (
     checks_for,
     parametrize_with_checks,
 )
-from fsframework.testing.toys import toy_images, toy_outcomes, toy_pool
+from fsframework.testing.toys import toy_images, toy_outcomes, toy_pool, toy_records
 
 __all__ = [
     "KINDS",
@@ -49,4 +49,5 @@ __all__ = [
     "toy_images",
     "toy_outcomes",
     "toy_pool",
+    "toy_records",
 ]

@@ -38,6 +38,7 @@ _INTERFACES: Mapping[str, tuple[str, str]] = {
     "detector": ("fsframework.interfaces.detector", "AttributeDetector"),
     "method": ("fsframework.interfaces.method", "FewShotMethod"),
     "sampler": ("fsframework.interfaces.sampler", "TaskSampler"),
+    "selector": ("fsframework.interfaces.selector", "WordSelector"),
     "statistic": ("fsframework.interfaces.statistic", "Statistic"),
 }
 

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from fsframework.interfaces.detector import AttributeDetector
-from fsframework.testing._suite import Make, Suite, require
-from fsframework.testing.toys import toy_images
+from fsframework.interfaces.detector import AttributeDetector, Captioner
+from fsframework.testing._suite import Make, NotApplicable, Suite, require
+from fsframework.testing.toys import toy_images, toy_records
 
 suite = Suite(AttributeDetector)
 
 
+def _toys(detector: AttributeDetector) -> Sequence[Any]:
+    return toy_records() if detector.consumes == "records" else toy_images()
+
+
 @suite.check()
+def check_consumes(make: Make) -> None:
+    """``consumes`` is "pixels" or "records"."""
+    found = make().consumes
+    require(found in ("pixels", "records"), f"it must be 'pixels' or 'records', not {found!r}")
+
+
+@suite.check(after=[check_consumes])
 def check_one_set_an_image(make: Make) -> None:
     """``detect`` gives a list with one frozenset an image."""
-    images = toy_images()
-    found = make().detect(images)
+    detector = make()
+    images = _toys(detector)
+    found = detector.detect(images)
     require(isinstance(found, list), f"it must be a list, not {type(found).__name__}")
     require(len(found) == len(images), f"{len(images)} images must give as many, not {len(found)}")
     for words in found:
@@ -28,7 +43,8 @@ def check_one_set_an_image(make: Make) -> None:
 @suite.check(after=[check_one_set_an_image])
 def check_words(make: Make) -> None:
     """Words are strings, not empty and without space around them."""
-    for word in frozenset().union(*make().detect(toy_images())):
+    detector = make()
+    for word in frozenset().union(*detector.detect(_toys(detector))):
         require(isinstance(word, str), f"a word must be a string, not {word!r}")
         require(word and word == word.strip(), f"{word!r} is no word: empty or with space around")
 
@@ -43,16 +59,19 @@ def check_no_images(make: Make) -> None:
 @suite.check(after=[check_one_set_an_image])
 def check_mixed_sizes(make: Make) -> None:
     """The images of one call may each have its own size."""
+    detector = make()
+    if detector.consumes == "records":
+        raise NotApplicable("it does not look at pixels")
     images = [*toy_images(1, 48, 48), *toy_images(1, 40, 64), *toy_images(1, 96, 33)]
-    count = len(make().detect(images))
+    count = len(detector.detect(images))
     require(count == len(images), f"{len(images)} images must give as many sets, not {count}")
 
 
 @suite.check(after=[check_one_set_an_image])
 def check_images_independent(make: Make) -> None:
     """The words of an image do not depend on the images beside it."""
-    together = make().detect(toy_images())
-    for index, image in enumerate(toy_images()):
+    together = make().detect(_toys(make()))
+    for index, image in enumerate(_toys(make())):
         [alone] = make().detect([image])
         require(
             alone == together[index],
@@ -65,16 +84,47 @@ def check_images_independent(make: Make) -> None:
 def check_no_memory(make: Make) -> None:
     """Earlier images leave no trace: asked again, the words are the same."""
     detector = make()
-    first = detector.detect(toy_images())
-    detector.detect(toy_images()[::-1])
-    again = detector.detect(toy_images())
+    first = detector.detect(_toys(detector))
+    detector.detect(_toys(detector)[::-1])
+    again = detector.detect(_toys(detector))
     require(again == first, "the same images give other words the second time")
 
 
 @suite.check(after=[check_one_set_an_image])
 def check_images_unchanged(make: Make) -> None:
     """The images are not changed."""
+    detector = make()
+    if detector.consumes == "records":
+        raise NotApplicable("it does not look at pixels")
     images = toy_images()
-    make().detect(images)
+    detector.detect(images)
     same = all(map(np.array_equal, images, toy_images()))
     require(same, "detect changes the pixels it is given")
+
+
+@suite.check(after=[check_one_set_an_image])
+def check_captions(make: Make) -> None:
+    """A captioner gives one string an image; its words are those selected from it."""
+    detector = make()
+    if not isinstance(detector, Captioner):
+        raise NotApplicable("it is no captioner")
+    captions = detector.describe(_toys(detector))
+    require(
+        isinstance(captions, list) and all(isinstance(c, str) for c in captions),
+        f"captions must be a list of strings, not {captions!r}",
+    )
+    found = detector.detect(_toys(detector))
+    require(
+        detector.selector.select(captions) == found,
+        "the words are not those that its selector selects from its captions",
+    )
+
+
+@suite.check(after=[check_consumes])
+def check_provenance(make: Make) -> None:
+    """``provenance`` gives strings by name, once the detector is prepared."""
+    detector = make()
+    detector.prepare(device="cpu", offline=True)
+    found = detector.provenance()
+    plain = all(isinstance(text, str) for pair in dict(found).items() for text in pair)
+    require(plain, f"it must hold strings, not {found!r}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fsframework.values import AttributeTable, ImagePool, Outcomes, UInt8Array
+from fsframework.values import AttributeTable, ImagePool, ImageRecord, Outcomes, UInt8Array
 
-__all__ = ["toy_images", "toy_outcomes", "toy_pool"]
+__all__ = ["toy_images", "toy_outcomes", "toy_pool", "toy_records"]
 
 _WORDS_AN_IMAGE = 3
 _CONTEXTS = ("forest", "grass", "sand", "snow", "water")
@@ -74,3 +74,19 @@ def toy_images(count: int = 4, height: int = 48, width: int = 48) -> list[UInt8A
         )
         images.append(np.where(inside[..., None], disc, ground))
     return images
+
+
+def toy_records(count: int = 4) -> list[ImageRecord]:
+    """Return records with a key, ``words`` and a ``caption``.
+
+    >>> toy_records(1)[0].metadata["words"]
+    'ball;green'
+    """
+    things = ("ball", "dog", "tree", "car")
+    colours = ("green", "black", "red")
+    found = []
+    for i in range(count):
+        thing, colour = things[i % len(things)], colours[i % len(colours)]
+        metadata = {"words": f"{thing};{colour}", "caption": f"a {colour} {thing} on the grass"}
+        found.append(ImageRecord(f"{thing}/{i:03}.png", metadata))
+    return found

@@ -1,0 +1,66 @@
+"""What every word selector must keep."""
+
+from __future__ import annotations
+
+from fsframework.interfaces.selector import WordSelector
+from fsframework.testing._suite import Make, Suite, require
+
+suite = Suite(WordSelector)
+
+_CAPTIONS = (
+    "a black dog running through tall grass near two stop signs",
+    "",
+    "A red car is parked beside the old houses.",
+    "?! 42 ...",
+    "ein Hund läuft über die Straße",
+    "a black dog running through tall grass near two stop signs",
+)
+
+
+@suite.check()
+def check_one_set_a_caption(make: Make) -> None:
+    """``select`` gives a list with one frozenset a caption."""
+    found = make().select(_CAPTIONS)
+    require(isinstance(found, list), f"it must be a list, not {type(found).__name__}")
+    count = len(_CAPTIONS)
+    require(len(found) == count, f"{count} captions must give as many sets, not {len(found)}")
+    for words in found:
+        require(
+            isinstance(words, frozenset),
+            f"the words of a caption must be a frozenset, not {type(words).__name__}",
+        )
+
+
+@suite.check(after=[check_one_set_a_caption])
+def check_words(make: Make) -> None:
+    """Words are strings, not empty and without space around them."""
+    for word in frozenset().union(*make().select(_CAPTIONS)):
+        require(isinstance(word, str), f"a word must be a string, not {word!r}")
+        require(word and word == word.strip(), f"{word!r} is no word: empty or with space around")
+
+
+@suite.check()
+def check_no_captions(make: Make) -> None:
+    """No captions give an empty list."""
+    found = make().select([])
+    require(found == [], f"no captions must give [], not {found!r}")
+
+
+@suite.check(after=[check_one_set_a_caption])
+def check_captions_independent(make: Make) -> None:
+    """The words of a caption depend neither on the captions beside it nor on those before."""
+    selector = make()
+    together = selector.select(_CAPTIONS)
+    for caption, words in zip(_CAPTIONS, together, strict=True):
+        [alone] = selector.select([caption])
+        require(
+            alone == words, f"{caption!r} has the words {sorted(alone)} alone, else {sorted(words)}"
+        )
+
+
+@suite.check()
+def check_provenance(make: Make) -> None:
+    """``provenance`` gives strings by name."""
+    found = make().provenance()
+    plain = all(isinstance(text, str) for pair in dict(found).items() for text in pair)
+    require(plain, f"it must hold strings, not {found!r}")
