@@ -36,6 +36,7 @@ __all__ = [
     "IntArray",
     "IntervalKind",
     "Outcomes",
+    "QueryBatch",
     "TaskSet",
     "UInt8Array",
     "digest_of",
@@ -48,6 +49,8 @@ FloatArray = npt.NDArray[np.floating[Any]]
 BoolArray = npt.NDArray[np.bool_]
 UInt8Array = npt.NDArray[np.uint8]
 IntervalKind = Literal["open", "closed"]
+QueryBatch = Literal["task", "class"]
+"""Which queries a method was shown together: all of a task, or those of one class at a time."""
 
 SCHEMA_VERSION = 1
 """Version of the file formats written by this module."""
@@ -810,6 +813,7 @@ class Outcomes:
             ``[t, w, q]`` truly belongs to way ``w``.
         task_digest: ``TaskSet.digest`` of the tasks.
         n_images: distinct images in all tasks; ``reuses_images`` whether two tasks share one.
+        query_batch: which queries the method was shown together.
 
     Raises:
         DataError: the shape is wrong or a prediction is no way of the task.
@@ -823,6 +827,7 @@ class Outcomes:
     task_digest: str
     n_images: int
     reuses_images: bool
+    query_batch: QueryBatch = "task"
 
     def __post_init__(self) -> None:
         array = _frozen(self.predictions, np.int16, "predictions", 3)
@@ -832,13 +837,13 @@ class Outcomes:
             raise DataError(f"predictions must lie in 0..{way - 1}")
 
     @classmethod
-    def of(cls, tasks: TaskSet, predictions: IntArray) -> Self:
+    def of(cls, tasks: TaskSet, predictions: IntArray, query_batch: QueryBatch = "task") -> Self:
         """Tie predictions ``(T, way, n_query)`` to their tasks."""
         if predictions.shape != tasks.query.shape:
             raise DataError(
                 f"predictions of shape {predictions.shape} for queries of {tasks.query.shape}"
             )
-        return cls(predictions, tasks.digest, tasks.n_images, tasks.reuses_images)
+        return cls(predictions, tasks.digest, tasks.n_images, tasks.reuses_images, query_batch)
 
     def __len__(self) -> int:
         return int(self.predictions.shape[0])
@@ -879,6 +884,7 @@ class Outcomes:
             "task_digest": self.task_digest,
             "n_images": self.n_images,
             "reuses_images": self.reuses_images,
+            "query_batch": self.query_batch,
         }
         _write_parquet(Path(path), columns, header)
 
@@ -899,7 +905,13 @@ class Outcomes:
         rows = [table[name].to_numpy() for name in ("task", "way")]
         if not np.array_equal(rows, np.indices(predictions.shape[:2]).reshape(2, -1)):
             raise DataError(f"{path}: its rows are not in the order of tasks and ways")
-        return cls(predictions, header["task_digest"], header["n_images"], header["reuses_images"])
+        return cls(
+            predictions,
+            header["task_digest"],
+            header["n_images"],
+            header["reuses_images"],
+            header.get("query_batch", "task"),
+        )
 
 
 @dataclass(frozen=True)
@@ -915,6 +927,7 @@ class Estimate:
         estimator: how the interval was made, such as ``student-t``.
         n_tasks: tasks behind it; ``n_images``: distinct images in them.
         share: whether the value is a share of 1, to be shown in percent.
+        query_batch: which queries the method was shown together.
 
     >>> Estimate("acc", 0.5, 0.4, 0.6, 0.95, "open", False, "student-t", 30, 900).half_width
     0.1
@@ -931,6 +944,7 @@ class Estimate:
     n_tasks: int
     n_images: int
     share: bool = False
+    query_batch: QueryBatch = "task"
 
     def __post_init__(self) -> None:
         if not 0 < self.level < 1:

@@ -44,6 +44,50 @@ _SHARED: dict[str, tuple[str, Any]] = {
             "separated by ';' in CSV), or column:NAME.  [default: the data set's own words]",
         ),
     ),
+    "detector": (
+        "detector",
+        click.option(
+            "--detector",
+            metavar="NAME[:ARG]",
+            envvar="FSF_DETECTOR",
+            show_envvar=True,
+            help="Detect the words in the images: vit-gpt2, blip, clip-words, captions-file:FILE, "
+            "... (see fsf plugins list detector).",
+        ),
+    ),
+    "drop-class-words": (
+        "drop_class_words",
+        click.option(
+            "--drop-class-words",
+            is_flag=True,
+            help="Take from each image the words that name its own class.",
+        ),
+    ),
+    "drop-words": (
+        "drop_words",
+        click.option(
+            "--drop-words", metavar="WORD,...", help="Words that are no attributes, with commas."
+        ),
+    ),
+    "min-count": (
+        "min_count",
+        click.option(
+            "--min-count",
+            type=int,
+            metavar="N",
+            help="Take out words that fewer images have.  [default: 1]",
+        ),
+    ),
+    "offline": (
+        "offline",
+        click.option(
+            "--offline",
+            is_flag=True,
+            envvar="FSF_OFFLINE",
+            show_envvar=True,
+            help="Make no network call; models must be in the local cache or a folder.",
+        ),
+    ),
     "sampler": (
         "sampler",
         click.option(
@@ -171,7 +215,7 @@ def tree_of(
     from fsframework.pipeline.experiment import read_config
 
     tree = read_config(config) if config is not None else {}
-    dotted = {name: key for name, (key, _) in _SHARED.items()} | keys
+    dotted = {name.replace("-", "_"): key for name, (key, _) in _SHARED.items()} | keys
     # Names of components come before their options, so that an option finds its component.
     for name in sorted(dotted, key=lambda n: dotted[n].count(".")):
         source = context.get_parameter_source(name)

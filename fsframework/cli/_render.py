@@ -79,10 +79,11 @@ def estimates_table(estimates: Mapping[str, Estimate]) -> None:
             f"{100 * e.level:g} % {e.kind}, {e.estimator}",
             f"{e.n_tasks:,}",
             f"{e.n_images:,}",
+            e.query_batch,
         )
         for name, e in sorted(estimates.items(), key=lambda item: (order.get(item[0], 99), item[0]))
     ]
-    print_table(("measure", "value", "interval", "tasks", "images"), rows)
+    print_table(("measure", "value", "interval", "tasks", "images", "queries by"), rows)
 
 
 def reporter() -> Reporter:

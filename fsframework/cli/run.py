@@ -32,7 +32,7 @@ __all__ = ["run"]
     show_envvar=True,
     help="Feature extractor.  [default: conv64f]",
 )
-@shared("attributes", "split", "way", "shot", "query", "tasks", "seed", "device")
+@shared("attributes", "detector", "split", "way", "shot", "query", "tasks", "seed", "device")
 @click.option(
     "--placebo",
     is_flag=True,
@@ -59,6 +59,14 @@ __all__ = ["run"]
     metavar="FILE",
     help="Evaluate the tasks of this file (see fsf tasks make).",
 )
+@click.option(
+    "--query-batch",
+    type=click.Choice(["task", "class"]),
+    metavar="task|class",
+    help="Show a method all queries of a task together, or those of one class at a time as "
+    "FewSTAB's published evaluation does.  [default: task]",
+)
+@shared("drop-class-words", "drop-words", "min-count", "offline")
 @set_options
 @click.option(
     "--runs-dir",
@@ -104,6 +112,7 @@ def run(
       fsf run --method renet --sampler fewstab
       fsf run --method protonet --shot 1 --tasks 3000 --placebo
       fsf run --dataset folder:./images --attributes words.csv --backbone resnet12
+      fsf run --dataset folder:./images --detector vit-gpt2 --drop-class-words
       fsf run --plugin ./mine.py --method mine -o method.temperature=0.2
       fsf run --config exp.toml --dry-run
     """
@@ -117,6 +126,7 @@ def run(
         "level": "level",
         "image_size": "image_size",
         "task_file": "task_file",
+        "query_batch": "query_batch",
     }
     registry = registry_with(plugin_files)
     experiment = resolve_experiment(registry, tree_of(context, config, options, keys))

@@ -68,17 +68,18 @@ def list_runs(runs_dir: Path, as_json: bool) -> None:
     rows: list[tuple[str, ...]] = []
     for folder, record in found:
         if not isinstance(record, RunRecord):
-            rows.append((folder.name, f"broken: {record}", "", "", ""))
+            rows.append((folder.name, f"broken: {record}", *[""] * 5))
             continue
         cells = [
             _render.shown(record.estimates[name]) if name in record.estimates else ""
             for name in ("acc-R", "wacc-R", "wacc-A", "wacc-gap")
         ]
-        rows.append((folder.name, record.status, *cells))
+        scored = str(record.resolved.get("query_batch", "task"))
+        rows.append((folder.name, record.status, *cells, scored))
     if not rows:
         click.echo(f"no runs in {runs_dir}")
         return
-    _render.print_table(("run", "status", "Acc", "wAcc-R", "wAcc-A", "gap"), rows)
+    _render.print_table(("run", "status", "Acc", "wAcc-R", "wAcc-A", "gap", "queries by"), rows)
 
 
 @runs.command("show")
@@ -140,6 +141,11 @@ def print_record(folder: Path, record: RunRecord) -> None:
     if any(e.kind == "closed" for e in record.estimates.values()):
         click.echo(
             "closed: images recur between tasks, so the interval speaks of this data set only"
+        )
+    if any(e.query_batch == "class" for e in record.estimates.values()):
+        click.echo(
+            "queries by class: the method saw the queries of one class at a time, as in FewSTAB's "
+            "published evaluation; where a score depends on the queries beside it, this changes it"
         )
     for note in record.notes:
         click.echo(f"note: {note}")

@@ -79,6 +79,7 @@ def gap(
         len(first) + len(second),
         n_images,
         _is_share(statistic),
+        random[1].query_batch,
     )
 
 
@@ -94,6 +95,11 @@ def paired_difference(
         raise DataError(
             "a paired comparison needs equal tasks: the task digests are "
             f"{first.task_digest[:12]} and {second.task_digest[:12]}"
+        )
+    if first.query_batch != second.query_batch:
+        raise DataError(
+            "a paired comparison needs equal scoring: the queries of one were shown by "
+            f"{first.query_batch}, those of the other by {second.query_batch}"
         )
     values = _values(name, statistic, first) - _values(name, statistic, second)
     return _of_values(name, values, statistic, first, level, paired=True)
@@ -121,6 +127,7 @@ def _of_values(
         len(values),
         outcomes.n_images,
         _is_share(statistic),
+        outcomes.query_batch,
     )
 
 

@@ -23,7 +23,7 @@ from fsframework.pipeline.model import (
 )
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.workspace import StoredArray, Workspace, stored_array
-from fsframework.values import Outcomes, TaskSet, UInt8Array, digest_of
+from fsframework.values import Outcomes, QueryBatch, TaskSet, UInt8Array, digest_of
 
 __all__ = ["ImageSource", "evaluate", "predict"]
 
@@ -129,26 +129,34 @@ def _embed(model: FewShotModel, pixels: npt.NDArray[np.uint8]) -> Tensor:
 
 
 class _Predictor:
-    """Predicts slices of a task set; the indices go to the device once."""
+    """Predicts slices of a task set; the indices go to the device once.
 
-    def __init__(self, model: FewShotModel, tasks: TaskSet, source: ImageSource) -> None:
+    Queries shown by class are tasks of their own to a method: the same support with the queries
+    of one way.
+    """
+
+    def __init__(
+        self, model: FewShotModel, tasks: TaskSet, source: ImageSource, query_batch: QueryBatch
+    ) -> None:
         device = source.items.device
         self._model, self._source = model.eval(), source
         self._support = torch.tensor(tasks.support, device=device)
+        self._parts = tasks.n_way if query_batch == "class" else 1
         # A method must not tell a query's class by its place, so the queries change places.
-        flat = tasks.query.reshape(len(tasks), -1)
+        flat = tasks.query.reshape(len(tasks) * self._parts, -1)
         order = np.random.default_rng(flat.shape[1]).permutation(flat.shape[1])
         self._query = torch.tensor(flat[:, order], device=device)
         self._back = torch.tensor(np.argsort(order), device=device)
         self._shape = tasks.query.shape[1:]
         self._buffers: dict[str, Tensor] = {}
-        self.tasks_a_batch = _tasks_a_batch(tasks, source)
+        self.tasks_a_batch = max(1, _tasks_a_batch(tasks, source) // self._parts)
 
     @torch.no_grad()
     def __call__(self, start: int) -> Tensor:
         """Return int16 ``(tasks, way, n_query)`` of the batch that begins with task ``start``."""
-        chosen = slice(start, start + self.tasks_a_batch)
-        support, query = self._support[chosen], self._query[chosen]
+        stop = start + self.tasks_a_batch
+        support = self._support[start:stop].repeat_interleave(self._parts, dim=0)
+        query = self._query[start * self._parts : stop * self._parts]
         # What a method draws depends on the tasks alone, not on what was drawn before.
         reseed(start, query.device)
         scores = self._model.method.scores(
@@ -160,7 +168,8 @@ class _Predictor:
             name = type(self._model.method).__name__
             found = f"of shape {tuple(scores.shape)}" if scores.shape != expected else "not finite"
             raise DataError(
-                f"{name}: the scores of tasks {start} to {start + len(query) - 1} are {found}; "
+                f"{name}: the scores of tasks {start} to "
+                f"{start + len(query) // self._parts - 1} are {found}; "
                 f"they must be finite and of shape {expected}"
             )
         way = scores.argmax(dim=2)[:, self._back]
@@ -177,9 +186,11 @@ def _tasks_a_batch(tasks: TaskSet, source: ImageSource) -> int:
     return max(1, min(1024, limit // per_task))
 
 
-def predict(model: FewShotModel, tasks: TaskSet, source: ImageSource) -> npt.NDArray[np.int16]:
+def predict(
+    model: FewShotModel, tasks: TaskSet, source: ImageSource, query_batch: QueryBatch = "task"
+) -> npt.NDArray[np.int16]:
     """Return the way each query is given to, int16 ``(T, way, n_query)``; in evaluation mode."""
-    predictor = _Predictor(model, tasks, source)
+    predictor = _Predictor(model, tasks, source, query_batch)
     with seeded(0, source.items.device):
         parts = [predictor(start) for start in range(0, len(tasks), predictor.tasks_a_batch)]
     return torch.cat(parts).numpy()
@@ -193,14 +204,19 @@ def evaluate(
     label: str,
     partial: Path,
     reporter: Reporter,
+    query_batch: QueryBatch = "task",
 ) -> Outcomes:
     """Predict every query of every task, saving what is done every few seconds.
 
     Args:
+        query_batch: ``task`` shows a method all queries of a task together; ``class`` those of one
+            class at a time, as the published evaluation of FewSTAB does. Where a score depends on
+            the queries beside it (transductive methods, BatchNorm in training mode), queries of
+            one class alone give other scores.
         partial: file that holds the predictions so far; a killed evaluation goes on from it.
     """
-    predictor = _Predictor(model, tasks, source)
-    identity = digest_of(tasks.digest, model.weights_digest())
+    predictor = _Predictor(model, tasks, source, query_batch)
+    identity = digest_of(tasks.digest, model.weights_digest(), query_batch)
     done = _resume(partial, identity)
     finished = sum(map(len, done))
     saved = time.monotonic()
@@ -212,7 +228,7 @@ def evaluate(
             if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
                 save_tensors(partial, {"predictions": torch.cat(done)}, {"identity": identity})
                 saved = time.monotonic()
-    outcomes = Outcomes.of(tasks, torch.cat(done).numpy())
+    outcomes = Outcomes.of(tasks, torch.cat(done).numpy(), query_batch)
     partial.unlink(missing_ok=True)
     return outcomes
 

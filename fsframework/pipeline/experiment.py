@@ -18,6 +18,7 @@ from fsframework.spec import (
     resolve_component,
     resolve_settings,
 )
+from fsframework.values import QueryBatch
 
 __all__ = ["Experiment", "Settings", "read_config", "resolve_experiment"]
 
@@ -47,6 +48,12 @@ class Settings:
         statistics: names of statistics.
         split: the split the tasks are drawn from.
         task_file: evaluate these tasks rather than draw some with the sampler.
+        query_batch: whether a method is shown all queries of a task together (``task``) or those
+            of one class at a time (``class``), as FewSTAB's published evaluation does.
+        drop_class_words: take from each image the words that name its own class.
+        drop_words: words that are no attributes.
+        min_count: take out words that fewer images of the split have.
+        offline: let detectors make no network call.
     """
 
     seed: int = 0
@@ -59,6 +66,11 @@ class Settings:
     statistics: tuple[str, ...] = ("acc", "wacc")
     split: str = "test"
     task_file: Path | None = None
+    query_batch: QueryBatch = "task"
+    drop_class_words: bool = False
+    drop_words: tuple[str, ...] = ()
+    min_count: int = 1
+    offline: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
@@ -69,6 +81,8 @@ class Settings:
             raise OptionError(f"level must lie between 0 and 1, not {self.level}")
         if self.image_size is not None and self.image_size < 8:
             raise OptionError(f"image_size must be at least 8 pixels, not {self.image_size}")
+        if self.min_count < 1:
+            raise OptionError(f"min_count must be at least 1, not {self.min_count}")
 
 
 @dataclass(frozen=True)
@@ -78,6 +92,7 @@ class Experiment:
     Args:
         sampler: of the tasks under test; ``baseline`` draws random tasks of the same shape,
             ``None`` where the sampler ties no attribute to a class.
+        detector: of the attributes, ``None`` where they are read.
         stages: of the training.
         given: what the user gave, as JSON values; ``origins``: where every value came from.
     """
@@ -88,6 +103,7 @@ class Experiment:
     method: Component
     sampler: Component
     baseline: Component | None
+    detector: Component | None
     statistics: Mapping[str, Component]
     stages: tuple[Stage, ...]
     given: Mapping[str, Any]
@@ -101,13 +117,14 @@ class Experiment:
             "backbone": self.backbone.to_json(),
             "method": self.method.to_json(),
             "sampler": self.sampler.to_json(),
+            **({"detector": self.detector.to_json()} if self.detector else {}),
             "training": [{k: _plain(v) for k, v in vars(s).items()} for s in self.stages],
         }
 
     def components(self) -> list[Component]:
         """Return every component of the experiment, nested ones included."""
         tops = [self.dataset, self.backbone, self.method, self.sampler]
-        tops += [self.baseline] if self.baseline else []
+        tops += [c for c in (self.baseline, self.detector) if c]
         tops += list(self.statistics.values())
         return [found for top in tops for found in top.walk()]
 
@@ -156,8 +173,8 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     tree = dict(tree)
     given = _values(tree)
     requests = {kind: _request(tree.pop(kind, None), kind) for kind in _DEFAULTS}
-    training = tree.pop("training", {})
-    known = [*parameters(Settings), *_DEFAULTS, "training"]
+    detector_given, training = tree.pop("detector", None), tree.pop("training", {})
+    known = [*parameters(Settings), *_DEFAULTS, "detector", "training"]
     for key in tree:
         if key not in known:
             raise OptionError(
@@ -165,6 +182,14 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
             )
     settings, origins = resolve_settings(Settings, tree, "settings")
     parts = {kind: resolve_component(registry, kind, requests[kind]) for kind in _DEFAULTS}
+    detector = None
+    if detector_given is not None:
+        if settings.attributes is not None:
+            raise OptionError(
+                f"attributes are read from {settings.attributes} or detected, not both: leave out "
+                "--attributes or --detector"
+            )
+        detector = resolve_component(registry, "detector", detector_given)
     statistics = {
         name: resolve_component(registry, "statistic", name) for name in settings.statistics
     }
@@ -172,6 +197,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     origins_all = {
         **origins,
         **{kind: part.origins_json() for kind, part in parts.items()},
+        **({"detector": detector.origins_json()} if detector else {}),
         "training": stage_origins,
     }
     return Experiment(
@@ -181,6 +207,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         parts["method"],
         parts["sampler"],
         _baseline(registry, parts["sampler"]),
+        detector,
         statistics,
         stages,
         given,

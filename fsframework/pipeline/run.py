@@ -37,7 +37,7 @@ from fsframework.pipeline.workspace import StoredArray, Workspace, locked, sweep
 from fsframework.records import RunRecord
 from fsframework.registry import Registry
 from fsframework.spec import canonical, resolve_component
-from fsframework.values import Estimate, ImagePool, Outcomes, TaskSet, digest_of
+from fsframework.values import Estimate, ImagePool, Outcomes, QueryBatch, TaskSet, digest_of
 
 __all__ = ["RunResult", "compute_estimates", "load_outcomes", "run_experiment"]
 
@@ -125,7 +125,8 @@ def _run_locked(
                 experiment, prepared, model, images, splits, workspace, registry, reporter
             )
     record = _with_model(record, model, trained, images, folder)
-    outcomes = _outcomes(prepared, model, images[-1], folder, workspace, reporter, timer)
+    batch = experiment.settings.query_batch
+    outcomes = _outcomes(prepared, model, images[-1], folder, batch, workspace, reporter, timer)
     estimates = compute_estimates(
         {name: c.create() for name, c in experiment.statistics.items()},
         prepared.tasks,
@@ -181,6 +182,7 @@ def _prepare(experiment: Experiment, workspace: Workspace, registry: Registry) -
         "init": [_init_digest(s.init_from) for s in experiment.stages],
         "seed": settings.seed,
         "image_size": settings.image_size,
+        "query_batch": settings.query_batch,
         "device": device.type,
     }
     fingerprint = digest_of("run", canonical(identity))
@@ -501,6 +503,7 @@ def _outcomes(
     model: FewShotModel,
     images: StoredArray,
     folder: Path,
+    query_batch: QueryBatch,
     workspace: Workspace,
     reporter: Reporter,
     timer: _Timer,
@@ -526,6 +529,7 @@ def _outcomes(
                 label=_KINDS[kind],
                 partial=folder / f"partial-{kind}.safetensors",
                 reporter=reporter,
+                query_batch=query_batch,
             )
         found[kind].save(path)
     return found
