@@ -13,7 +13,16 @@ from fsframework.errors import OptionError
 from fsframework.registry import Registry
 from fsframework.spec import Given, set_dotted
 
-__all__ = ["json_option", "plugin_option", "registry_with", "set_options", "shared", "tree_of"]
+__all__ = [
+    "DROPPING",
+    "cache_option",
+    "json_option",
+    "plugin_option",
+    "registry_with",
+    "set_options",
+    "shared",
+    "tree_of",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,7 +61,7 @@ _SHARED: dict[str, tuple[str, Any]] = {
             envvar="FSF_DETECTOR",
             show_envvar=True,
             help="Detect the words in the images: vit-gpt2, blip, clip-words, captions-file:FILE, "
-            "... (see fsf plugins list detector).",
+            "... (see fsf plugins list --kind detector).",
         ),
     ),
     "drop-class-words": (
@@ -144,6 +153,10 @@ _SHARED: dict[str, tuple[str, Any]] = {
 }
 
 
+DROPPING = ("drop-class-words", "drop-words", "min-count")
+"""Shared options that say which words are no attributes."""
+
+
 def shared(*names: str) -> Callable[[F], F]:
     """Add the named shared options to a command."""
 
@@ -185,6 +198,18 @@ def plugin_option(function: F) -> F:
         type=click.Path(path_type=Path),
         metavar="FILE.py",
         help="Also know the plugin classes of a Python file; repeatable.",
+    )(function)
+
+
+def cache_option(function: F) -> F:
+    """Add ``--cache-dir``."""
+    return click.option(
+        "--cache-dir",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        envvar="FSF_CACHE",
+        show_envvar=True,
+        help="Where images, words, features and weights are kept.  [default: ~/.cache/fsframework]",
     )(function)
 
 

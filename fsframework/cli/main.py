@@ -18,6 +18,10 @@ __all__ = ["cli", "main"]
 _COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("fsframework.cli.run:run", "Evaluate a method on random and attribute-biased tasks."),
     "plugins": ("fsframework.cli.plugins:plugins", "List, show and check plugins."),
+    "attributes": (
+        "fsframework.cli.attributes:attributes",
+        "Detect the words in images; count, compare and show them.",
+    ),
     "tasks": ("fsframework.cli.tasks:tasks", "Make, show, verify and export task files."),
     "data": ("fsframework.cli.data:data", "List data sets and check your own."),
     "runs": ("fsframework.cli.runs:runs", "List and show the runs made so far."),

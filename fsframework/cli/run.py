@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import json_option, registry_with, set_options, shared, tree_of
+from fsframework.cli._options import (
+    DROPPING,
+    cache_option,
+    json_option,
+    registry_with,
+    set_options,
+    shared,
+    tree_of,
+)
 
 if TYPE_CHECKING:
     from fsframework.pipeline.experiment import Experiment
@@ -66,7 +74,7 @@ __all__ = ["run"]
     help="Show a method all queries of a task together, or those of one class at a time as "
     "FewSTAB's published evaluation does.  [default: task]",
 )
-@shared("drop-class-words", "drop-words", "min-count", "offline")
+@shared(*DROPPING, "offline")
 @set_options
 @click.option(
     "--runs-dir",
@@ -76,14 +84,7 @@ __all__ = ["run"]
     show_envvar=True,
     help="Where runs are written.  [default: ./runs]",
 )
-@click.option(
-    "--cache-dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    envvar="FSF_CACHE",
-    show_envvar=True,
-    help="Where images, features and weights are kept.  [default: ~/.cache/fsframework]",
-)
+@cache_option
 @click.option("--dry-run", is_flag=True, help="Print every option with its origin; run nothing.")
 @json_option
 @click.pass_context

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import json_option, registry_with, set_options, shared, tree_of
+from fsframework.cli._options import (
+    DROPPING,
+    json_option,
+    registry_with,
+    set_options,
+    shared,
+    tree_of,
+)
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["tasks"]
 
 _FILE = click.Path(path_type=Path)
+_WORDS = ("attributes", "detector", *DROPPING, "device", "offline")
 
 
 @click.group()
@@ -50,11 +58,15 @@ def _experiment(
 
 
 def _pool(experiment: Experiment, *, attributes: bool) -> ImagePool:
-    from fsframework.pipeline.attributes import attach_attributes
+    from fsframework.cli import _render
+    from fsframework.pipeline.attributes import pool_with_attributes
+    from fsframework.pipeline.workspace import Workspace
 
-    pool: ImagePool = experiment.dataset.create().pool(experiment.settings.split)
-    if attributes or experiment.settings.attributes is not None:
-        return attach_attributes(pool, experiment.settings.attributes)
+    dataset = experiment.dataset.create()
+    pool: ImagePool = dataset.pool(experiment.settings.split)
+    if attributes or experiment.settings.attributes is not None or experiment.detector is not None:
+        workspace, reporter = Workspace.default(), _render.reporter()
+        pool, _ = pool_with_attributes(experiment, dataset, pool, workspace, reporter)
     return pool
 
 
@@ -79,7 +91,7 @@ def _with_words_if_any(experiment: Experiment, tasks: TaskSet) -> ImagePool:
 
 @tasks.command("make")
 @click.argument("file", type=_FILE)
-@shared("sampler", "dataset", "attributes", "split", "way", "shot", "query", "tasks", "seed")
+@shared("sampler", "dataset", *_WORDS, "split", "way", "shot", "query", "tasks", "seed")
 @set_options
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @json_option
@@ -151,7 +163,7 @@ def _print_summary(file: Path, tasks: TaskSet, as_json: bool) -> None:
 
 @tasks.command("verify")
 @click.argument("file", type=_FILE)
-@shared("dataset", "attributes", "split")
+@shared("dataset", *_WORDS, "split")
 @set_options
 @json_option
 @click.pass_context
@@ -174,7 +186,7 @@ def verify(
 @tasks.command("export")
 @click.argument("file", type=_FILE)
 @click.argument("output", type=_FILE)
-@shared("dataset", "attributes", "split")
+@shared("dataset", *_WORDS, "split")
 @set_options
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
 @click.pass_context
@@ -225,7 +237,7 @@ def export(
     metavar="N",
     help="Query images drawn a class.",
 )
-@shared("sampler", "dataset", "attributes", "split", "way", "shot", "query", "seed")
+@shared("sampler", "dataset", *_WORDS, "split", "way", "shot", "query", "seed")
 @set_options
 @json_option
 @click.pass_context

@@ -55,6 +55,18 @@ class AttributeDetector(ABC):
         """
         return {}
 
+    def notes(self, keys: Sequence[str]) -> list[str]:
+        """Return what a user should know before these images are looked at, a sentence each.
+
+        Asked after ``prepare`` with the keys of all images; by default nothing. A detector that
+        reads a file says here what in it is broken or belongs to no image.
+
+        Raises:
+            DataError: nothing can be said of any of the images.
+        """
+        del keys
+        return []
+
 
 class Captioner(AttributeDetector):
     """A detector that describes an image in words and selects some of them.

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.interfaces.dataset import Dataset
-from fsframework.interfaces.detector import AttributeDetector
+from fsframework.pipeline.detection import detect_attributes
+from fsframework.pipeline.experiment import Experiment, Settings
 from fsframework.pipeline.progress import Reporter
+from fsframework.pipeline.workspace import Workspace
 from fsframework.values import AttributeTable, ImagePool
 
-__all__ = ["attach_attributes", "detect_attributes", "read_attributes", "split_words"]
+__all__ = [
+    "attach_attributes",
+    "pool_with_attributes",
+    "read_attributes",
+    "split_words",
+    "without_dropped_words",
+]
 
 _COLUMN = "column:"
 _SEPARATOR = ";"
@@ -40,8 +49,8 @@ def attach_attributes(pool: ImagePool, source: str | None) -> ImagePool:
     if source is None:
         if "words" not in pool.metadata:
             raise DataError(
-                "this data set carries no attributes; give them with --attributes FILE.csv, "
-                f"FILE.parquet or column:NAME{_columns(pool)}"
+                "this data set carries no attributes; detect them with --detector NAME, or give "
+                f"them with --attributes FILE.csv, FILE.parquet or column:NAME{_columns(pool)}"
             )
         source = "column:words"
     if source.startswith(_COLUMN):
@@ -53,6 +62,10 @@ def attach_attributes(pool: ImagePool, source: str | None) -> ImagePool:
         table = AttributeTable.from_words(pool.keys, words, {"source": source})
     else:
         table = read_attributes(Path(source))
+    return _attached(pool, table, source)
+
+
+def _attached(pool: ImagePool, table: AttributeTable, source: str) -> ImagePool:
     with_words = pool.with_attributes(table)
     assert with_words.attributes is not None
     if not with_words.attributes.bits.any():
@@ -96,9 +109,12 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
             reader = csv.DictReader(file)
             missing = {"key", "words"} - set(reader.fieldnames or ())
             if missing:
+                hint = ""
+                if "caption" in (reader.fieldnames or ()):
+                    hint = f"; for captions use --detector captions-file:{path}"
                 raise DataError(
                     f"{path}: row 1 lacks the column {' and '.join(sorted(missing))}; "
-                    "it must name key and words"
+                    f"it must name key and words{hint}"
                 )
             for row, record in enumerate(reader, start=2):
                 if record["words"] is None or None in record:
@@ -112,25 +128,62 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
         raise DataError(f"{path}: cannot be read ({error})") from None
 
 
-def detect_attributes(
-    detector: AttributeDetector,
+def pool_with_attributes(
+    experiment: Experiment,
     dataset: Dataset,
-    split: str,
+    pool: ImagePool,
+    workspace: Workspace,
     reporter: Reporter,
-    *,
-    batch_size: int = 16,
-) -> AttributeTable:
-    """Run a detector over the images of a split.
+) -> tuple[ImagePool, tuple[str, ...]]:
+    """Return the pool of an experiment's split with its attributes, read or detected.
+
+    What the settings ask to be dropped is dropped.
 
     Args:
-        batch_size: images a call of the detector.
+        dataset: as made by the experiment; ``pool`` is that of its split.
+
+    Returns:
+        The pool, and what a user should know of its words.
+
+    Raises:
+        DataError: there are no attributes; the message says where they can come from.
     """
-    indices = dataset.split_indices(split)
-    words: list[frozenset[str]] = []
-    with reporter.stage("attributes", len(indices)) as advance:
-        for start in range(0, len(indices), batch_size):
-            images = [dataset.image(int(i)) for i in indices[start : start + batch_size]]
-            words.extend(detector.detect(images))
-            advance(len(images))
-    keys = tuple(dataset.keys[i] for i in indices)
-    return AttributeTable.from_words(keys, words, {"detector": type(detector).__qualname__})
+    settings = experiment.settings
+    notes: tuple[str, ...] = ()
+    if experiment.detector is None:
+        pool = attach_attributes(pool, settings.attributes)
+    else:
+        detected = detect_attributes(
+            experiment.detector,
+            dataset,
+            experiment.dataset.fingerprint,
+            settings.split,
+            workspace,
+            reporter,
+            device=settings.device,
+            offline=settings.offline,
+        )
+        pool = _attached(pool, detected.table, f"detector {experiment.detector.name}")
+        notes = (*detected.notes, *detected.complaints())
+    return without_dropped_words(pool, settings), notes
+
+
+def without_dropped_words(pool: ImagePool, settings: Settings) -> ImagePool:
+    """Take out the words that the settings ask to drop.
+
+    Raises:
+        DataError: no word is left.
+    """
+    if not (settings.drop_class_words or settings.drop_words or settings.min_count > 1):
+        return pool
+    from fsframework.pipeline.attribute_stats import filtered, without_class_words
+
+    if settings.drop_class_words:
+        pool = without_class_words(pool)
+    assert pool.attributes is not None
+    table = filtered(
+        pool.attributes, min_count=settings.min_count, drop=frozenset(settings.drop_words)
+    )
+    if not table.bits.any():
+        raise DataError("no image has any attribute left; drop fewer words")
+    return pool if table is pool.attributes else dataclasses.replace(pool, attributes=table)

@@ -20,7 +20,7 @@ import fsframework
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.analysis import estimate, gap
-from fsframework.pipeline.attributes import attach_attributes
+from fsframework.pipeline.attributes import pool_with_attributes
 from fsframework.pipeline.evaluation import ImageSource, evaluate
 from fsframework.pipeline.experiment import Experiment
 from fsframework.pipeline.images import image_array, image_size
@@ -37,7 +37,7 @@ from fsframework.pipeline.workspace import StoredArray, Workspace, locked, sweep
 from fsframework.records import RunRecord
 from fsframework.registry import Registry
 from fsframework.spec import canonical, resolve_component
-from fsframework.values import Estimate, ImagePool, Outcomes, QueryBatch, TaskSet, digest_of
+from fsframework.values import Estimate, ImagePool, Outcomes, TaskSet, digest_of
 
 __all__ = ["RunResult", "compute_estimates", "load_outcomes", "run_experiment"]
 
@@ -94,7 +94,7 @@ def run_experiment(
     """
     timer = _Timer()
     with timer("tasks"):
-        prepared = _prepare(experiment, workspace, registry)
+        prepared = _prepare(experiment, workspace, registry, reporter)
     folder = workspace.runs / _folder_name(experiment, prepared)
     with locked(workspace.cache / "running" / prepared.fingerprint[:24]):
         return _run_locked(experiment, prepared, folder, registry, workspace, reporter, timer)
@@ -125,8 +125,9 @@ def _run_locked(
                 experiment, prepared, model, images, splits, workspace, registry, reporter
             )
     record = _with_model(record, model, trained, images, folder)
-    batch = experiment.settings.query_batch
-    outcomes = _outcomes(prepared, model, images[-1], folder, batch, workspace, reporter, timer)
+    outcomes = _outcomes(
+        experiment, prepared, model, images[-1], folder, workspace, reporter, timer
+    )
     estimates = compute_estimates(
         {name: c.create() for name, c in experiment.statistics.items()},
         prepared.tasks,
@@ -144,16 +145,21 @@ def _run_locked(
     return RunResult(folder, record, False)
 
 
-def _prepare(experiment: Experiment, workspace: Workspace, registry: Registry) -> _Prepared:
+def _prepare(
+    experiment: Experiment, workspace: Workspace, registry: Registry, reporter: Reporter
+) -> _Prepared:
     settings = experiment.settings
     device = resolve_device(settings.device)
     dataset: Dataset = experiment.dataset.create()
     pool_of = functools.cache(dataset.pool)
     pool = pool_of(settings.split)
-    if settings.attributes is not None or (
-        experiment.sampler.create().needs_attributes and settings.task_file is None
+    word_notes: tuple[str, ...] = ()
+    if (
+        settings.attributes is not None
+        or experiment.detector is not None
+        or (experiment.sampler.create().needs_attributes and settings.task_file is None)
     ):
-        pool = attach_attributes(pool, settings.attributes)
+        pool, word_notes = pool_with_attributes(experiment, dataset, pool, workspace, reporter)
     if _learns(experiment) and "train" not in dataset.splits:
         raise DataError(
             f"{experiment.method.name} must be trained, but the data set "
@@ -168,7 +174,7 @@ def _prepare(experiment: Experiment, workspace: Workspace, registry: Registry) -
     if _learns(experiment):
         tested, method = next(iter(tasks.values())), experiment.method.create()
         check_episodes(experiment.stages, method, tested, pool_of("train"), registry)
-    notes = tuple(_notes(experiment, tasks, pool))
+    notes = (*word_notes, *_notes(experiment, tasks, pool))
     if settings.placebo:
         tasks = {kind: placebo(t, pool, settings.seed) for kind, t in tasks.items()}
     identity = {
@@ -499,11 +505,11 @@ def _with_model(
 
 
 def _outcomes(
+    experiment: Experiment,
     prepared: _Prepared,
     model: FewShotModel,
     images: StoredArray,
     folder: Path,
-    query_batch: QueryBatch,
     workspace: Workspace,
     reporter: Reporter,
     timer: _Timer,
@@ -518,6 +524,12 @@ def _outcomes(
             found[kind] = Outcomes.load(path)
             if found[kind].task_digest == tasks.digest:
                 continue
+        # Runs with other attribute-biased tasks share the random ones.
+        shared = workspace.cache / "outcomes" / _outcomes_key(experiment, model, images, tasks)
+        if shared.exists():
+            found[kind] = Outcomes.load(shared)
+            found[kind].save(path)
+            continue
         if source is None:
             with timer("features"):
                 source = ImageSource.cached(model, images, workspace, reporter)
@@ -529,7 +541,25 @@ def _outcomes(
                 label=_KINDS[kind],
                 partial=folder / f"partial-{kind}.safetensors",
                 reporter=reporter,
-                query_batch=query_batch,
+                query_batch=experiment.settings.query_batch,
             )
+        found[kind].save(shared)
         found[kind].save(path)
     return found
+
+
+def _outcomes_key(
+    experiment: Experiment, model: FewShotModel, images: StoredArray, tasks: TaskSet
+) -> str:
+    """Return what outcomes depend on, as a file name."""
+    key = digest_of(
+        "outcomes",
+        fsframework.__version__,
+        [c.fingerprint for c in (experiment.backbone, experiment.method)],
+        model.weights_digest(),
+        images.digest,
+        tasks.digest,
+        experiment.settings.query_batch,
+        model.mean.device.type,
+    )
+    return f"{key[:24]}.parquet"

@@ -87,15 +87,19 @@ def stored_array(
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out of a folder; they wait until this one is done with it."""
+def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Keep other processes out of a folder; they wait until this one is done with it.
+
+    Args:
+        shared: let others in who ask for a shared lock as well.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("w")
     except OSError as error:
         raise explain_os_error(error, folder) from error
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
 
 

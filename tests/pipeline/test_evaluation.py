@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,14 @@ import torch
 
 from fsframework.errors import DataError
 from fsframework.pipeline import evaluation
+from fsframework.pipeline.analysis import estimate, paired_difference
 from fsframework.pipeline.evaluation import ImageSource, evaluate, predict
 from fsframework.pipeline.images import image_array
 from fsframework.pipeline.model import FewShotModel, build_model
 from fsframework.pipeline.workspace import StoredArray, Workspace
 from fsframework.registry import Registry
 from fsframework.spec import resolve_component
-from fsframework.values import TaskSet
+from fsframework.values import Outcomes, QueryBatch, TaskSet
 from tests.toys import (
     Blobs,
     Counting,
@@ -245,3 +247,74 @@ def test_a_query_cannot_be_told_by_its_place(workspace: Workspace, tasks: TaskSe
     source = ImageSource.cached(net, images(workspace), workspace, Counting())
     right = (predict(net, tasks, source) == np.arange(3)[None, :, None]).mean()
     assert right < 0.7
+
+
+class Centred(Prototypes):
+    """Centres the queries it sees on their own mean, as BatchNorm in training mode does."""
+
+    transductive = True
+
+    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        support = support - support.mean(dim=(1, 2), keepdim=True)
+        return super().scores(support, query - query.mean(dim=1, keepdim=True))
+
+
+def by_task_and_class(workspace: Workspace, tasks: TaskSet, method: type) -> list[np.ndarray]:
+    net = model(method).eval()
+    source = ImageSource.cached(net, images(workspace), workspace, Counting())
+    return [predict(net, tasks, source, "task"), predict(net, tasks, source, "class")]
+
+
+def test_queries_shown_by_class_change_nothing_for_an_inductive_method(
+    workspace: Workspace, tasks: TaskSet
+) -> None:
+    together, apart = by_task_and_class(workspace, tasks, Prototypes)
+    np.testing.assert_array_equal(together, apart)
+
+
+def test_queries_shown_by_class_show_what_leans_on_the_batch(
+    workspace: Workspace, tasks: TaskSet
+) -> None:
+    """Centred on its own mean, a class lies in the middle and can no longer be told."""
+    together, apart = by_task_and_class(workspace, tasks, Centred)
+    accuracy = [Outcomes.of(tasks, p).class_accuracy.mean() for p in (together, apart)]
+    assert accuracy[0] > 0.8
+    assert accuracy[1] < 0.5
+
+
+@pytest.mark.parametrize("query_batch", ["task", "class"])
+def test_outcomes_and_estimates_say_which_queries_were_together(
+    workspace: Workspace, tasks: TaskSet, tmp_path: Path, query_batch: QueryBatch
+) -> None:
+    net = model()
+    source = ImageSource.cached(net, images(workspace), workspace, Counting())
+    outcomes = evaluate(
+        net, tasks, source, label="tasks", partial=tmp_path / "partial", reporter=Counting(),
+        query_batch=query_batch,
+    )  # fmt: skip
+    outcomes.save(tmp_path / "outcomes.parquet")
+    again = Outcomes.load(tmp_path / "outcomes.parquet")
+    assert again.query_batch == query_batch
+    accuracy = resolve_component(Registry(), "statistic", "acc").create()
+    assert estimate("acc", accuracy, again).query_batch == query_batch
+    other = dataclasses.replace(again, query_batch="class" if query_batch == "task" else "task")
+    with pytest.raises(DataError, match="needs equal scoring"):
+        paired_difference("acc", accuracy, again, other)
+
+
+def test_a_partial_evaluation_of_another_protocol_is_not_gone_on_with(
+    workspace: Workspace, tasks: TaskSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "_SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr(evaluation, "_tasks_a_batch", lambda *_: 9)
+    net = model(Centred)
+    source = ImageSource.cached(net, images(workspace), workspace, Counting())
+    partial = tmp_path / "partial"
+    with pytest.raises(Killed):
+        evaluate(net, tasks, source, label="tasks", partial=partial, reporter=Counting("tasks", 20))
+    assert partial.exists()
+    found = evaluate(
+        net, tasks, source, label="tasks", partial=partial, reporter=Counting(),
+        query_batch="class",
+    )  # fmt: skip
+    np.testing.assert_array_equal(found.predictions, predict(net, tasks, source, "class"))

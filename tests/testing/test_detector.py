@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fsframework.interfaces import AttributeDetector
+from fsframework.interfaces import AttributeDetector, Captioner, WordSelector
 from fsframework.testing import checks_for, parametrize_with_checks
 
 CHANNELS = "red", "green", "blue"
@@ -110,11 +110,59 @@ class InPlace(Brightest):
         return found
 
 
+class Sounds(Brightest):
+    """It wants something that there is not."""
+
+    consumes = "sounds"
+
+
+class Known(AttributeDetector):
+    """The words that the records carry."""
+
+    consumes = "records"
+
+    def detect(self, images):
+        return [frozenset(image.metadata["words"].split(";")) for image in images]
+
+
+class Capitals(WordSelector):
+    """Words in capital letters."""
+
+    def select(self, captions):
+        return [frozenset(w for w in c.split() if w.isupper()) for c in captions]
+
+
+class Telling(Captioner):
+    """Tell the channel that is brightest."""
+
+    def __init__(self, *, selector: WordSelector | None = None):
+        self.selector = selector or Capitals()
+
+    def describe(self, images):
+        brightest = [CHANNELS[int(image.mean(axis=(0, 1)).argmax())] for image in images]
+        return [f"an image that is mostly {channel.upper()}" for channel in brightest]
+
+
+class Deaf(Telling):
+    """Its words are not those of its captions."""
+
+    def detect(self, images):
+        return [frozenset({"image"}) for _ in images]
+
+
+class Numbers(Brightest):
+    """Provenance that is not of strings."""
+
+    def provenance(self):
+        return {"level": self.level}
+
+
 BROKEN = {
     "check_construction": NoDetector,
     "check_options_typed": Positional,
     "check_options_stored": Doubled,
     "check_summary": Silent,
+    "check_consumes": Sounds,
     "check_one_set_an_image": Lists,
     "check_words": Joined,
     "check_no_images": NeedsImages,
@@ -122,10 +170,12 @@ BROKEN = {
     "check_images_independent": Relative,
     "check_no_memory": Growing,
     "check_images_unchanged": InPlace,
+    "check_captions": Deaf,
+    "check_provenance": Numbers,
 }
 
 
-@parametrize_with_checks([Brightest])
+@parametrize_with_checks([Brightest, Known, Telling])
 def test_a_sound_detector_passes(make, check):
     check(make)
 

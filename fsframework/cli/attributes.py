@@ -1,0 +1,190 @@
+"""`fsf attributes`: the words of images."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsframework.cli._options import (
+    DROPPING,
+    cache_option,
+    json_option,
+    registry_with,
+    set_options,
+    shared,
+    tree_of,
+)
+from fsframework.errors import OptionError
+
+if TYPE_CHECKING:
+    from fsframework.pipeline.detection import Detected
+    from fsframework.pipeline.experiment import Experiment
+    from fsframework.values import AttributeTable, ImagePool
+
+__all__ = ["attributes"]
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.group()
+def attributes() -> None:
+    """Detect the words in images; count, compare and show them.
+
+    \b
+    Examples:
+      fsf attributes extract words.parquet --detector vit-gpt2 --dataset folder:./images
+      fsf attributes extract words.parquet --detector captions-file:captions.jsonl
+      fsf attributes stats --attributes words.parquet --dataset folder:./images
+      fsf attributes agree vit-gpt2.parquet blip.parquet
+      fsf attributes show page.html --attributes words.parquet --word grass
+      fsf run --attributes words.parquet --dataset folder:./images
+    """
+
+
+@attributes.command("extract")
+@click.argument("output", type=_FILE)
+@shared("detector", "dataset", "split")
+@click.option(
+    "--shard",
+    metavar="I/N",
+    help="Only part I of N, I from 1 to N; other parts may be worked on at the same time. A run "
+    "without it afterwards puts all parts together, or see fsf attributes merge.",
+)
+@click.option(
+    "--batch-size",
+    type=int,
+    metavar="N",
+    help="Images shown to the detector at once.  [default: 16, on a GPU 64]",
+)
+@shared("device", "offline", *DROPPING)
+@set_options
+@cache_option
+@click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
+@json_option
+@click.pass_context
+def extract(
+    context: click.Context,
+    /,
+    output: Path,
+    shard: str | None,
+    batch_size: int | None,
+    config: Path | None,
+    options: tuple[str, ...],
+    plugin_files: tuple[Path, ...],
+    cache_dir: Path | None,
+    force: bool,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Detect the words in a split's images and write them to OUTPUT (.parquet).
+
+    Captions are written down as they are made: killed and started again, it goes on, and no image
+    is captioned twice; other words are selected from the same captions. An image that cannot be
+    read is named and left out, and the exit code is 1.
+    """
+    from fsframework.cli import _render
+    from fsframework.pipeline.detection import Shard, detect_attributes
+    from fsframework.pipeline.experiment import resolve_experiment
+    from fsframework.pipeline.workspace import Workspace
+
+    if output.suffix.lower() != ".parquet":
+        raise OptionError(f"{output}: must end in .parquet")
+    if output.exists() and not force:
+        raise OptionError(f"{output} exists; give --force to replace it")
+    part = None if shard is None else Shard.parse(shard)
+    registry = registry_with(plugin_files)
+    experiment = resolve_experiment(registry, tree_of(context, config, options, {}))
+    settings = experiment.settings
+    if experiment.detector is None:
+        raise OptionError(
+            "--detector is missing; name one of "
+            + ", ".join(p.name for p in registry.plugins("detector"))
+        )
+    if part is not None and settings.min_count > 1:
+        raise OptionError(
+            "--min-count counts the images of the whole split, not of a shard; give it when the "
+            "shards are put together"
+        )
+    dataset = experiment.dataset.create()
+    detected = detect_attributes(
+        experiment.detector,
+        dataset,
+        experiment.dataset.fingerprint,
+        settings.split,
+        Workspace.default(None, cache_dir),
+        _render.reporter(),
+        device=settings.device,
+        offline=settings.offline,
+        batch_size=batch_size,
+        shard=part,
+    )
+    table = _finished(experiment, dataset.pool(settings.split), detected.table)
+    table.save(output)
+    _print_extracted(output, table, detected, as_json)
+    if detected.failed:
+        context.exit(1)
+
+
+def _finished(experiment: Experiment, pool: ImagePool, table: AttributeTable) -> AttributeTable:
+    """Drop the words that are to be dropped, and say in the header what became of them."""
+    from fsframework.pipeline.attribute_stats import images_with_class_words
+    from fsframework.pipeline.attributes import without_dropped_words
+
+    if not table.bits.any():
+        return table
+    settings, whole = experiment.settings, pool.with_attributes(table)
+    naming = int(images_with_class_words(whole).sum())
+    header = {**table.provenance, "images_with_class_words": f"{naming} of {len(table)}"}
+    if settings.drop_class_words:
+        header["drop_class_words"] = "true"
+    if settings.drop_words:
+        header["drop_words"] = ", ".join(settings.drop_words)
+    if settings.min_count > 1:
+        header["min_count"] = str(settings.min_count)
+    dropped = without_dropped_words(whole, settings).attributes
+    assert dropped is not None
+    return dataclasses.replace(dropped.aligned(table.keys), provenance=header)
+
+
+def _print_extracted(
+    output: Path, table: AttributeTable, detected: Detected, as_json: bool
+) -> None:
+    from fsframework.cli import _render
+
+    pairs = int(table.csr()[1].size)
+    without = int((~table.bits.any(axis=1)).sum()) if table.words else len(table)
+    if as_json:
+        _render.print_json(
+            {
+                "file": str(output),
+                "images": len(table),
+                "reused": detected.reused,
+                "words": len(table.words),
+                "words_an_image": pairs / len(table) if len(table) else None,
+                "images_without_words": without,
+                "unreadable": [{"key": k, "reason": r} for k, r in detected.failed],
+                "notes": list(detected.notes),
+                "fingerprint": table.fingerprint,
+                "provenance": dict(table.provenance),
+            }
+        )
+        return
+    mean = pairs / len(table) if len(table) else 0.0
+    click.echo(
+        f"{len(table):,} images, {len(table.words):,} words, {mean:.1f} words an image; "
+        f"{without:,} images without a word"
+    )
+    if "images_with_class_words" in table.provenance:
+        fate = "dropped" if "drop_class_words" in table.provenance else "kept"
+        click.echo(
+            f"{table.provenance['images_with_class_words']} images have words that name their "
+            f"class ({fate})"
+        )
+    for key, reason in detected.failed[:10]:
+        click.echo(f"cannot be read: {key} ({reason})")
+    if len(detected.failed) > 10:
+        click.echo(f"and {len(detected.failed) - 10:,} more that cannot be read")
+    click.echo(f"attributes: {output}")

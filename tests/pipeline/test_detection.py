@@ -1,0 +1,239 @@
+"""Detection: no image shown twice or lost, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fsframework.errors import DataError, OptionError
+from fsframework.interfaces import AttributeDetector, Captioner, WordSelector
+from fsframework.pipeline.detection import Detected, Shard, detect_attributes
+from fsframework.pipeline.workspace import Workspace
+from fsframework.spec import Component
+from fsframework.values import ImageRecord
+from tests.toys import Blobs, Counting, Killed, component
+
+N_IMAGES = 60
+SHOWN: list[Any] = []
+"""What the detectors below were shown, since each call makes a fresh one."""
+
+
+class Split(WordSelector):
+    """Every word of a caption, or every word of so many letters."""
+
+    def __init__(self, *, least: int = 1) -> None:
+        self.least = least
+
+    def select(self, captions: Sequence[str]) -> list[frozenset[str]]:
+        return [frozenset(w for w in c.split() if len(w) >= self.least) for c in captions]
+
+    def provenance(self) -> dict[str, str]:
+        return {"least": str(self.least), "notice": "words are split at spaces"}
+
+
+class Teller(Captioner):
+    """Tells how bright each channel is; one caption is torn by a line break and not ASCII."""
+
+    def __init__(self, *, selector: WordSelector | None = None) -> None:
+        self.selector = selector or Split()
+
+    def describe(self, images: Sequence[Any]) -> list[str]:
+        SHOWN.extend(image.tobytes() for image in images)
+        return [self.caption(image) for image in images]
+
+    def caption(self, image: Any) -> str:
+        red, green, blue = image.mean(axis=(0, 1)).astype(int) // 40
+        return f"r{red} g{green}\n “b{blue}” \udc80"
+
+    def provenance(self) -> dict[str, str]:
+        return {"model": "teller", **{f"selector.{k}": v for k, v in Split().provenance().items()}}
+
+
+class Words(AttributeDetector):
+    """The words that records carry."""
+
+    consumes = "records"
+
+    def detect(self, images: Sequence[ImageRecord]) -> list[frozenset[str]]:
+        return [frozenset(image.metadata["words"].split(";")) for image in images]
+
+
+class Short(Teller):
+    """One caption too few."""
+
+    def describe(self, images: Sequence[Any]) -> list[str]:
+        return super().describe(images)[1:]
+
+
+class Damaged(Blobs):
+    """Two images cannot be read, until they are mended."""
+
+    mended = False
+
+    def image(self, index: int) -> Any:
+        if not self.mended and index in (181, 230):
+            raise DataError(f"{self.keys[index]}: not an image")
+        return super().image(index)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    SHOWN.clear()
+    return Workspace(tmp_path / "runs", tmp_path / "cache")
+
+
+def detect(
+    workspace: Workspace,
+    detector: type[AttributeDetector] = Teller,
+    dataset: Blobs | None = None,
+    reporter: Counting | None = None,
+    *,
+    options: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Detected:
+    return detect_attributes(
+        component(detector, **(options or {})),
+        dataset or Blobs(),
+        "blobs",
+        "test",
+        workspace,
+        reporter or Counting(),
+        device="cpu",
+        **{"batch_size": 7, **settings},
+    )
+
+
+def test_a_table_tells_the_words_and_captions_of_every_image(workspace: Workspace) -> None:
+    found = detect(workspace)
+    data = Blobs()
+    table = found.table
+    assert table.keys == data.keys[180:]
+    assert table.captions is not None
+    for place in (0, 31, 59):
+        caption = Teller().caption(data.image(180 + place)).replace("\udc80", "?")
+        assert table.captions[place] == caption
+        assert set(table.words_of(place)) == set(caption.split())
+    assert found.failed == ()
+    assert found.notes == ("words are split at spaces",)
+    assert table.provenance["model"] == "teller"
+    assert table.provenance["selector.least"] == "1"
+    assert "selector.notice" not in table.provenance
+    assert len(SHOWN) == len(set(SHOWN)) == N_IMAGES
+
+
+def test_a_second_call_shows_nothing_again(workspace: Workspace) -> None:
+    first = detect(workspace)
+    again = detect(workspace)
+    assert len(SHOWN) == N_IMAGES
+    assert again.reused == N_IMAGES
+    assert again.table.fingerprint == first.table.fingerprint
+    assert again.table.captions == first.table.captions
+    assert again.notes == first.notes
+
+
+@pytest.mark.parametrize("after", [0, 20, 45])
+def test_killed_it_goes_on_where_it_was(workspace: Workspace, tmp_path: Path, after: int) -> None:
+    with pytest.raises(Killed):
+        detect(workspace, reporter=Counting("detection", after))
+    written = len(SHOWN)
+    assert 0 < written < N_IMAGES
+    resumed = detect(workspace)
+    assert len(SHOWN) == len(set(SHOWN)) == N_IMAGES
+    assert resumed.reused == written
+    whole = detect(Workspace(tmp_path / "runs", tmp_path / "other"))
+    assert resumed.table.fingerprint == whole.table.fingerprint
+    assert resumed.table.captions == whole.table.captions
+
+
+@pytest.mark.parametrize("cut", [1, 5, 20])
+def test_a_line_torn_by_a_kill_is_written_again(workspace: Workspace, cut: int) -> None:
+    whole = detect(workspace).table
+    [log] = workspace.cache.glob("detections/*/part-*.jsonl")
+    for table in workspace.cache.glob("attributes/*"):
+        table.unlink()
+    log.write_bytes(log.read_bytes()[:-cut])
+    assert detect(workspace).table.fingerprint == whole.fingerprint
+    assert len(SHOWN) == N_IMAGES + 1
+    keys = [json.loads(line)["key"] for line in log.read_text().splitlines()]
+    assert sorted(keys) == sorted(whole.keys)
+
+
+def test_shards_share_the_work_and_are_put_together(workspace: Workspace) -> None:
+    parts = [detect(workspace, shard=Shard.parse(f"{i}/3")).table for i in (1, 2, 3)]
+    assert len(SHOWN) == len(set(SHOWN)) == N_IMAGES
+    assert sorted(key for part in parts for key in part.keys) == sorted(Blobs().keys[180:])
+    assert {part.provenance["shard"] for part in parts} == {"0/3", "1/3", "2/3"}
+    together = detect(workspace)
+    assert len(SHOWN) == N_IMAGES
+    assert together.table.keys == Blobs().keys[180:]
+    assert "shard" not in together.table.provenance
+
+
+def test_shards_cover_every_image_once() -> None:
+    for count in (1, 2, 3, 7, 64):
+        places = [i for k in range(count) for i in range(N_IMAGES)[Shard(k, count).of(N_IMAGES)]]
+        assert places == list(range(N_IMAGES))
+    assert Shard.parse("0/4") == Shard.parse("4/4")
+
+
+@pytest.mark.parametrize("text", ["5/4", "1", "a/b", "1/0", "-1/3", "1/2/3", ""])
+def test_a_shard_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match=r"must be i/n with i from 1 to n"):
+        Shard.parse(text)
+
+
+def test_another_selector_looks_at_no_image_again(workspace: Workspace) -> None:
+    detect(workspace)
+    long = detect(workspace, options={"selector": component(Split, least=3)})
+    assert len(SHOWN) == N_IMAGES
+    assert long.table.words
+    assert all(len(word) >= 3 for word in long.table.words)
+    assert long.table.captions == detect(workspace).table.captions
+
+
+def test_an_image_that_cannot_be_read_is_named_and_tried_again(workspace: Workspace) -> None:
+    data = Damaged()
+    found = detect(workspace, dataset=data)
+    assert found.failed == (
+        ("c09/181", "c09/181: not an image"),
+        ("c11/230", "c11/230: not an image"),
+    )
+    assert found.complaints() == ["2 images cannot be read: c09/181: not an image"]
+    assert len(found.table) == len(SHOWN) == N_IMAGES - 2
+    assert not {"c09/181", "c11/230"} & set(found.table.keys)
+    assert found.table.provenance["unreadable"] == "2 of 60 images"
+    data.mended = True
+    mended = detect(workspace, dataset=data)
+    assert len(SHOWN) == N_IMAGES
+    assert mended.failed == ()
+    assert mended.table.keys == Blobs().keys[180:]
+
+
+def test_what_is_shown_together_does_not_matter(workspace: Workspace, tmp_path: Path) -> None:
+    first = detect(workspace, batch_size=1).table
+    other = detect(Workspace(tmp_path, tmp_path / "other"), batch_size=60).table
+    assert first.fingerprint == other.fingerprint
+
+
+def test_records_are_read_without_opening_an_image(workspace: Workspace) -> None:
+    data = Blobs()
+    table = detect(workspace, Words, data).table
+    assert data.decoded == 0
+    assert table.words == ("even", "odd")
+    assert np.array_equal(table.column(1), np.arange(180, 240) % 2 == 1)
+    assert table.captions is None
+
+
+def test_a_captioner_that_gives_too_few_captions_is_blamed(workspace: Workspace) -> None:
+    with pytest.raises(DataError, match="Short gave 6 answers for 7 images"):
+        detect(workspace, Short)
+
+
+def test_a_component_made_by_the_registry_names_its_package(workspace: Workspace) -> None:
+    assert isinstance(component(Teller), Component)
+    assert detect(workspace).table.provenance["distribution"] == "toys 1"

@@ -1,0 +1,113 @@
+"""Each check of selectors rejects the one broken component made for it, and nothing else does."""
+
+import re
+
+import pytest
+
+from fsframework.interfaces import WordSelector
+from fsframework.testing import checks_for, parametrize_with_checks
+
+
+class Long(WordSelector):
+    """Words of at least so many letters."""
+
+    def __init__(self, *, least: int = 4):
+        self.least = least
+
+    def select(self, captions):
+        return [self.words(caption) for caption in captions]
+
+    def words(self, caption):
+        return frozenset(w for w in re.findall(r"[a-z]+", caption.lower()) if len(w) >= self.least)
+
+
+class NoSelector:
+    """It could be one, but does not say so."""
+
+    def select(self, captions):
+        return [frozenset() for _ in captions]
+
+
+class Positional(Long):
+    """An option that may be given by position."""
+
+    def __init__(self, least: int = 4):
+        super().__init__(least=least)
+
+
+class Doubled(Long):
+    """An option that is stored as something else."""
+
+    def __init__(self, *, least: int = 4):
+        super().__init__(least=2 * least)
+
+
+class Silent(Long):
+    pass
+
+
+class Lists(Long):
+    """Words in lists."""
+
+    def words(self, caption):
+        return sorted(super().words(caption))
+
+
+class Blank(Long):
+    """The empty word wherever there is no other."""
+
+    def words(self, caption):
+        return super().words(caption) or frozenset({""})
+
+
+class NeedsCaptions(Long):
+    """The first caption is looked at before all others."""
+
+    def select(self, captions):
+        self.words(captions[0])
+        return super().select(captions)
+
+
+class Common(Long):
+    """Only words that two captions have."""
+
+    def select(self, captions):
+        found = super().select(captions)
+        return [
+            frozenset(w for w in words if len(found) < 2 or sum(w in other for other in found) > 1)
+            for words in found
+        ]
+
+
+class Numbers(Long):
+    """Provenance that is not of strings."""
+
+    def provenance(self):
+        return {"least": self.least}
+
+
+BROKEN = {
+    "check_construction": NoSelector,
+    "check_options_typed": Positional,
+    "check_options_stored": Doubled,
+    "check_summary": Silent,
+    "check_one_set_a_caption": Lists,
+    "check_words": Blank,
+    "check_no_captions": NeedsCaptions,
+    "check_captions_independent": Common,
+    "check_provenance": Numbers,
+}
+
+
+@parametrize_with_checks([Long])
+def test_a_sound_selector_passes(make, check):
+    check(make)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_only_its_check_rejects(name, failing):
+    assert failing(BROKEN[name], "selector") == {name}
+
+
+def test_every_check_has_its_broken_selector():
+    assert list(BROKEN) == [check.__name__ for check in checks_for("selector")]
