@@ -1,0 +1,143 @@
+"""Peak memory of detection, from images to a table, at two numbers of images.
+
+Run ``python benchmarks/attribute_memory.py``; it takes about two minutes, mostly drawing images. A
+made-up captioner describes made-up 128-pixel images in the words of a Zipf law, so that the figures
+are those of the pipeline: reading, the log of captions, selection, table. Each line is a process of
+its own; memory is its highest resident size less that of one which describes 100 images. Beside it
+stand the bytes of what the table holds (bits, keys, captions), and the baseline, measured in the
+same run: all images read, then all described, and the words kept as sets until the table is built.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fsframework.interfaces import Captioner, Dataset, WordSelector
+from fsframework.pipeline.detection import detect_attributes
+from fsframework.pipeline.progress import Reporter
+from fsframework.pipeline.workspace import Workspace
+from fsframework.registry import Loaded, Plugin
+from fsframework.spec import Component
+from fsframework.values import AttributeTable
+
+SIZES = (10_000, 100_000)
+PIXELS, N_WORDS, WORDS_A_CAPTION = 128, 2_500, 10
+
+
+class Noise(Dataset):
+    """Images of noise, each drawn when it is asked for."""
+
+    def __init__(self, n_images: int) -> None:
+        self.class_names = tuple(f"class-{c:02d}" for c in range(20))
+        self.labels = np.arange(n_images) % 20
+        self.keys = tuple(f"class-{c:02d}/{i:08d}.png" for i, c in enumerate(self.labels))
+        self.splits = {"test": self.class_names}
+        self.metadata: dict[str, tuple[str, ...]] = {}
+        self.fingerprint = f"noise {n_images}"
+
+    def image(self, index: int) -> Any:
+        """Return noise."""
+        return np.random.default_rng(index).integers(0, 256, (PIXELS, PIXELS, 3), np.uint8)
+
+
+class Words(WordSelector):
+    """Every word of a caption."""
+
+    def select(self, captions: Any) -> list[frozenset[str]]:
+        """Split at spaces."""
+        return [frozenset(caption.split()) for caption in captions]
+
+
+class Zipf(Captioner):
+    """Words of a Zipf law, drawn from the pixels."""
+
+    def __init__(self) -> None:
+        self.selector = Words()
+
+    def describe(self, images: Any) -> list[str]:
+        """Return a caption an image."""
+        captions = []
+        for image in images:
+            rng = np.random.default_rng(image[0, :3].ravel().tolist())
+            ranks = np.minimum(rng.zipf(1.3, WORDS_A_CAPTION), N_WORDS)
+            captions.append(" ".join(f"word{rank:04d}" for rank in ranks))
+        return captions
+
+
+def streamed(n_images: int) -> AttributeTable:
+    """Detect through the pipeline."""
+    plugin = Plugin("detector", "zipf", "benchmark", "benchmark", "1")
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Workspace(Path(folder) / "runs", Path(folder) / "cache")
+        return detect_attributes(
+            Component(Loaded(plugin, Zipf), {}, {}),
+            Noise(n_images),
+            "noise",
+            "test",
+            workspace,
+            Reporter(),
+            device="cpu",
+        ).table
+
+
+def all_at_once(n_images: int) -> AttributeTable:
+    """Hold every image, then every set of words."""
+    data, detector = Noise(n_images), Zipf()
+    images = [data.image(i) for i in range(n_images)]
+    captions = detector.describe(images)
+    words = detector.selector.select(captions)
+    return AttributeTable.from_words(data.keys, words, {}, captions)
+
+
+def peak(way: str, n_images: int) -> dict[str, float]:
+    """Run one way in a process of its own."""
+    command = [sys.executable, __file__, "--way", way, "--images", str(n_images)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def measure(way: str, n_images: int) -> dict[str, float]:
+    """Return peak MiB, seconds, and MiB of what the table holds."""
+    start = time.perf_counter()
+    table = {"streamed": streamed, "all at once": all_at_once}[way](n_images)
+    seconds = time.perf_counter() - start
+    assert table.captions is not None
+    held = table.nbytes + sum(map(sys.getsizeof, (*table.keys, *table.captions)))
+    highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"peak": highest / 2**20, "seconds": seconds, "table": held / 2**20}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, nargs="*", default=list(SIZES))
+    parser.add_argument("--way", choices=("streamed", "all at once"))
+    arguments = parser.parse_args()
+    if arguments.way:
+        print(json.dumps(measure(arguments.way, arguments.images[0])))
+        return
+    print(
+        f"{'images':>8} {'way':<12} {'MiB above 100 images':>21} {'table MiB':>10} {'images/s':>9}"
+    )
+    for way in ("streamed", "all at once"):
+        least = peak(way, 100)["peak"]
+        for n_images in arguments.images:
+            found = peak(way, n_images)
+            print(
+                f"{n_images:>8,} {way:<12} {found['peak'] - least:>21.0f} {found['table']:>10.0f} "
+                f"{n_images / found['seconds']:>9,.0f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
