@@ -1,0 +1,350 @@
+"""Captions by image-to-text models, the first half of FewSTAB's text-based attribute detection.
+
+Zheng et al. 2024, section 4.2, step 1; the words are selected from the captions by a
+``WordSelector``. Transformers runs the models and is imported when one is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from fsf_detectors._models import (
+    Batched,
+    DtypeName,
+    ModelFolder,
+    check_dtype,
+    load_config,
+    load_image_processor,
+    load_model,
+    load_processor,
+    load_tokenizer,
+    pictures,
+    resolve_dtype,
+    shut_up,
+)
+from fsframework.interfaces import Captioner, DataError, OptionError, WordSelector
+from fsframework.values import UInt8Array
+
+__all__ = ["Blip", "ImageToText", "VitGpt2"]
+
+_ENCODER_DECODER = "vision-encoder-decoder"
+
+
+class ImageToText(Captioner):
+    """Captions by any image-to-text model of Transformers, from the hub or a folder.
+
+    Captions are found by beam search without sampling, with the settings given here and never
+    with those the model came with; of the model only the numbers of its special tokens are kept.
+    In float32 a caption does not depend on the images beside it, but for rounding, which can tip
+    the balance between captions that are equally likely.
+
+    Args:
+        model: name on the hub or path of a folder.
+        revision: branch, tag or commit on the hub; its main branch by default. The commit that
+            was used stands in the provenance.
+        prompt: how each caption begins, or what is asked of a model that answers; it is no part
+            of the caption.
+        max_tokens: most tokens of a caption; as in ``max_length`` of Transformers, its start
+            token counts, a prompt does not.
+        num_beams: width of the beam search; 1 always takes the likeliest token.
+        dtype: number format of the weights; ``auto`` is float32 on a CPU and float16 elsewhere.
+        selector: selects words from captions; by default ``SpacySelector()``.
+
+    Raises:
+        OptionError: an option is out of range.
+    """
+
+    argument: ClassVar[str] = "model"
+    model_type: ClassVar[str | None] = None
+    """The one type of model accepted, as ``model_type`` of its configuration names it."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        revision: str | None = None,
+        prompt: str = "",
+        max_tokens: int = 16,
+        num_beams: int = 4,
+        dtype: DtypeName = "auto",
+        selector: WordSelector | None = None,
+    ) -> None:
+        if not model.strip():
+            raise OptionError("model must be the name of a model on the hub or a folder, not empty")
+        if max_tokens < 2:
+            raise OptionError(
+                f"max_tokens must be at least 2, the start token and one more, not {max_tokens}"
+            )
+        if num_beams < 1:
+            raise OptionError(f"num_beams must be at least 1, not {num_beams}")
+        check_dtype(dtype)
+        self.model = model
+        self.revision = revision
+        self.prompt = prompt
+        self.max_tokens = max_tokens
+        self.num_beams = num_beams
+        self.dtype = dtype
+        self.selector = selector if selector is not None else _default_selector()
+        self._loaded: _Loaded | None = None
+
+    def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:
+        """Load the model; done again only for another device.
+
+        Args:
+            device: a PyTorch device.
+            offline: make no network call; the model is in the hub's cache or a folder.
+
+        Raises:
+            DataError: the model is missing, damaged, or does not describe images.
+            OptionError: an option does not go with this model.
+        """
+        if self._loaded is None or self._loaded.device != device:
+            self._loaded = None  # two at once may not fit into memory
+            self._loaded = _Loaded(self, device, offline)
+
+    def describe(self, images: Sequence[UInt8Array]) -> list[str]:
+        """Return a caption for each uint8 RGB image ``(H, W, 3)``, sizes as they come.
+
+        All images go through the model at once; where the memory of a GPU does not suffice, in
+        halves.
+        """
+        return self._ready().captions(images) if len(images) else []
+
+    def provenance(self) -> Mapping[str, str]:
+        """Return model, commit, digests, generation settings, number format and selector."""
+        loaded = self._ready()
+        return {
+            **loaded.provenance,
+            "dtype": str(loaded.dtype).removeprefix("torch."),
+            "prompt": self.prompt,
+            "generation": json.dumps(self._generation(), sort_keys=True),
+            **{f"selector.{name}": text for name, text in self.selector.provenance().items()},
+        }
+
+    def _ready(self) -> _Loaded:
+        if self._loaded is None:
+            self.prepare()
+        assert self._loaded is not None
+        return self._loaded
+
+    def _generation(self) -> dict[str, Any]:
+        """Return the settings of ``GenerationConfig``; penalties and the like are neutral."""
+        return {
+            "do_sample": False,
+            "num_beams": self.num_beams,
+            "max_new_tokens": self.max_tokens - 1,
+            "repetition_penalty": 1.0,
+            "no_repeat_ngram_size": 0,
+            # Transformers warns of these where there is one beam.
+            **({"length_penalty": 1.0, "early_stopping": False} if self.num_beams > 1 else {}),
+        }
+
+
+class VitGpt2(ImageToText):
+    """Captions by ViT-GPT2, the captioner of FewSTAB's main results, with its settings.
+
+    Source: Zheng et al. 2024, section 5.1 and reference 32, which cites the revision 0e334c7 by
+    a shortened commit; four beams and ``max_length=16`` are the model's published settings.
+
+    Args:
+        model: name on the hub or path of a folder that holds the model.
+        revision: as for ``ImageToText``.
+        max_tokens: most tokens of a caption, its start token included.
+        num_beams: width of the beam search.
+        dtype: number format of the weights.
+        selector: selects words from captions; by default ``SpacySelector()``.
+    """
+
+    model_type = _ENCODER_DECODER
+
+    def __init__(
+        self,
+        *,
+        model: str = "nlpconnect/vit-gpt2-image-captioning",
+        revision: str | None = None,
+        max_tokens: int = 16,
+        num_beams: int = 4,
+        dtype: DtypeName = "auto",
+        selector: WordSelector | None = None,
+    ) -> None:
+        super().__init__(
+            model=model,
+            revision=revision,
+            max_tokens=max_tokens,
+            num_beams=num_beams,
+            dtype=dtype,
+            selector=selector,
+        )
+
+
+class Blip(ImageToText):
+    """Captions by BLIP (large), FewSTAB's second captioner.
+
+    Source: Zheng et al. 2024, section 5.4 and reference 23. Beams and length are those of the
+    model's authors for captions of COCO; their least length of five tokens is not imposed.
+
+    Args:
+        model: name on the hub or path of a folder that holds the model.
+        revision: as for ``ImageToText``.
+        prompt: how each caption begins, such as ``a picture of``; it is no part of the caption.
+        max_tokens: most tokens of a caption; its start token counts, a prompt does not.
+        num_beams: width of the beam search.
+        dtype: number format of the weights.
+        selector: selects words from captions; by default ``SpacySelector()``.
+    """
+
+    model_type = "blip"
+
+    def __init__(
+        self,
+        *,
+        model: str = "Salesforce/blip-image-captioning-large",
+        revision: str | None = None,
+        prompt: str = "",
+        max_tokens: int = 20,
+        num_beams: int = 3,
+        dtype: DtypeName = "auto",
+        selector: WordSelector | None = None,
+    ) -> None:
+        super().__init__(
+            model=model,
+            revision=revision,
+            prompt=prompt,
+            max_tokens=max_tokens,
+            num_beams=num_beams,
+            dtype=dtype,
+            selector=selector,
+        )
+
+
+def _default_selector() -> WordSelector:
+    from fsf_detectors.selection import SpacySelector
+
+    return SpacySelector()
+
+
+class _Loaded:
+    """A model with its processors on a device."""
+
+    def __init__(self, options: ImageToText, device: str, offline: bool) -> None:
+        folder = ModelFolder.find(options.model, options.revision, offline=offline)
+        config = load_config(folder)
+        self.kind: str = config.model_type
+        _demand_captioner(folder, config, options.model_type)
+        if self.kind == _ENCODER_DECODER:
+            self.processor = None
+            self.image_processor = load_image_processor(folder)
+            self.tokenizer = load_tokenizer(folder)
+        else:
+            self.processor = load_processor(folder)
+            self.image_processor = self.processor.image_processor
+            self.tokenizer = self.processor.tokenizer
+        # What is generated goes on at the right end of a prompt.
+        self.tokenizer.padding_side = "left"
+        if not options.prompt and getattr(self.processor, "chat_template", None):
+            raise OptionError(
+                f"{folder} answers questions and needs the option prompt, such as "
+                "'Describe the image in one sentence.'"
+            )
+        self.prompt = options.prompt
+        self.device = device
+        self.dtype = resolve_dtype(options.dtype, device)
+        self.provenance = folder.provenance()
+        from transformers import AutoModelForImageTextToText
+
+        self.model = load_model(folder, AutoModelForImageTextToText, config, self.dtype, device)
+        self.generation = self._set_generation(options._generation())
+        self.captions = Batched(self._captions)
+
+    def _set_generation(self, settings: Mapping[str, Any]) -> Any:
+        """Put our settings in the place of the model's, and return those of the whole model.
+
+        Its parts are told too, since some models hand the work to one of them and since whatever
+        a configuration leaves open is taken from the part's own.
+        """
+        from transformers import GenerationConfig
+
+        known = {
+            f"{name}_token_id": getattr(self.tokenizer, f"{name}_token_id", None)
+            for name in ("bos", "eos", "pad")
+        }
+        if known["pad_token_id"] is None:
+            known["pad_token_id"] = known["eos_token_id"]
+        for module in self.model.modules():
+            own = getattr(module, "generation_config", None)
+            if isinstance(own, GenerationConfig):
+                ids = {k: v for k, v in own.to_dict().items() if k.endswith("_token_id")}
+                ids = {**known, **{k: v for k, v in ids.items() if v is not None}}
+                module.generation_config = GenerationConfig(**settings, **ids)
+        return self.model.generation_config
+
+    def _captions(self, images: Sequence[UInt8Array]) -> list[str]:
+        import torch
+
+        inputs, prompt = self._inputs(images)
+        moved = {
+            name: tensor.to(self.device, self.dtype if tensor.is_floating_point() else None)
+            for name, tensor in inputs.items()
+        }
+        with torch.inference_mode(), shut_up():
+            tokens = self.model.generate(**moved, generation_config=self.generation).cpu()
+            if prompt is not None and torch.equal(tokens[:, : prompt.shape[1]], prompt):
+                tokens = tokens[:, prompt.shape[1] :]
+            texts = self.tokenizer.batch_decode(tokens, skip_special_tokens=True)
+        return [" ".join(text.split()) for text in texts]
+
+    def _inputs(self, images: Sequence[UInt8Array]) -> tuple[dict[str, Any], Any]:
+        """Return what ``generate`` is given, and the tokens with which all it returns begins."""
+        import torch
+
+        shown = pictures(images)
+        if self.kind not in (_ENCODER_DECODER, "blip", "git"):
+            return self._general_inputs(shown)
+        inputs = dict(self.image_processor(shown, return_tensors="pt"))
+        if not self.prompt:
+            return inputs, None
+        start = self.generation.decoder_start_token_id
+        if start is None or self.kind != _ENCODER_DECODER:
+            start = self.generation.bos_token_id
+        said = self.tokenizer(self.prompt, add_special_tokens=False)["input_ids"]
+        prompt = torch.tensor([[start, *said]]).repeat(len(shown), 1)
+        if self.kind == _ENCODER_DECODER:
+            return {**inputs, "decoder_input_ids": prompt}, prompt
+        # BLIP takes off the last token, which its tokenizer would have put there.
+        end = [prompt[:, :1]] if self.kind == "blip" else []
+        ids = torch.cat([prompt, *end], dim=1)
+        return {**inputs, "input_ids": ids, "attention_mask": torch.ones_like(ids)}, prompt
+
+    def _general_inputs(self, shown: Sequence[Any]) -> tuple[dict[str, Any], Any]:
+        assert self.processor is not None
+        nested: list[Any] = [[picture] for picture in shown]
+        if not self.prompt:
+            return dict(self.processor(images=list(shown), return_tensors="pt")), None
+        text = self.prompt
+        if getattr(self.processor, "chat_template", None):
+            content = [{"type": "image"}, {"type": "text", "text": self.prompt}]
+            talk = [{"role": "user", "content": content}]
+            text = self.processor.apply_chat_template(talk, add_generation_prompt=True)
+        else:
+            nested = list(shown)
+        texts = [text] * len(shown)
+        inputs = dict(self.processor(images=nested, text=texts, padding=True, return_tensors="pt"))
+        return inputs, inputs.get("input_ids")
+
+
+def _demand_captioner(folder: ModelFolder, config: Any, wanted: str | None) -> None:
+    """Refuse a model that makes no text of images, or one of another type than wanted."""
+    with shut_up():
+        from transformers.models.auto.modeling_auto import (
+            MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as CAPTIONERS,
+        )
+    kind = config.model_type
+    built = ", ".join(getattr(config, "architectures", None) or []) or f"a {kind} model"
+    if kind not in CAPTIONERS:
+        raise DataError(f"{folder}: it holds {built}, which makes no text of images")
+    if wanted is not None and kind != wanted:
+        raise DataError(
+            f"{folder}: it holds {built}, not a {wanted} model; use the detector captioner for it"
+        )

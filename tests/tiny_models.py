@@ -1,0 +1,251 @@
+"""Tiny models of real classes, made from configurations and saved like downloaded ones.
+
+No weights can be downloaded where the tests run; from the folder on, all is as with real ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fsframework.values import UInt8Array
+
+COLOURS = {"red": (220, 30, 30), "blue": (30, 60, 220), "yellow": (235, 220, 40)}
+GROUNDS = {"grass": (60, 150, 60), "sand": (215, 185, 130), "snow": (245, 245, 250)}
+SIDE = 32
+
+
+def scenes(count: int, seed: int = 0, side: int = SIDE) -> tuple[list[UInt8Array], list[str]]:
+    """Return square RGB images of a ball on some ground, and what there is to say of each."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:side, :side] / side
+    images, captions = [], []
+    for _ in range(count):
+        colour, ground = (list(names)[rng.integers(len(names))] for names in (COLOURS, GROUNDS))
+        centre_y, centre_x = rng.uniform(0.35, 0.65, 2)
+        ball = np.hypot(y - centre_y, x - centre_x) < rng.uniform(0.2, 0.3)
+        clean = np.where(ball[..., None], COLOURS[colour], GROUNDS[ground])
+        noisy = clean + rng.normal(0, 8, clean.shape)
+        images.append(np.clip(noisy, 0, 255).astype(np.uint8))
+        captions.append(f"a {colour} ball on the {ground}")
+    return images, captions
+
+
+def save_tiny_vit_gpt2(folder: Path, steps: int = 120) -> None:
+    """Save a ViT-GPT2 that has learnt to describe ``scenes``, with an eighth of their words wrong.
+
+    Args:
+        folder: made if it is not there.
+        steps: of training; 0 for random weights.
+    """
+    import torch
+    from transformers import (
+        GPT2Config,
+        GPT2TokenizerFast,
+        VisionEncoderDecoderConfig,
+        VisionEncoderDecoderModel,
+        ViTConfig,
+        ViTImageProcessorPil,
+    )
+
+    tokenizer = GPT2TokenizerFast(
+        tokenizer_object=_byte_level("<|endoftext|>"),
+        bos_token="<|endoftext|>",
+        eos_token="<|endoftext|>",
+        unk_token="<|endoftext|>",
+    )
+    processor = ViTImageProcessorPil(size={"height": SIDE, "width": SIDE})
+    end = tokenizer.eos_token_id
+    config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(
+        ViTConfig(**_TRANSFORMER, **_VISION),
+        GPT2Config(
+            vocab_size=len(tokenizer),
+            n_positions=64,
+            n_embd=32,
+            n_layer=2,
+            n_head=2,
+            bos_token_id=end,
+            eos_token_id=end,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+        ),
+    )
+    config.decoder_start_token_id = config.pad_token_id = config.eos_token_id = end
+    with _seeded():
+        model = VisionEncoderDecoderModel(config)
+        _train(model, tokenizer, processor, steps)
+    _save(folder, model, processor, tokenizer)
+
+
+def save_tiny_blip(folder: Path) -> None:
+    """Save a BLIP captioner with random weights: what it says are words, in no sensible order."""
+    from transformers import (
+        BertTokenizerFast,
+        BlipConfig,
+        BlipForConditionalGeneration,
+        BlipImageProcessorPil,
+        BlipProcessor,
+    )
+
+    tokenizer = BertTokenizerFast(tokenizer_object=_word_piece())
+    config = BlipConfig(
+        text_config={
+            **_TRANSFORMER,
+            "vocab_size": len(tokenizer),
+            "encoder_hidden_size": 32,
+            "max_position_embeddings": 64,
+            "bos_token_id": tokenizer.cls_token_id,
+            "eos_token_id": tokenizer.sep_token_id,
+            "sep_token_id": tokenizer.sep_token_id,
+            "pad_token_id": tokenizer.pad_token_id,
+            "initializer_range": 0.5,
+        },
+        vision_config={**_TRANSFORMER, **_VISION, "initializer_range": 0.5},
+        projection_dim=16,
+        image_text_hidden_size=16,
+    )
+    with _seeded():
+        model = BlipForConditionalGeneration(config).eval()
+    size = {"height": SIDE, "width": SIDE}
+    _save(folder, model, BlipProcessor(BlipImageProcessorPil(size=size), tokenizer))
+
+
+def save_tiny_git(folder: Path) -> None:
+    """Save a GIT captioner with random weights."""
+    from transformers import (
+        BertTokenizerFast,
+        CLIPImageProcessorPil,
+        GitConfig,
+        GitForCausalLM,
+        GitProcessor,
+    )
+
+    tokenizer = BertTokenizerFast(tokenizer_object=_word_piece())
+    config = GitConfig(
+        **_TRANSFORMER,
+        vision_config={**_TRANSFORMER, **_VISION, "initializer_range": 0.5},
+        vocab_size=len(tokenizer),
+        max_position_embeddings=64,
+        bos_token_id=tokenizer.cls_token_id,
+        eos_token_id=tokenizer.sep_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        initializer_range=0.5,
+    )
+    with _seeded():
+        model = GitForCausalLM(config).eval()
+    _save(folder, model, GitProcessor(_clip_images(), tokenizer))
+
+
+def save_tiny_clip(folder: Path) -> None:
+    """Save a CLIP with random weights, whose cosine similarities spread widely."""
+    from transformers import CLIPConfig, CLIPModel, CLIPProcessor, CLIPTokenizerFast
+
+    tokenizer = CLIPTokenizerFast(
+        tokenizer_object=_byte_level("<|endoftext|>", "<|startoftext|>"),
+        bos_token="<|startoftext|>",
+        eos_token="<|endoftext|>",
+        unk_token="<|endoftext|>",
+        pad_token="<|endoftext|>",
+        model_max_length=32,
+    )
+    config = CLIPConfig(
+        text_config={
+            **_TRANSFORMER,
+            "vocab_size": len(tokenizer),
+            "max_position_embeddings": 32,
+            "bos_token_id": tokenizer.bos_token_id,
+            "eos_token_id": tokenizer.eos_token_id,
+            "pad_token_id": tokenizer.pad_token_id,
+        },
+        vision_config={**_TRANSFORMER, **_VISION},
+        projection_dim=8,
+        initializer_factor=4.0,
+    )
+    with _seeded():
+        model = CLIPModel(config).eval()
+    _save(folder, model, CLIPProcessor(_clip_images(), tokenizer))
+
+
+_TRANSFORMER = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+_VISION = {"image_size": SIDE, "patch_size": 8}
+
+
+def _clip_images() -> Any:
+    from transformers import CLIPImageProcessorPil
+
+    size = {"height": SIDE, "width": SIDE}
+    return CLIPImageProcessorPil(size={"shortest_edge": SIDE}, crop_size=size)
+
+
+def _sentences() -> list[str]:
+    things = [f"a {c} ball on the {g}" for c in COLOURS for g in GROUNDS]
+    return [*things, "a photo of a ball, dog or tree"]
+
+
+def _byte_level(*special: str) -> Any:
+    from tokenizers import ByteLevelBPETokenizer
+
+    trained = ByteLevelBPETokenizer(add_prefix_space=False)
+    trained.train_from_iterator(
+        [*_sentences(), *(f" {s}" for s in _sentences())],
+        vocab_size=400,
+        min_frequency=1,
+        special_tokens=list(special),
+        show_progress=False,
+    )
+    return trained._tokenizer
+
+
+def _word_piece() -> Any:
+    from tokenizers import BertWordPieceTokenizer
+
+    trained = BertWordPieceTokenizer()
+    trained.train_from_iterator(_sentences(), vocab_size=120, min_frequency=1, show_progress=False)
+    return trained._tokenizer
+
+
+@contextlib.contextmanager
+def _seeded() -> Iterator[None]:
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def _train(model: Any, tokenizer: Any, processor: Any, steps: int) -> None:
+    import torch
+
+    images, captions = scenes(256)
+    pixels = processor(images, return_tensors="pt")["pixel_values"]
+    tokens = [[*tokenizer.encode(f"{c} "), tokenizer.eos_token_id] for c in captions]
+    labels = torch.full((len(tokens), max(map(len, tokens))), -100)
+    for row, one in zip(labels, tokens, strict=True):
+        row[: len(one)] = torch.tensor(one)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    order = torch.randint(len(images), (steps, 32))
+    model.train()
+    for batch in order:
+        loss = model(pixel_values=pixels[batch], labels=labels[batch]).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+
+
+def _save(folder: Path, *parts: Any) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in parts:
+        part.save_pretrained(folder)
