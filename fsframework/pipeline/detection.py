@@ -116,7 +116,8 @@ def detect_attributes(
         dataset_identity: fingerprint of the component that made ``dataset``.
         device: where the detector works, see ``resolve_device``.
         offline: whether it must not use the network.
-        batch_size: images a call of the detector; by default 16 on a CPU and 64 on a GPU.
+        batch_size: images a call of the detector; by default 16 on a CPU, 64 on a GPU, and 4,096
+            where no pixels are looked at.
         shard: look at this part of the images alone.
 
     Memory grows with the table and with ``batch_size``, not with the images.
@@ -193,7 +194,7 @@ def _device(detector: AttributeDetector, wanted: str) -> str:
 
 
 def _batch_size(detector: AttributeDetector, device: str, wanted: int | None) -> int:
-    if detector.consumes == "records":
+    if wanted is None and detector.consumes == "records":
         return _RECORDS_A_CALL
     return wanted or _IMAGES_A_CALL["cuda" if device.startswith("cuda") else "cpu"]
 

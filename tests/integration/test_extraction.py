@@ -1,0 +1,138 @@
+"""`fsf attributes extract` as a process: killed, shared out, and never saying a thing twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fsframework.values import AttributeTable
+from tests.conftest import Fsf
+
+SLOW = '''
+"""A captioner that takes its time; each image takes four milliseconds."""
+
+import time
+
+from fsframework.interfaces import Captioner, WordSelector
+
+
+class Spaces(WordSelector):
+    """Words between spaces."""
+
+    def select(self, captions):
+        return [frozenset(caption.split()) for caption in captions]
+
+
+class Slow(Captioner):
+    """Says what the data set says, slowly."""
+
+    consumes = "records"
+
+    def __init__(self, *, selector: WordSelector | None = None) -> None:
+        self.selector = selector or Spaces()
+
+    def describe(self, images):
+        time.sleep(0.004 * len(images))
+        return [image.metadata["caption"] for image in images]
+'''
+DATA = ["--dataset", "planted", "-o", "dataset.n_per_class=20"]
+N_IMAGES = 400
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> list[str]:
+    (tmp_path / "slow.py").write_text(SLOW)
+    return ["--plugin", "slow.py", "--detector", "slow", "--batch-size", "5", *DATA]
+
+
+def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "fsframework", "attributes", "extract", *arguments],
+        cwd=tmp_path, env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def said(tmp_path: Path) -> Counter[str]:
+    """Count how often each image stands in the logs, torn lines left out."""
+    lines = [
+        line
+        for part in (tmp_path / "cache").glob("detections/*/part-*.jsonl")
+        for line in part.read_bytes().splitlines(keepends=True)
+    ]
+    return Counter(json.loads(line)["key"] for line in lines if line.endswith(b"\n"))
+
+
+def test_killed_at_ten_moments_it_loses_no_caption_and_makes_none_twice(
+    tmp_path: Path, arguments: list[str], fsf: Fsf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each start is killed a little later into the work than the one before it."""
+    monkeypatch.setenv("FSF_CACHE", str(tmp_path / "other"))
+    whole = fsf("attributes", "extract", "whole.parquet", *arguments)
+    assert whole.returncode == 0, whole.stderr
+    monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
+    done = 0
+    for moment in range(10):
+        process = start(tmp_path, "words.parquet", *arguments)
+        # The clock starts with the first caption, since imports take most of the time.
+        while process.poll() is None and len(said(tmp_path)) == done:
+            time.sleep(0.002)
+        began = time.monotonic()
+        while process.poll() is None and time.monotonic() - began < 0.01 * moment:
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not (tmp_path / "words.parquet").exists()
+        counts = said(tmp_path)
+        assert set(counts.values()) <= {1}
+        assert done < len(counts) < N_IMAGES
+        done = len(counts)
+    resumed = fsf("attributes", "extract", "words.parquet", *arguments, "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    assert json.loads(resumed.stdout)["reused"] == done
+    counts = said(tmp_path)
+    assert len(counts) == N_IMAGES
+    assert set(counts.values()) == {1}
+    tables = [AttributeTable.load(tmp_path / f"{n}.parquet") for n in ("whole", "words")]
+    assert tables[0].fingerprint == tables[1].fingerprint
+    assert tables[0].captions == tables[1].captions
+
+
+def test_shards_work_at_the_same_time(tmp_path: Path, arguments: list[str], fsf: Fsf) -> None:
+    shards = [
+        start(tmp_path, f"part-{i}.parquet", "--shard", f"{i}/2", *arguments) for i in (1, 2)
+    ]
+    assert [shard.wait() for shard in shards] == [0, 0]
+    assert set(said(tmp_path).values()) == {1}
+    parts = [AttributeTable.load(tmp_path / f"part-{i}.parquet") for i in (1, 2)]
+    assert sum(map(len, parts)) == N_IMAGES
+    together = fsf("attributes", "extract", "words.parquet", *arguments, "--json")
+    assert json.loads(together.stdout)["reused"] == N_IMAGES
+    merged = fsf("attributes", "merge", "merged.parquet", "part-1.parquet", "part-2.parquet")
+    assert merged.returncode == 0, merged.stderr
+    tables = [AttributeTable.load(tmp_path / f"{n}.parquet") for n in ("words", "merged")]
+    assert tables[1].aligned(tables[0].keys).fingerprint == tables[0].fingerprint
+
+
+def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path, arguments: list[str]) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fsframework", "attributes", "extract", "w.parquet", *arguments],
+        cwd=tmp_path,
+        env=dict(os.environ),
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    while not said(tmp_path):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate()
+    assert process.returncode == 130
+    assert told.splitlines()[-1] == "fsf: interrupted; the same command goes on where it stopped"
