@@ -42,7 +42,6 @@ def save_tiny_vit_gpt2(folder: Path, steps: int = 120) -> None:
         folder: made if it is not there.
         steps: of training; 0 for random weights.
     """
-    import torch
     from transformers import (
         GPT2Config,
         GPT2TokenizerFast,
@@ -119,7 +118,6 @@ def save_tiny_git(folder: Path) -> None:
     """Save a GIT captioner with random weights."""
     from transformers import (
         BertTokenizerFast,
-        CLIPImageProcessorPil,
         GitConfig,
         GitForCausalLM,
         GitProcessor,

@@ -1,0 +1,176 @@
+"""Reading files of captions: rows of a file one after the other, broken ones among them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple
+
+from fsframework.interfaces import DataError
+
+__all__ = ["Format", "Row", "find_format", "read_rows"]
+
+Format = Literal["jsonl", "csv", "token"]
+
+_SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
+_TOKEN = re.compile(r"(?P<key>[^\t]*)#(?P<number>[0-9]+)\t(?P<caption>.*)", re.DOTALL)
+_FORMATS = (
+    "it must hold JSON objects with key and caption, one a line, CSV with the columns key and "
+    "caption, or lines IMAGE#NUMBER<TAB>CAPTION"
+)
+
+
+class Row(NamedTuple):
+    """A row of a file of captions.
+
+    Args:
+        number: 1 for the first of the file.
+        key: of the image.
+        place: which of the image's captions it is; always 0 where there can be one only.
+        caption: the text.
+        fault: what is wrong with the row; ``key`` and ``caption`` mean nothing then.
+    """
+
+    number: int
+    key: str = ""
+    place: int = 0
+    caption: str = ""
+    fault: str = ""
+
+
+def find_format(path: Path) -> Format:
+    """Tell a file's format by its suffix or, where that says nothing, by its first line.
+
+    Raises:
+        DataError: it cannot be read, is empty or in another format.
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] == ".gz":
+        suffixes.pop()
+    if suffixes and suffixes[-1] in _SUFFIXES:
+        return _SUFFIXES[suffixes[-1]]
+    first = next((line for line in _lines(path) if line.strip()), None)
+    if first is None:
+        raise DataError(f"{path}: is empty; {_FORMATS}")
+    if first.lstrip().startswith("{"):
+        return "jsonl"
+    if _TOKEN.fullmatch(first.rstrip("\r\n")):
+        return "token"
+    if {"key", "caption"} <= {cell.strip() for cell in next(csv.reader([first]), [])}:
+        return "csv"
+    raise DataError(f"{path}: row 1 is of no format that is known; {_FORMATS}")
+
+
+def read_rows(path: Path, kind: Format) -> Iterator[Row]:
+    """Yield the rows of a file that hold anything, broken ones included, one at a time.
+
+    Raises:
+        DataError: the file cannot be read, or it is CSV and its header lacks a column.
+    """
+    if kind == "csv":
+        rows = _csv_rows(path)
+    else:
+        parse = _json_row if kind == "jsonl" else _token_row
+        rows = (
+            parse(number, line.rstrip("\r\n"))
+            for number, line in enumerate(_lines(path), start=1)
+            if line.strip()
+        )
+    for row in rows:
+        yield row if row.fault else _checked(row)
+
+
+def _checked(row: Row) -> Row:
+    if not row.key:
+        return Row(row.number, fault="has no key")
+    try:
+        (row.key + row.caption).encode()
+    except UnicodeEncodeError:
+        return Row(row.number, fault="is not UTF-8 text")
+    return row
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Yield lines with their ends; bytes that are not UTF-8 become lone surrogates."""
+    try:
+        with _opened(path) as file:
+            yield from file
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path}: is not a whole gzip file ({error})") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+def _opened(path: Path) -> IO[str]:
+    how: dict[str, Any] = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
+    if path.suffix.lower() == ".gz":
+        return gzip.open(path, "rt", **how)
+    return path.open(**how)
+
+
+def _json_row(number: int, line: str) -> Row:
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError as error:
+        return Row(number, fault=f"is not JSON ({error.msg} at column {error.colno})")
+    except (ValueError, RecursionError) as error:
+        return Row(number, fault=f"cannot be read as JSON ({error})")
+    if not isinstance(found, dict):
+        return Row(number, fault="is not a JSON object")
+    for name in ("key", "caption"):
+        if name not in found:
+            names = ", ".join(map(repr, sorted(found)[:5])) or "nothing"
+            return Row(number, fault=f"has no {name!r}, only {names}")
+        if not isinstance(found[name], str):
+            return Row(number, fault=f"has a {name!r} that is not text")
+    return Row(number, found["key"], 0, found["caption"])
+
+
+def _token_row(number: int, line: str) -> Row:
+    match = _TOKEN.fullmatch(line)
+    if match is None:
+        lacks = "no tab" if "\t" not in line else "no #NUMBER before its tab"
+        return Row(number, fault=f"has {lacks}; it must be IMAGE#NUMBER<TAB>CAPTION")
+    return Row(number, match["key"], int(match["number"]), match["caption"])
+
+
+def _csv_rows(path: Path) -> Iterator[Row]:
+    reader = csv.reader(_lines(path), strict=True)
+    header: list[str] | None = None
+    number = 0
+    while True:
+        number += 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            break
+        except csv.Error as error:
+            if header is None:
+                raise DataError(f"{path}: row {number} is not CSV ({error})") from None
+            yield Row(number, fault=f"is not CSV ({error})")
+            continue
+        if header is None:
+            header = [cell.strip() for cell in cells]
+            _demand_columns(header, path, number)
+            key_at, caption_at = header.index("key"), header.index("caption")
+        elif len(cells) == len(header):
+            yield Row(number, cells[key_at].strip(), 0, cells[caption_at])
+        elif any(cell.strip() for cell in cells):
+            yield Row(number, fault=f"has {len(cells)} cells where the header has {len(header)}")
+    if header is None:
+        raise DataError(f"{path}: is empty; row 1 must name the columns key and caption")
+
+
+def _demand_columns(header: list[str], path: Path, number: int) -> None:
+    for name in ("key", "caption"):
+        if (count := header.count(name)) != 1:
+            problem = "lacks" if count == 0 else "repeats"
+            raise DataError(
+                f"{path}: row {number} {problem} the column {name}; it must name key and caption, "
+                f"and names {', '.join(header) or 'nothing'}"
+            )

@@ -1,0 +1,244 @@
+"""Words of a vocabulary that an image resembles, by the similarity of CLIP's embeddings."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fsf_detectors._models import (
+    Batched,
+    DtypeName,
+    ModelFolder,
+    check_dtype,
+    load_config,
+    load_model,
+    load_processor,
+    pictures,
+    resolve_dtype,
+    shut_up,
+)
+from fsframework.interfaces import AttributeDetector, DataError, OptionError
+from fsframework.values import FloatArray, UInt8Array
+
+__all__ = ["ClipWords"]
+
+_KINDS = ("clip", "siglip")
+_TEXTS_A_CALL = 256
+
+
+class ClipWords(AttributeDetector):
+    """Words of a vocabulary whose embedding by CLIP lies near that of the image.
+
+    A word is seen in an image if the cosine of the angle between the embeddings of the image and
+    of ``template`` with the word is at least ``threshold``; each word is judged by itself. The
+    scale is the model's: cosines of CLIP ViT-B/32 mostly lie between 0.15 and 0.35, those of other
+    models lie elsewhere. Look at ``similarities`` of some images before you trust a threshold.
+
+    Source: zero-shot prediction of Radford et al. 2021, section 3.1.2, with a threshold in the
+    place of the softmax over classes, since any number of attributes may be true.
+
+    Args:
+        model: CLIP or SigLIP, name on the hub or path of a folder.
+        revision: branch, tag or commit on the hub; its main branch by default.
+        vocabulary: UTF-8 text, one word or phrase a line; empty lines and those that begin with
+            ``#`` do not count. By default about 200 colours, textures, materials, places and
+            things.
+        template: what stands around a word when it is embedded; ``{}`` is its place.
+        threshold: least cosine similarity, -1 to 1.
+        top: at most so many words an image, the most similar ones; ``None`` for no limit.
+        dtype: number format of the weights; ``auto`` is float32 on a CPU and float16 elsewhere.
+
+    Raises:
+        OptionError: an option is out of range.
+    """
+
+    argument: ClassVar[str] = "model"
+
+    def __init__(
+        self,
+        *,
+        model: str = "openai/clip-vit-base-patch32",
+        revision: str | None = None,
+        vocabulary: Path | None = None,
+        template: str = "a photo of a {}",
+        threshold: float = 0.25,
+        top: int | None = None,
+        dtype: DtypeName = "auto",
+    ) -> None:
+        if not model.strip():
+            raise OptionError("model must be the name of a model on the hub or a folder, not empty")
+        if template.count("{}") != 1:
+            raise OptionError(f"template must hold {{}} exactly once, not {template!r}")
+        if not -1 <= threshold <= 1:
+            raise OptionError(
+                f"threshold is a cosine and must lie between -1 and 1, not {threshold}"
+            )
+        if top is not None and top < 1:
+            raise OptionError(f"top must be at least 1 or none, not {top}")
+        check_dtype(dtype)
+        self.model = model
+        self.revision = revision
+        self.vocabulary = vocabulary
+        self.template = template
+        self.threshold = threshold
+        self.top = top
+        self.dtype = dtype
+        self._loaded: _Loaded | None = None
+
+    def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:
+        """Load the model and embed the vocabulary; done again only for another device.
+
+        Args:
+            device: a PyTorch device.
+            offline: make no network call; the model is in the hub's cache or a folder.
+
+        Raises:
+            DataError: model or vocabulary is missing, broken or of the wrong kind.
+        """
+        if self._loaded is None or self._loaded.device != device:
+            self._loaded = None  # two at once may not fit into memory
+            self._loaded = _Loaded(self, device, offline)
+
+    def detect(self, images: Sequence[UInt8Array]) -> list[frozenset[str]]:
+        """Return the words near each uint8 RGB image ``(H, W, 3)``, sizes as they come."""
+        words = self._ready().words
+        return [
+            frozenset(words[i] for i in self._chosen(cosines))
+            for cosines in self.similarities(images)
+        ]
+
+    def similarities(self, images: Sequence[UInt8Array]) -> FloatArray:
+        """Return the cosines, float32 ``(n_images, n_words)``, by which a threshold is chosen.
+
+        The order of words is that of ``words``.
+        """
+        loaded = self._ready()
+        found = loaded.cosines(images) if len(images) else []
+        return np.array(found, np.float32).reshape(-1, len(loaded.words))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The vocabulary, in the order of its file."""
+        return self._ready().words
+
+    def provenance(self) -> Mapping[str, str]:
+        """Return model, commit, digests, vocabulary, threshold and number format."""
+        loaded = self._ready()
+        joined = "\n".join(loaded.words).encode()
+        return {
+            **loaded.provenance,
+            "dtype": str(loaded.dtype).removeprefix("torch."),
+            "vocabulary": f"{len(loaded.words)} words, sha256:{hashlib.sha256(joined).hexdigest()}",
+            "template": self.template,
+            "threshold": repr(self.threshold),
+            "top": str(self.top),
+        }
+
+    def _ready(self) -> _Loaded:
+        if self._loaded is None:
+            self.prepare()
+        assert self._loaded is not None
+        return self._loaded
+
+    def _chosen(self, cosines: FloatArray) -> list[int]:
+        order = np.argsort(-cosines, kind="stable")[: self.top]
+        return [int(i) for i in order if cosines[i] >= self.threshold]
+
+
+class _Loaded:
+    """A model on a device, with the embedded vocabulary."""
+
+    def __init__(self, options: ClipWords, device: str, offline: bool) -> None:
+        self.words = _read_vocabulary(options.vocabulary)
+        folder = ModelFolder.find(options.model, options.revision, offline=offline)
+        config = load_config(folder)
+        if config.model_type not in _KINDS:
+            built = ", ".join(getattr(config, "architectures", None) or [])
+            raise DataError(
+                f"{folder}: it holds {built or f'a {config.model_type} model'}, and must hold a "
+                "CLIP or SigLIP model with both its towers"
+            )
+        self.device = device
+        self.dtype = resolve_dtype(options.dtype, device)
+        processor = load_processor(folder)
+        self.image_processor = processor.image_processor
+        self.provenance = folder.provenance()
+        from transformers import AutoModel
+
+        self.model = load_model(folder, AutoModel, config, self.dtype, device)
+        self.embedded = self._embed(
+            [options.template.replace("{}", w) for w in self.words], processor
+        )
+        self.cosines = Batched(self._cosines)
+
+    def _embed(self, texts: Sequence[str], processor: Any) -> Any:
+        """Return unit vectors of texts, float32 ``(n, d)``."""
+        import torch
+
+        length = self.model.config.text_config.max_position_embeddings
+        # SigLIP was trained on texts padded to the full length, CLIP tells padding from text.
+        padding = "max_length" if self.model.config.model_type == "siglip" else True
+        parts = []
+        with torch.inference_mode(), shut_up():
+            for start in range(0, len(texts), _TEXTS_A_CALL):
+                inputs = processor.tokenizer(
+                    list(texts[start : start + _TEXTS_A_CALL]),
+                    padding=padding,
+                    truncation=True,
+                    max_length=length,
+                    return_tensors="pt",
+                ).to(self.device)
+                parts.append(_unit(self.model.get_text_features(**inputs)))
+        return torch.cat(parts)
+
+    def _cosines(self, images: Sequence[UInt8Array]) -> list[FloatArray]:
+        import torch
+
+        with torch.inference_mode(), shut_up():
+            pixels = self.image_processor(pictures(images), return_tensors="pt")["pixel_values"]
+            features = self.model.get_image_features(pixels.to(self.device, self.dtype))
+            cosines = _unit(features) @ self.embedded.T
+        return list(cosines.cpu().numpy())
+
+
+def _unit(features: Any) -> Any:
+    """Return float32 vectors of length 1 from what a tower gives."""
+    from torch.nn.functional import normalize
+
+    return normalize(getattr(features, "pooler_output", features).float(), dim=-1)
+
+
+def _read_vocabulary(path: Path | None) -> tuple[str, ...]:
+    """Return the words of a file, or those that come with the package.
+
+    Raises:
+        DataError: it cannot be read, holds no word, or holds one twice.
+    """
+    if path is None:
+        home = importlib.resources.files("fsf_detectors") / "data" / "attributes.txt"
+        text = home.read_text("utf-8")
+    else:
+        try:
+            text = path.expanduser().read_text("utf-8-sig")
+        except OSError as error:
+            raise DataError(f"vocabulary {path}: cannot be read ({error.strerror})") from None
+        except UnicodeDecodeError:
+            raise DataError(f"vocabulary {path}: is not UTF-8 text") from None
+    rows: dict[str, int] = {}
+    for row, line in enumerate(text.splitlines(), start=1):
+        word = line.strip()
+        if not word or word.startswith("#"):
+            continue
+        if word in rows:
+            raise DataError(
+                f"vocabulary {path}: rows {rows[word]} and {row} have the same word {word!r}"
+            )
+        rows[word] = row
+    if not rows:
+        raise DataError(f"vocabulary {path}: holds no word; it must have one a line")
+    return tuple(rows)
