@@ -17,6 +17,10 @@ __all__ = ["cli", "main"]
 
 _COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("fsframework.cli.run:run", "Evaluate a method on random and attribute-biased tasks."),
+    "benchmark": (
+        "fsframework.cli.benchmark:benchmark",
+        "Measure a paper's tables, its printed values beside.",
+    ),
     "plugins": ("fsframework.cli.plugins:plugins", "List, show and check plugins."),
     "attributes": (
         "fsframework.cli.attributes:attributes",

@@ -1,0 +1,1 @@
+"""Published experiments as one command each, the printed values beside the measured ones."""

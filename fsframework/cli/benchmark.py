@@ -1,0 +1,270 @@
+"""`fsf benchmark`: published experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsframework.cli._options import (
+    DROPPING,
+    cache_option,
+    json_option,
+    registry_with,
+    set_options,
+    shared,
+    tree_of,
+)
+
+if TYPE_CHECKING:
+    from fsframework.benchmarks.cells import Cell, CellResult
+
+__all__ = ["benchmark"]
+
+
+@click.group()
+def benchmark() -> None:
+    """Measure the tables of a paper on your data, the printed values beside.
+
+    \b
+    Examples:
+      fsf benchmark fewstab
+      fsf benchmark fewstab --dataset miniImageNet=folder:./mini --agreement
+    """
+
+
+@benchmark.command("fewstab", epilog="Options left out come from --config, then from the defaults.")
+@click.option(
+    "--dataset",
+    "datasets",
+    multiple=True,
+    metavar="[LABEL=]NAME[:ARG]",
+    help="Data set; repeatable. LABEL (miniImageNet, tieredImageNet, CUB-200) says which printed "
+    "values stand beside, as in CUB-200=folder:./birds.  [default: planted]",
+)
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="NAME",
+    help="Few-shot method; repeatable.  [default: those of the paper's ten that are installed]",
+)
+@click.option(
+    "--backbone",
+    "backbones",
+    multiple=True,
+    metavar="NAME[:ARG]",
+    help="Feature extractor; repeatable.  [default: resnet12, the paper's; conv64f for planted]",
+)
+@click.option(
+    "--shot",
+    "shots",
+    multiple=True,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Support images a class, in training and test; repeatable.  [default: 1 and 5]",
+)
+@click.option(
+    "--detector",
+    "detectors",
+    multiple=True,
+    metavar="NAME[:ARG]",
+    help="Where the attributes come from; repeatable, and Tables 3, 4, S5, S6 and S7 show the "
+    "first.  [default: the data set's own words, else vit-gpt2]",
+)
+@click.option(
+    "--sampler",
+    metavar="NAME",
+    help="fewstab, or fewstab-published for tasks as the published code draws them.  "
+    "[default: fewstab]",
+)
+@click.option(
+    "--tasks",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Tasks of each kind.  [default: 3000, the paper's; 600 for planted]",
+)
+@shared("seed", "device")
+@click.option(
+    "--query-batch",
+    type=click.Choice(["task", "class"]),
+    metavar="task|class",
+    help="Show a method all queries of a task together, or those of one class at a time as "
+    "FewSTAB's published evaluation does.  [default: task]",
+)
+@shared(*DROPPING, "offline")
+@click.option(
+    "--ablation",
+    is_flag=True,
+    help="Also Tables S5 and S6: the accuracy gap by construction of support and queries, 5-shot "
+    "unless --shot is given.",
+)
+@click.option(
+    "--agreement",
+    is_flag=True,
+    help="Also Tables 4 and 6: rank correlations over the methods, with an interval.",
+)
+@set_options
+@click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    envvar="FSF_RUNS",
+    show_envvar=True,
+    help="Where runs are written.  [default: ./runs]",
+)
+@cache_option
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the tables: .md, .csv (a row a value), .json (with every cell) or .tex.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="List the cells, and which of them are done; run nothing."
+)
+@json_option
+@click.pass_context
+def fewstab(
+    context: click.Context,
+    /,
+    datasets: tuple[str, ...],
+    methods: tuple[str, ...],
+    backbones: tuple[str, ...],
+    shots: tuple[int, ...],
+    detectors: tuple[str, ...],
+    ablation: bool,
+    agreement: bool,
+    config: Path | None,
+    options: tuple[str, ...],
+    plugin_files: tuple[Path, ...],
+    runs_dir: Path | None,
+    cache_dir: Path | None,
+    output: Path | None,
+    dry_run: bool,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Measure FewSTAB's tables (Zheng et al. 2024), the printed values beside.
+
+    \b
+    Trains and evaluates every method on every data set at every number of shots,
+    and prints Tables 3 (wAcc-A and wAcc-R), S7 (Acc and wAcc-A) and S8 (wAcc-A by
+    detector). Every cell of this grid is a run as fsf run makes it: finished ones
+    are taken as they are, and after an interruption the same command goes on. A
+    cell that fails gives its reason in its place; then the exit code is 1.
+
+    \b
+    Examples:
+      fsf benchmark fewstab --tasks 200
+      fsf benchmark fewstab --dry-run
+      fsf benchmark fewstab --dataset miniImageNet=folder:./mini --output tables.md
+      fsf benchmark fewstab --dataset CUB-200=folder:./birds --shot 5 --ablation
+      fsf benchmark fewstab --detector vit-gpt2 --detector blip --agreement
+    """
+    from fsframework.benchmarks.fewstab import Request, make_grid
+    from fsframework.pipeline.workspace import Workspace
+
+    keys = {"query_batch": "query_batch"}
+    registry = registry_with(plugin_files)
+    request = Request(
+        datasets=datasets,
+        methods=methods,
+        backbones=backbones,
+        shots=shots,
+        detectors=detectors,
+        ablation=ablation,
+        agreement=agreement,
+    )
+    if output is not None:
+        from fsframework.benchmarks.tables import check_suffix
+
+        check_suffix(output)
+    grid = make_grid(registry, tree_of(context, config, options, keys), request)
+    workspace = Workspace.default(runs_dir, cache_dir)
+    if dry_run:
+        _print_cells(grid.cells, workspace, as_json)
+        return
+    from fsframework.benchmarks.cells import run_cells
+    from fsframework.benchmarks.fewstab_tables import make_tables
+    from fsframework.benchmarks.tables import write_tables
+    from fsframework.cli import _render
+
+    results = run_cells(grid.cells, registry, workspace, _render.reporter())
+    tables = make_tables(grid, results)
+    document = {
+        "benchmark": "fewstab",
+        "cells": [_as_json(result) for result in results],
+        "tables": [table.to_json() for table in tables],
+    }
+    if output is not None:
+        write_tables(tables, document, output)
+    if as_json:
+        _render.print_json(document)
+    else:
+        for table in tables:
+            click.echo(f"Table {table.number}. {table.title}")
+            click.echo()
+            _render.print_table(table.columns(), table.rows())
+            click.echo()
+            for note in table.notes:
+                click.echo(f"  {note}")
+            click.echo()
+        _print_summary(results)
+    if any(result.reason for result in results):
+        context.exit(1)
+
+
+def _print_cells(cells: Sequence[Cell], workspace: Any, as_json: bool) -> None:
+    from fsframework.benchmarks.cells import finished_runs
+    from fsframework.cli import _render
+    from fsframework.pipeline.model import resolve_device
+
+    device = resolve_device(cells[0].experiment.settings.device).type
+    done = finished_runs(cells, workspace, device)
+    if as_json:
+        listed = [
+            {"cell": cell.name, "run": None if folder is None else str(folder)}
+            for cell, folder in zip(cells, done, strict=True)
+        ]
+        _render.print_json({"benchmark": "fewstab", "cells": listed})
+        return
+    rows = [
+        (str(number), cell.name, "to do" if folder is None else f"done: {folder}")
+        for number, (cell, folder) in enumerate(zip(cells, done, strict=True), start=1)
+    ]
+    _render.print_table(("", "cell", "state"), rows)
+    click.echo()
+    click.echo(f"{len(cells)} cells, {sum(folder is not None for folder in done)} of them done")
+
+
+def _as_json(result: CellResult) -> dict[str, Any]:
+    record = result.record
+    return {
+        "cell": result.cell.name,
+        "status": "failed" if result.reason else "finished",
+        "reason": result.reason,
+        "reused": result.reused,
+        "folder": None if result.folder is None else str(result.folder),
+        "fingerprint": None if record is None else record.fingerprint,
+        "estimates": {}
+        if record is None
+        else {name: e.to_json() for name, e in record.estimates.items()},
+        "notes": [] if record is None else list(record.notes),
+    }
+
+
+def _print_summary(results: Sequence[CellResult]) -> None:
+    """Print the notes of the runs, each once, and how many cells there are of each state."""
+    told: dict[str, int] = {}
+    for result in results:
+        for note in () if result.record is None else result.record.notes:
+            told[note] = told.get(note, 0) + 1
+    for note, count in told.items():
+        click.echo(f"note ({count} of {len(results)} cells): {note}")
+    failed = sum(bool(result.reason) for result in results)
+    before = sum(result.reused for result in results)
+    now = len(results) - failed - before
+    click.echo(f"{len(results)} cells: {now} run now, {before} finished before, {failed} failed")
