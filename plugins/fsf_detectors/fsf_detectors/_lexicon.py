@@ -64,6 +64,7 @@ _PLURAL_RULES = (
     ("ches", "ch"),
     ("xes", "x"),
     ("zzes", "zz"),
+    ("zzes", "z"),
     ("oes", "o"),
     ("oses", "ose"),
     ("ses", "s"),

@@ -168,8 +168,8 @@ class LexiconTagger:
                 noun = word not in _NEVER_NOUNS and lexicon.noun(word)
             elif tag in ("NNS", "VBZ"):
                 stems = lexicon.stems(word)
-                # What the lexicon has no plural of may be a new verb: "a boy skateboards".
-                known = word in lexicon.tags
+                # A noun that the lexicon does not have may be a new verb: "a boy skateboards".
+                known = word in lexicon.tags and any(stem in lexicon.tags for stem in stems)
                 verb = tag == "VBZ" or not known or any(map(lexicon.verb, stems))
                 noun = tag == "NNS" or any(map(lexicon.noun, stems))
             fixed = tag not in _RULES or (tag in ("NN", "NNS") and not verb and not gerund)
@@ -237,7 +237,7 @@ class LexiconTagger:
         """Return whether a word is two nouns written as one, such as "snowboarder"."""
         tags = self._lexicon.tags
         return any(
-            tags.get(word[:i]) in ("NN", "JJ") and tags.get(word[i:]) in ("NN", "NNS")
+            tags.get(word[:i]) in ("NN", "JJ", "VB") and tags.get(word[i:]) in ("NN", "NNS")
             for i in range(4, len(word) - 3)
         )
 
@@ -249,6 +249,7 @@ class _Context:
         "ahead",
         "before",
         "clause_open",
+        "determined",
         "first",
         "last",
         "next",
@@ -268,11 +269,14 @@ class _Context:
         self.start = True  # a sentence has yet to begin
         self.first = False  # the word is the first of a sentence
         self.clause_open = True  # there was no finite verb yet
+        self.determined = False  # in a noun phrase that began with a determiner or a number
         self.singular = False  # in a noun phrase that began with "a" or "an"
 
     @property
     def before_noun(self) -> bool:
         """Whether the noun phrase goes on."""
+        if self.singular and self.ahead == "VB":
+            return True  # "a red stop sign": no singular has a verb in this form
         joined = self.next is not None and self.next.lower in _JOINING
         return joined or self.ahead in _BEFORE_NOUN
 
@@ -303,7 +307,9 @@ def _singular_noun(entry: _Entry, at: _Context) -> str:
 
 
 def _plain_verb(entry: _Entry, at: _Context) -> str:
-    if at.prev in _DETERMINERS:
+    # "two red stop signs", but "men in red play soccer"
+    modified = at.determined and (at.prev in _ADJECTIVAL or at.prev == "CD")
+    if at.prev in _DETERMINERS or (modified and at.ahead in _NOMINAL):
         return "NN"
     if at.last in _BE:
         return "NN" if entry.noun else "JJ"
@@ -342,6 +348,8 @@ def _verb_in_s(entry: _Entry, at: _Context) -> str:
 def _adjective(entry: _Entry, at: _Context) -> str:
     if at.before_noun:
         return entry.tag
+    if entry.lower in ("past", "opposite") and at.ahead in _OBJECT:
+        return "IN"
     if entry.lower in _MANNER and (
         at.prev in _FINITE or at.prev in _NOMINAL or at.prev in ("VBG", "VBN")
     ):
@@ -411,12 +419,15 @@ def _in_context(entries: list[_Entry]) -> list[str]:
             tag = _RULES[tag](entry, at)
         tags.append(tag)
         if tag in _FINITE:
-            at.clause_open = at.singular = False
+            at.clause_open = at.singular = at.determined = False
         elif tag not in _BEFORE_NOUN:
             at.singular = entry.article
+            at.determined = tag in _DETERMINERS
             if entry.opens:
                 at.clause_open = True
                 at.start = at.start or entry.ends
+        elif tag == "CD":
+            at.determined = True
         at.before, at.prev = at.prev, tag
         at.second, at.last = at.last, entry.lower
     return tags

@@ -26,20 +26,27 @@ Compounds = Literal["apart", "joined"]
 Adjectives = Literal["all", "noun-chunks", "none"]
 
 _DEFAULT_PIPELINE = "en_core_web_sm"
-# What cannot change a part of speech or a lemma; the parser only where nobody asks for its arcs.
-_NEEDLESS = {"ner", "entity_linker", "entity_ruler", "senter", "sentencizer", "span_finder"} | {
-    "span_ruler",
-    "spancat",
-    "spancat_singlelabel",
-    "textcat",
-    "textcat_multilabel",
+# Components by what they can do to parts of speech and lemmas: nothing at all, or something. The
+# first are left out where there is none but these: who knows what another reads.
+_NEEDLESS = {"ner", "entity_linker", "entity_ruler", "spancat", "textcat", "textcat_multilabel"}
+_STANDARD = _NEEDLESS | {
+    "attribute_ruler",
+    "lemmatizer",
+    "morphologizer",
+    "parser",
+    "sentencizer",
+    "senter",
+    "tagger",
+    "tok2vec",
+    "trainable_lemmatizer",
+    "transformer",
 }
 _PROBE = "a black dog runs through the tall grass"
 _NO_INNER = str.maketrans("", "", "-'’")
 _POSSESSIVES = {"my", "your", "his", "her", "its", "our", "their", "whose"}
 
-# One letter a token, as ``_kind`` gives it, so that a noun chunk is a regular expression:
-# determiner, adjective, participle, adverb, comma or conjunction, noun.
+# One letter a token, so that a noun chunk is a regular expression: determiner, adjective,
+# participle (V), adverb (R), comma or conjunction, noun.
 _CHUNK = re.compile("D+(?:R*[AV](?:C?R*[AV])*)?N+|R*A(?:C?R*A)*N+")
 _KINDS = {"DET": "D", "NUM": "D", "ADJ": "A", "ADV": "R", "CCONJ": "C", "NOUN": "N", "PROPN": "N"}
 
@@ -118,11 +125,13 @@ class SpacySelector(WordSelector):
             raise DataError(
                 f"spaCy {spacy.__version__} cannot load the pipeline {self.pipeline!r}: {error}"
             ) from error
-        parsed = self.compounds == "joined" or self.adjectives == "noun-chunks"
-        for name in nlp.pipe_names:
-            factory = nlp.get_pipe_meta(name).factory
-            if factory in _NEEDLESS or (factory == "parser" and not parsed):
-                nlp.disable_pipe(name)
+        factories = {name: nlp.get_pipe_meta(name).factory for name in nlp.pipe_names}
+        if _STANDARD.issuperset(factories.values()):
+            parsed = self.compounds == "joined" or self.adjectives == "noun-chunks"
+            needless = _NEEDLESS if parsed else _NEEDLESS | {"parser"}
+            for name, factory in factories.items():
+                if factory in needless:
+                    nlp.disable_pipe(name)
         if not nlp(_PROBE).has_annotation("POS"):
             raise DataError(
                 f"the pipeline {self.pipeline!r} gives no parts of speech; its components are "
@@ -154,7 +163,9 @@ class SpacySelector(WordSelector):
             from fsf_detectors._lexicon import lexicon_version
 
             lexicon = lexicon_version()
-            facts |= {"pipeline": "lexicon", "lexicon": lexicon, "notice": _notice(lexicon)}
+            rules = f"fsf-detectors {importlib.metadata.version('fsf-detectors')}"
+            facts |= {"pipeline": "lexicon", "lexicon": lexicon, "rules": rules}
+            facts["notice"] = _notice(lexicon)
         elif isinstance(self._found, Path):
             facts |= {"pipeline": _title(self._found), "sha256": _digest(self._found)}
         else:
@@ -198,7 +209,7 @@ class SpacySelector(WordSelector):
             return self._selected(tokens, glued)
         modifiers = [word.dep_ == "compound" and word.head.i > word.i for word in words]
         chunked = None
-        if self.adjectives == "noun-chunks" and doc.vocab.get_noun_chunks is not None:
+        if self.adjectives == "noun-chunks" and doc.noun_chunks_iterator is not None:
             inside = {i for chunk in doc.noun_chunks for i in range(chunk.start, chunk.end)}
             chunked = [word.i in inside for word in words]
         return self._selected(tokens, glued, modifiers, chunked)
@@ -256,9 +267,8 @@ def _token(text: str, pos: str, tag: str, lemma: str) -> _Token:
 def _word(text: str) -> str:
     """Return the text in lower case, or "" if it is no word."""
     word = unicodedata.normalize("NFC", text.lower())
-    inner = word[1:-1].translate(_NO_INNER)
+    core = word[:1] + word[1:-1].translate(_NO_INNER) + word[1:][-1:]
     # Vowel signs of many scripts are marks, which isalnum() does not count.
-    core = (word[:1] + inner + word[-1:]) if len(word) > 1 else word
     shaped = all(char.isalnum() or unicodedata.category(char)[0] == "M" for char in core)
     return word if shaped and any(map(str.isalpha, word)) else ""
 
