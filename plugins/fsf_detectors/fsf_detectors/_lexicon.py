@@ -45,8 +45,8 @@ _IRREGULAR_PLURALS = {
 # Nouns that have no singular in this sense: what comes in pairs, and some masses.
 _PLURAL_ONLY = (
     "barracks binoculars clothes goggles headphones headquarters jeans leggings outskirts pajamas "
-    "panties pants people pliers police pyjamas scissors series shorts species stairs sunglasses "
-    "surroundings sweatpants thanks tights tongs trousers trunks tweezers"
+    "panties pants people pliers police pyjamas scissors series shorts species sunglasses "
+    "surroundings sweatpants thanks tights tongs trousers tweezers"
 )
 
 # Suffix of a plural and of its singular, the special before the general: where the lexicon knows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import re
 import unicodedata
@@ -122,8 +123,9 @@ class SpacySelector(WordSelector):
         try:
             nlp = spacy.load(self._found)
         except Exception as error:
+            version = importlib.metadata.version("spacy")
             raise DataError(
-                f"spaCy {spacy.__version__} cannot load the pipeline {self.pipeline!r}: {error}"
+                f"spaCy {version} cannot load the pipeline {self.pipeline!r}: {error}"
             ) from error
         factories = {name: nlp.get_pipe_meta(name).factory for name in nlp.pipe_names}
         if _STANDARD.issuperset(factories.values()):
@@ -145,7 +147,7 @@ class SpacySelector(WordSelector):
         Raises:
             DataError: the pipeline cannot be loaded, or gives no parts of speech.
         """
-        texts = [unicodedata.normalize("NFC", caption) for caption in captions]
+        texts = [_text(caption) for caption in captions]
         different = list(dict.fromkeys(texts))
         if not different:
             return []
@@ -209,7 +211,7 @@ class SpacySelector(WordSelector):
             return self._selected(tokens, glued)
         modifiers = [word.dep_ == "compound" and word.head.i > word.i for word in words]
         chunked = None
-        if self.adjectives == "noun-chunks" and doc.noun_chunks_iterator is not None:
+        if self.adjectives == "noun-chunks" and doc.vocab.get_noun_chunks is not None:
             inside = {i for chunk in doc.noun_chunks for i in range(chunk.start, chunk.end)}
             chunked = [word.i in inside for word in words]
         return self._selected(tokens, glued, modifiers, chunked)
@@ -242,6 +244,13 @@ class SpacySelector(WordSelector):
         return frozenset(
             word for word in words if len(word) > 1 or word.upper() == word.lower() != ""
         )
+
+
+def _text(caption: str) -> str:
+    """Return a caption in NFC, and without the lone surrogates that spaCy cannot read."""
+    if caption.isascii():
+        return caption
+    return unicodedata.normalize("NFC", caption.encode("utf-8", "replace").decode("utf-8"))
 
 
 class _Token(NamedTuple):
@@ -305,6 +314,8 @@ def _chunk_pattern(tokens: list[_Token]) -> list[bool]:
 
 def _find(pipeline: str) -> str | Path:
     """Return ``lexicon``, the name of an installed pipeline or a pipeline's folder."""
+    if not isinstance(pipeline, str):
+        raise OptionError(f"pipeline must be a string, not {pipeline!r}")
     if pipeline == "auto":
         return _DEFAULT_PIPELINE if _installed(_DEFAULT_PIPELINE) else "lexicon"
     if pipeline == "lexicon" or _installed(pipeline):
@@ -320,12 +331,14 @@ def _find(pipeline: str) -> str | Path:
 
 
 def _installed(name: str) -> bool:
-    """Return whether a package of this name is installed, without importing it or spaCy."""
+    """Return whether a pipeline of this name is installed, without importing it or spaCy."""
     try:
         importlib.metadata.distribution(name)
     except (importlib.metadata.PackageNotFoundError, ValueError):
         return False
-    return True
+    spec = importlib.util.find_spec(name) if name.isidentifier() else None
+    folders = (spec.submodule_search_locations if spec is not None else None) or []
+    return any((Path(folder) / "meta.json").is_file() for folder in folders)
 
 
 def _title(folder: Path) -> str:
@@ -349,6 +362,6 @@ def _digest(folder: Path) -> str:
 
 def _notice(lexicon: str) -> str:
     return (
-        f"words are selected by the lexicon of {lexicon}; a trained spaCy pipeline finds more: "
-        f"python -m spacy download {_DEFAULT_PIPELINE}"
+        f"words are selected by the lexicon of {lexicon}, not by a trained pipeline; "
+        f"'python -m spacy download {_DEFAULT_PIPELINE}' installs one"
     )

@@ -115,6 +115,7 @@ def test_singulars_in_s_stay(noun: str) -> None:
         ("a 3d printer", {"3d", "printer"}),
         ("a t-shirt", {"shirt"}),  # spaCy splits it, and a letter is no word
         ("a cafe\N{COMBINING ACUTE ACCENT}", {"café"}),
+        ("a dog \ud800 \udfff", {"dog"}),
         ("狗在草地上跑", set()),
         ("собака бежит", set()),
     ],
@@ -380,6 +381,7 @@ def test_auto_prefers_the_trained_pipeline(
         "from spacy.util import load_model\n"
         f"def load(**options): return load_model({tables_folder!r}, **options)\n"
     )
+    (package / "meta.json").write_text("{}")
     info = tmp_path / "en_core_web_sm-3.8.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: en_core_web_sm\nVersion: 3.8.0\n")
@@ -438,6 +440,8 @@ def test_provenance_of_a_folder_tells_its_content(tables_folder: str) -> None:
             "adjectives must be one of 'all', 'noun-chunks', 'none', not True",
         ),
         ({"pipeline": "en_core_web_huge"}, "'en_core_web_huge' is neither an installed spaCy"),
+        ({"pipeline": "numpy"}, "'numpy' is neither an installed spaCy"),
+        ({"pipeline": None}, "pipeline must be a string, not None"),
         ({"pipeline": ""}, "pipeline: '' is neither"),
         ({"pipeline": "."}, "'auto' and 'lexicon' need nothing"),
     ],
@@ -447,9 +451,10 @@ def test_options_are_checked_at_once(options: dict[str, Any], message: str) -> N
         SpacySelector(**options)
 
 
-def test_a_package_that_is_no_pipeline() -> None:
-    with pytest.raises(DataError, match="cannot load the pipeline 'numpy'"):
-        SpacySelector(pipeline="numpy").select(["a dog"])
+def test_a_folder_that_is_no_pipeline(tmp_path: Path) -> None:
+    (tmp_path / "config.cfg").write_text("[nlp]\nlang = 3\n")
+    with pytest.raises(DataError, match=r"spaCy 3\.\d+\.\d+ cannot load the pipeline '.*':"):
+        SpacySelector(pipeline=str(tmp_path)).select(["a dog"])
 
 
 def test_a_pipeline_without_parts_of_speech(tmp_path: Path) -> None:
