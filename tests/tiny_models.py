@@ -5,18 +5,34 @@ No weights can be downloaded where the tests run; from the folder on, all is as 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-from collections.abc import Iterator
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fsframework.interfaces import WordSelector
 from fsframework.values import UInt8Array
 
 COLOURS = {"red": (220, 30, 30), "blue": (30, 60, 220), "yellow": (235, 220, 40)}
 GROUNDS = {"grass": (60, 150, 60), "sand": (215, 185, 130), "snow": (245, 245, 250)}
 SIDE = 32
+
+
+class EveryWord(WordSelector):
+    """Every word of a caption, for tests that need no tagger."""
+
+    def select(self, captions: Sequence[str]) -> list[frozenset[str]]:
+        return [frozenset(caption.split()) for caption in captions]
+
+    def provenance(self) -> dict[str, str]:
+        return {"kind": "every word"}
 
 
 def scenes(count: int, seed: int = 0, side: int = SIDE) -> tuple[list[UInt8Array], list[str]]:
@@ -35,8 +51,26 @@ def scenes(count: int, seed: int = 0, side: int = SIDE) -> tuple[list[UInt8Array
     return images, captions
 
 
+def tiny_path(kind: str) -> Path:
+    """Return the folder where ``tiny_model`` puts a kind, which may not be there yet."""
+    return Path(tempfile.gettempdir()) / f"fsf-tiny-models-{os.getpid()}" / kind
+
+
+@functools.cache
+def tiny_model(kind: str) -> Path:
+    """Return the folder of a kind, made once a process.
+
+    Kinds are ``vit-gpt2``, ``blip``, ``git``, ``llava``, ``clip`` and ``siglip``. The folder is
+    removed when the process ends; who changes anything in it works on a copy.
+    """
+    folder = tiny_path(kind)
+    atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
+    _SAVERS[kind](folder)
+    return folder
+
+
 def save_tiny_vit_gpt2(folder: Path, steps: int = 120) -> None:
-    """Save a ViT-GPT2 that has learnt to describe ``scenes``, with an eighth of their words wrong.
+    """Save a ViT-GPT2 that has learnt to describe ``scenes``, nearly without a fault.
 
     Args:
         folder: made if it is not there.
@@ -139,17 +173,100 @@ def save_tiny_git(folder: Path) -> None:
     _save(folder, model, GitProcessor(_clip_images(), tokenizer))
 
 
-def save_tiny_clip(folder: Path) -> None:
-    """Save a CLIP with random weights, whose cosine similarities spread widely."""
-    from transformers import CLIPConfig, CLIPModel, CLIPProcessor, CLIPTokenizerFast
+def save_tiny_llava(folder: Path) -> None:
+    """Save a LLaVA with random weights and a chat template: a model that answers."""
+    from transformers import (
+        CLIPVisionConfig,
+        LlamaConfig,
+        LlavaConfig,
+        LlavaForConditionalGeneration,
+        LlavaProcessor,
+        PreTrainedTokenizerFast,
+    )
 
-    tokenizer = CLIPTokenizerFast(
-        tokenizer_object=_byte_level("<|endoftext|>", "<|startoftext|>"),
-        bos_token="<|startoftext|>",
-        eos_token="<|endoftext|>",
-        unk_token="<|endoftext|>",
-        pad_token="<|endoftext|>",
-        model_max_length=32,
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=_byte_level("<s>", "</s>", "<pad>", "<image>"),
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="<pad>",
+        additional_special_tokens=["<image>"],
+    )
+    sizes = {k: v for k, v in _TRANSFORMER.items() if "dropout" not in k}
+    config = LlavaConfig(
+        vision_config=CLIPVisionConfig(**sizes, **_VISION),
+        text_config=LlamaConfig(
+            **sizes,
+            vocab_size=len(tokenizer),
+            num_key_value_heads=2,
+            initializer_range=0.5,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        ),
+        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
+        vision_feature_layer=-1,
+    )
+    with _seeded():
+        model = LlavaForConditionalGeneration(config).eval()
+    processor = LlavaProcessor(
+        _clip_images(),
+        tokenizer,
+        patch_size=8,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        chat_template=(
+            "{% for message in messages %}USER: {% for part in message['content'] %}"
+            "{{ '<image> ' if part['type'] == 'image' else part['text'] }}{% endfor %}{% endfor %}"
+            "{% if add_generation_prompt %} ASSISTANT:{% endif %}"
+        ),
+    )
+    _save(folder, model, processor)
+
+
+def save_tiny_siglip(folder: Path) -> None:
+    """Save a SigLIP with random weights."""
+    from transformers import (
+        PreTrainedTokenizerFast,
+        SiglipConfig,
+        SiglipImageProcessorPil,
+        SiglipModel,
+        SiglipProcessor,
+    )
+
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=_byte_level("</s>"), eos_token="</s>", pad_token="</s>"
+    )
+    sizes = {k: v for k, v in _TRANSFORMER.items() if "dropout" not in k}
+    config = SiglipConfig(
+        text_config={
+            **sizes,
+            "vocab_size": len(tokenizer),
+            "max_position_embeddings": 32,
+            "bos_token_id": tokenizer.eos_token_id,
+            "eos_token_id": tokenizer.eos_token_id,
+            "pad_token_id": tokenizer.pad_token_id,
+        },
+        vision_config={**sizes, **_VISION},
+    )
+    with _seeded():
+        model = SiglipModel(config).eval()
+    processor = SiglipImageProcessorPil(size={"height": SIDE, "width": SIDE})
+    _save(folder, model, SiglipProcessor(processor, tokenizer))
+
+
+def save_tiny_clip(folder: Path) -> None:
+    """Save a CLIP with random weights; cosines lie within 0.15 of 0 and differ between images."""
+    from tokenizers.processors import TemplateProcessing
+    from transformers import CLIPConfig, CLIPModel, CLIPProcessor, PreTrainedTokenizerFast
+
+    bos, eos = "<|startoftext|>", "<|endoftext|>"
+    backend = _byte_level(bos, eos)
+    backend.post_processor = TemplateProcessing(
+        single=f"{bos} $A {eos}",
+        special_tokens=[(token, backend.token_to_id(token)) for token in (bos, eos)],
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token=bos, eos_token=eos, pad_token=eos
     )
     config = CLIPConfig(
         text_config={
@@ -168,6 +285,15 @@ def save_tiny_clip(folder: Path) -> None:
         model = CLIPModel(config).eval()
     _save(folder, model, CLIPProcessor(_clip_images(), tokenizer))
 
+
+_SAVERS: dict[str, Callable[[Path], None]] = {
+    "vit-gpt2": save_tiny_vit_gpt2,
+    "blip": save_tiny_blip,
+    "git": save_tiny_git,
+    "llava": save_tiny_llava,
+    "clip": save_tiny_clip,
+    "siglip": save_tiny_siglip,
+}
 
 _TRANSFORMER = {
     "hidden_size": 32,
@@ -244,6 +370,12 @@ def _train(model: Any, tokenizer: Any, processor: Any, steps: int) -> None:
 
 
 def _save(folder: Path, *parts: Any) -> None:
+    from transformers.utils import logging
+
     folder.mkdir(parents=True, exist_ok=True)
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
     for part in parts:
         part.save_pretrained(folder)
+    if shown:
+        logging.enable_progress_bar()

@@ -290,10 +290,20 @@ class _Loaded:
         }
         with torch.inference_mode(), shut_up():
             tokens = self.model.generate(**moved, generation_config=self.generation).cpu()
+            texts = self._decoded(tokens)
             if prompt is not None and torch.equal(tokens[:, : prompt.shape[1]], prompt):
-                tokens = tokens[:, prompt.shape[1] :]
-            texts = self.tokenizer.batch_decode(tokens, skip_special_tokens=True)
+                behind = self._decoded(tokens[:, prompt.shape[1] :])
+                # As text if possible: a token that goes on with a word of the prompt looks
+                # different at the beginning of a text.
+                texts = [
+                    whole.removeprefix(begun) if whole.startswith(begun) else rest
+                    for whole, begun, rest in zip(texts, self._decoded(prompt), behind, strict=True)
+                ]
         return [" ".join(text.split()) for text in texts]
+
+    def _decoded(self, tokens: Any) -> list[str]:
+        texts: list[str] = self.tokenizer.batch_decode(tokens, skip_special_tokens=True)
+        return texts
 
     def _inputs(self, images: Sequence[UInt8Array]) -> tuple[dict[str, Any], Any]:
         """Return what ``generate`` is given, and the tokens with which all it returns begins."""
@@ -337,12 +347,11 @@ class _Loaded:
 def _demand_captioner(folder: ModelFolder, config: Any, wanted: str | None) -> None:
     """Refuse a model that makes no text of images, or one of another type than wanted."""
     with shut_up():
-        from transformers.models.auto.modeling_auto import (
-            MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as CAPTIONERS,
-        )
+        from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+
     kind = config.model_type
     built = ", ".join(getattr(config, "architectures", None) or []) or f"a {kind} model"
-    if kind not in CAPTIONERS:
+    if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
         raise DataError(f"{folder}: it holds {built}, which makes no text of images")
     if wanted is not None and kind != wanted:
         raise DataError(

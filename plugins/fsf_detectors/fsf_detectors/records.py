@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
@@ -307,49 +308,10 @@ class CaptionsFile(Captioner):
 
 _SAMPLE = 10_000
 _FOREIGN_SHARE = 0.1
-_COMMON = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "are",
-        "as",
-        "at",
-        "by",
-        "for",
-        "from",
-        "has",
-        "her",
-        "his",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "near",
-        "next",
-        "of",
-        "off",
-        "on",
-        "onto",
-        "or",
-        "out",
-        "over",
-        "some",
-        "that",
-        "the",
-        "their",
-        "there",
-        "they",
-        "this",
-        "through",
-        "to",
-        "two",
-        "under",
-        "up",
-        "while",
-        "with",
-    ]
+_COMMON = re.compile(
+    r"\b(a|an|and|are|as|at|by|for|from|has|her|his|in|into|is|it|its|near|next|of|off|on|onto|or"
+    r"|out|over|some|that|the|their|there|they|this|through|to|two|under|up|while|with)\b",
+    re.IGNORECASE,
 )
 _ENOUGH_WORDS = 5
 
@@ -365,8 +327,7 @@ def _seems_foreign(text: str) -> bool:
         latin = sum(c <= "\u024f" or "\u1e00" <= c <= "\u1eff" for c in letters)
         if 2 * latin < len(letters):
             return True
-    words = text.lower().split()
-    return len(words) >= _ENOUGH_WORDS and _COMMON.isdisjoint(words)
+    return len(text.split()) >= _ENOUGH_WORDS and _COMMON.search(text) is None
 
 
 def _counted(count: int, noun: str) -> str:

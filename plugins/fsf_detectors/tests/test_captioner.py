@@ -1,0 +1,545 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from fsf_detectors.captioner import Blip, ImageToText, VitGpt2
+from fsframework.interfaces import DataError, OptionError
+from fsframework.testing import parametrize_with_checks, toy_images
+from tests.tiny_models import EveryWord, scenes, tiny_model, tiny_path
+
+Copy = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _models(one_thread: None) -> None:
+    for kind in ("vit-gpt2", "blip", "git", "llava"):
+        tiny_model(kind)
+
+
+@pytest.fixture(scope="module")
+def seen() -> tuple[list[np.ndarray], list[str]]:
+    return scenes(24, seed=1)
+
+
+def _vit_gpt2() -> ImageToText:
+    return VitGpt2(model=str(tiny_path("vit-gpt2")), selector=EveryWord())
+
+
+def _blip() -> ImageToText:
+    return Blip(model=str(tiny_path("blip")), selector=EveryWord())
+
+
+def _git() -> ImageToText:
+    return ImageToText(model=str(tiny_path("git")), selector=EveryWord())
+
+
+@parametrize_with_checks([_vit_gpt2, _blip, _git])
+def test_conformance(make: Any, check: Any) -> None:
+    check(make)
+
+
+def captions(cls: type[ImageToText], kind: str, images: Sequence[Any], **options: Any) -> list[str]:
+    detector = cls(model=str(tiny_path(kind)), selector=EveryWord(), **options)
+    detector.prepare(offline=True)
+    return detector.describe(images)
+
+
+def reference(kind: str, images: Sequence[np.ndarray], **settings: Any) -> list[str]:
+    """Caption the way the documentation of Transformers does."""
+    from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer
+
+    folder = tiny_path(kind)
+    model = AutoModelForImageTextToText.from_pretrained(folder)
+    processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
+    shown = [Image.fromarray(image) for image in images]
+    pixels = processor(shown, return_tensors="pt").pixel_values
+    tokens = model.generate(pixel_values=pixels, **settings)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return [text.strip() for text in tokenizer.batch_decode(tokens, skip_special_tokens=True)]
+
+
+class TestCaptions:
+    def test_say_what_is_seen(self, seen: Any) -> None:
+        images, truth = seen
+        found = captions(VitGpt2, "vit-gpt2", images)
+        assert sum(a == b for a, b in zip(found, truth, strict=True)) >= 22
+
+    def test_words_are_those_of_the_captions(self, seen: Any) -> None:
+        detector = VitGpt2(model=str(tiny_path("vit-gpt2")), selector=EveryWord())
+        [words] = detector.detect(seen[0][:1])
+        assert words == set(seen[1][0].split())
+
+    def test_follow_the_published_settings(self, seen: Any) -> None:
+        expected = reference("vit-gpt2", seen[0], max_length=16, num_beams=4, do_sample=False)
+        assert captions(VitGpt2, "vit-gpt2", seen[0]) == expected
+
+    @pytest.mark.parametrize(("beams", "tokens"), [(1, 6), (3, 9), (5, 4)])
+    def test_are_those_of_the_beam_search_asked_for(
+        self, seen: Any, beams: int, tokens: int
+    ) -> None:
+        found = captions(Blip, "blip", seen[0], num_beams=beams, max_tokens=tokens)
+        assert found == reference("blip", seen[0], num_beams=beams, max_new_tokens=tokens - 1)
+
+    def test_beams_matter(self, seen: Any) -> None:
+        greedy, searched = (captions(Blip, "blip", seen[0], num_beams=n) for n in (1, 4))
+        assert greedy != searched
+
+    def test_max_tokens_counts_the_start_token(self, seen: Any) -> None:
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(tiny_path("vit-gpt2"))
+        found = captions(VitGpt2, "vit-gpt2", seen[0], max_tokens=5)
+        assert {len(tokenizer.encode(caption)) for caption in found} == {4}
+
+    def test_are_the_same_alone_and_at_any_size(self) -> None:
+        images = [*toy_images(3, 48, 48), *toy_images(2, 33, 70), *toy_images(1, 7, 300)]
+        for cls, kind in ((VitGpt2, "vit-gpt2"), (Blip, "blip"), (ImageToText, "git")):
+            together = captions(cls, kind, images)
+            detector = cls(model=str(tiny_path(kind)), selector=EveryWord())
+            assert [detector.describe([image])[0] for image in images] == together
+            assert detector.describe(images[::-1]) == together[::-1]
+
+    def test_of_no_image(self) -> None:
+        assert captions(Blip, "blip", []) == []
+
+    def test_refuse_what_is_no_image(self) -> None:
+        with pytest.raises(DataError, match=r"uint8 \(height, width, 3\), not float64 \(4, 4, 3\)"):
+            captions(Blip, "blip", [np.zeros((4, 4, 3))])
+
+
+class TestPrompt:
+    def test_goes_on_from_a_prompt(self, seen: Any) -> None:
+        images, truth = seen
+        found = captions(ImageToText, "vit-gpt2", images, prompt="a red ball on")
+        assert found == [f"the {text.split()[-1]}" for text in truth]
+
+    def test_blip_begins_with_it_and_leaves_it_out(self, seen: Any) -> None:
+        from transformers import AutoProcessor, BlipForConditionalGeneration
+
+        folder, prompt = tiny_path("blip"), "a red ball"
+        processor = AutoProcessor.from_pretrained(folder)
+        model = BlipForConditionalGeneration.from_pretrained(folder)
+        shown = [Image.fromarray(image) for image in seen[0]]
+        inputs = processor(images=shown, text=[prompt] * len(shown), return_tensors="pt")
+        tokens = model.generate(**inputs, num_beams=3, max_new_tokens=9)
+        texts = processor.batch_decode(tokens, skip_special_tokens=True)
+        assert all(text.startswith(prompt) for text in texts)
+        expected = [text.removeprefix(prompt).strip() for text in texts]
+        assert captions(Blip, "blip", seen[0], prompt=prompt, max_tokens=10) == expected
+
+    def test_changes_what_git_says_and_is_left_out(self, seen: Any) -> None:
+        found = captions(ImageToText, "git", seen[0], prompt="a red ball", max_tokens=6)
+        assert found != captions(ImageToText, "git", seen[0], max_tokens=6)
+        assert not any(text.startswith("a red ball") for text in found)
+        assert all(found)
+
+    def test_asks_a_model_that_answers(self, seen: Any) -> None:
+        from transformers import LlavaForConditionalGeneration, LlavaProcessor
+
+        folder, images = tiny_path("llava"), seen[0][:5]
+        found = captions(ImageToText, "llava", images, prompt="What is it?", num_beams=2)
+        processor = LlavaProcessor.from_pretrained(folder)
+        model = LlavaForConditionalGeneration.from_pretrained(folder)
+        for caption, image in zip(found, images, strict=True):
+            inputs = processor(
+                images=Image.fromarray(image),
+                text="USER: <image> What is it? ASSISTANT:",
+                return_tensors="pt",
+            )
+            tokens = model.generate(**inputs, num_beams=2, max_new_tokens=15, do_sample=False)
+            said = tokens[0, inputs["input_ids"].shape[1] :]
+            text = processor.tokenizer.decode(said, skip_special_tokens=True)
+            assert caption == " ".join(text.split())
+
+    def test_is_demanded_by_a_model_that_answers(self) -> None:
+        with pytest.raises(OptionError, match="needs the option prompt"):
+            captions(ImageToText, "llava", [])
+
+
+class TestGenerationSettings:
+    def test_of_the_folder_do_not_count(self, model_copy: Copy, seen: Any) -> None:
+        folder = model_copy("blip")
+        file = folder / "generation_config.json"
+        theirs = {"do_sample": True, "temperature": 9.0, "num_beams": 2, "max_length": 5}
+        theirs |= {"repetition_penalty": 3.0, "min_length": 4, "suppress_tokens": [1, 2, 3]}
+        file.write_text(json.dumps({**json.loads(file.read_text()), **theirs}))
+        detector = Blip(model=str(folder), selector=EveryWord())
+        assert detector.describe(seen[0]) == captions(Blip, "blip", seen[0])
+
+    def test_of_an_old_configuration_do_not_count(self, model_copy: Copy, seen: Any) -> None:
+        folder = model_copy("blip")
+        (folder / "generation_config.json").unlink()
+        file = folder / "config.json"
+        config = json.loads(file.read_text())
+        theirs = {"do_sample": True, "num_beams": 1, "max_length": 4, "top_k": 5}
+        config["text_config"] |= theirs
+        file.write_text(json.dumps({**config, **theirs}))
+        detector = Blip(model=str(folder), selector=EveryWord())
+        assert detector.describe(seen[0]) == captions(Blip, "blip", seen[0])
+
+    def test_stand_in_the_provenance(self) -> None:
+        detector = VitGpt2(model=str(tiny_path("vit-gpt2")), selector=EveryWord(), num_beams=2)
+        assert json.loads(detector.provenance()["generation"]) == {
+            "do_sample": False,
+            "early_stopping": False,
+            "length_penalty": 1.0,
+            "max_new_tokens": 15,
+            "no_repeat_ngram_size": 0,
+            "num_beams": 2,
+            "repetition_penalty": 1.0,
+        }
+
+
+class TestNumberFormat:
+    def test_half_precision_runs(self, seen: Any) -> None:
+        options = {"model": str(tiny_path("vit-gpt2")), "selector": EveryWord()}
+        detector = VitGpt2(**options, dtype="bfloat16")
+        found = detector.describe(seen[0])
+        assert sum(a == b for a, b in zip(found, seen[1], strict=True)) >= 20
+        assert detector.provenance()["dtype"] == "bfloat16"
+        assert VitGpt2(**options).provenance()["dtype"] == "float32"
+
+    @pytest.mark.parametrize(
+        ("device", "dtype"),
+        [("cpu", torch.float32), ("cuda:0", torch.float16), ("mps", torch.float16)],
+    )
+    def test_auto_is_half_where_that_is_quick(self, device: str, dtype: torch.dtype) -> None:
+        from fsf_detectors._models import resolve_dtype
+
+        assert resolve_dtype("auto", device) == dtype
+
+
+class TestMemory:
+    def test_a_batch_that_does_not_fit_is_halved(
+        self, seen: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from transformers import VisionEncoderDecoderModel
+
+        expected = captions(VitGpt2, "vit-gpt2", seen[0])
+        sizes: list[int] = []
+        generate = VisionEncoderDecoderModel.generate
+
+        def short_of_memory(self: Any, pixel_values: Any, **rest: Any) -> Any:
+            sizes.append(len(pixel_values))
+            if len(pixel_values) > 5:
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+            return generate(self, pixel_values=pixel_values, **rest)
+
+        monkeypatch.setattr(VisionEncoderDecoderModel, "generate", short_of_memory)
+        detector = VitGpt2(model=str(tiny_path("vit-gpt2")), selector=EveryWord())
+        assert detector.describe(seen[0]) == expected
+        assert sizes == [24, 12, 6, 3, 3, 3, 3, 3, 3, 3, 3]
+        detector.describe(seen[0])
+        assert sizes[11:] == [3] * 8
+
+    def test_one_image_that_does_not_fit_is_an_error(
+        self, seen: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from transformers import VisionEncoderDecoderModel
+
+        def out_of_memory(*_: Any, **__: Any) -> Any:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+        monkeypatch.setattr(VisionEncoderDecoderModel, "generate", out_of_memory)
+        with pytest.raises(DataError, match="does not suffice for one image"):
+            captions(VitGpt2, "vit-gpt2", seen[0])
+
+
+class TestProvenance:
+    def test_tells_model_digests_and_selector(self) -> None:
+        folder = tiny_path("vit-gpt2")
+        found = VitGpt2(model=str(folder), selector=EveryWord()).provenance()
+        weights = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+        assert found["weights"] == f"sha256:{weights}"
+        assert found["model"] == str(folder)
+        assert found["selector.kind"] == "every word"
+        assert found["transformers"].split(".")[0].isdecimal()
+        assert "revision" not in found
+
+    @pytest.mark.parametrize(
+        ("file", "name"),
+        [("model.safetensors", "weights"), ("tokenizer_config.json", "files")],
+    )
+    def test_a_changed_file_changes_its_digest(
+        self, model_copy: Copy, file: str, name: str
+    ) -> None:
+        folder = model_copy("vit-gpt2")
+        before = VitGpt2(model=str(folder), selector=EveryWord()).provenance()
+        if file == "model.safetensors":
+            weights = load_file(folder / file)
+            weights["encoder.layernorm.weight"] *= 2
+            save_file(weights, folder / file)
+        else:
+            (folder / file).write_text((folder / file).read_text() + "\n")
+        after = VitGpt2(model=str(folder), selector=EveryWord()).provenance()
+        assert {k for k in before if before[k] != after[k]} == {name}
+
+    def test_shards_have_one_digest(self, model_copy: Copy, seen: Any) -> None:
+        folder = model_copy("vit-gpt2")
+        weights = load_file(folder / "model.safetensors")
+        (folder / "model.safetensors").unlink()
+        names = sorted(weights)
+        parts = {"a.safetensors": names[:20], "b.safetensors": names[20:]}
+        for file, keys in parts.items():
+            save_file({k: weights[k] for k in keys}, folder / file, {"format": "pt"})
+        where = {key: file for file, keys in parts.items() for key in keys}
+        index = folder / "model.safetensors.index.json"
+        index.write_text(json.dumps({"metadata": {}, "weight_map": where}))
+        detector = VitGpt2(model=str(folder), selector=EveryWord())
+        assert detector.describe(seen[0]) == captions(VitGpt2, "vit-gpt2", seen[0])
+        digests = [hashlib.sha256((folder / f).read_bytes()).hexdigest() for f in parts]
+        both = hashlib.sha256("".join(f"{d}\n" for d in digests).encode()).hexdigest()
+        assert detector.provenance()["weights"] == f"sha256:{both}"
+        (folder / "b.safetensors").unlink()
+        with pytest.raises(DataError, match=r"the file 'b\.safetensors', which .* names, is miss"):
+            VitGpt2(model=str(folder), selector=EveryWord()).prepare()
+
+
+class TestOffline:
+    def test_a_folder_needs_no_network(self, no_network: list[Any], seen: Any) -> None:
+        assert captions(VitGpt2, "vit-gpt2", seen[0][:2])
+        assert no_network == []
+
+    def test_a_model_of_the_cache_needs_none_and_tells_its_commit(
+        self, hub_cache: Path, model_copy: Copy, no_network: list[Any], seen: Any
+    ) -> None:
+        commit = "0123456789abcdef0123456789abcdef01234567"
+        home = hub_cache / "models--someone--captions"
+        (home / "refs").mkdir(parents=True)
+        (home / "refs" / "main").write_text(commit)
+        (home / "snapshots").mkdir()
+        model_copy("vit-gpt2").rename(home / "snapshots" / commit)
+        for revision in (None, "main", commit):
+            detector = VitGpt2(model="someone/captions", revision=revision, selector=EveryWord())
+            detector.prepare(offline=True)
+            assert detector.provenance()["revision"] == commit
+            assert detector.provenance()["model"] == "someone/captions"
+            assert detector.describe(seen[0]) == captions(VitGpt2, "vit-gpt2", seen[0])
+        assert no_network == []
+
+    def test_a_model_that_is_not_here_is_an_error_that_helps(
+        self, hub_cache: Path, no_network: list[Any]
+    ) -> None:
+        detector = VitGpt2(revision="v2", selector=EveryWord())
+        with pytest.raises(DataError) as caught:
+            detector.prepare(offline=True)
+        assert str(caught.value) == (
+            "model nlpconnect/vit-gpt2-image-captioning at revision v2: not on this machine, and "
+            "the network is not to be used; where there is a network, run hf download "
+            "nlpconnect/vit-gpt2-image-captioning --revision v2, or give the path of a folder "
+            "that holds the model"
+        )
+        assert no_network == []
+
+    def test_without_a_network_an_online_call_says_so(
+        self, hub_cache: Path, no_network: list[Any]
+    ) -> None:
+        with pytest.raises(DataError, match=r"Salesforce/blip.*: not on this.*cannot be reached"):
+            Blip(selector=EveryWord()).prepare()
+        assert no_network
+
+
+class TestWhatIsNoCaptioner:
+    def refuse(
+        self, folder: Path | str, message: str, cls: type[ImageToText] = ImageToText
+    ) -> None:
+        with pytest.raises(DataError, match=message) as caught:
+            cls(model=str(folder), selector=EveryWord()).prepare(offline=True)
+        assert str(folder) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    def test_nothing(self, tmp_path: Path, hub_cache: Path) -> None:
+        self.refuse(tmp_path / "none", "no such folder")
+        self.refuse("./models/none", "no such folder")
+        self.refuse("not a name", "neither a folder nor a name of the hub, which is OWNER/NAME")
+        (tmp_path / "file").touch()
+        self.refuse(tmp_path / "file", "must be a folder, not a file")
+        (tmp_path / "empty").mkdir()
+        self.refuse(tmp_path / "empty", "no model of Transformers, the folder is empty")
+        (tmp_path / "empty" / "notes.txt").touch()
+        self.refuse(tmp_path / "empty", r"no config\.json in it")
+
+    def test_a_text_model(self, tmp_path: Path) -> None:
+        from transformers import BertConfig
+
+        config = BertConfig(architectures=["BertForMaskedLM"])
+        config.save_pretrained(tmp_path)
+        self.refuse(tmp_path, "it holds BertForMaskedLM, which makes no text of images")
+
+    def test_an_image_classifier(self, tmp_path: Path) -> None:
+        from transformers import ViTConfig
+
+        ViTConfig(architectures=["ViTForImageClassification"]).save_pretrained(tmp_path)
+        self.refuse(tmp_path, "it holds ViTForImageClassification, which makes no text of images")
+
+    def test_a_captioner_of_another_kind(self) -> None:
+        self.refuse(
+            tiny_path("blip"), "not a vision-encoder-decoder model; use .* captioner", VitGpt2
+        )
+        self.refuse(tiny_path("git"), "it holds GitForCausalLM, not a blip model", Blip)
+
+    @pytest.mark.parametrize("kind", ["vit-gpt2", "blip"])
+    def test_without_its_tokenizer(self, model_copy: Copy, kind: str) -> None:
+        folder = model_copy(kind)
+        (folder / "tokenizer.json").unlink()
+        self.refuse(folder, r"no tokenizer in it \(tokenizer\.json or")
+
+    @pytest.mark.parametrize("kind", ["vit-gpt2", "blip"])
+    def test_without_its_image_processor(self, model_copy: Copy, kind: str) -> None:
+        folder = model_copy(kind)
+        for file in folder.glob("*processor_config.json"):
+            file.unlink()
+        self.refuse(folder, r"no image processor in it \(preprocessor_config\.json or")
+
+    def test_without_weights(self, model_copy: Copy) -> None:
+        folder = model_copy("blip")
+        (folder / "model.safetensors").unlink()
+        self.refuse(folder, "no weights in it")
+
+    def test_with_damaged_weights(self, model_copy: Copy) -> None:
+        folder = model_copy("vit-gpt2")
+        weights = (folder / "model.safetensors").read_bytes()
+        (folder / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+        self.refuse(folder, "its weights cannot be loaded, they are damaged")
+
+    def test_with_the_weights_of_another_model(self, model_copy: Copy) -> None:
+        folder = model_copy("vit-gpt2")
+        weights = load_file(folder / "model.safetensors")
+        weights["decoder.transformer.wpe.weight"] = torch.zeros(3, 3)
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+        self.refuse(folder, "its weights cannot be loaded, they are damaged or of another model")
+
+    def test_with_weights_that_do_not_fill_it(self, model_copy: Copy) -> None:
+        folder = model_copy("vit-gpt2")
+        weights = load_file(folder / "model.safetensors")
+        del weights["decoder.transformer.h.1.mlp.c_fc.weight"]
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+        self.refuse(folder, r"1 of the \d+ parameters of a .* have no weights .* would be random")
+
+    def test_with_a_broken_configuration(self, model_copy: Copy) -> None:
+        folder = model_copy("vit-gpt2")
+        (folder / "config.json").write_text('{"model_type": "vision-')
+        self.refuse(folder, r"its config\.json names no model that Transformers knows")
+
+    def test_with_code_of_its_own(self, model_copy: Copy, tmp_path: Path) -> None:
+        folder, trace = model_copy("vit-gpt2"), tmp_path / "was-run"
+        own = {"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}}
+        (folder / "config.json").write_text(json.dumps(own))
+        (folder / "own.py").write_text(f"open({str(trace)!r}, 'w')\nclass Config: ...\n")
+        self.refuse(folder, "code that a model brings along is never run")
+        assert not trace.exists()
+
+    def test_with_weights_that_would_run_code(self, model_copy: Copy, tmp_path: Path) -> None:
+        folder, trace = model_copy("vit-gpt2"), tmp_path / "was-run"
+        (folder / "model.safetensors").unlink()
+
+        class Trap:
+            def __reduce__(self) -> Any:
+                return open, (str(trace), "w")
+
+        torch.save({"weights": Trap()}, folder / "pytorch_model.bin")
+        self.refuse(folder, "its weights cannot be loaded")
+        assert not trace.exists()
+
+    def test_a_revision_of_a_folder(self) -> None:
+        detector = Blip(model=str(tiny_path("blip")), revision="main", selector=EveryWord())
+        with pytest.raises(OptionError, match="only models of the hub have one, not the folder"):
+            detector.prepare()
+
+
+def test_files_as_they_were_published(model_copy: Copy, seen: Any) -> None:
+    """Pickled weights without a pooler, an old image processor, no settings of generation."""
+    folder = model_copy("vit-gpt2")
+    weights = load_file(folder / "model.safetensors")
+    weights = {key: value for key, value in weights.items() if "pooler" not in key}
+    weights["decoder.transformer.h.0.attn.masked_bias"] = torch.tensor(-1e4)
+    torch.save(weights, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    (folder / "generation_config.json").unlink()
+    file = folder / "preprocessor_config.json"
+    old = json.loads(file.read_text())
+    del old["image_processor_type"]
+    old |= {"feature_extractor_type": "ViTFeatureExtractor", "size": 32, "resample": 2}
+    file.write_text(json.dumps(old))
+    detector = VitGpt2(model=str(folder), selector=EveryWord())
+    assert detector.describe(seen[0]) == captions(VitGpt2, "vit-gpt2", seen[0])
+
+
+def test_nothing_is_printed(seen: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    from transformers.utils import logging
+
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    for cls, kind in ((VitGpt2, "vit-gpt2"), (Blip, "blip"), (ImageToText, "git")):
+        captions(cls, kind, seen[0])
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": " "}, "model must be"),
+        ({"max_tokens": 1}, "max_tokens must be at least 2, .*, not 1"),
+        ({"num_beams": 0}, "num_beams must be at least 1, not 0"),
+        ({"dtype": "int8"}, "dtype must be one of auto, float32, float16, bfloat16, not 'int8'"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        VitGpt2(**options, selector=EveryWord())
+
+
+def test_defaults_are_those_of_fewstab() -> None:
+    detector = VitGpt2(selector=EveryWord())
+    assert detector.model == "nlpconnect/vit-gpt2-image-captioning"
+    assert (detector.max_tokens, detector.num_beams) == (16, 4)
+    assert Blip(selector=EveryWord()).model == "Salesforce/blip-image-captioning-large"
+
+
+def test_the_selector_by_default_is_that_of_the_package() -> None:
+    from fsf_detectors.selection import SpacySelector
+
+    for detector in (VitGpt2(), Blip(), ImageToText(model="a/b")):
+        assert isinstance(detector.selector, SpacySelector)
+
+
+def test_importing_the_detectors_is_light() -> None:
+    code = (
+        "import sys, fsf_detectors.captioner, fsf_detectors.clip_words, fsf_detectors.records\n"
+        "print({'torch', 'transformers', 'spacy', 'PIL', 'huggingface_hub'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_a_torchvision_of_another_pytorch_is_in_nobodys_way(tmp_path: Path) -> None:
+    """Its meta kernels are registered for operators that its compiled part did not bring."""
+    (tmp_path / "torchvision").mkdir()
+    (tmp_path / "torchvision" / "__init__.py").write_text(
+        "import torch\n"
+        "library = torch.library.Library('torchvision', 'IMPL', 'Meta')\n"
+        "for name in ('nms', 'qnms'):\n"
+        "    library.impl(name, lambda dets, scores, threshold: dets)\n"
+    )
+    code = "import sys; sys.path.insert(0, sys.argv[1]); {}; import torchvision; print('fine')"
+    mended = "from fsf_detectors._torchvision import mend_torchvision as mend; mend(); mend()"
+    for first, out in (("pass", ""), (mended, "fine\n")):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(first), str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout == out, done.stderr
