@@ -64,6 +64,7 @@ _NOMINAL = _set("NN NNS NNP NNPS")
 _ADJECTIVAL = _set("JJ JJR JJS")
 _FINITE = _set("VB VBP VBZ VBD MD")
 _DETERMINERS = _set("DT PRP$ POS WP$ PDT")
+_PRESENT_OR_PAST = _set("VBP VBZ VBD MD")
 _OBJECT = _set("DT PRP$ PRP PDT")  # what begins an object
 _BEFORE_NOUN = _NOMINAL | _ADJECTIVAL | _set("CD VBG VBN")
 _AFTER_VERB = _set("IN RP RB TO VBG")
@@ -72,6 +73,7 @@ _BE = _set("is are was were be been being am 'm 're")
 _HELPERS = _set("do does did help helps helped let lets make makes made have go")
 _SUBJECTS = _set("i you we they who")
 _SINGULAR_SUBJECTS = _set("he she it who that which")
+_ONE = _set("one another each")
 _SINGULAR_DETERMINERS = _set("a an this that each every 's")
 _IS_BEFORE = _set("it that this he she there here what where who how let")  # "it's": is
 _PLACES = _set("next close adjacent up down back over on in according")  # "next to water"
@@ -258,6 +260,7 @@ class _Context:
         "second",
         "singular",
         "start",
+        "third",
     )
 
     def __init__(self) -> None:
@@ -270,6 +273,7 @@ class _Context:
         self.first = False  # the word is the first of a sentence
         self.clause_open = True  # there was no finite verb yet
         self.determined = False  # in a noun phrase that began with a determiner or a number
+        self.third = False  # after a verb in the third person
         self.singular = False  # in a noun phrase that began with "a" or "an"
 
     @property
@@ -326,16 +330,24 @@ def _plain_verb(entry: _Entry, at: _Context) -> str:
 def _plural_noun(entry: _Entry, at: _Context) -> str:
     if not entry.verb:
         return "NNS"
-    if at.last in _SINGULAR_SUBJECTS:
+    if at.last in _SINGULAR_SUBJECTS or (at.last in _ONE and at.ahead not in _NOMINAL):
         return "VBZ"
-    if at.prev == "NN" and at.clause_open:
+    if at.prev == "CC" and at.third and (at.before != "NNS" or at.ahead in _OBJECT):
+        return "VBZ"  # "sits and watches"
+    if at.clause_open and at.prev in ("NN", "NNP"):
         # "a dog jumps": the article wants a singular, so this is no plural.
         if at.singular or at.ahead in _OBJECT:
             return "VBZ"
         # A clause has one finite verb: is there another to come?
-        if at.ahead in _AFTER_VERB and not any(later.tag in _FINITE for later in at.rest):
+        if at.ahead in _AFTER_VERB and not any(later.tag in _PRESENT_OR_PAST for later in at.rest):
             return "VBZ"
+    if at.clause_open and at.prev == "JJ" and not at.determined and at.ahead in _OBJECT:
+        return "VBZ"  # "a man in blue rides a horse"
     return "NNS"
+
+
+def _past_tense(entry: _Entry, at: _Context) -> str:
+    return "VBN" if at.prev in _DETERMINERS else "VBD"
 
 
 def _verb_in_s(entry: _Entry, at: _Context) -> str:
@@ -359,8 +371,9 @@ def _adjective(entry: _Entry, at: _Context) -> str:
 
 
 def _participle(entry: _Entry, at: _Context) -> str:
-    headless = at.ahead not in _NOMINAL and at.ahead not in _ADJECTIVAL
-    return "NN" if headless and (at.prev in _DETERMINERS or at.prev in _ADJECTIVAL) else "VBG"
+    if at.ahead in _NOMINAL or at.ahead in _ADJECTIVAL or at.last in _ONE:
+        return "VBG"
+    return "NN" if at.prev in _DETERMINERS or at.prev in _ADJECTIVAL else "VBG"
 
 
 def _past_participle(entry: _Entry, at: _Context) -> str:
@@ -393,6 +406,7 @@ _RULES: dict[str, Callable[[_Entry, _Context], str]] = {
     "VBP": _plain_verb,
     "VBZ": _verb_in_s,
     "VBG": _participle,
+    "VBD": _past_tense,
     "VBN": _past_participle,
     "JJ": _adjective,
     "RB": _adverb,
@@ -419,13 +433,15 @@ def _in_context(entries: list[_Entry]) -> list[str]:
             tag = _RULES[tag](entry, at)
         tags.append(tag)
         if tag in _FINITE:
+            at.third = at.third or tag == "VBZ"
             at.clause_open = at.singular = at.determined = False
         elif tag not in _BEFORE_NOUN:
             at.singular = entry.article
             at.determined = tag in _DETERMINERS
             if entry.opens:
                 at.clause_open = True
-                at.start = at.start or entry.ends
+                if entry.ends:
+                    at.start, at.third = True, False
         elif tag == "CD":
             at.determined = True
         at.before, at.prev = at.prev, tag
