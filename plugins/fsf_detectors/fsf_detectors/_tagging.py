@@ -373,7 +373,9 @@ def _adjective(entry: _Entry, at: _Context) -> str:
 def _participle(entry: _Entry, at: _Context) -> str:
     if at.ahead in _NOMINAL or at.ahead in _ADJECTIVAL or at.last in _ONE:
         return "VBG"
-    return "NN" if at.prev in _DETERMINERS or at.prev in _ADJECTIVAL else "VBG"
+    within = at.prev in _ADJECTIVAL and at.determined and at.before not in _NOMINAL
+    headless = at.prev in _DETERMINERS or within
+    return "NN" if headless else "VBG"
 
 
 def _past_participle(entry: _Entry, at: _Context) -> str:
