@@ -18,6 +18,7 @@ from fsframework.benchmarks.cells import Cell
 from fsframework.benchmarks.published import DATASETS, METHODS
 from fsframework.errors import OptionError
 from fsframework.pipeline.experiment import Experiment, resolve_experiment
+from fsframework.pipeline.model import resolve_device
 from fsframework.registry import Registry
 from fsframework.spec import (
     Component,
@@ -167,7 +168,9 @@ def make_grid(registry: Registry, tree: Mapping[str, Any], request: Request) -> 
                 for technique in TECHNIQUES:
                     slot = Slot(choice.text, backbone, shot, method, choice.words[0], technique)
                     made.add(slot, choice)
-    return Grid(tuple(choices.values()), tuple(made.cells.values()), made.slots(), request)
+    cells = tuple(made.cells.values())
+    resolve_device(cells[0].experiment.settings.device)  # a wrong name would fail in every cell
+    return Grid(tuple(choices.values()), cells, made.slots(), request)
 
 
 def _name_in(tree: Mapping[str, Any], kind: str) -> str | None:

@@ -36,6 +36,10 @@ from fsframework.values import FloatArray
 __all__ = ["make_tables"]
 
 _ESTIMATES = {"Acc": "acc-R", "wAcc-A": "wacc-A", "wAcc-R": "wacc-R"}
+_KINDS = {
+    "closed": "closed (they speak of this data set alone)",
+    "open": "open (they speak of where the data came from)",
+}
 _REPLICATES = 2000
 _PAPER_SHAPE = (5, 15)  # ways, queries a class
 
@@ -117,7 +121,7 @@ class _View:
             (str(slot.shot), spelt(slot.method)),
             column,
             measured,
-            result.reason,
+            f"failed: {result.reason}" if result.reason else "",
             self._printed(number, slot, spelt(slot.method), column),
             about=self._about(slot, estimate),
         )
@@ -147,7 +151,7 @@ class _View:
             "attributes": slot.words,
             "sampler": experiment.sampler.name,
             "technique": slot.technique,
-            "tasks": experiment.settings.tasks if found is None else found.n_tasks,
+            "tasks": experiment.settings.tasks if record is None else record.tasks["R"]["count"],
             "query_batch": experiment.settings.query_batch,
             "interval": None if found is None else found.kind,
             "level": experiment.settings.level,
@@ -194,7 +198,8 @@ class _View:
             "interval is Welch's on the tasks' means over methods",
             "the paper prints no intervals here: that of a difference is the measured one's",
         ]
-        return self._table(number, title, slots, lines, notes)
+        every = [s._replace(technique=t) for t in techniques for s in slots]
+        return self._table(number, title, every, lines, notes)
 
     def _average_drop(
         self, number: str, shot: int, technique: str, slot: Slot, slots: Sequence[Slot]
@@ -378,10 +383,9 @@ class _View:
             "these contestants' weights",
         ]
         if any(line.printed for line in lines):
-            notes.append(
-                "printed: of the paper's ten methods, without an interval; printed, these "
-                "methods: computed from the paper's values of the methods measured here"
-            )
+            notes.append("printed: FewSTAB's, of its ten methods; it gives no interval")
+        if any(line.from_printed for line in lines):
+            notes.append("printed, these methods: computed from its values of the methods here")
         columns = (*names, "contestants")
         return Table(number, f"{title}.", columns, tuple(lines), tuple(notes), differences=False)
 
@@ -404,14 +408,12 @@ class _View:
         """Say what the cells of a table have in common, several values where they have not."""
         cells = [self._result(slot).cell for slot in slots]
         records = [r for slot in slots if (r := self._result(slot).record) is not None]
-        estimates = [
-            e for r in records for n, e in r.estimates.items() if n in ("wacc-R", "wacc-A")
-        ]
+        estimates = [e for r in records for e in r.estimates.values()]
         data = []
         for choice in {slot.dataset: self._choices[slot.dataset] for slot in slots}.values():
             same = f"{choice.label} = {choice.text}" if choice.label else choice.text
             data.append(f"{same} (fingerprint {choice.fingerprint[:12]})")
-        kinds = _joined(f"{100 * e.level:g} % {e.kind}" for e in estimates)
+        kinds = _joined(f"{100 * e.level:g} %, {_KINDS[e.kind]}" for e in estimates)
         shapes = []
         for cell in cells:
             sampler = cell.experiment.sampler.create()
@@ -447,7 +449,7 @@ class _View:
         if counts != f"{TASKS:,}":
             apart.append(f"number of tasks ({TASKS:,}, here {counts})")
         if any(r.cell.experiment.settings.query_batch != "class" for r in results):
-            apart.append("queries shown together (its evaluation's: by class, here by task)")
+            apart.append("which queries are shown together (those of a class, here of a task)")
         return (
             f"printed: FewSTAB (Zheng et al. 2024), Table {number}; it differs from what was "
             f"measured in {', '.join(apart)}"
