@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from fsframework.benchmarks.cells import Cell
 from fsframework.benchmarks.published import DATASETS, METHODS
-from fsframework.errors import OptionError
+from fsframework.errors import OptionError, close_matches
 from fsframework.pipeline.experiment import Experiment, resolve_experiment
 from fsframework.pipeline.model import resolve_device
 from fsframework.registry import Registry
@@ -62,6 +62,7 @@ BACKBONE, DETECTOR, TASKS = "resnet12", "vit-gpt2", 3000
 _EMBEDDED, _EMBEDDED_BACKBONE, _EMBEDDED_TASKS = "planted", "conv64f", 600
 _SHOTS, _ABLATION_SHOTS = (1, 5), (5,)
 _NEEDED = ("acc", "wacc")
+_CONDITIONS = ("method", "dataset", "shot")
 _COMMAND_LINE, _DEFAULT = "command line", "default of the benchmark"
 
 
@@ -142,7 +143,11 @@ def make_grid(registry: Registry, tree: Mapping[str, Any], request: Request) -> 
 
     Args:
         tree: options of every cell as for ``resolve_experiment``. A data set, method, backbone,
-            detector or number of shots in it counts where the request names none.
+            detector or number of shots in it counts where the request names none. A list
+            ``recipes`` holds options of some cells: each has the conditions ``method``,
+            ``dataset`` (label or ``NAME[:ARG]``) and ``shot``, any of which may be left out, and
+            ``set``, a tree of options. A later recipe is the stronger, the command line and the
+            environment the strongest.
 
     Raises:
         FsfError: an option is unknown or not allowed, or a data set cannot be opened.
@@ -229,11 +234,72 @@ def _split_label(text: str) -> tuple[str, str]:
     raise OptionError(f"--dataset {text}: the label must be one of {', '.join(DATASETS)}")
 
 
+@dataclass(frozen=True)
+class _Recipe:
+    """Options of the cells that meet all conditions."""
+
+    conditions: Mapping[str, str]
+    options: Mapping[str, Any]
+
+    def holds_for(self, slot: Slot, choice: Choice) -> bool:
+        """Whether a slot meets the conditions."""
+        values = {
+            "method": (slot.method,),
+            "dataset": (choice.text, choice.label),
+            "shot": (str(slot.shot),),
+        }
+        return all(value in values[key] for key, value in self.conditions.items())
+
+
+def _recipes(raw: Any, registry: Registry) -> list[_Recipe]:
+    if not isinstance(raw, list):
+        raise OptionError("recipes must be a list of tables: [[recipes]] in the --config file")
+    found = []
+    methods = {*METHODS, *registry.names("method")}
+    for number, table in enumerate(raw, start=1):
+        where = f"recipes, number {number}"
+        options = table.get("set")
+        conditions = {
+            key: str(value.value if isinstance(value, Given) else value)
+            for key, value in table.items()
+            if key != "set"
+        }
+        for key in conditions:
+            if key not in _CONDITIONS:
+                raise OptionError(
+                    f"{where}: unknown key {key!r}; conditions are {', '.join(_CONDITIONS)}, and "
+                    "options stand below set, as in [recipes.set.training]"
+                )
+        if not isinstance(options, Mapping):
+            raise OptionError(f"{where}: sets no option; give some in [recipes.set.training]")
+        method = conditions.get("method", "")
+        if method and method.partition(":")[0] not in methods:
+            raise OptionError(f"{where}: unknown method {method!r}{close_matches(method, methods)}")
+        found.append(_Recipe(conditions, options))
+    return found
+
+
+def _overlay(tree: dict[str, Any], options: Mapping[str, Any]) -> None:
+    """Set options in a tree, but for those that the command line or the environment set."""
+    for key, value in options.items():
+        current = tree.get(key)
+        if isinstance(value, Mapping):
+            inner = {"name": current} if isinstance(current, Given) else dict(current or {})
+            _overlay(inner, value)
+            tree[key] = inner
+        elif isinstance(current, dict):
+            _overlay(current, {"name": value})
+        elif getattr(current, "origin", "") not in (_COMMAND_LINE, "environment"):
+            tree[key] = value
+
+
 class _Maker:
     """Resolves the cells of a grid, each once."""
 
     def __init__(self, registry: Registry, tree: Mapping[str, Any], request: Request) -> None:
-        self._registry, self._tree, self._request = registry, tree, request
+        self._registry, self._request = registry, request
+        self._tree = {key: value for key, value in tree.items() if key != "recipes"}
+        self._recipes = _recipes(tree.get("recipes", []), registry)
         self._created: set[str] = set()
         self._keys: dict[Slot, str] = {}
         self.cells: dict[str, Cell] = {}
@@ -257,7 +323,7 @@ class _Maker:
         return Choice(name, label, dataset.fingerprint, detectors)
 
     def _base(self, dataset: str) -> dict[str, Any]:
-        tree = copy.deepcopy(dict(self._tree))
+        tree = copy.deepcopy(self._tree)
         origin = _COMMAND_LINE if self._request.datasets else _DEFAULT
         if _name_in(tree, "dataset") != dataset:
             set_dotted(tree, "dataset", Given(dataset, origin))
@@ -278,6 +344,9 @@ class _Maker:
         for kind, value in (("method", slot.method), ("backbone", slot.backbone)):
             if _name_in(tree, kind) != value:
                 set_dotted(tree, kind, Given(value, _COMMAND_LINE if named[kind] else _DEFAULT))
+        for recipe in self._recipes:
+            if recipe.holds_for(slot, choice):
+                _overlay(tree, recipe.options)
         origin = _COMMAND_LINE if request.shots else _DEFAULT
         set_dotted(tree, "sampler.n_shot", Given(slot.shot, origin))
         detected = request.detectors or slot.words == DETECTOR

@@ -40,6 +40,7 @@ _KINDS = {
     "closed": "closed (they speak of this data set alone)",
     "open": "open (they speak of where the data came from)",
 }
+_PUBLISHED_SAMPLER = "fewstab-published"
 _REPLICATES = 2000
 _PAPER_SHAPE = (5, 15)  # ways, queries a class
 
@@ -445,6 +446,12 @@ class _View:
             apart.append(f"backbone (ResNet-12, here {backbone})")
         if number != "S8" and any(slot.words != DETECTOR for slot in slots):
             apart.append(f"attributes (ViT-GPT2's, here {_joined(s.words for s in slots)})")
+        samplers = {r.cell.experiment.sampler.name for r in results}
+        if samplers != {_PUBLISHED_SAMPLER}:
+            apart.append(
+                f"sampler ({_PUBLISHED_SAMPLER} draws as its code does, here "
+                f"{_joined(sorted(samplers))})"
+            )
         counts = _joined(self._count(slot) for slot in slots)
         if counts != f"{TASKS:,}":
             apart.append(f"number of tasks ({TASKS:,}, here {counts})")

@@ -137,6 +137,55 @@ def test_options_of_the_tree_take_the_place_of_an_axis() -> None:
     assert set(made.cells[0].experiment.statistics) == {"acc", "wacc"}
 
 
+def test_recipes_set_options_of_some_cells(grid: Grid, tmp_path: Path) -> None:
+    (tmp_path / "recipes.toml").write_text(
+        """
+        [training]
+        epochs = 0
+        steps = 7
+        [[recipes]]
+        [recipes.set.training]
+        learning_rate = 0.5
+        [[recipes]]
+        method = "protonet"
+        dataset = "miniImageNet"
+        shot = 1
+        [recipes.set.training]
+        learning_rate = 0.25
+        steps = 8
+        [recipes.set.sampler]
+        support = "targeted"
+        """
+    )
+    options = ("--shot", "1", "--shot", "2", "-o", "training.steps=9", "--config", "recipes.toml")
+    cells = ran(grid(*options, "--json", methods=("protonet",), dataset="miniImageNet=toy-images"))[
+        "cells"
+    ]
+    resolved = [json.loads((Path(c["folder"]) / "run.json").read_text())["resolved"] for c in cells]
+    stages = [r["training"][0] for r in resolved]
+    assert [s["learning_rate"] for s in stages] == [0.25, 0.5]
+    assert [s["steps"] for s in stages] == [9, 9]
+    assert [r["sampler"]["support"] for r in resolved] == ["targeted", "exclusive"]
+    assert [r["sampler"]["n_shot"] for r in resolved] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "part"),
+    [
+        ("recipes = 3", "recipes must be a list of tables"),
+        ("[[recipes]]\nmethod = 'toy-near'", "number 1: sets no option"),
+        ("[[recipes]]\nway = 5\n[recipes.set]\nseed = 1", "unknown key 'way'"),
+        ("[[recipes]]\nmethod = 'protonett'\n[recipes.set]\nseed = 1", "mean 'protonet'"),
+        ("[[recipes]]\n[recipes.set.training]\nepoch = 1", "training.epoch"),
+    ],
+)
+def test_a_bad_recipe_is_told(grid: Grid, tmp_path: Path, recipe: str, part: str) -> None:
+    (tmp_path / "recipes.toml").write_text(recipe)
+    done = grid("--config", "recipes.toml")
+    assert done.returncode == 2
+    assert part in done.stderr
+
+
 @pytest.mark.parametrize(
     ("request_", "tree", "part"),
     [
