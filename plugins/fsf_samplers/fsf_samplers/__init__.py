@@ -1,8 +1,9 @@
 """Task samplers: uniform tasks, and the attribute-biased tasks of FewSTAB."""
 
 from fsf_samplers._fewstab import FewStabSampler
+from fsf_samplers._published import FewStabPublishedSampler
 from fsf_samplers._random import RandomSampler
 
 __version__ = "0.1.0"
 
-__all__ = ["FewStabSampler", "RandomSampler"]
+__all__ = ["FewStabPublishedSampler", "FewStabSampler", "RandomSampler"]

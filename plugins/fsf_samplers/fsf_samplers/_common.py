@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
-from fsframework.values import ImagePool
+from fsframework.values import AttributeTable, ImagePool, IntArray, TaskSet, task_seed
 
-__all__ = ["check_request", "resolved_options"]
+if TYPE_CHECKING:
+    from fsf_samplers._index import WordIndex
+    from fsf_samplers._kernels import Drawn
+
+__all__ = [
+    "attributes_of",
+    "check_request",
+    "empty_tasks",
+    "exhausted",
+    "greatest",
+    "resolved_options",
+    "task_seeds",
+    "task_set",
+    "too_few_classes",
+    "too_few_words",
+]
 
 
 def resolved_options(sampler: TaskSampler) -> dict[str, Any]:
@@ -37,3 +54,128 @@ def check_request(
             f"n_way must be at most the number of classes, {n_classes}, not {sampler.n_way}"
         )
     return n_tasks
+
+
+# -- What samplers of attribute-biased tasks share -------------------------------------------------
+
+
+def attributes_of(name: str, pool: ImagePool) -> tuple[AttributeTable, WordIndex]:
+    """Return the pool's attribute table and its index.
+
+    Raises:
+        InfeasibleTask: there is no table, or no image has an attribute.
+    """
+    from fsf_samplers._index import WordIndex
+
+    table = pool.attributes
+    if table is None:
+        raise InfeasibleTask(
+            f"{name!r} needs the images' attributes, and none are given: "
+            "name a detector or an attribute table"
+        )
+    index = WordIndex.of(pool, table)
+    if not index.cells.size:
+        raise InfeasibleTask(f"{name!r} needs attributes, and no image has any")
+    return table, index
+
+
+def empty_tasks(sampler: TaskSampler, n_tasks: int) -> Drawn:
+    """Return arrays for so many tasks."""
+    from fsf_samplers._kernels import Drawn
+
+    return Drawn(
+        np.empty((n_tasks, sampler.n_way), np.int32),
+        np.empty((n_tasks, sampler.n_way, sampler.n_shot), np.int32),
+        np.empty((n_tasks, sampler.n_way, sampler.n_query), np.int32),
+        np.empty((n_tasks, sampler.n_way), np.int32),
+        np.empty((n_tasks, sampler.n_way), np.bool_),
+    )
+
+
+def task_seeds(name: str, n_tasks: int, seed: int) -> IntArray:
+    """Return the 64 bits that each task is drawn from, uint64 ``(n_tasks,)``."""
+    return np.array([task_seed(seed, t, name) for t in range(n_tasks)], dtype=np.uint64)
+
+
+def task_set(
+    sampler: TaskSampler, name: str, pool: ImagePool, seed: int, index: WordIndex, drawn: Drawn
+) -> TaskSet:
+    """Return drawn tasks as indices into the pool."""
+    return TaskSet.of(
+        pool,
+        drawn.classes,
+        index.images[drawn.support],
+        index.images[drawn.query],
+        sampler=name,
+        options=resolved_options(sampler),
+        seed=seed,
+        attribute=drawn.attribute,
+        relaxed=drawn.relaxed,
+    )
+
+
+def greatest(values: IntArray, labels: IntArray, n_classes: int, place: int = 1) -> IntArray:
+    """Return each class's greatest value, or that at a later place; 0 where it has too few."""
+    order = np.lexsort((-values, labels))
+    start = np.searchsorted(labels[order], np.arange(n_classes + 1))
+    found = start[:-1] + place - 1
+    has = found < start[1:]
+    result = np.zeros(n_classes, np.int64)
+    result[has] = values[order[found[has]]]
+    return result
+
+
+def too_few_classes(
+    sampler: TaskSampler,
+    pool: ImagePool,
+    n_usable: int,
+    most_shot: IntArray,
+    most_query: IntArray,
+    lack: str,
+) -> InfeasibleTask:
+    """Return an error that names the best of the classes that cannot stand in a task.
+
+    Args:
+        sampler: that needs ``n_way`` of them.
+        pool: of the classes.
+        n_usable: number of classes that can.
+        most_shot: the most shots each class could give, were ``n_query`` kept.
+        most_query: the most queries each class could give, were ``n_shot`` kept.
+        lack: what the class named lacks.
+    """
+    # With the best first, the class at place n_way is the one whose number would have to do.
+    by_shot, by_query = np.argsort(-most_shot, kind="stable"), np.sort(most_query)[::-1]
+    missing = int(by_shot[sampler.n_way - 1])
+    remedies = [
+        f"{name} at most {most}{given}"
+        for name, most, least, given in (
+            ("n_way", n_usable, 2, ""),
+            ("n_shot", most_shot[missing], 1, f" with n_query = {sampler.n_query}"),
+            ("n_query", by_query[sampler.n_way - 1], 1, f" with n_shot = {sampler.n_shot}"),
+        )
+        if most >= least
+    ]
+    return InfeasibleTask(
+        f"n_way = {sampler.n_way} classes are needed but only {n_usable} of {len(most_shot)} can "
+        f"stand in a task: {pool.class_names[missing]!r} with {pool.class_sizes[missing]} "
+        f"images {lack}" + (f"; {' or '.join(remedies)}" if remedies else "")
+    )
+
+
+def too_few_words(sampler: TaskSampler, table: AttributeTable, words: IntArray) -> InfeasibleTask:
+    """Return an error that names the only words that can be an attribute."""
+    named = ", ".join(repr(table.words[word]) for word in words)
+    return InfeasibleTask(
+        f"each class of a task needs an attribute of its own, but n_way is {sampler.n_way} "
+        f"and at most {words.size} words can be one: {named}"
+    )
+
+
+def exhausted(
+    task: int, max_restarts: int, n_times: int, culprit: str, blame: str
+) -> InfeasibleTask:
+    """Return an error that blames what was most often at fault."""
+    return InfeasibleTask(
+        f"task {task} started again more than max_restarts = {max_restarts} times: in "
+        f"{n_times} of them {culprit!r} {blame}"
+    )

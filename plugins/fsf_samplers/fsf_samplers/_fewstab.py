@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 
-from fsf_samplers._common import check_request, resolved_options
+from fsf_samplers._common import (
+    attributes_of,
+    check_request,
+    empty_tasks,
+    exhausted,
+    greatest,
+    task_seeds,
+    task_set,
+    too_few_classes,
+    too_few_words,
+)
 from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
-from fsframework.values import AttributeTable, ImagePool, TaskSet, task_seed
+from fsframework.values import AttributeTable, ImagePool, IntArray, TaskSet
 
 if TYPE_CHECKING:
-    from fsf_samplers._index import Int64, WordIndex
+    from fsf_samplers._index import WordIndex
     from fsf_samplers._kernels import Choices
 
 __all__ = ["FewStabSampler"]
+
+Support = Literal["random", "targeted", "exclusive"]
+Query = Literal["intra", "inter", "inter-least"]
 
 
 class FewStabSampler(TaskSampler):
@@ -35,20 +48,31 @@ class FewStabSampler(TaskSampler):
        attributes of the share of candidates that have them (Eq. 6). Scores are compared exactly;
        those that tie for the last places are drawn uniformly.
 
+    ``support`` and ``query`` give the constructions that the paper compares (Tables S5 and S6):
+
+    - ``exclusive`` (SC3) is step 3. ``targeted`` (SC2) merely asks for the attribute. ``random``
+      (SC1) asks for nothing: step 2 then takes any spurious attribute, and steps 4 and 5 leave out
+      the images in the support, which may lack the attribute. ``p_a`` is a share of what is left.
+    - ``inter-least`` (QC3) is steps 4 and 5. ``inter`` (QC2) draws uniformly among the candidates
+      of step 4. ``intra`` (QC1) draws uniformly among the images of Eq. 3; nothing is relaxed.
+
     Where step 2, 3 or 4 finds too little, the task starts again from step 1.
 
     The paper leaves open how its random choices are distributed; they are uniform here. A class
     that cannot fill support and queries with any of its words would start every task again, so it
-    is never drawn.
+    is never drawn. Constructions differ in what starts a task again, and so a little in how often a
+    class or an attribute is drawn.
 
     Args:
         n_way: classes a task, at least 2.
         n_shot: support images a class, at least 1.
         n_query: query images a class, at least 1.
         max_restarts: how often one task may start again, at least 0.
+        support: which images of a class may be its support.
+        query: which images of a class may be its queries, and which of them are taken.
 
     Raises:
-        OptionError: one of them is too small.
+        OptionError: a number is too small, or a construction is none of those named.
 
     >>> words = [{"grass"}, {"sofa"}, {"sofa"}, {"grass"}]
     >>> pool = ImagePool(tuple("abcd"), np.array([0, 0, 1, 1]), ("cat", "dog"))
@@ -61,12 +85,25 @@ class FewStabSampler(TaskSampler):
     needs_attributes: ClassVar[bool] = True
 
     def __init__(
-        self, *, n_way: int = 5, n_shot: int = 5, n_query: int = 15, max_restarts: int = 10_000
+        self,
+        *,
+        n_way: int = 5,
+        n_shot: int = 5,
+        n_query: int = 15,
+        max_restarts: int = 10_000,
+        support: Support = "exclusive",
+        query: Query = "inter-least",
     ) -> None:
         super().__init__(n_way=n_way, n_shot=n_shot, n_query=n_query)
         if max_restarts < 0:
             raise OptionError(f"max_restarts must be at least 0, not {max_restarts}")
+        for name, value, known in (("support", support, Support), ("query", query, Query)):
+            if value not in get_args(known):
+                named = ", ".join(map(repr, get_args(known)))
+                raise OptionError(f"{name} must be one of {named}, not {value!r}")
         self.max_restarts = max_restarts
+        self.support = support
+        self.query = query
 
     def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
         """Draw tasks.
@@ -86,113 +123,78 @@ class FewStabSampler(TaskSampler):
                 started again more than ``max_restarts`` times.
             OptionError: ``n_tasks`` is ``None`` or below 1, or ``seed`` is negative.
         """
-        # Numba takes half a second to import, which listing and validating need not wait for.
-        from fsf_samplers._index import WordIndex
-        from fsf_samplers._kernels import Drawn, draw_tasks
-
         n_tasks = check_request(self, "fewstab", pool, n_tasks, seed)
-        table = pool.attributes
-        if table is None:
-            raise InfeasibleTask(
-                "'fewstab' needs the images' attributes, and none are given: "
-                "name a detector or an attribute table"
-            )
-        index = WordIndex.of(pool, table)
-        if not index.cells.size:
-            raise InfeasibleTask("'fewstab' needs attributes, and no image has any")
+        # Numba takes half a second to import, which listing and validating need not wait for.
+        from fsf_samplers._kernels import draw_tasks
+
+        table, index = attributes_of("fewstab", pool)
         choices = self._choices(pool, table, index)
-        drawn = Drawn(
-            np.empty((n_tasks, self.n_way), np.int32),
-            np.empty((n_tasks, self.n_way, self.n_shot), np.int32),
-            np.empty((n_tasks, self.n_way, self.n_query), np.int32),
-            np.empty((n_tasks, self.n_way), np.int32),
-            np.empty((n_tasks, self.n_way), np.bool_),
-        )
-        seeds = np.array([task_seed(seed, t, "fewstab") for t in range(n_tasks)], dtype=np.uint64)
+        drawn = empty_tasks(self, n_tasks)
+        seeds = task_seeds("fewstab", n_tasks, seed)
         n_drawn, faults, offers = draw_tasks(index, choices, seeds, self.max_restarts, drawn)
         if n_drawn < n_tasks:
             raise self._exhausted(pool, n_drawn, faults, offers)
-        return TaskSet.of(
-            pool,
-            drawn.classes,
-            index.images[drawn.support],
-            index.images[drawn.query],
-            sampler="fewstab",
-            options=resolved_options(self),
-            seed=seed,
-            attribute=drawn.attribute,
-            relaxed=drawn.relaxed,
-        )
+        return task_set(self, "fewstab", pool, seed, index, drawn)
 
     def _choices(self, pool: ImagePool, table: AttributeTable, index: WordIndex) -> Choices:
         """Return the classes and attributes that tasks may be made of; fail if they are too few."""
-        from fsf_samplers._kernels import Choices
+        from fsf_samplers._kernels import QUERY, SUPPORT, Choices
 
         n_classes = len(pool.class_names)
         present, label = index.counts, index.cell_class
-        absent = pool.class_sizes[label] - present
-        can_support, can_query = present >= self.n_shot, absent >= self.n_query
+        size = pool.class_sizes[label]
+        absent = size - present
+        if self.support == "random":
+            # The support may take images that the queries could have been.
+            shots, queries = size - self.n_query, np.minimum(absent, size - self.n_shot)
+            lack = (
+                f"cannot give n_shot = {self.n_shot} random ones and n_query = {self.n_query} "
+                "others without one of its spurious attributes"
+            )
+        else:
+            shots, queries = present, absent
+            lack = (
+                f"has no word that is present in n_shot = {self.n_shot} of them and absent "
+                f"from n_query = {self.n_query}"
+            )
+        can_support, can_query = shots >= self.n_shot, absent >= self.n_query
         usable = np.unique(label[can_support & can_query])
         if usable.size < self.n_way:
             # The most that a class could offer with one of its words, were the other number kept.
-            most_shot = np.zeros(n_classes, np.int64)
-            np.maximum.at(most_shot, label[can_query], present[can_query])
-            most_query = np.zeros(n_classes, np.int64)
-            np.maximum.at(most_query, label[can_support], absent[can_support])
-            raise self._too_few_classes(pool, usable.size, most_shot, most_query)
+            most_shot = greatest(shots[can_query], label[can_query], n_classes)
+            kept = (absent > 0) if self.support == "random" else can_support
+            most_query = greatest(queries[kept], label[kept], n_classes)
+            raise too_few_classes(self, pool, usable.size, most_shot, most_query, lack)
 
         spurious = can_support & (absent > 0)
         words = np.unique(index.cell_word[spurious & np.isin(label, usable)])
         if words.size < self.n_way:
-            named = ", ".join(repr(table.words[word]) for word in words)
-            raise InfeasibleTask(
-                f"each class of a task needs an attribute of its own, but n_way is {self.n_way} "
-                f"and at most {words.size} words can be one: {named}"
-            )
+            raise too_few_words(self, table, words)
         per_class = np.bincount(label[spurious], minlength=n_classes)
         return Choices(
-            usable.astype(np.int32), np.append(0, np.cumsum(per_class)), index.cell_word[spurious]
-        )
-
-    def _too_few_classes(
-        self, pool: ImagePool, n_usable: int, most_shot: Int64, most_query: Int64
-    ) -> InfeasibleTask:
-        # With the best first, the class at place n_way is the one whose number would have to do.
-        by_shot, by_query = np.argsort(-most_shot, kind="stable"), np.sort(most_query)[::-1]
-        missing = int(by_shot[self.n_way - 1])
-        remedies = [
-            f"{name} at most {most}{given}"
-            for name, most, least, given in (
-                ("n_way", n_usable, 2, ""),
-                ("n_shot", most_shot[missing], 1, f" with n_query = {self.n_query}"),
-                ("n_query", by_query[self.n_way - 1], 1, f" with n_shot = {self.n_shot}"),
-            )
-            if most >= least
-        ]
-        return InfeasibleTask(
-            f"n_way = {self.n_way} classes are needed but only {n_usable} of {len(most_shot)} can "
-            f"stand in a task: {pool.class_names[missing]!r} with {pool.class_sizes[missing]} "
-            f"images has no word that is present in n_shot = {self.n_shot} of them and absent "
-            f"from n_query = {self.n_query}" + (f"; {' or '.join(remedies)}" if remedies else "")
+            usable.astype(np.int32),
+            np.append(0, np.cumsum(per_class)),
+            index.cell_word[spurious],
+            SUPPORT[self.support],
+            QUERY[self.query],
         )
 
     def _exhausted(
-        self, pool: ImagePool, task: int, faults: Int64, offers: Int64
+        self, pool: ImagePool, task: int, faults: IntArray, offers: IntArray
     ) -> InfeasibleTask:
         """Return an error that blames the class and the reason most often at fault."""
         from fsf_samplers._kernels import FEW_QUERIES, FEW_SUPPORTS, NO_ATTRIBUTE
 
         label, reason = np.unravel_index(np.argmax(faults), faults.shape)
         most = offers[label, reason]
+        beside = " outside its support" if self.support == "random" else ""
         blame = {
             NO_ATTRIBUTE: "had no attribute that the classes before had not taken "
             f"(n_way = {self.n_way})",
             FEW_SUPPORTS: f"had at most {most} images with its attribute and none of the others' "
             f"(n_shot = {self.n_shot})",
-            FEW_QUERIES: f"had at most {most} images without its attribute "
+            FEW_QUERIES: f"had at most {most} images without its attribute{beside} "
             f"(n_query = {self.n_query})",
         }[int(reason)]
-        return InfeasibleTask(
-            f"task {task} started again more than max_restarts = {self.max_restarts} times: in "
-            f"{faults[label, reason]} of them {pool.class_names[label]!r} {blame}"
-        )
+        culprit = pool.class_names[label]
+        return exhausted(task, self.max_restarts, int(faults[label, reason]), culprit, blame)

@@ -1,4 +1,4 @@
-"""The compiled part of FewSTAB: reading the bits, and drawing tasks from a ``WordIndex``.
+"""The compiled part of both FewSTAB samplers: reading the bits, drawing from a ``WordIndex``.
 
 Everything compiled stands in this one file, since Numba's disk cache only notices changes of the
 file that a function stands in.
@@ -20,8 +20,12 @@ __all__ = [
     "FEW_QUERIES",
     "FEW_SUPPORTS",
     "NO_ATTRIBUTE",
+    "QUERY",
+    "SUPPORT",
     "Choices",
     "Drawn",
+    "WordChoices",
+    "draw_published_tasks",
     "draw_tasks",
     "group_by_word",
     "words_of_images",
@@ -166,14 +170,22 @@ def choose(items: Array, n: int, state: Array, chosen: Array) -> None:
 
 # -- One task --------------------------------------------------------------------------------------
 
-OWN, OTHERS = np.uint8(1), np.uint8(2)
-"""Marks of an image: has its class's attribute; has the attribute of another class."""
+OWN, OTHERS, TAKEN = np.uint8(1), np.uint8(2), np.uint8(4)
+"""Marks of an image: has its class's attribute; has that of another class; is in the support."""
 
 ENDLESS = np.iinfo(np.int64).max
 """Higher than any score."""
 
 DONE, NO_ATTRIBUTE, FEW_SUPPORTS, FEW_QUERIES = 0, 1, 2, 3
 """What came of a try, and why the task must start again."""
+
+EXCLUSIVE, TARGETED, ANY = 0, 1, 2
+SUPPORT = {"exclusive": EXCLUSIVE, "targeted": TARGETED, "random": ANY}
+"""Rules of the support."""
+
+INTER_LEAST, INTER, INTRA = 0, 1, 2
+QUERY = {"inter-least": INTER_LEAST, "inter": INTER, "intra": INTRA}
+"""Rules of the queries."""
 
 
 class Choices(NamedTuple):
@@ -187,6 +199,28 @@ class Choices(NamedTuple):
 
     attributes: Array
     """int32: the words that are a class's spurious attributes and can fill its support."""
+
+    support: int
+    """One of ``SUPPORT``."""
+
+    query: int
+    """One of ``QUERY``."""
+
+
+class WordChoices(NamedTuple):
+    """What a task of the published generator may be made of."""
+
+    words: Array
+    """int32: the words that can be drawn, ascending."""
+
+    class_start: Array
+    """int64 ``(n_words + 1,)``: where the classes eligible for each word of the table begin."""
+
+    classes: Array
+    """int32: the classes eligible for each word, ascending."""
+
+    counted: Array
+    """bool a cell: whether its word can be drawn, and so counts in a score; false for the empty."""
 
 
 class Drawn(NamedTuple):
@@ -209,7 +243,8 @@ class Work(NamedTuple):
     """int64 ``(way, way)``: of the class of the first way and the attribute of the second."""
 
     mark: Array
-    """uint8 a row: ``OWN`` and ``OTHERS``, valid for the classes of the task."""
+    """uint8 a row: ``OWN``, ``OTHERS`` and ``TAKEN``, valid for the classes of the task; or int32
+    a row: how many of the other classes' attributes it has, 0 between uses."""
 
     items: Array
     """int32: things to choose from."""
@@ -255,6 +290,14 @@ def find_cell(cell_word: Array, first: int, last: int, word: int, absent: int) -
 
 
 @inner
+def find_cells(index: WordIndex, label: int, attribute: Array, cells: Array) -> None:
+    """Find the cells of a class and each way's attribute; the empty cell where it has none."""
+    first, last = index.cell_start[label], index.cell_start[label + 1]
+    for way in range(attribute.size):
+        cells[way] = find_cell(index.cell_word, first, last, attribute[way], index.cell_word.size)
+
+
+@inner
 def list_marked(rows: Array, mark: Array, wanted: np.uint8, items: Array, n: int) -> int:
     """List the rows marked as wanted, after the first ``n`` items; return the number of items."""
     for row in rows:
@@ -265,6 +308,25 @@ def list_marked(rows: Array, mark: Array, wanted: np.uint8, items: Array, n: int
     return n
 
 
+@inner
+def list_lacking(
+    index: WordIndex, label: int, own: Array, support: Array, mark: Array, items: Array
+) -> int:
+    """List the images of a class that are neither among its own attribute's nor in its support."""
+    first, last = index.class_start[label], index.class_start[label + 1]
+    fill(mark[first:last], 0)
+    for row in own:
+        mark[row] = OWN
+    for row in support:
+        mark[row] = OWN
+    n = 0
+    for row in range(first, last):
+        if mark[row] == 0:
+            items[n] = row
+            n += 1
+    return n
+
+
 # Either way to score gives the score of Eq. 6 times the number of candidates, an exact integer: the
 # sum, over the non-selected attributes of an image, of how many candidates have the attribute.
 
@@ -272,12 +334,25 @@ def list_marked(rows: Array, mark: Array, wanted: np.uint8, items: Array, n: int
 @inner
 def score_few(index: WordIndex, rows: Array, selected: Array, weight: Array, scores: Array) -> None:
     """Score these candidates, all of one class."""
+    count_cells(index, rows, selected, weight)
+    add_weights(index, rows, weight, scores)
+
+
+@inner
+def count_cells(index: WordIndex, rows: Array, selected: Array, weight: Array) -> None:
+    """Set each non-selected cell's weight to how many of these rows are in it."""
     start, cells = index.cells_start, index.cells
     for row in rows:
         for i in range(start[row], start[row + 1]):
             weight[cells[i]] += 1
     for cell in selected:
         weight[cell] = 0
+
+
+@inner
+def add_weights(index: WordIndex, rows: Array, weight: Array, scores: Array) -> None:
+    """Set the score of each of these rows to the sum of its cells' weights."""
+    start, cells = index.cells_start, index.cells
     for place, row in enumerate(rows):
         score = 0
         for i in range(start[row], start[row + 1]):
@@ -289,7 +364,7 @@ def score_few(index: WordIndex, rows: Array, selected: Array, weight: Array, sco
 def score_class(
     index: WordIndex, label: int, own: Array, selected: Array, weight: Array, scores: Array
 ) -> None:
-    """Score all images of a class, those with its attribute being no candidates (Eq. 3).
+    """Score all images of a class, those of ``own`` being no candidates (Eq. 3).
 
     The candidates are nearly the whole class. So this starts from the scores for all of its images
     as candidates and no attribute selected, and takes off what is not to be counted.
@@ -351,6 +426,23 @@ def take_lowest(scores: Array, lowest: Array, ties: Array, state: Array, taken: 
     choose(ties, n_ties, state, taken[n_taken:])
 
 
+@inner
+def memory(index: WordIndex, drawn: Drawn, mark: Array) -> Work:
+    """Return memory enough for such tasks."""
+    n_rows, n_cells = index.images.size, index.cell_word.size
+    n_way, n_query = drawn.query.shape[1:]
+    return Work(
+        np.zeros(1, np.uint64),
+        np.zeros((n_way, n_way), np.int64),
+        mark,
+        np.empty(max(n_rows, n_cells), np.int32),
+        np.empty(n_rows, np.int32),
+        np.zeros(n_cells + 1, np.int64),
+        np.empty(n_rows, np.int64),
+        np.empty(n_query, np.int64),
+    )
+
+
 @inlined
 def draw_task(
     index: WordIndex, choices: Choices, work: Work, drawn: Drawn, task: int
@@ -381,41 +473,64 @@ def draw_task(
     for way in range(n_way):
         label = classes[way]
         fill(mark[index.class_start[label] : index.class_start[label + 1]], 0)
-        first, last = index.cell_start[label], index.cell_start[label + 1]
+        find_cells(index, label, attribute, cells[way])
         for other in range(n_way):
-            cell = find_cell(index.cell_word, first, last, attribute[other], index.cell_word.size)
-            cells[way, other] = cell
+            cell = cells[way, other]
             for i in range(rows_start[cell], rows_start[cell + 1]):
                 mark[rows[i]] |= OWN if other == way else OTHERS
         cell = cells[way, way]
-        n = list_marked(rows[rows_start[cell] : rows_start[cell + 1]], mark, OWN, items, 0)
+        own = rows[rows_start[cell] : rows_start[cell + 1]]
+        n = 0
+        if choices.support == EXCLUSIVE:
+            n = list_marked(own, mark, OWN, items, n)
+        elif choices.support == TARGETED:
+            for row in own:
+                items[n] = row
+                n += 1
+        else:
+            for row in range(index.class_start[label], index.class_start[label + 1]):
+                items[n] = row
+                n += 1
         if n < n_shot:
             return FEW_SUPPORTS, label, n
         choose(items, n, work.state, drawn.support[task, way])
+        if choices.support == ANY:
+            for row in drawn.support[task, way]:
+                mark[row] |= TAKEN
 
     for way in range(n_way):
         label, query = classes[way], drawn.query[task, way]
         n = 0
-        for cell in cells[way]:
-            n = list_marked(rows[rows_start[cell] : rows_start[cell + 1]], mark, OTHERS, items, n)
-        drawn.relaxed[task, way] = n < n_query
-        if n >= n_query:  # Eq. 5
+        if choices.query != INTRA:  # Eq. 5
+            for cell in cells[way]:
+                n = list_marked(
+                    rows[rows_start[cell] : rows_start[cell + 1]], mark, OTHERS, items, n
+                )
+        relaxed = n < n_query
+        drawn.relaxed[task, way] = relaxed and choices.query != INTRA
+        cell = cells[way, way]
+        excluded = rows[rows_start[cell] : rows_start[cell + 1]]
+        if relaxed:  # Eq. 3
+            first = index.class_start[label]
+            size = index.class_start[label + 1] - first
+            n = size - excluded.size
+            if choices.support == ANY or choices.query != INTER_LEAST:
+                n = list_lacking(index, label, excluded, drawn.support[task, way], mark, items)
+            if n < n_query:
+                return FEW_QUERIES, label, n
+        if choices.query != INTER_LEAST:
+            choose(items, n, work.state, query)
+        elif relaxed and choices.support != ANY:
+            score_class(index, label, excluded, cells[way], work.weight, work.scores)
+            take_lowest(work.scores[:size], work.lowest, work.ties, work.state, query)
+            for i in range(n_query):
+                query[i] += first
+        else:
             score_few(index, items[:n], cells[way], work.weight, work.scores)
             fill(work.weight[index.cell_start[label] : index.cell_start[label + 1]], 0)
             take_lowest(work.scores[:n], work.lowest, work.ties, work.state, query)
             for i in range(n_query):
                 query[i] = items[query[i]]
-        else:  # Eq. 3
-            cell = cells[way, way]
-            own = rows[rows_start[cell] : rows_start[cell + 1]]
-            first = index.class_start[label]
-            size = index.class_start[label + 1] - first
-            if size - own.size < n_query:
-                return FEW_QUERIES, label, size - own.size
-            score_class(index, label, own, cells[way], work.weight, work.scores)
-            take_lowest(work.scores[:size], work.lowest, work.ties, work.state, query)
-            for i in range(n_query):
-                query[i] += first
     return DONE, 0, 0
 
 
@@ -430,18 +545,8 @@ def draw_tasks(
         that one, int64 ``(n_classes, 4)`` by class at fault and reason: how often it started again,
         and the most that the class had to offer then.
     """
-    n_rows, n_classes, n_cells = index.images.size, index.class_start.size - 1, index.cell_word.size
-    n_way, n_query = drawn.query.shape[1:]
-    work = Work(
-        np.zeros(1, np.uint64),
-        np.zeros((n_way, n_way), np.int64),
-        np.zeros(n_rows, np.uint8),
-        np.empty(max(n_rows, n_cells), np.int32),
-        np.empty(n_rows, np.int32),
-        np.zeros(n_cells + 1, np.int64),
-        np.empty(n_rows, np.int64),
-        np.empty(n_query, np.int64),
-    )
+    n_classes = index.class_start.size - 1
+    work = memory(index, drawn, np.zeros(index.images.size, np.uint8))
     faults = np.zeros((n_classes, 4), np.int64)
     offers = np.zeros((n_classes, 4), np.int64)
     for task in range(seeds.size):
@@ -458,3 +563,227 @@ def draw_tasks(
         else:
             return task, faults, offers
     return seeds.size, faults, offers
+
+
+# -- As the published generator draws --------------------------------------------------------------
+
+FAILURES = 5
+"""Failed supports that allow an image one more of the others' attributes (0.2 each); and failed
+queries after which they merely lack their own.
+"""
+
+EPSILON = 1e-10
+"""Added to each term of a score before its logarithm is taken."""
+
+FINENESS = 2.0**40
+"""Parts of a unit in which logarithms are counted, so that sums are exact in any order."""
+
+
+@inlined
+def draw_classes(
+    choices: WordChoices,
+    attribute: Array,
+    n_eligible: Array,
+    items: Array,
+    state: Array,
+    classes: Array,
+) -> int:
+    """Draw a class for each attribute; return the first way that has none to draw, or ``n_way``."""
+    start, eligible = choices.class_start, choices.classes
+    for word in attribute:
+        for i in range(start[word], start[word + 1]):
+            n_eligible[eligible[i]] += 1
+    failed = attribute.size
+    for way, word in enumerate(attribute):
+        n = 0
+        for i in range(start[word], start[word + 1]):
+            if n_eligible[eligible[i]] > 1:
+                items[n] = eligible[i]
+                n += 1
+        if n == 0:
+            failed = way
+            break
+        classes[way] = items[below(n, state)]
+        n_eligible[classes[way]] = 0  # taken
+    for word in attribute:
+        for i in range(start[word], start[word + 1]):
+            n_eligible[eligible[i]] = 0
+    return failed
+
+
+@inner
+def list_supports(
+    index: WordIndex, cells: Array, way: int, most: int, mark: Array, items: Array
+) -> int:
+    """List a class's images with its attribute and at most so many of the others'."""
+    rows_start, rows = index.rows_start, index.rows
+    count_others(index, cells, way, 1, mark)
+    n = 0
+    for i in range(rows_start[cells[way]], rows_start[cells[way] + 1]):
+        if mark[rows[i]] <= most:
+            items[n] = rows[i]
+            n += 1
+    count_others(index, cells, way, -1, mark)
+    return n
+
+
+@inner
+def count_others(index: WordIndex, cells: Array, way: int, by: int, mark: Array) -> None:
+    """Count for each of a class's images the attributes of other ways that it has."""
+    for other in range(cells.size):
+        if other != way:
+            for i in range(index.rows_start[cells[other]], index.rows_start[cells[other] + 1]):
+                mark[index.rows[i]] += by
+
+
+@inner
+def list_inter(index: WordIndex, cells: Array, way: int, mark: Array, items: Array) -> int:
+    """List a class's images without its attribute and with at least one of the others'."""
+    rows_start, rows = index.rows_start, index.rows
+    for i in range(rows_start[cells[way]], rows_start[cells[way] + 1]):
+        mark[rows[i]] = 1
+    n = 0
+    for cell in cells:
+        for i in range(rows_start[cell], rows_start[cell + 1]):
+            if mark[rows[i]] == 0:
+                mark[rows[i]] = 1
+                items[n] = rows[i]
+                n += 1
+    for cell in cells:
+        for i in range(rows_start[cell], rows_start[cell + 1]):
+            mark[rows[i]] = 0
+    return n
+
+
+@inner
+def draw_log_queries(
+    index: WordIndex,
+    choices: WordChoices,
+    work: Work,
+    label: int,
+    n: int,
+    selected: Array,
+    query: Array,
+) -> None:
+    """Take those of the first ``n`` items that have the lowest scores.
+
+    A word of share ``p`` adds ``log(p + EPSILON)`` to the score of an image that has it and
+    ``log(EPSILON)`` to that of another; only the difference can tell two images apart.
+    """
+    items, weight = work.items, work.weight
+    count_cells(index, items[:n], selected, weight)
+    cells = weight[index.cell_start[label] : index.cell_start[label + 1]]
+    counted = choices.counted[index.cell_start[label] : index.cell_start[label + 1]]
+    for cell in range(cells.size):
+        if cells[cell]:
+            log = np.log((cells[cell] / n + EPSILON) / EPSILON) if counted[cell] else 0.0
+            cells[cell] = np.int64(log * FINENESS)
+    add_weights(index, items[:n], weight, work.scores)
+    fill(cells, 0)
+    take_lowest(work.scores[:n], work.lowest, work.ties, work.state, query)
+    for i in range(query.size):
+        query[i] = items[query[i]]
+
+
+@inlined
+def draw_published_task(
+    index: WordIndex,
+    choices: WordChoices,
+    work: Work,
+    words: Array,
+    n_eligible: Array,
+    failed: Array,
+    drawn: Drawn,
+    task: int,
+) -> tuple[int, int, int]:
+    """Try once to draw a task.
+
+    ``failed`` counts the supports and the queries that failed since the last that did not.
+
+    Returns:
+        ``DONE``, or why the task must start again; the word without a class (``NO_ATTRIBUTE``) or
+        the class at fault; and how many images it had to offer.
+    """
+    classes, attribute, relaxed = drawn.classes[task], drawn.attribute[task], drawn.relaxed[task]
+    n_way, n_shot, n_query = classes.size, drawn.support.shape[2], drawn.query.shape[2]
+    items, cells, mark = work.items, work.cells, work.mark
+
+    choose(words, words.size, work.state, attribute)
+    way = draw_classes(choices, attribute, n_eligible, items, work.state, classes)
+    if way < n_way:
+        return NO_ATTRIBUTE, attribute[way], 0
+
+    for way in range(n_way):
+        label, most = classes[way], failed[0] // FAILURES
+        find_cells(index, label, attribute, cells[way])
+        n = list_supports(index, cells[way], way, most, mark, items)
+        if n < n_shot:
+            failed[0] += 1
+            return FEW_SUPPORTS, label, n
+        failed[0] = 0
+        choose(items, n, work.state, drawn.support[task, way])
+        relaxed[way] = False
+        if most:
+            count_others(index, cells[way], way, 1, mark)
+            for row in drawn.support[task, way]:
+                relaxed[way] |= mark[row] > 0
+            count_others(index, cells[way], way, -1, mark)
+
+    for way in range(n_way):
+        label = classes[way]
+        if failed[1] < FAILURES:
+            n = list_inter(index, cells[way], way, mark, items)
+        else:
+            relaxed[way] = True
+            cell = cells[way, way]
+            own = index.rows[index.rows_start[cell] : index.rows_start[cell + 1]]
+            n = list_lacking(index, label, own, own[:0], mark, items)
+            fill(mark[index.class_start[label] : index.class_start[label + 1]], 0)
+        if n < n_query:
+            failed[1] += 1
+            return FEW_QUERIES, label, n
+        failed[1] = 0
+        draw_log_queries(index, choices, work, label, n, cells[way], drawn.query[task, way])
+    return DONE, 0, 0
+
+
+@entry
+def draw_published_tasks(
+    index: WordIndex, choices: WordChoices, seeds: Array, max_restarts: int, drawn: Drawn
+) -> tuple[int, Array, Array, Array]:
+    """Fill ``drawn``, task ``t`` from ``seeds[t]`` alone.
+
+    Returns:
+        As ``draw_tasks``; and how often each word found no class, int64 ``(n_words,)``.
+    """
+    n_classes = index.class_start.size - 1
+    work = memory(index, drawn, np.zeros(index.images.size, np.int32))
+    words = np.empty(choices.words.size, np.int32)
+    n_eligible = np.zeros(n_classes, np.int64)
+    failed = np.zeros(2, np.int64)
+    faults = np.zeros((n_classes, 4), np.int64)
+    offers = np.zeros((n_classes, 4), np.int64)
+    unplaced = np.zeros(choices.class_start.size - 1, np.int64)
+    for task in range(seeds.size):
+        work.state[0] = seeds[task]
+        for i in range(words.size):
+            words[i] = choices.words[i]
+        fill(failed, 0)
+        for label in range(n_classes):
+            fill(faults[label], 0)
+            fill(offers[label], 0)
+        fill(unplaced, 0)
+        for _ in range(max_restarts + 1):
+            outcome, at_fault, offer = draw_published_task(
+                index, choices, work, words, n_eligible, failed, drawn, task
+            )
+            if outcome == DONE:
+                break
+            if outcome == NO_ATTRIBUTE:
+                unplaced[at_fault] += 1
+            else:
+                faults[at_fault, outcome] += 1
+                offers[at_fault, outcome] = max(offers[at_fault, outcome], offer)
+        else:
+            return task, faults, offers, unplaced
+    return seeds.size, faults, offers, unplaced

@@ -1,0 +1,184 @@
+"""Attribute-biased tasks as the published generator of FewSTAB draws them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fsf_samplers._common import (
+    attributes_of,
+    check_request,
+    empty_tasks,
+    exhausted,
+    greatest,
+    task_seeds,
+    task_set,
+    too_few_classes,
+    too_few_words,
+)
+from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
+from fsframework.values import AttributeTable, ImagePool, IntArray, TaskSet
+
+if TYPE_CHECKING:
+    from fsf_samplers._index import WordIndex
+    from fsf_samplers._kernels import WordChoices
+
+__all__ = ["FewStabPublishedSampler"]
+
+
+class FewStabPublishedSampler(TaskSampler):
+    """Draws attribute-biased tasks as the generator published with FewSTAB does.
+
+    The tables printed in the paper come from that generator, which differs from section 4.3. A
+    class is *eligible* for a word that at least ``n_shot`` of its images have and at least
+    ``n_query`` lack. A task is drawn so:
+
+    1. ``n_way`` words, uniformly without replacement among those that a class is eligible for.
+    2. Word by word, its class, uniformly among those not yet taken that are eligible for it and
+       for at least one other of the words.
+    3. Support of a class: ``n_shot`` images, uniformly without replacement among those with its
+       attribute and at most ``b`` of the others'. ``b`` is 0 at first and rises by 0.2 with each
+       failed support; a support that does not fail sets it back to 0.
+    4. When all supports stand, query candidates of a class: its images without its attribute and
+       with at least one of the others' (Eq. 5). After five failures since the last class that
+       had enough, merely those without its own (Eq. 3).
+    5. Queries: the ``n_query`` candidates of lowest score, the sum of ``log(p_a x_a + 1e-10)``
+       over the words ``a`` of step 1's vocabulary that are not selected: ``p_a`` is the share of
+       candidates that have ``a``, ``x_a`` is 1 if the image has it and else 0. So an image with
+       fewer such words nearly always comes first, whereas Eq. 6 adds up ``p_a``. Scores are
+       compared to 1e-12 a word, and those that tie for the last places are drawn uniformly.
+
+    Where step 2, 3 or 4 finds too little, that is a failure and the task starts again from step 1.
+
+    Failures are counted within a task, so that task ``t`` depends on its own seed alone. In the
+    tasks that the published generator drew, nothing is seen to be carried from one to the next
+    either, for all counts end at 0. Its draws depend on Python's hash seed; these do not.
+
+    Args:
+        n_way: classes a task, at least 2.
+        n_shot: support images a class, at least 1.
+        n_query: query images a class, at least 1.
+        max_restarts: how often one task may start again, at least 0. Some hundreds are usual,
+            since most words are rare.
+
+    Raises:
+        OptionError: one of them is too small.
+
+    >>> words = [{"grass"}, {"sofa"}, {"sofa"}, {"grass"}]
+    >>> pool = ImagePool(tuple("abcd"), np.array([0, 0, 1, 1]), ("cat", "dog"))
+    >>> pool = pool.with_attributes(AttributeTable.from_words(tuple("abcd"), words))
+    >>> tasks = FewStabPublishedSampler(n_way=2, n_shot=1, n_query=1).draw(pool, 10, seed=0)
+    >>> bool(np.all(pool.attributes.column(0)[tasks.support[:, :, 0]] == (tasks.attribute == 0)))
+    True
+    """
+
+    needs_attributes: ClassVar[bool] = True
+
+    def __init__(
+        self, *, n_way: int = 5, n_shot: int = 5, n_query: int = 15, max_restarts: int = 100_000
+    ) -> None:
+        super().__init__(n_way=n_way, n_shot=n_shot, n_query=n_query)
+        if max_restarts < 0:
+            raise OptionError(f"max_restarts must be at least 0, not {max_restarts}")
+        self.max_restarts = max_restarts
+
+    def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
+        """Draw tasks.
+
+        Args:
+            pool: the images to draw from, with attributes.
+            n_tasks: number of tasks, at least 1.
+            seed: at least 0; ``task_seed(seed, t, "fewstab-published")``, which NumPy keeps the
+                same in all versions, seeds a SplitMix64 from which task ``t`` is drawn.
+
+        Returns:
+            The tasks; ``attribute`` is the word tied to each way. ``relaxed`` tells of which ways
+            the queries were taken from those that merely lack their own attribute, or an image in
+            the support has another's.
+
+        Raises:
+            InfeasibleTask: the pool has no attributes or cannot yield such tasks, or one of them
+                started again more than ``max_restarts`` times.
+            OptionError: ``n_tasks`` is ``None`` or below 1, or ``seed`` is negative.
+        """
+        name = "fewstab-published"
+        n_tasks = check_request(self, name, pool, n_tasks, seed)
+        # Numba takes half a second to import, which listing and validating need not wait for.
+        from fsf_samplers._kernels import draw_published_tasks
+
+        table, index = attributes_of(name, pool)
+        choices = self._choices(pool, table, index)
+        drawn = empty_tasks(self, n_tasks)
+        n_drawn, faults, offers, unplaced = draw_published_tasks(
+            index, choices, task_seeds(name, n_tasks, seed), self.max_restarts, drawn
+        )
+        if n_drawn < n_tasks:
+            raise self._exhausted(pool, table, n_drawn, faults, offers, unplaced)
+        return task_set(self, name, pool, seed, index, drawn)
+
+    def _choices(self, pool: ImagePool, table: AttributeTable, index: WordIndex) -> WordChoices:
+        """Return the words and classes that tasks may be made of; fail if they are too few."""
+        from fsf_samplers._kernels import WordChoices
+
+        n_classes, n_words = len(pool.class_names), len(table.words)
+        present, label, word = index.counts, index.cell_class, index.cell_word
+        absent = pool.class_sizes[label] - present
+        can_support, can_query = present >= self.n_shot, absent >= self.n_query
+        eligible = can_support & can_query
+        # A class needs a word for itself, and another of the task's that it could have had.
+        usable = np.bincount(label[eligible], minlength=n_classes) > 1
+        if usable.sum() < self.n_way:
+            raise too_few_classes(
+                self,
+                pool,
+                int(usable.sum()),
+                greatest(present[can_query], label[can_query], n_classes, place=2),
+                greatest(absent[can_support], label[can_support], n_classes, place=2),
+                f"has not two words that are each present in n_shot = {self.n_shot} of them and "
+                f"absent from n_query = {self.n_query}",
+            )
+        words = np.unique(word[eligible & usable[label]])
+        if words.size < self.n_way:
+            raise too_few_words(self, table, words)
+        order = np.argsort(word[eligible], kind="stable")
+        per_word = np.bincount(word[eligible], minlength=n_words)
+        return WordChoices(
+            np.flatnonzero(per_word).astype(np.int32),
+            np.append(0, np.cumsum(per_word)),
+            label[eligible][order].astype(np.int32),
+            np.append(per_word[word] > 0, False),
+        )
+
+    def _exhausted(
+        self,
+        pool: ImagePool,
+        table: AttributeTable,
+        task: int,
+        faults: IntArray,
+        offers: IntArray,
+        unplaced: IntArray,
+    ) -> InfeasibleTask:
+        """Return an error that blames the word or class, and the reason, most often at fault."""
+        from fsf_samplers._kernels import FEW_SUPPORTS
+
+        label, reason = np.unravel_index(np.argmax(faults), faults.shape)
+        n_times, most = int(faults[label, reason]), offers[label, reason]
+        culprit = pool.class_names[label]
+        if n_times < unplaced.max():
+            n_times, culprit = int(unplaced.max()), table.words[int(np.argmax(unplaced))]
+            blame = (
+                "had no class left that was eligible for it and for another of the words "
+                f"(n_way = {self.n_way})"
+            )
+        elif reason == FEW_SUPPORTS:
+            blame = (
+                f"had at most {most} images with its attribute and few enough of the others' "
+                f"(n_shot = {self.n_shot})"
+            )
+        else:
+            blame = (
+                f"had at most {most} images without its attribute and with one of the others' "
+                f"(n_query = {self.n_query})"
+            )
+        return exhausted(task, self.max_restarts, n_times, culprit, blame)
