@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.interfaces.dataset import Dataset
+from fsframework.pipeline.attribute_stats import filtered, without_class_words
 from fsframework.pipeline.detection import detect_attributes
 from fsframework.pipeline.experiment import Experiment, Settings
 from fsframework.pipeline.progress import Reporter
@@ -176,8 +177,6 @@ def without_dropped_words(pool: ImagePool, settings: Settings) -> ImagePool:
     """
     if not (settings.drop_class_words or settings.drop_words or settings.min_count > 1):
         return pool
-    from fsframework.pipeline.attribute_stats import filtered, without_class_words
-
     if settings.drop_class_words:
         pool = without_class_words(pool)
     assert pool.attributes is not None

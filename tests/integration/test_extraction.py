@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from fsframework.values import AttributeTable
 from tests.conftest import Fsf
@@ -106,9 +107,7 @@ def test_killed_at_ten_moments_it_loses_no_caption_and_makes_none_twice(
 
 
 def test_shards_work_at_the_same_time(tmp_path: Path, arguments: list[str], fsf: Fsf) -> None:
-    shards = [
-        start(tmp_path, f"part-{i}.parquet", "--shard", f"{i}/2", *arguments) for i in (1, 2)
-    ]
+    shards = [start(tmp_path, f"part-{i}.parquet", "--shard", f"{i}/2", *arguments) for i in (1, 2)]
     assert [shard.wait() for shard in shards] == [0, 0]
     assert set(said(tmp_path).values()) == {1}
     parts = [AttributeTable.load(tmp_path / f"part-{i}.parquet") for i in (1, 2)]
@@ -136,3 +135,87 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path, arguments: li
     _, told = process.communicate()
     assert process.returncode == 130
     assert told.splitlines()[-1] == "fsf: interrupted; the same command goes on where it stopped"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["w.parquet"], "--detector is missing; name one of blip, captioner, captions-file"),
+        (["w.csv", "--detector", "metadata"], "w.csv: must end in .parquet"),
+        (["w.parquet", "--detector", "metdata"], "did you mean 'metadata'?"),
+        (["w.parquet", "--detector", "metadata", "--shard", "3/2"], "--shard 3/2: must be i/n"),
+        (["w.parquet", "--detector", "metadata", "--shard", "1/2", "--min-count", "2"],
+         "--min-count counts the images of the whole split"),
+        (["w.parquet", "--detector", "metadata", "--batch-size", "0"], "batch_size must be at le"),
+        (["w.parquet", "--detector", "metadata", "--min-count", "0"], "min_count must be at least"),
+        (["w.parquet", "--detector", "metadata:tags"], "no metadata column 'tags'; columns of"),
+        (["w.parquet", "--detector", "captions-file:no.jsonl"], "no.jsonl: cannot be read (No such file or directory)"),
+        (["w.parquet", "--detector", "metadata", "--drop-words", "brick", "--min-count", "999"],
+         "no image has any attribute left; drop fewer words"),
+        (["w.parquet", "--detector", "metadata", "--split", "tset"], "there is no split 'tset'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)  # fmt: skip
+def test_bad_input_is_one_line_and_writes_nothing(
+    fsf: Fsf, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    done = fsf("attributes", "extract", *arguments, *DATA)
+    assert done.returncode == 2
+    assert message in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / arguments[0]).exists()
+
+
+def test_a_file_that_is_there_is_not_replaced_unasked(fsf: Fsf, tmp_path: Path) -> None:
+    (tmp_path / "w.parquet").write_bytes(b"mine")
+    kept = fsf("attributes", "extract", "w.parquet", "--detector", "metadata", *DATA)
+    assert kept.returncode == 2
+    assert "w.parquet exists; give --force to replace it" in kept.stderr
+    assert (tmp_path / "w.parquet").read_bytes() == b"mine"
+    forced = fsf("attributes", "extract", "w.parquet", "--detector", "metadata", *DATA, "--force")
+    assert forced.returncode == 0, forced.stderr
+    assert len(AttributeTable.load(tmp_path / "w.parquet")) == N_IMAGES
+
+
+def test_attributes_are_read_or_detected_but_not_both(fsf: Fsf) -> None:
+    done = fsf("run", "--attributes", "w.csv", "--detector", "metadata", "--dry-run")
+    assert done.returncode == 2
+    assert "leave out --attributes or --detector" in done.stderr
+
+
+BRIGHT = '''
+from fsframework.interfaces import AttributeDetector
+
+
+class Bright(AttributeDetector):
+    """Tells bright images from dark ones."""
+
+    def detect(self, images):
+        return [frozenset(["bright" if image.mean() > 127 else "dark"]) for image in images]
+'''
+
+
+def test_an_image_that_cannot_be_decoded_is_named_and_the_exit_says_so(
+    fsf: Fsf, tmp_path: Path
+) -> None:
+    for name in ("cat", "dog"):
+        for i in range(4):
+            path = tmp_path / "images" / name / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (20, 30), (60 * i,) * 3).save(path)
+    (tmp_path / "images" / "dog" / "2.png").write_bytes(b"\x89PNG broken")
+    (tmp_path / "bright.py").write_text(BRIGHT)
+    arguments = [
+        "--plugin", "bright.py", "--detector", "bright", "--dataset", "folder:images",
+        "-o", "dataset.split_fractions=0,0,1",
+    ]  # fmt: skip
+    done = fsf("attributes", "extract", "w.parquet", *arguments)
+    assert done.returncode == 1
+    [named] = [line for line in done.stdout.splitlines() if line.startswith("cannot be read")]
+    assert "dog/2.png" in named
+    table = AttributeTable.load(tmp_path / "w.parquet")
+    assert len(table) == 7
+    assert table.provenance["unreadable"] == "1 of 8 images"
+    told = json.loads(fsf("attributes", "extract", "v.parquet", *arguments, "--json").stdout)
+    assert [one["key"] for one in told["unreadable"]] == ["dog/2.png"]
+    assert told["reused"] == 7
