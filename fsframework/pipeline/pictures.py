@@ -11,13 +11,16 @@ from fsframework._files import atomic_path
 from fsframework.interfaces.dataset import Dataset
 from fsframework.values import ImagePool, TaskSet
 
-__all__ = ["COLOURS", "draw_task"]
+__all__ = ["COLOURS", "FAINT", "INK", "PAPER", "cut_to", "draw_chip", "draw_task"]
 
 COLOURS = ("#0072b2", "#d55e00", "#007a5a", "#a8478a", "#8a6d00", "#3f7fbf", "#7a3b00", "#4d4d4d")
 """One a way, repeated where there are more; dark enough to carry white text, and told apart by
 the colour-blind (after Okabe & Ito 2008)."""
 
-_INK, _FAINT, _PAPER, _RELAXED = "#222222", "#767676", "#ffffff", "#b00020"
+INK, FAINT, PAPER = "#222222", "#767676", "#ffffff"
+"""Text, text of less weight, and ground."""
+
+_RELAXED = "#b00020"
 _IMAGE, _GAP, _LABEL, _MARGIN, _LINE = 112, 10, 150, 16, 17
 _MOST_LINES = 6
 
@@ -57,16 +60,16 @@ def draw_task(
     top = _MARGIN + 2 * _LINE
     split_gap = 3 * _GAP
     width = 2 * _MARGIN + _LABEL + columns * (_IMAGE + _GAP) + split_gap
-    canvas = Image.new("RGB", (width, top + sum(heights) + _MARGIN), _PAPER)
+    canvas = Image.new("RGB", (width, top + sum(heights) + _MARGIN), PAPER)
     draw = ImageDraw.Draw(canvas)
     left = [
         _MARGIN + _LABEL + c * (_IMAGE + _GAP) + (split_gap if c >= n_support else 0)
         for c in range(columns)
     ]
-    draw.text((left[0], _MARGIN), "support", _INK, font)
+    draw.text((left[0], _MARGIN), "support", INK, font)
     more = f" (first {columns - n_support} of {task.n_query} a class)"
     if columns > n_support:
-        draw.text((left[n_support], _MARGIN), "query" + more, _INK, font)
+        draw.text((left[n_support], _MARGIN), "query" + more, INK, font)
     y = top
     for way, row in enumerate(chips):
         colour = COLOURS[way % len(COLOURS)]
@@ -75,7 +78,7 @@ def draw_task(
         _fitted(draw, (_MARGIN + 14, y + 4), name, font, _LABEL - 20)
         attribute = int(task.attribute[0, way])
         if attribute >= 0:
-            _chip(draw, _MARGIN + 14, y + 30, task.words[attribute], colour, small)
+            draw_chip(draw, (_MARGIN + 14, y + 30), task.words[attribute], small, colour)
         if task.relaxed[0, way]:
             draw.text((_MARGIN + 14, y + 56), "queries relaxed", _RELAXED, small)
         for column, cell in enumerate(row):
@@ -84,10 +87,10 @@ def draw_task(
             line = y + _IMAGE + 4
             for word, word_owner in cell:
                 if word_owner is None:
-                    _fitted(draw, (left[column] + 4, line), word, small, _IMAGE - 6, _FAINT)
+                    _fitted(draw, (left[column] + 4, line), word, small, _IMAGE - 6, FAINT)
                 else:
                     marked = COLOURS[word_owner % len(COLOURS)]
-                    _chip(draw, left[column], line, word, marked, small)
+                    draw_chip(draw, (left[column], line), word, small, marked)
                 line += _LINE
         y += heights[way]
     with atomic_path(path) as temporary:
@@ -109,18 +112,21 @@ def _chips(
     return cells
 
 
-def _chip(
+def draw_chip(
     draw: ImageDraw.ImageDraw,
-    x: int,
-    y: int,
+    place: tuple[int, int],
     text: str,
-    colour: str,
     font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    colour: str,
+    ink: str = "#ffffff",
+    most: int = _IMAGE,
 ) -> None:
-    text = _cut(text, font, _IMAGE - 8)
+    """Draw a word on a rounded ground; ``most`` pixels wide, or what is too long is cut off."""
+    text = cut_to(text, font, most - 8)
+    x, y = place
     width = round(font.getlength(text))
     draw.rounded_rectangle((x, y, x + width + 8, y + _LINE - 2), 4, fill=colour)
-    draw.text((x + 4, y), text, "#ffffff", font)
+    draw.text((x + 4, y), text, ink, font)
 
 
 def _fitted(
@@ -129,12 +135,13 @@ def _fitted(
     text: str,
     font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
     width: int,
-    colour: str = _INK,
+    colour: str = INK,
 ) -> None:
-    draw.text(place, _cut(text, font, width), colour, font)
+    draw.text(place, cut_to(text, font, width), colour, font)
 
 
-def _cut(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> str:
+def cut_to(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> str:
+    """Return as much of a text as ``width`` pixels hold, with an ellipsis where it is cut."""
     if font.getlength(text) <= width:
         return text
     while text and font.getlength(text + "…") > width:
