@@ -206,18 +206,23 @@ class _View:
         self, number: str, shot: int, technique: str, slot: Slot, slots: Sequence[Slot]
     ) -> Line:
         """Return the gap averaged over methods, the paper's average drop."""
-        measured, reason = None, "no method finished all constructions"
+        measured, reason = None, "none: no method finished all constructions"
         methods = [spelt(s.method) for s in slots]
         level = self._result(slot).cell.experiment.settings.level
         if slots:
-            reason = ""
-            random, biased = (self._per_task(slots, kind).mean(axis=0) for kind in "RA")
-            measured = _difference(random, biased, level)
+            try:
+                random, biased = (self._per_task(slots, kind).mean(axis=0) for kind in "RA")
+                measured, reason = _difference(random, biased, level), ""
+            except DataError as error:
+                reason = f"none: {error}"
         printed = [self._printed(number, slot, name, technique) for name in methods]
         values = [q.value for q in printed if q is not None]
         known = bool(values) and len(values) == len(methods)
         return Line(
-            (str(shot), f"average drop ({len(slots)} methods)"),
+            (
+                str(shot),
+                f"average drop ({len(slots)} {'method' if len(slots) == 1 else 'methods'})",
+            ),
             technique,
             measured,
             reason,
@@ -234,13 +239,19 @@ class _View:
         )
 
     def _per_task(self, slots: Sequence[Slot], kind: str) -> FloatArray:
-        """Return wAcc of every task for some contestants, float64 ``(contestants, tasks)``."""
-        found = [self._outcomes(slot)[kind] for slot in slots]
+        """Return wAcc of every task for some contestants, float64 ``(contestants, tasks)``.
+
+        Raises:
+            DataError: the contestants' tasks are not the same, or the outcomes of one are gone.
+        """
+        found = []
+        for slot in slots:
+            outcomes = self._outcomes(slot)
+            if kind not in outcomes:
+                raise DataError(f"the outcomes in {self._result(slot).folder} are gone")
+            found.append(outcomes[kind])
         if len({digest for digest, _ in found}) > 1:
-            raise DataError(
-                f"the contestants at {slots[0].shot} shots on {slots[0].dataset} were evaluated "
-                "on different tasks; delete their run folders and run them again"
-            )
+            raise DataError("the methods were evaluated on different tasks")
         return np.stack([values for _, values in found])
 
     def _outcomes(self, slot: Slot) -> dict[str, tuple[str, FloatArray]]:
@@ -322,24 +333,25 @@ class _View:
             "fingerprint": None,
         }
         if len(pairs) < LEAST_CONTESTANTS:
-            reason = (
-                f"none: it takes {LEAST_CONTESTANTS} contestants, here "
-                f"{'is 1' if len(pairs) == 1 else f'are {len(pairs)}'}"
-            )
+            count = "is 1" if len(pairs) == 1 else f"are {len(pairs)}"
+            reason = f"none: it takes {LEAST_CONTESTANTS} contestants, here {count}"
         else:
             settings = self._result(first[0]).cell.experiment.settings
-            found = bootstrap_spearman(
-                self._per_task([one for one, _ in pairs], first_kind),
-                self._per_task([other for _, other in pairs], second_kind),
-                n_replicates=_REPLICATES,
-                level=settings.level,
-                seed=settings.seed,
-            )
-            if np.isnan(found.rho):
-                reason = "none: all contestants have the same wAcc"
+            try:
+                found = bootstrap_spearman(
+                    self._per_task([one for one, _ in pairs], first_kind),
+                    self._per_task([other for _, other in pairs], second_kind),
+                    n_replicates=_REPLICATES,
+                    level=settings.level,
+                    seed=settings.seed,
+                )
+            except DataError as error:
+                reason = f"none: {error}"
             else:
                 # A percentile interval need not hold the estimate; see bootstrap_spearman.
                 measured = Quantity(found.rho, found.low, found.high, unit="")
+                if np.isnan(found.rho):
+                    measured, reason = None, "none: all contestants have the same wAcc"
         return Line(
             (*row, str(len(pairs))),
             "rho",

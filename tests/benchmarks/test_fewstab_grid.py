@@ -169,6 +169,27 @@ def test_recipes_set_options_of_some_cells(grid: Grid, tmp_path: Path) -> None:
     assert [r["sampler"]["n_shot"] for r in resolved] == [1, 2]
 
 
+def test_methods_on_different_tasks_are_not_averaged(grid: Grid, tmp_path: Path) -> None:
+    (tmp_path / "recipes.toml").write_text(
+        "[[recipes]]\nmethod = 'toy-near'\n[recipes.set]\nseed = 7\n"
+    )
+    options = ("--shot", "5", "--ablation", "--agreement", "--json", "--config", "recipes.toml")
+    document = ran(grid(*options))
+    (drop,) = rows(document, "S5", quantity="SC1", contestants=3)
+    (rho,) = rows(document, "4")
+    for row in (drop, rho):
+        assert row["measured"] is None
+        assert row["reason"] == "none: the methods were evaluated on different tasks"
+
+
+def test_outcomes_that_are_gone_are_told(grid: Grid) -> None:
+    document = ran(grid("--shot", "1", "--json"))
+    (Path(document["cells"][0]["folder"]) / "outcomes-A.parquet").unlink()
+    (rho,) = rows(ran(grid("--shot", "1", "--agreement", "--json")), "4")
+    assert rho["measured"] is None
+    assert rho["reason"].endswith("are gone")
+
+
 @pytest.mark.parametrize(
     ("recipe", "part"),
     [
