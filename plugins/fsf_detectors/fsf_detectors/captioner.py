@@ -182,7 +182,7 @@ class VitGpt2(ImageToText):
 class Blip(ImageToText):
     """Captions by BLIP (large), FewSTAB's second captioner.
 
-    Source: Zheng et al. 2024, section 5.4 and reference 23. Beams and length are those of the
+    Source: Zheng et al. 2024, section 5.1 and reference 23. Beams and length are those of the
     model's authors for captions of COCO; their least length of five tokens is not imposed.
 
     Args:
