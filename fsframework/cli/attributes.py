@@ -20,6 +20,7 @@ from fsframework.cli._options import (
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
+    from fsframework.interfaces.dataset import Dataset
     from fsframework.pipeline.detection import Detected
     from fsframework.pipeline.experiment import Experiment
     from fsframework.values import AttributeTable, ImagePool
@@ -90,10 +91,7 @@ def extract(
     from fsframework.pipeline.experiment import resolve_experiment
     from fsframework.pipeline.workspace import Workspace
 
-    if output.suffix.lower() != ".parquet":
-        raise OptionError(f"{output}: must end in .parquet")
-    if output.exists() and not force:
-        raise OptionError(f"{output} exists; give --force to replace it")
+    _check_output(output, force=force)
     part = None if shard is None else Shard.parse(shard)
     registry = registry_with(plugin_files)
     experiment = resolve_experiment(registry, tree_of(context, config, options, {}))
@@ -177,14 +175,181 @@ def _print_extracted(
         f"{len(table):,} images, {len(table.words):,} words, {mean:.1f} words an image; "
         f"{without:,} images without a word"
     )
-    if "images_with_class_words" in table.provenance:
+    naming = table.provenance.get("images_with_class_words", "0 of")
+    if not naming.startswith("0 of"):
         fate = "dropped" if "drop_class_words" in table.provenance else "kept"
-        click.echo(
-            f"{table.provenance['images_with_class_words']} images have words that name their "
-            f"class ({fate})"
-        )
+        click.echo(f"{naming} images have words that name their class ({fate})")
     for key, reason in detected.failed[:10]:
         click.echo(f"cannot be read: {key} ({reason})")
     if len(detected.failed) > 10:
         click.echo(f"and {len(detected.failed) - 10:,} more that cannot be read")
     click.echo(f"attributes: {output}")
+
+
+_WORDS = ("attributes", "detector", *DROPPING, "device", "offline")
+
+
+def _described(
+    context: click.Context,
+    config: Path | None,
+    options: tuple[str, ...],
+    plugin_files: tuple[Path, ...],
+    cache_dir: Path | None = None,
+) -> tuple[Experiment, Dataset, ImagePool]:
+    """Return what the shared options name, and its pool with its words."""
+    from fsframework.cli import _render
+    from fsframework.pipeline.attributes import pool_with_attributes
+    from fsframework.pipeline.experiment import resolve_experiment
+    from fsframework.pipeline.workspace import Workspace
+
+    registry = registry_with(plugin_files)
+    experiment = resolve_experiment(registry, tree_of(context, config, options, {}))
+    dataset = experiment.dataset.create()
+    pool, _ = pool_with_attributes(
+        experiment,
+        dataset,
+        dataset.pool(experiment.settings.split),
+        Workspace.default(None, cache_dir),
+        _render.reporter(),
+    )
+    return experiment, dataset, pool
+
+
+@attributes.command("stats")
+@shared("dataset", *_WORDS, "split", "shot", "query")
+@click.option(
+    "--most",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Spurious pairs listed.",
+)
+@set_options
+@cache_option
+@json_option
+@click.pass_context
+def stats(
+    context: click.Context,
+    /,
+    most: int,
+    config: Path | None,
+    options: tuple[str, ...],
+    plugin_files: tuple[Path, ...],
+    cache_dir: Path | None,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Count the words of a split: FewSTAB's Table 2, and which classes can form tasks.
+
+    Lists the commonest spurious pairs of class and word, and the classes that cannot stand in
+    attribute-biased tasks of --shot and --query, with the reason.
+    """
+    from fsframework.cli import _render
+    from fsframework.cli._attribute_views import print_statistics
+    from fsframework.pipeline.attribute_stats import attribute_statistics
+
+    experiment, _dataset, pool = _described(context, config, options, plugin_files, cache_dir)
+    sampler = experiment.sampler.create()
+    found = attribute_statistics(pool, n_shot=sampler.n_shot, n_query=sampler.n_query, most=most)
+    if as_json:
+        _render.print_json(found.to_json())
+    else:
+        print_statistics(found)
+
+
+@attributes.command("agree")
+@click.argument("first", metavar="A", type=_FILE)
+@click.argument("second", metavar="B", type=_FILE)
+@json_option
+def agree(first: Path, second: Path, as_json: bool) -> None:
+    """Compare two tables of the same images: detection accuracy both ways, vocabularies.
+
+    A and B are .parquet or .csv files. The detection accuracy of A by B is the mean share of the
+    words of B that A has too (FewSTAB, Eq. 9 and Table S11).
+    """
+    from fsframework.cli import _render
+    from fsframework.cli._attribute_views import print_agreement
+    from fsframework.pipeline.attribute_stats import agreement
+    from fsframework.pipeline.attributes import read_attributes
+
+    found = agreement(read_attributes(first), read_attributes(second))
+    if as_json:
+        _render.print_json(found.to_json())
+    else:
+        print_agreement(found, first.stem, second.stem)
+
+
+@attributes.command("merge")
+@click.argument("output", type=_FILE)
+@click.argument("parts", metavar="PART...", nargs=-1, required=True, type=_FILE)
+@click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
+def merge(output: Path, parts: tuple[Path, ...], force: bool) -> None:
+    """Put tables of different images together, such as those of shards.
+
+    All must have been made the same way; an image may stand in two of them only with the same
+    words.
+    """
+    from fsframework.pipeline.attribute_stats import merged
+    from fsframework.pipeline.attributes import read_attributes
+
+    _check_output(output, force=force)
+    table = merged([(str(part), read_attributes(part)) for part in parts])
+    table.save(output)
+    click.echo(f"{output}: {len(table):,} images, {len(table.words):,} words")
+
+
+@attributes.command("show")
+@click.argument("output", type=_FILE)
+@shared("dataset", *_WORDS, "split", "seed")
+@click.option(
+    "--images", "n", type=int, default=24, show_default=True, metavar="N", help="How many."
+)
+@click.option("--class", "class_name", metavar="NAME", help="Only images of this class.")
+@click.option("--word", metavar="WORD", help="Only images that have this word.")
+@set_options
+@cache_option
+@click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
+@click.pass_context
+def show(
+    context: click.Context,
+    /,
+    output: Path,
+    n: int,
+    class_name: str | None,
+    word: str | None,
+    config: Path | None,
+    options: tuple[str, ...],
+    plugin_files: tuple[Path, ...],
+    cache_dir: Path | None,
+    force: bool,
+    **_: Any,
+) -> None:
+    """Make a page of images with their words: OUTPUT is .html or .png.
+
+    The images are drawn at random by --seed. Words that name an image's own class are marked.
+    """
+    from fsframework.pipeline.attribute_pages import attribute_page
+
+    if output.exists() and not force:
+        raise OptionError(f"{output} exists; give --force to replace it")
+    experiment, dataset, pool = _described(context, config, options, plugin_files, cache_dir)
+    assert pool.attributes is not None
+    page = attribute_page(
+        dataset,
+        experiment.settings.split,
+        pool.attributes,
+        n=n,
+        class_name=class_name,
+        word=word,
+        seed=experiment.settings.seed,
+        output=output,
+    )
+    click.echo(f"{output}: {page.shown:,} of {page.matching:,} images")
+
+
+def _check_output(output: Path, *, force: bool) -> None:
+    if output.suffix.lower() != ".parquet":
+        raise OptionError(f"{output}: must end in .parquet")
+    if output.exists() and not force:
+        raise OptionError(f"{output} exists; give --force to replace it")

@@ -64,20 +64,34 @@ def drops(bench: Bench, items: Tensor, option: str, values: tuple[str, ...]) -> 
     return np.mean(found, axis=0).tolist()
 
 
-def test_supports_order_as_in_table_s5(bench: Bench) -> None:
-    any_image, targeted, exclusive = drops(
-        bench, bench.border.items, "support", ("random", "targeted", "exclusive")
-    )
-    assert 0 < any_image < targeted - 0.02
-    assert targeted <= exclusive + 0.005
+def average_drops(
+    bench: Bench, backbones: list[Tensor], option: str, values: tuple[str, ...]
+) -> tuple[list[float], list[float]]:
+    """Return the drops of the pure shortcut, and the average over it and two that lean less."""
+    shortcut = drops(bench, bench.border.items, option, values)
+    others = [drops(bench, backbones[RELIANCE.index(w)], option, values) for w in (0.5, 0.7)]
+    return shortcut, np.mean([shortcut, *others], axis=0).tolist()
 
 
-def test_queries_order_as_in_table_s6(bench: Bench) -> None:
-    intra, inter, least = drops(
-        bench, bench.border.items, "query", ("intra", "inter", "inter-least")
-    )
-    assert 0 < intra < inter - 0.02
-    assert inter <= least + 0.005
+NOISE = 0.005
+"""Standard error of a difference of two drops, from 1,800 tasks each."""
+
+
+def test_supports_order_as_in_table_s5(bench: Bench, backbones: list[Tensor]) -> None:
+    values = ("random", "targeted", "exclusive")
+    shortcut, average = average_drops(bench, backbones, "support", values)
+    assert 0 < shortcut[0] < shortcut[1] - 4 * NOISE
+    assert shortcut[1] <= shortcut[2] + NOISE  # exclusiveness adds little, in the paper as here
+    assert 0 < average[0] < average[1] - 4 * NOISE
+    assert average[1] <= average[2]
+
+
+def test_queries_order_as_in_table_s6(bench: Bench, backbones: list[Tensor]) -> None:
+    values = ("intra", "inter", "inter-least")
+    shortcut, average = average_drops(bench, backbones, "query", values)
+    assert 0 < shortcut[0] < shortcut[1] < shortcut[2]
+    assert 0 < average[0] < average[1] - 4 * NOISE
+    assert average[1] <= average[2]
 
 
 @pytest.fixture(scope="module")
