@@ -633,10 +633,11 @@ def merged(tables: Sequence[tuple[str, AttributeTable]]) -> AttributeTable:
     bits = np.zeros((starts[-1], -(-len(vocabulary) // 8)), np.uint8)
     for start, (_, table) in zip(starts, tables, strict=False):
         column = np.array([number[word] for word in table.words], np.int64)
-        for rows in _row_blocks(table.bits):
-            indices = np.arange(len(table))[rows]
-            indptr, words = table.csr(indices)
-            image, wide = np.repeat(start + indices, np.diff(indptr)), column[words]
+        counts = _words_per_image(table.bits)
+        for block in _even_blocks(counts):
+            indices = np.arange(len(table))[block]
+            image = np.repeat(start + indices, counts[block])
+            wide = column[table.csr(indices)[1]]
             np.bitwise_or.at(bits, (image, wide >> 3), (1 << (wide & 7)).astype(np.uint8))
     keys = [key for _, table in tables for key in table.keys]
     place: dict[str, int] = {}

@@ -385,7 +385,11 @@ class TestMerged:
     def part(words: dict[str, set[str]], **provenance: str) -> AttributeTable:
         return AttributeTable.from_words(tuple(words), list(words.values()), provenance)
 
-    def test_shards_in_any_order_make_the_whole(self) -> None:
+    @pytest.mark.parametrize("block", [3, 1 << 20])
+    def test_shards_in_any_order_make_the_whole(
+        self, block: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(attribute_stats, "_PAIRS_A_BLOCK", block)
         whole = {f"k{i}": {f"w{i % 3}", f"w{i % 11:02}"} for i in range(30)}
         keys = list(whole)
         shards = [
