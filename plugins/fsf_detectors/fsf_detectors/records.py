@@ -70,7 +70,7 @@ class Metadata(AttributeDetector):
 class Skipped(NamedTuple):
     """Rows that were left out: how many, and what is wrong with the first three."""
 
-    count: int
+    rows: int
     examples: tuple[str, ...]
 
 
@@ -166,7 +166,7 @@ class CaptionsFile(Captioner):
         if keys and len(strangers) == len(known):
             raise DataError(self._nothing_matches(keys))
         found = []
-        if count := self._skipped.count:
+        if count := self._skipped.rows:
             found.append(
                 f"{self.path}: {_counted(count, 'row')} skipped, as on_error = skip says; "
                 f"{self._skipped.examples[0]}"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import json
 import subprocess
@@ -349,6 +350,63 @@ class TestOffline:
         with pytest.raises(DataError, match=r"Salesforce/blip.*: not on this.*cannot be reached"):
             Blip(selector=EveryWord()).prepare()
         assert no_network
+
+
+class TestHub:
+    def test_pickled_weights_are_fetched_only_where_there_are_no_others(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import huggingface_hub
+
+        from fsf_detectors._models import ModelFolder
+
+        asked: list[dict[str, Any]] = []
+        published = {"config.json", "pytorch_model.bin", "tf_model.h5", "model.safetensors"}
+
+        def download(name: str, **options: Any) -> str:
+            asked.append({"name": name, **options})
+            for file in published:
+                if any(fnmatch.fnmatch(file, pattern) for pattern in options["allow_patterns"]):
+                    (tmp_path / file).touch()
+            return str(tmp_path)
+
+        monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+        found = ModelFolder.find("some/model", "v1", offline=False)
+        assert (found.path, found.commit) == (tmp_path, tmp_path.name)
+        assert {file.name for file in tmp_path.iterdir()} == {"config.json", "model.safetensors"}
+        assert [(a["name"], a["revision"], a["local_files_only"]) for a in asked] == [
+            ("some/model", "v1", False)
+        ]
+        (tmp_path / "model.safetensors").unlink()
+        published.remove("model.safetensors")
+        ModelFolder.find("some/model", None, offline=True)
+        assert {file.name for file in tmp_path.iterdir()} == {"config.json", "pytorch_model.bin"}
+        assert {a["local_files_only"] for a in asked[1:]} == {True}
+
+    @pytest.mark.parametrize(
+        ("error", "message"),
+        [
+            ("GatedRepoError", "gives it only to those who accepted its terms"),
+            ("RepositoryNotFoundError", "no such folder, and no such model on the hub"),
+            ("RevisionNotFoundError", "the hub knows no revision 'v9' of it"),
+            ("LocalEntryNotFoundError", "not on this machine, and the hub cannot be reached"),
+            ("HfHubHTTPError", r"at revision v9: cannot be downloaded \(HfHubHTTPError"),
+        ],
+    )
+    def test_what_the_hub_refuses_is_told(
+        self, monkeypatch: pytest.MonkeyPatch, error: str, message: str
+    ) -> None:
+        import huggingface_hub
+        from huggingface_hub import errors
+
+        kind = getattr(errors, error)
+
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise kind.__new__(kind)  # its constructor wants the answer of a server
+
+        monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
+        with pytest.raises(DataError, match=rf"^model some/model.*{message}"):
+            VitGpt2(model="some/model", revision="v9", selector=EveryWord()).prepare()
 
 
 class TestWhatIsNoCaptioner:

@@ -184,7 +184,7 @@ class TestBrokenRows:
         detector = CaptionsFile(path=file, on_error="skip", selector=EveryWord())
         records = [ImageRecord(key) for key in ("ok", "a", "last")]
         assert detector.describe(records) == ["fine", "", "fine too"]
-        assert detector.skipped.count == 1
+        assert detector.skipped.rows == 1
         [note] = detector.notes(["ok", "last"])
         assert note.startswith(f"{file}: 1 row skipped, as on_error = skip says; row ")
 
