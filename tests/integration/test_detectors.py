@@ -1,0 +1,143 @@
+"""The whole way by each detector: image files, words, tasks, a table of wAcc-A.
+
+The models are tiny and most know nothing, so what they say means little; the way is that of real
+ones, from a folder of weights on.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from fsframework.registry import Registry
+from fsframework.spec import resolve_component
+from fsframework.values import AttributeTable, TaskSet
+from tests.conftest import Fsf
+from tests.tiny_models import tiny_model
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+TASKS = [
+    "--method", "protonet", "--way", "2", "--shot", "1", "--query", "3", "--tasks", "20",
+    "--image-size", "32", "-o", "training.epochs=0", "--json",
+]  # fmt: skip
+KINDS = ["vit-gpt2", "blip", "captioner", "clip-words", "captions-file", "metadata"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Tiny tensors cost more to share out than to work on."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write 8 images of each of 6 planted classes as files, with a table of what is known."""
+    from PIL import Image
+
+    data = resolve_component(
+        Registry(), "dataset", {"name": "planted", "size": 32, "n_per_class": 8}
+    ).create()
+    folder = tmp_path_factory.mktemp("planted")
+    rows, captions = ["path,label,split,words"], []
+    for index in data.split_indices("test")[:48]:
+        path = folder / "images" / f"{data.keys[index]}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(data.image(int(index))).save(path)
+        name, label = f"{data.keys[index]}.png", data.class_names[data.labels[index]]
+        rows.append(f"{name},{label},test,{data.metadata['words'][index]}")
+        captions.append({"key": name, "caption": data.metadata["caption"][index]})
+    (folder / "images.csv").write_text("\n".join(rows))
+    (folder / "captions.jsonl").write_text("\n".join(map(json.dumps, captions)))
+    return folder
+
+
+def of_kind(kind: str, captions: Path) -> list[str]:
+    """Return the arguments that name a detector; tiny models speak in words they have learnt."""
+    if kind == "captions-file":
+        return ["--detector", f"captions-file:{captions}"]
+    if kind == "metadata":
+        return ["--detector", "metadata"]
+    if kind == "clip-words":
+        model = tiny_model("clip")
+        return ["--detector", f"clip-words:{model}", "-o", "detector.threshold=-1",
+                "-o", "detector.top=5"]  # fmt: skip
+    model = tiny_model("git" if kind == "captioner" else kind)
+    return ["--detector", kind, "-o", f"detector.model={model}"]
+
+
+def walked(fsf: Fsf, tmp_path: Path, detector: list[str], dataset: list[str]) -> None:
+    """Extract, count and run; check that all of it speaks of the same table."""
+    done = fsf("attributes", "extract", "words.parquet", *detector, *dataset, "--json", "--offline")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["words"] >= 2
+    table = AttributeTable.load(tmp_path / "words.parquet")
+    assert table.fingerprint == told["fingerprint"]
+    counted = fsf("attributes", "stats", "--attributes", "words.parquet", *dataset, "--json")
+    assert counted.returncode == 0, counted.stderr
+    assert json.loads(counted.stdout)["unique_words"] == told["words"]
+    ran = fsf("run", *detector, *dataset, *TASKS, "--offline")
+    assert ran.returncode == 0, ran.stderr
+    result = json.loads(ran.stdout)
+    assert {"wacc-A", "wacc-R", "wacc-gap"} <= set(result["estimates"])
+    folder = tmp_path / result["folder"]
+    tasks = TaskSet.load(folder / "tasks-A.safetensors")
+    assert tasks.attributes_fingerprint == table.fingerprint
+    record = json.loads((folder / "run.json").read_text())
+    assert record["resolved"]["detector"]["name"] == detector[1].partition(":")[0]
+    assert record["resolved"]["query_batch"] == "task"
+    # The detector had said it all: nothing is shown to it again.
+    assert "detection:" not in ran.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_from_image_files_to_worst_class_accuracy(
+    fsf: Fsf, tmp_path: Path, image_folder: Path, kind: str
+) -> None:
+    detector = of_kind(kind, image_folder / "captions.jsonl")
+    dataset = [
+        "--dataset", f"csv:{image_folder / 'images.csv'}",
+        "-o", f"dataset.root={image_folder / 'images'}",
+    ]  # fmt: skip
+    walked(fsf, tmp_path, detector, dataset)
+
+
+@pytest.mark.shared_data
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"the reference data is not at {SHARED}")
+@pytest.mark.parametrize("kind", KINDS)
+def test_from_shapes_in_conflicting_textures_to_worst_class_accuracy(
+    fsf: Fsf, tmp_path: Path, kind: str
+) -> None:
+    with zipfile.ZipFile(SHARED / "cue_conflict_84.zip") as archive:
+        archive.extractall(tmp_path)
+    cue = tmp_path / "cue_conflict_84"
+    # A few of the images will do: one of each texture in five shapes.
+    for path in [*cue.glob("*/*[2-5].png"), *cue.glob("[e-z]*/*.png")]:
+        path.unlink(missing_ok=True)
+    captions = [
+        {"key": p.relative_to(cue).as_posix(), "caption": f"a {p.parent.name} like {said(p)}"}
+        for p in sorted(cue.glob("*/*.png"))
+    ]
+    (tmp_path / "captions.jsonl").write_text("\n".join(map(json.dumps, captions)))
+    detector = of_kind(kind, tmp_path / "captions.jsonl")
+    if kind == "metadata":
+        detector = ["--detector", "metadata:texture"]
+    dataset = [
+        "--dataset", f"folder:{cue}", "-o", r"dataset.pattern=-(?P<texture>[a-z]+)\d+",
+        "-o", "dataset.split_fractions=0,0,1",
+    ]  # fmt: skip
+    walked(fsf, tmp_path, detector, dataset)
+
+
+def said(path: Path) -> str:
+    """Return the texture that a file's name tells, as a caption would."""
+    texture = path.stem.partition("-")[2].rstrip("0123456789")
+    return f"a {texture}"
