@@ -108,11 +108,11 @@ def main() -> None:
         ours.describe(images[:1])
         dtype = ours.provenance()["dtype"]
         print(f"{'':<28}{'images/s':>10}{'ratio':>8}")
-        print(f"{'one by one, float32':<28}{baseline:>10.2f}{1:>8.2f}")
+        print(f"{'one by one, float32':<28}{baseline:>10.2f}{1:>8.2f}", flush=True)
         for size in options.batch_sizes:
             found = rate(ours.describe, images, size)
             name = f"batches of {size}, {dtype}"
-            print(f"{name:<28}{found:>10.2f}{found / baseline:>8.2f}")
+            print(f"{name:<28}{found:>10.2f}{found / baseline:>8.2f}", flush=True)
 
 
 if __name__ == "__main__":
