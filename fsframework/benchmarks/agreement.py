@@ -88,7 +88,7 @@ def bootstrap_spearman(
     Args:
         first: ``(contestants, tasks)``, one value a task; ``second`` likewise, with as many
             contestants in the same order and any number of tasks.
-        n_replicates: at least 1; memory is ``8 * n_replicates * tasks`` bytes.
+        n_replicates: at least 1; memory is some ``24 * n_replicates * tasks`` bytes.
         level: of the interval, above 0 and below 1.
         seed: of the replicates.
 
@@ -111,10 +111,8 @@ def bootstrap_spearman(
     rho = spearman(*(_rounded(values.mean(axis=1)) for values in both))
     means = []
     for place, values in enumerate(both):
-        count = values.shape[1]
-        rng = np.random.default_rng([seed, place])
-        counts = rng.multinomial(count, np.full(count, 1 / count), size=n_replicates)
-        means.append(_rounded(counts.astype(np.float64) @ values.T / count))
+        drawn = _drawn(values.shape[1], n_replicates, np.random.default_rng([seed, place]))
+        means.append(_rounded(drawn @ values.T / values.shape[1]))
     correlations = _correlations(*means)
     defined = correlations[~np.isnan(correlations)]
     low = high = float("nan")
@@ -123,6 +121,14 @@ def bootstrap_spearman(
     return Agreement(
         rho, low, high, level, len(both[0]), n_replicates, n_replicates - int(defined.size)
     )
+
+
+def _drawn(n_tasks: int, n_replicates: int, rng: np.random.Generator) -> FloatArray:
+    """Return how often each replicate draws each task, float64 ``(n_replicates, n_tasks)``."""
+    tasks = rng.integers(n_tasks, size=(n_replicates, n_tasks))
+    tasks += n_tasks * np.arange(n_replicates)[:, None]
+    counts = np.bincount(tasks.ravel(), minlength=n_replicates * n_tasks)
+    return counts.reshape(n_replicates, n_tasks).astype(np.float64)
 
 
 def _rounded(means: FloatArray) -> FloatArray:

@@ -389,12 +389,17 @@ class _View:
         self, number: str, title: str, names: tuple[str, ...], lines: Sequence[Line]
     ) -> Table:
         slots = [s for s in self._grid.slots if s.technique == PLAIN]
-        notes = [
-            *self._settings(slots),
-            "contestants: methods with their backbones; interval: percentile bootstrap over the "
-            f"tasks, {_REPLICATES:,} replicates, the same tasks for all contestants; it speaks of "
-            "these contestants' weights",
-        ]
+        data, tasks, _ = self._settings(slots)
+        notes = [data, tasks, "contestants: methods with their backbones"]
+        measured = [line for line in lines if line.measured is not None]
+        if measured:
+            level = _joined(f"{100 * line.about['level']:g} %" for line in measured)
+            kinds = _joined(_KINDS[line.about["interval"]] for line in measured)
+            notes.append(
+                f"intervals: {level}, percentile bootstrap over the tasks, {_REPLICATES:,} "
+                f"replicates, the same tasks for all contestants, whose weights are taken as "
+                f"given; {kinds}"
+            )
         if any(line.printed for line in lines):
             notes.append("printed: FewSTAB's, of its ten methods; it gives no interval")
         if any(line.from_printed for line in lines):

@@ -90,13 +90,12 @@ def test_replicates_are_what_a_plain_loop_gives() -> None:
     values = [contestants([0.5, 0.52, 0.55, 0.5], n, 0.2, n) for n in (25, 40)]
     found = bootstrap_spearman(values[0], values[1], n_replicates=60, level=0.8, seed=3)
     draws = [
-        np.random.default_rng([3, place]).multinomial(v.shape[1], [1 / v.shape[1]] * v.shape[1], 60)
+        np.random.default_rng([3, place]).integers(v.shape[1], size=(60, v.shape[1]))
         for place, v in enumerate(values)
     ]
     plain = [
         stats.spearmanr(
-            np.repeat(values[0], draws[0][i], axis=1).mean(axis=1),
-            np.repeat(values[1], draws[1][i], axis=1).mean(axis=1),
+            values[0][:, draws[0][i]].mean(axis=1), values[1][:, draws[1][i]].mean(axis=1)
         ).statistic
         for i in range(60)
     ]
