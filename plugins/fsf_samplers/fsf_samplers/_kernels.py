@@ -213,11 +213,13 @@ class WordChoices(NamedTuple):
     words: Array
     """int32: the words that can be drawn, ascending."""
 
-    class_start: Array
-    """int64 ``(n_words + 1,)``: where the classes eligible for each word of the table begin."""
+    eligible: Array
+    """uint64 ``(n_words, ceil(n_classes / 64))``: of each word of the table a bit a class, the
+    lowest first: whether it is eligible."""
 
-    classes: Array
-    """int32: the classes eligible for each word, ascending."""
+    cell: Array
+    """int32 ``(n_words, n_classes)``: the cell of word and class, or the empty one. It spares most
+    of the time of a try, at four bytes an entry."""
 
     counted: Array
     """bool a cell: whether its word can be drawn, and so counts in a score; false for the empty."""
@@ -243,8 +245,7 @@ class Work(NamedTuple):
     """int64 ``(way, way)``: of the class of the first way and the attribute of the second."""
 
     mark: Array
-    """uint8 a row: ``OWN``, ``OTHERS`` and ``TAKEN``, valid for the classes of the task; or int32
-    a row: how many of the other classes' attributes it has, 0 between uses."""
+    """uint8 a row: ``OWN``, ``OTHERS`` and ``TAKEN``, valid for the classes of the task."""
 
     items: Array
     """int32: things to choose from."""
@@ -287,14 +288,6 @@ def find_cell(cell_word: Array, first: int, last: int, word: int, absent: int) -
         else:
             last = middle
     return absent
-
-
-@inner
-def find_cells(index: WordIndex, label: int, attribute: Array, cells: Array) -> None:
-    """Find the cells of a class and each way's attribute; the empty cell where it has none."""
-    first, last = index.cell_start[label], index.cell_start[label + 1]
-    for way in range(attribute.size):
-        cells[way] = find_cell(index.cell_word, first, last, attribute[way], index.cell_word.size)
 
 
 @inner
@@ -427,14 +420,14 @@ def take_lowest(scores: Array, lowest: Array, ties: Array, state: Array, taken: 
 
 
 @inner
-def memory(index: WordIndex, drawn: Drawn, mark: Array) -> Work:
+def memory(index: WordIndex, drawn: Drawn) -> Work:
     """Return memory enough for such tasks."""
     n_rows, n_cells = index.images.size, index.cell_word.size
     n_way, n_query = drawn.query.shape[1:]
     return Work(
         np.zeros(1, np.uint64),
         np.zeros((n_way, n_way), np.int64),
-        mark,
+        np.zeros(n_rows, np.uint8),
         np.empty(max(n_rows, n_cells), np.int32),
         np.empty(n_rows, np.int32),
         np.zeros(n_cells + 1, np.int64),
@@ -473,9 +466,10 @@ def draw_task(
     for way in range(n_way):
         label = classes[way]
         fill(mark[index.class_start[label] : index.class_start[label + 1]], 0)
-        find_cells(index, label, attribute, cells[way])
+        first, last = index.cell_start[label], index.cell_start[label + 1]
         for other in range(n_way):
-            cell = cells[way, other]
+            cell = find_cell(index.cell_word, first, last, attribute[other], index.cell_word.size)
+            cells[way, other] = cell
             for i in range(rows_start[cell], rows_start[cell + 1]):
                 mark[rows[i]] |= OWN if other == way else OTHERS
         cell = cells[way, way]
@@ -546,7 +540,7 @@ def draw_tasks(
         and the most that the class had to offer then.
     """
     n_classes = index.class_start.size - 1
-    work = memory(index, drawn, np.zeros(index.images.size, np.uint8))
+    work = memory(index, drawn)
     faults = np.zeros((n_classes, 4), np.int64)
     offers = np.zeros((n_classes, 4), np.int64)
     for task in range(seeds.size):
@@ -575,84 +569,145 @@ queries after which they merely lack their own.
 EPSILON = 1e-10
 """Added to each term of a score before its logarithm is taken."""
 
+LOW = np.uint64(0xFFFF_FFFF)
+
 FINENESS = 2.0**40
 """Parts of a unit in which logarithms are counted, so that sums are exact in any order."""
 
 
+@inner
+def below_quickly(n: int, state: Array) -> Any:
+    """Return an integer uniform on ``0 .. n - 1``, without bias, for ``n`` below 2**32 (Lemire
+    2019): it nearly always goes without a division, which ``below`` cannot.
+    """
+    bound = np.uint64(n)
+    product = (next_random(state) >> np.uint64(32)) * bound
+    if product & LOW < bound:
+        least = (np.uint64(1 << 32) - bound) % bound
+        while product & LOW < least:
+            product = (next_random(state) >> np.uint64(32)) * bound
+    return np.int64(product >> np.uint64(32))
+
+
+@inner
+def count_bits(bits: np.uint64) -> Any:
+    """Return how many bits are set (Warren, Hacker's Delight, 5-1)."""
+    bits -= (bits >> np.uint64(1)) & np.uint64(0x5555_5555_5555_5555)
+    pairs = np.uint64(0x3333_3333_3333_3333)
+    bits = (bits & pairs) + ((bits >> np.uint64(2)) & pairs)
+    bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F_0F0F_0F0F_0F0F)
+    return np.int64((bits * np.uint64(0x0101_0101_0101_0101)) >> np.uint64(56))
+
+
 @inlined
 def draw_classes(
-    choices: WordChoices,
-    attribute: Array,
-    n_eligible: Array,
-    items: Array,
-    state: Array,
-    classes: Array,
+    eligible: Array, attribute: Array, sets: Array, state: Array, classes: Array
 ) -> int:
-    """Draw a class for each attribute; return the first way that has none to draw, or ``n_way``."""
-    start, eligible = choices.class_start, choices.classes
-    for word in attribute:
-        for i in range(start[word], start[word + 1]):
-            n_eligible[eligible[i]] += 1
-    failed = attribute.size
-    for way, word in enumerate(attribute):
-        n = 0
-        for i in range(start[word], start[word + 1]):
-            if n_eligible[eligible[i]] > 1:
-                items[n] = eligible[i]
-                n += 1
+    """Draw a class for each attribute; return the first way that has none to draw, or ``n_way``.
+
+    ``sets`` are of classes: in the first row those eligible for two attributes at least, less those
+    taken; in the second those of them that are eligible for the attribute at hand.
+    """
+    n_blocks = sets.shape[1]
+    for block in range(n_blocks):
+        once = twice = np.uint64(0)
+        for way in range(attribute.size):
+            bits = eligible[attribute[way], block]
+            twice |= once & bits
+            once |= bits
+        sets[0, block] = twice
+    for way in range(attribute.size):
+        word, n = attribute[way], 0
+        for block in range(n_blocks):
+            sets[1, block] = sets[0, block] & eligible[word, block]
+            n += count_bits(sets[1, block])
         if n == 0:
-            failed = way
-            break
-        classes[way] = items[below(n, state)]
-        n_eligible[classes[way]] = 0  # taken
-    for word in attribute:
-        for i in range(start[word], start[word + 1]):
-            n_eligible[eligible[i]] = 0
-    return failed
+            return way
+        n = below_quickly(n, state)
+        block = 0
+        while n >= count_bits(sets[1, block]):
+            n -= count_bits(sets[1, block])
+            block += 1
+        bits = sets[1, block]
+        for _ in range(n):
+            bits &= bits - np.uint64(1)
+        lowest = bits & (~bits + np.uint64(1))
+        sets[0, block] &= ~lowest
+        classes[way] = 64 * block + count_bits(lowest - np.uint64(1))
+    return attribute.size
 
 
 @inner
 def list_supports(
-    index: WordIndex, cells: Array, way: int, most: int, mark: Array, items: Array
+    index: WordIndex, cells: Array, way: int, most: int, enough: int, items: Array
 ) -> int:
-    """List a class's images with its attribute and at most so many of the others'."""
-    rows_start, rows = index.rows_start, index.rows
-    count_others(index, cells, way, 1, mark)
+    """List a class's images with its attribute and at most so many of the others', until enough."""
     n = 0
-    for i in range(rows_start[cells[way]], rows_start[cells[way] + 1]):
-        if mark[rows[i]] <= most:
-            items[n] = rows[i]
+    for i in range(index.rows_start[cells[way]], index.rows_start[cells[way] + 1]):
+        row = index.rows[i]
+        if count_others(index, row, cells, way) <= most:
+            items[n] = row
             n += 1
-    count_others(index, cells, way, -1, mark)
+            if n == enough:
+                break
     return n
 
 
 @inner
-def count_others(index: WordIndex, cells: Array, way: int, by: int, mark: Array) -> None:
-    """Count for each of a class's images the attributes of other ways that it has."""
+def count_others(index: WordIndex, row: int, cells: Array, way: int) -> int:
+    """Return how many of the other ways' attributes an image has."""
+    n = 0
+    for i in range(index.cells_start[row], index.cells_start[row + 1]):
+        for other in range(cells.size):
+            if index.cells[i] == cells[other] and other != way:
+                n += 1
+    return n
+
+
+@inner
+def count_inter(index: WordIndex, cells: Array, way: int) -> int:
+    """Return the most images that a class can have with another's attribute, from their numbers.
+
+    It mostly tells that they are too few, without a look at the images.
+    """
+    n = 0
     for other in range(cells.size):
         if other != way:
-            for i in range(index.rows_start[cells[other]], index.rows_start[cells[other] + 1]):
-                mark[index.rows[i]] += by
+            n += index.rows_start[cells[other] + 1] - index.rows_start[cells[other]]
+    return n
 
 
 @inner
-def list_inter(index: WordIndex, cells: Array, way: int, mark: Array, items: Array) -> int:
-    """List a class's images without its attribute and with at least one of the others'."""
-    rows_start, rows = index.rows_start, index.rows
-    for i in range(rows_start[cells[way]], rows_start[cells[way] + 1]):
-        mark[rows[i]] = 1
+def list_inter(
+    index: WordIndex, cells: Array, way: int, enough: int, mark: Array, items: Array
+) -> int:
+    """List a class's images without its attribute and with one of the others', until enough."""
     n = 0
-    for cell in cells:
-        for i in range(rows_start[cell], rows_start[cell + 1]):
-            if mark[rows[i]] == 0:
-                mark[rows[i]] = 1
-                items[n] = rows[i]
-                n += 1
-    for cell in cells:
-        for i in range(rows_start[cell], rows_start[cell + 1]):
-            mark[rows[i]] = 0
+    for other in range(cells.size):
+        cell = cells[other]
+        if other != way:
+            for i in range(index.rows_start[cell], index.rows_start[cell + 1]):
+                row = index.rows[i]
+                if mark[row] == 0 and not is_in(index, row, cells[way]):
+                    mark[row] = OTHERS
+                    items[n] = row
+                    n += 1
+                    if n == enough:
+                        break
+        if n == enough:
+            break
+    for row in items[:n]:
+        mark[row] = 0
     return n
+
+
+@inner
+def is_in(index: WordIndex, row: int, cell: int) -> bool:
+    """Tell whether an image is in a cell."""
+    for i in range(index.cells_start[row], index.cells_start[row + 1]):
+        if index.cells[i] == cell:
+            return True
+    return False
 
 
 @inner
@@ -691,7 +746,7 @@ def draw_published_task(
     choices: WordChoices,
     work: Work,
     words: Array,
-    n_eligible: Array,
+    sets: Array,
     failed: Array,
     drawn: Drawn,
     task: int,
@@ -708,42 +763,50 @@ def draw_published_task(
     n_way, n_shot, n_query = classes.size, drawn.support.shape[2], drawn.query.shape[2]
     items, cells, mark = work.items, work.cells, work.mark
 
-    choose(words, words.size, work.state, attribute)
-    way = draw_classes(choices, attribute, n_eligible, items, work.state, classes)
+    for i in range(n_way):
+        j = i + below_quickly(words.size - i, work.state)
+        words[i], words[j] = words[j], words[i]
+        attribute[i] = words[i]
+    way = draw_classes(choices.eligible, attribute, sets, work.state, classes)
     if way < n_way:
         return NO_ATTRIBUTE, attribute[way], 0
-
     for way in range(n_way):
-        label, most = classes[way], failed[0] // FAILURES
-        find_cells(index, label, attribute, cells[way])
-        n = list_supports(index, cells[way], way, most, mark, items)
+        for other in range(n_way):
+            cells[way, other] = choices.cell[attribute[other], classes[way]]
+
+    # A count of failures ends with the first way that does not fail: it bears on way 0 alone.
+    most, lacking = failed[0] // FAILURES, failed[1] >= FAILURES
+    for way in range(n_way):
+        n = list_supports(index, cells[way], way, most if way == 0 else 0, n_shot, items)
         if n < n_shot:
             failed[0] += 1
-            return FEW_SUPPORTS, label, n
+            return FEW_SUPPORTS, classes[way], n
         failed[0] = 0
-        choose(items, n, work.state, drawn.support[task, way])
-        relaxed[way] = False
-        if most:
-            count_others(index, cells[way], way, 1, mark)
-            for row in drawn.support[task, way]:
-                relaxed[way] |= mark[row] > 0
-            count_others(index, cells[way], way, -1, mark)
+    for way in range(n_way):
+        if way > 0 or not lacking:
+            n = count_inter(index, cells[way], way)
+            if n >= n_query:
+                n = list_inter(index, cells[way], way, n_query, mark, items)
+            if n < n_query:
+                failed[1] += 1
+                return FEW_QUERIES, classes[way], n
+        failed[1] = 0
 
     for way in range(n_way):
-        label = classes[way]
-        if failed[1] < FAILURES:
-            n = list_inter(index, cells[way], way, mark, items)
-        else:
-            relaxed[way] = True
-            cell = cells[way, way]
+        support, query = drawn.support[task, way], drawn.query[task, way]
+        n = list_supports(index, cells[way], way, most if way == 0 else 0, -1, items)
+        choose(items, n, work.state, support)
+        relaxed[way] = way == 0 and lacking
+        for row in support:
+            relaxed[way] |= count_others(index, row, cells[way], way) > 0
+        if way == 0 and lacking:
+            cell, label = cells[way, way], classes[way]
             own = index.rows[index.rows_start[cell] : index.rows_start[cell + 1]]
             n = list_lacking(index, label, own, own[:0], mark, items)
             fill(mark[index.class_start[label] : index.class_start[label + 1]], 0)
-        if n < n_query:
-            failed[1] += 1
-            return FEW_QUERIES, label, n
-        failed[1] = 0
-        draw_log_queries(index, choices, work, label, n, cells[way], drawn.query[task, way])
+        else:
+            n = list_inter(index, cells[way], way, -1, mark, items)
+        draw_log_queries(index, choices, work, classes[way], n, cells[way], query)
     return DONE, 0, 0
 
 
@@ -757,13 +820,13 @@ def draw_published_tasks(
         As ``draw_tasks``; and how often each word found no class, int64 ``(n_words,)``.
     """
     n_classes = index.class_start.size - 1
-    work = memory(index, drawn, np.zeros(index.images.size, np.int32))
+    work = memory(index, drawn)
     words = np.empty(choices.words.size, np.int32)
-    n_eligible = np.zeros(n_classes, np.int64)
+    sets = np.empty((2, choices.eligible.shape[1]), np.uint64)
     failed = np.zeros(2, np.int64)
     faults = np.zeros((n_classes, 4), np.int64)
     offers = np.zeros((n_classes, 4), np.int64)
-    unplaced = np.zeros(choices.class_start.size - 1, np.int64)
+    unplaced = np.zeros(choices.eligible.shape[0], np.int64)
     for task in range(seeds.size):
         work.state[0] = seeds[task]
         for i in range(words.size):
@@ -775,7 +838,7 @@ def draw_published_tasks(
         fill(unplaced, 0)
         for _ in range(max_restarts + 1):
             outcome, at_fault, offer = draw_published_task(
-                index, choices, work, words, n_eligible, failed, drawn, task
+                index, choices, work, words, sets, failed, drawn, task
             )
             if outcome == DONE:
                 break

@@ -141,13 +141,14 @@ class FewStabPublishedSampler(TaskSampler):
         words = np.unique(word[eligible & usable[label]])
         if words.size < self.n_way:
             raise too_few_words(self, table, words)
-        order = np.argsort(word[eligible], kind="stable")
-        per_word = np.bincount(word[eligible], minlength=n_words)
+        can_draw = np.bincount(word[eligible], minlength=n_words) > 0
+        bits = np.zeros((n_words, -(-n_classes // 64)), np.uint64)
+        shift = (label[eligible] % 64).astype(np.uint64)
+        np.bitwise_or.at(bits, (word[eligible], label[eligible] // 64), np.uint64(1) << shift)
+        cell = np.full((n_words, n_classes), word.size, np.int32)
+        cell[word, label] = np.arange(word.size)
         return WordChoices(
-            np.flatnonzero(per_word).astype(np.int32),
-            np.append(0, np.cumsum(per_word)),
-            label[eligible][order].astype(np.int32),
-            np.append(per_word[word] > 0, False),
+            np.flatnonzero(can_draw).astype(np.int32), bits, cell, np.append(can_draw[word], False)
         )
 
     def _exhausted(
