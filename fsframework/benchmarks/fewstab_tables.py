@@ -197,8 +197,9 @@ class _View:
         notes = [
             "average drop: the mean of the gaps over the methods; they share their tasks, so its "
             "interval is Welch's on the tasks' means over methods",
-            "the paper prints no intervals here: that of a difference is the measured one's",
         ]
+        if any(line.printed for line in lines):
+            notes.append("the paper gives gaps no interval: a difference has the measured one's")
         every = [s._replace(technique=t) for t in techniques for s in slots]
         return self._table(number, title, every, lines, notes)
 
@@ -269,19 +270,23 @@ class _View:
 
     def table_4(self) -> Table:
         """Rank correlation of wAcc-A and wAcc-R."""
-        lines = []
+        used: list[Slot] = []
+        lines: list[Line] = []
         for choice, shot, slots in self._by_shot():
             chosen = [s for s in slots if s.words == choice.words[0]]
+            used += chosen
             row = (choice.name, str(shot))
             lines.append(self._correlation("4", row, chosen, "A", chosen, "R", ("3", "wAcc-R")))
         title = "Spearman's rank correlation of wAcc-A and wAcc-R over the contestants"
-        return self._correlations("4", title, ("data set", "shot"), lines)
+        return self._correlations("4", title, ("data set", "shot"), used, lines)
 
     def table_6(self) -> Table:
         """Rank correlation of wAcc-A between sources of attributes."""
         lines: list[Line] = []
+        used: list[Slot] = []
         row: tuple[str, ...]
         for choice, shot, slots in self._by_shot():
+            used += slots
             for first, second in itertools.combinations(choice.words, 2):
                 names = [DETECTORS.get(w, w) for w in (first, second)]
                 row = (choice.name, str(shot), " and ".join(names))
@@ -294,7 +299,7 @@ class _View:
                 row = (choice.name, str(shot), choice.words[0], str(len(slots)))
                 lines.append(Line(row, "rho", None, reason, about=self._about(slots[0], "wacc-A")))
         title = "Spearman's rank correlation of wAcc-A between two sources of attributes"
-        return self._correlations("6", title, ("data set", "shot", "attributes"), lines)
+        return self._correlations("6", title, ("data set", "shot", "attributes"), used, lines)
 
     def _by_shot(self) -> Iterator[tuple[Choice, int, list[Slot]]]:
         """Yield the plain slots of each data set and shot; backbones are contestants alike."""
@@ -386,9 +391,13 @@ class _View:
         return Quantity(spearman(sides[0], sides[1]), unit="")
 
     def _correlations(
-        self, number: str, title: str, names: tuple[str, ...], lines: Sequence[Line]
+        self,
+        number: str,
+        title: str,
+        names: tuple[str, ...],
+        slots: Sequence[Slot],
+        lines: Sequence[Line],
     ) -> Table:
-        slots = [s for s in self._grid.slots if s.technique == PLAIN]
         data, tasks, _ = self._settings(slots)
         notes = [data, tasks, "contestants: methods with their backbones"]
         measured = [line for line in lines if line.measured is not None]
