@@ -133,7 +133,7 @@ def detect_attributes(
     provenance = dict(detector.provenance())
     indices = dataset.split_indices(split)
     keys = tuple(dataset.keys[i] for i in indices)
-    notes = [*detector.notes(keys)]
+    notes = [*detector.notes(tuple(dataset.keys))]
     notes += [provenance.pop(n) for n in list(provenance) if n.rpartition(".")[2] == _NOTICE]
     for note in notes:
         reporter.say(f"note: {note}")

@@ -67,6 +67,15 @@ _SETTINGS = (
 _Answer = TypeVar("_Answer")
 
 
+PINNED = {
+    "Salesforce/blip-image-captioning-large": "353689b859fcf0523410b1806dace5fb46ecdf41",
+    "nlpconnect/vit-gpt2-image-captioning": "dc68f91c06a1ba6f15268e5b9c13ae7a7c514084",
+    "openai/clip-vit-base-patch32": "3d74acf9a28c67741b2f4f2ea7635f0aaf6f0268",
+}
+"""Commits on the hub that the detectors' own models are taken at, where no other is asked for: a
+table made next year shall hold the words of one made today."""
+
+
 @dataclass(frozen=True)
 class ModelFolder:
     """Where a model lies.
@@ -87,7 +96,8 @@ class ModelFolder:
 
         Args:
             name: a folder that exists counts before a name of the hub.
-            revision: branch, tag or commit of the hub's repository; its main branch by default.
+            revision: branch, tag or commit of the hub's repository; by default the commit in
+                ``PINNED``, else its main branch.
             offline: take what is in the hub's cache and make no network call.
 
         Raises:
@@ -105,7 +115,7 @@ class ModelFolder:
             raise DataError(f"model {name}: must be a folder, not a file")
         if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
             raise DataError(f"model {name}: no such folder")
-        snapshot = _snapshot(name, revision, offline)
+        snapshot = _snapshot(name, revision or PINNED.get(name), offline)
         return cls(name, snapshot, snapshot.name)
 
     def weights(self) -> list[Path]:

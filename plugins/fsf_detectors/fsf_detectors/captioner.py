@@ -42,8 +42,9 @@ class ImageToText(Captioner):
 
     Args:
         model: name on the hub or path of a folder.
-        revision: branch, tag or commit on the hub; its main branch by default. The commit that
-            was used stands in the provenance.
+        revision: branch, tag or commit on the hub. By default the models of ``vit-gpt2`` and
+            ``blip`` are taken at a pinned commit, others at the head of their main branch. The
+            commit that was used stands in the provenance.
         prompt: how each caption begins, or what is asked of a model that answers; it is no part
             of the caption.
         max_tokens: most tokens of a caption; as in ``max_length`` of Transformers, its start

@@ -44,7 +44,8 @@ class ClipWords(AttributeDetector):
 
     Args:
         model: CLIP or SigLIP, name on the hub or path of a folder.
-        revision: branch, tag or commit on the hub; its main branch by default.
+        revision: branch, tag or commit on the hub; by default a pinned commit of the default
+            model, and the main branch of others.
         vocabulary: UTF-8 text, one word or phrase a line; empty lines and those that begin with
             ``#`` do not count. By default about 200 colours, textures, materials, places and
             things.

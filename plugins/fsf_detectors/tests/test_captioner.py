@@ -3,6 +3,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -382,6 +383,30 @@ class TestHub:
         ModelFolder.find("some/model", None, offline=True)
         assert {file.name for file in tmp_path.iterdir()} == {"config.json", "pytorch_model.bin"}
         assert {a["local_files_only"] for a in asked[1:]} == {True}
+
+    def test_our_own_models_are_taken_at_a_commit_and_others_at_their_head(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import huggingface_hub
+
+        from fsf_detectors._models import ModelFolder
+        from fsf_detectors.clip_words import ClipWords
+
+        asked: dict[str, Any] = {}
+
+        def download(name: str, **options: Any) -> str:
+            asked[name] = options["revision"]
+            return str(tmp_path)
+
+        monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+        own = {VitGpt2().model, Blip().model, ClipWords().model}
+        for name in (*own, "some/model"):
+            ModelFolder.find(name, None, offline=True)
+        assert asked.pop("some/model") is None
+        assert set(asked) == own
+        assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in asked.values())
+        ModelFolder.find(VitGpt2().model, "main", offline=True)
+        assert asked[VitGpt2().model] == "main"
 
     @pytest.mark.parametrize(
         ("error", "message"),
