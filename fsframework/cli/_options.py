@@ -15,7 +15,9 @@ from fsframework.spec import Given, set_dotted
 
 __all__ = [
     "DROPPING",
+    "WORDS",
     "cache_option",
+    "folder_options",
     "json_option",
     "plugin_option",
     "registry_with",
@@ -97,6 +99,16 @@ _SHARED: dict[str, tuple[str, Any]] = {
             help="Make no network call; models must be in the local cache or a folder.",
         ),
     ),
+    "query-batch": (
+        "query_batch",
+        click.option(
+            "--query-batch",
+            type=click.Choice(["task", "class"]),
+            metavar="task|class",
+            help="Show a method all queries of a task together, or those of one class at a time "
+            "as FewSTAB's published evaluation does.  [default: task]",
+        ),
+    ),
     "sampler": (
         "sampler",
         click.option(
@@ -157,6 +169,10 @@ DROPPING = ("drop-class-words", "drop-words", "min-count")
 """Shared options that say which words are no attributes."""
 
 
+WORDS = ("attributes", "detector", *DROPPING, "device", "offline")
+"""Shared options that say which words images have."""
+
+
 def shared(*names: str) -> Callable[[F], F]:
     """Add the named shared options to a command."""
 
@@ -211,6 +227,19 @@ def cache_option(function: F) -> F:
         show_envvar=True,
         help="Where images, words, features and weights are kept.  [default: ~/.cache/fsframework]",
     )(function)
+
+
+def folder_options(function: F) -> F:
+    """Add ``--runs-dir`` and ``--cache-dir``."""
+    runs = click.option(
+        "--runs-dir",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        envvar="FSF_RUNS",
+        show_envvar=True,
+        help="Where runs are written.  [default: ./runs]",
+    )
+    return runs(cache_option(function))
 
 
 def json_option(function: F) -> F:

@@ -10,6 +10,7 @@ import click
 
 from fsframework.cli._options import (
     DROPPING,
+    WORDS,
     cache_option,
     json_option,
     registry_with,
@@ -186,9 +187,6 @@ def _print_extracted(
     click.echo(f"attributes: {output}")
 
 
-_WORDS = ("attributes", "detector", *DROPPING, "device", "offline")
-
-
 def _described(
     context: click.Context,
     config: Path | None,
@@ -216,7 +214,7 @@ def _described(
 
 
 @attributes.command("stats")
-@shared("dataset", *_WORDS, "split", "shot", "query")
+@shared("dataset", *WORDS, "split", "shot", "query")
 @click.option(
     "--most",
     type=click.IntRange(min=0),
@@ -301,7 +299,7 @@ def merge(output: Path, parts: tuple[Path, ...], force: bool) -> None:
 
 @attributes.command("show")
 @click.argument("output", type=_FILE)
-@shared("dataset", *_WORDS, "split", "seed")
+@shared("dataset", *WORDS, "split", "seed")
 @click.option(
     "--images", "n", type=int, default=24, show_default=True, metavar="N", help="How many."
 )

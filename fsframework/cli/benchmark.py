@@ -10,7 +10,7 @@ import click
 
 from fsframework.cli._options import (
     DROPPING,
-    cache_option,
+    folder_options,
     json_option,
     registry_with,
     set_options,
@@ -87,14 +87,7 @@ def benchmark() -> None:
     help="Tasks of each kind.  [default: 3000, the paper's; 600 for planted]",
 )
 @shared("seed", "device")
-@click.option(
-    "--query-batch",
-    type=click.Choice(["task", "class"]),
-    metavar="task|class",
-    help="Show a method all queries of a task together, or those of one class at a time as "
-    "FewSTAB's published evaluation does.  [default: task]",
-)
-@shared(*DROPPING, "offline")
+@shared("query-batch", *DROPPING, "offline")
 @click.option(
     "--ablation",
     is_flag=True,
@@ -107,15 +100,7 @@ def benchmark() -> None:
     help="Also Tables 4 and 6: rank correlations over the methods, with an interval.",
 )
 @set_options
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    envvar="FSF_RUNS",
-    show_envvar=True,
-    help="Where runs are written.  [default: ./runs]",
-)
-@cache_option
+@folder_options
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
@@ -167,7 +152,6 @@ def fewstab(
     from fsframework.benchmarks.fewstab import Request, make_grid
     from fsframework.pipeline.workspace import Workspace
 
-    keys = {"query_batch": "query_batch"}
     registry = registry_with(plugin_files)
     request = Request(
         datasets=datasets,
@@ -182,7 +166,7 @@ def fewstab(
         from fsframework.benchmarks.tables import check_suffix
 
         check_suffix(output)
-    grid = make_grid(registry, tree_of(context, config, options, keys), request)
+    grid = make_grid(registry, tree_of(context, config, options, {}), request)
     workspace = Workspace.default(runs_dir, cache_dir)
     if dry_run:
         _print_cells(grid.cells, workspace, as_json)

@@ -9,7 +9,7 @@ import click
 
 from fsframework.cli._options import (
     DROPPING,
-    cache_option,
+    folder_options,
     json_option,
     registry_with,
     set_options,
@@ -67,24 +67,9 @@ __all__ = ["run"]
     metavar="FILE",
     help="Evaluate the tasks of this file (see fsf tasks make).",
 )
-@click.option(
-    "--query-batch",
-    type=click.Choice(["task", "class"]),
-    metavar="task|class",
-    help="Show a method all queries of a task together, or those of one class at a time as "
-    "FewSTAB's published evaluation does.  [default: task]",
-)
-@shared(*DROPPING, "offline")
+@shared("query-batch", *DROPPING, "offline")
 @set_options
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    envvar="FSF_RUNS",
-    show_envvar=True,
-    help="Where runs are written.  [default: ./runs]",
-)
-@cache_option
+@folder_options
 @click.option("--dry-run", is_flag=True, help="Print every option with its origin; run nothing.")
 @json_option
 @click.pass_context
@@ -127,7 +112,6 @@ def run(
         "level": "level",
         "image_size": "image_size",
         "task_file": "task_file",
-        "query_batch": "query_batch",
     }
     registry = registry_with(plugin_files)
     experiment = resolve_experiment(registry, tree_of(context, config, options, keys))

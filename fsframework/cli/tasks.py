@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsframework.cli._options import (
-    DROPPING,
+    WORDS,
     json_option,
     registry_with,
     set_options,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["tasks"]
 
 _FILE = click.Path(path_type=Path)
-_WORDS = ("attributes", "detector", *DROPPING, "device", "offline")
 
 
 @click.group()
@@ -91,7 +90,7 @@ def _with_words_if_any(experiment: Experiment, tasks: TaskSet) -> ImagePool:
 
 @tasks.command("make")
 @click.argument("file", type=_FILE)
-@shared("sampler", "dataset", *_WORDS, "split", "way", "shot", "query", "tasks", "seed")
+@shared("sampler", "dataset", *WORDS, "split", "way", "shot", "query", "tasks", "seed")
 @set_options
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @json_option
@@ -163,7 +162,7 @@ def _print_summary(file: Path, tasks: TaskSet, as_json: bool) -> None:
 
 @tasks.command("verify")
 @click.argument("file", type=_FILE)
-@shared("dataset", *_WORDS, "split")
+@shared("dataset", *WORDS, "split")
 @set_options
 @json_option
 @click.pass_context
@@ -186,7 +185,7 @@ def verify(
 @tasks.command("export")
 @click.argument("file", type=_FILE)
 @click.argument("output", type=_FILE)
-@shared("dataset", *_WORDS, "split")
+@shared("dataset", *WORDS, "split")
 @set_options
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
 @click.pass_context
@@ -237,7 +236,7 @@ def export(
     metavar="N",
     help="Query images drawn a class.",
 )
-@shared("sampler", "dataset", *_WORDS, "split", "way", "shot", "query", "seed")
+@shared("sampler", "dataset", *WORDS, "split", "way", "shot", "query", "seed")
 @set_options
 @json_option
 @click.pass_context
