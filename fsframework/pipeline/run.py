@@ -526,9 +526,9 @@ def _outcomes(
                 continue
         # Runs with other attribute-biased tasks share the random ones.
         shared = workspace.cache / "outcomes" / _outcomes_key(experiment, model, images, tasks)
-        if shared.exists():
-            found[kind] = Outcomes.load(shared)
-            found[kind].save(path)
+        if (kept := _kept_outcomes(shared)) is not None:
+            found[kind] = kept
+            kept.save(path)
             continue
         if source is None:
             with timer("features"):
@@ -546,6 +546,15 @@ def _outcomes(
         found[kind].save(shared)
         found[kind].save(path)
     return found
+
+
+def _kept_outcomes(path: Path) -> Outcomes | None:
+    if not path.exists():
+        return None
+    try:
+        return Outcomes.load(path)
+    except DataError:  # damaged: made anew
+        return None
 
 
 def _outcomes_key(

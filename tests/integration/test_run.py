@@ -155,6 +155,34 @@ def test_other_tasks_reuse_training_and_features(fsf: Fsf, tmp_path: Path) -> No
     assert len(list((tmp_path / "runs").iterdir())) == 3
 
 
+def test_runs_that_differ_in_biased_tasks_alone_share_the_outcomes_of_random_ones(
+    fsf: Fsf, tmp_path: Path
+) -> None:
+    first = fsf("run", *QUICK, "--json")
+    other = fsf("run", *QUICK, "-o", "sampler.query=inter", "--json")
+    assert "\nrandom tasks: " in first.stderr
+    assert "\nrandom tasks: " not in other.stderr
+    assert "\nattribute-biased tasks: " in other.stderr
+    told = [json.loads(done.stdout)["estimates"] for done in (first, other)]
+    assert told[0]["wacc-R"] == told[1]["wacc-R"]
+    assert told[0]["wacc-A"] != told[1]["wacc-A"]
+    # Shown by class, every query is answered anew.
+    by_class = fsf("run", *QUICK, "--query-batch", "class")
+    assert "\nrandom tasks: " in by_class.stderr
+    assert "queries by class: the method saw the queries of one class at a time" in by_class.stdout
+    [line] = [line for line in by_class.stdout.splitlines() if line.startswith("wAcc-A ")]
+    assert line.split()[-1] == "class"
+    # ProtoNet answers each query by itself, so the protocol makes no difference to it.
+    records = [RunRecord.load(folder) for folder in (tmp_path / "runs").iterdir()]
+    values = {
+        (r.resolved["query_batch"], r.estimates["wacc-A"].value)
+        for r in records
+        if r.resolved["sampler"]["query"] == "inter-least"
+    }
+    assert len(values) == 2
+    assert len({value for _, value in values}) == 1
+
+
 def test_a_task_file_can_be_evaluated(fsf: Fsf, tmp_path: Path) -> None:
     data = QUICK[:6]
     made = fsf(
