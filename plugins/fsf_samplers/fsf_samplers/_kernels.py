@@ -28,6 +28,7 @@ __all__ = [
     "draw_published_tasks",
     "draw_tasks",
     "group_by_word",
+    "image_sets",
     "words_of_images",
 ]
 
@@ -217,9 +218,13 @@ class WordChoices(NamedTuple):
     """uint64 ``(n_words, ceil(n_classes / 64))``: of each word of the table a bit a class, the
     lowest first: whether it is eligible."""
 
-    cell: Array
-    """int32 ``(n_words, n_classes)``: the cell of word and class, or the empty one. It spares most
-    of the time of a try, at four bytes an entry."""
+    place: Array
+    """int32 ``(n_words, n_classes)``: where the set of the class's images with the word begins."""
+
+    sets: Array
+    """uint64: sets of images, a bit a row of the class, the lowest first; the empty set, at 0, is
+    as long as the longest. They take no more memory than the packed table, and a small part of it
+    where a class has few of the words."""
 
     counted: Array
     """bool a cell: whether its word can be drawn, and so counts in a score; false for the empty."""
@@ -599,115 +604,178 @@ def count_bits(bits: np.uint64) -> Any:
     return np.int64((bits * np.uint64(0x0101_0101_0101_0101)) >> np.uint64(56))
 
 
-@inlined
+@inner
+def draw_words(words: Array, state: Array, attribute: Array) -> None:
+    """Draw distinct words; those to draw from change places."""
+    for i in range(attribute.size):
+        j = i + below_quickly(words.size - i, state)
+        words[i], words[j] = words[j], words[i]
+        attribute[i] = words[i]
+
+
+@inner
 def draw_classes(
-    eligible: Array, attribute: Array, sets: Array, state: Array, classes: Array
+    eligible: Array, attribute: Array, free: Array, state: Array, classes: Array
 ) -> int:
     """Draw a class for each attribute; return the first way that has none to draw, or ``n_way``.
 
-    ``sets`` are of classes: in the first row those eligible for two attributes at least, less those
-    taken; in the second those of them that are eligible for the attribute at hand.
+    ``free`` holds sets of classes: in the first row those eligible for two attributes at least,
+    less those taken; in the second those of them that are eligible for the attribute at hand.
     """
-    n_blocks = sets.shape[1]
+    n_blocks = free.shape[1]
     for block in range(n_blocks):
         once = twice = np.uint64(0)
         for way in range(attribute.size):
             bits = eligible[attribute[way], block]
             twice |= once & bits
             once |= bits
-        sets[0, block] = twice
+        free[0, block] = twice
     for way in range(attribute.size):
         word, n = attribute[way], 0
         for block in range(n_blocks):
-            sets[1, block] = sets[0, block] & eligible[word, block]
-            n += count_bits(sets[1, block])
+            free[1, block] = free[0, block] & eligible[word, block]
+            n += count_bits(free[1, block])
         if n == 0:
             return way
         n = below_quickly(n, state)
         block = 0
-        while n >= count_bits(sets[1, block]):
-            n -= count_bits(sets[1, block])
+        while n >= count_bits(free[1, block]):
+            n -= count_bits(free[1, block])
             block += 1
-        bits = sets[1, block]
+        bits = free[1, block]
         for _ in range(n):
             bits &= bits - np.uint64(1)
         lowest = bits & (~bits + np.uint64(1))
-        sets[0, block] &= ~lowest
+        free[0, block] &= ~lowest
         classes[way] = 64 * block + count_bits(lowest - np.uint64(1))
     return attribute.size
 
 
 @inner
-def list_supports(
-    index: WordIndex, cells: Array, way: int, most: int, enough: int, items: Array
-) -> int:
-    """List a class's images with its attribute and at most so many of the others', until enough."""
-    n = 0
-    for i in range(index.rows_start[cells[way]], index.rows_start[cells[way] + 1]):
-        row = index.rows[i]
-        if count_others(index, row, cells, way) <= most:
-            items[n] = row
-            n += 1
-            if n == enough:
+def judge(
+    class_start: Array,
+    place: Array,
+    sets: Array,
+    classes: Array,
+    attribute: Array,
+    failed: Array,
+    n_shot: int,
+    n_query: int,
+    others: Array,
+) -> tuple[int, int, int]:
+    """Find whether each way's class has images enough for support and queries.
+
+    ``failed`` counts the supports and the queries that failed since the last that did not. A count
+    ends with the first way that does not fail, so that what it allows bears on way 0 alone.
+
+    Returns:
+        ``DONE``, or why the task must start again; the class at fault; and how many images it had.
+    """
+    n_way = classes.size
+    most, lacking = failed[0] // FAILURES, failed[1] >= FAILURES
+    for way in range(n_way):
+        label = classes[way]
+        own = place[attribute[way], label]
+        n_others = find_others(place, label, attribute, way, others)
+        n = 0
+        for block in range(count_blocks(class_start, label)):
+            bits = sets[own + block]
+            if bits and most == 0:
+                n += count_bits(bits & ~unite(sets, others, n_others, block))
+            elif bits:
+                for element in range(64 * block, 64 * block + 64):
+                    if has(sets, own, element):
+                        n += count_others(sets, others, n_others, element) <= most
+            if n >= n_shot:
                 break
-    return n
+        if n < n_shot:
+            failed[0] += 1
+            return FEW_SUPPORTS, label, n
+        failed[0] = most = 0
+    for way in range(n_way):
+        label = classes[way]
+        if way > 0 or not lacking:
+            own = place[attribute[way], label]
+            n_others = find_others(place, label, attribute, way, others)
+            n = 0
+            for block in range(count_blocks(class_start, label)):
+                bits = unite(sets, others, n_others, block)
+                if bits:
+                    n += count_bits(bits & ~sets[own + block])
+                    if n >= n_query:
+                        break
+            if n < n_query:
+                failed[1] += 1
+                return FEW_QUERIES, label, n
+        failed[1] = 0
+    return DONE, 0, 0
 
 
 @inner
-def count_others(index: WordIndex, row: int, cells: Array, way: int) -> int:
-    """Return how many of the other ways' attributes an image has."""
-    n = 0
-    for i in range(index.cells_start[row], index.cells_start[row + 1]):
-        for other in range(cells.size):
-            if index.cells[i] == cells[other] and other != way:
-                n += 1
-    return n
+def count_blocks(class_start: Array, label: int) -> int:
+    """Return of how many blocks of 64 rows a set of the class's images is."""
+    return (class_start[label + 1] - class_start[label] + 63) // 64
 
 
 @inner
-def count_inter(index: WordIndex, cells: Array, way: int) -> int:
-    """Return the most images that a class can have with another's attribute, from their numbers.
+def find_others(place: Array, label: int, attribute: Array, way: int, others: Array) -> int:
+    """Find the sets of a class's images with the other ways' attributes; return their number.
 
-    It mostly tells that they are too few, without a look at the images.
+    Those that are empty are left out.
     """
     n = 0
-    for other in range(cells.size):
-        if other != way:
-            n += index.rows_start[cells[other] + 1] - index.rows_start[cells[other]]
+    for other in range(attribute.size):
+        others[n] = place[attribute[other], label]
+        n += other != way and others[n] > 0
     return n
 
 
 @inner
-def list_inter(
-    index: WordIndex, cells: Array, way: int, enough: int, mark: Array, items: Array
-) -> int:
-    """List a class's images without its attribute and with one of the others', until enough."""
+def unite(sets: Array, others: Array, n_others: int, block: int) -> Any:
+    """Return a block of the union of the first so many sets."""
+    bits = np.uint64(0)
+    for i in range(n_others):
+        bits |= sets[others[i] + block]
+    return bits
+
+
+@inner
+def count_others(sets: Array, others: Array, n_others: int, element: int) -> int:
+    """Return how many of the first so many sets have an element."""
     n = 0
-    for other in range(cells.size):
-        cell = cells[other]
-        if other != way:
-            for i in range(index.rows_start[cell], index.rows_start[cell + 1]):
-                row = index.rows[i]
-                if mark[row] == 0 and not is_in(index, row, cells[way]):
-                    mark[row] = OTHERS
-                    items[n] = row
-                    n += 1
-                    if n == enough:
-                        break
-        if n == enough:
-            break
-    for row in items[:n]:
-        mark[row] = 0
+    for i in range(n_others):
+        n += has(sets, others[i], element)
     return n
 
 
 @inner
-def is_in(index: WordIndex, row: int, cell: int) -> bool:
-    """Tell whether an image is in a cell."""
-    for i in range(index.cells_start[row], index.cells_start[row + 1]):
-        if index.cells[i] == cell:
-            return True
-    return False
+def has(sets: Array, place: int, element: int) -> bool:
+    """Tell whether a set has an element."""
+    return (sets[place + element // 64] >> np.uint64(element % 64)) & np.uint64(1) != 0
+
+
+@entry
+def image_sets(index: WordIndex, n_words: int) -> tuple[Array, Array]:
+    """Return ``place`` and ``sets`` of a ``WordChoices``."""
+    n_classes = index.class_start.size - 1
+    place = np.zeros((n_words, n_classes), np.int32)
+    longest = size = 0
+    for label in range(n_classes):
+        n_blocks = count_blocks(index.class_start, label)
+        longest = max(longest, n_blocks)
+        size += n_blocks * (index.cell_start[label + 1] - index.cell_start[label])
+    sets = np.zeros(longest + size, np.uint64)
+    start = longest
+    for label in range(n_classes):
+        first = index.class_start[label]
+        n_blocks = count_blocks(index.class_start, label)
+        for cell in range(index.cell_start[label], index.cell_start[label + 1]):
+            place[index.cell_word[cell], label] = start
+            for i in range(index.rows_start[cell], index.rows_start[cell + 1]):
+                element = index.rows[i] - first
+                sets[start + element // 64] |= np.uint64(1) << np.uint64(element % 64)
+            start += n_blocks
+    return place, sets
 
 
 @inner
@@ -740,74 +808,54 @@ def draw_log_queries(
         query[i] = items[query[i]]
 
 
-@inlined
-def draw_published_task(
+@inner
+def draw_images(
     index: WordIndex,
     choices: WordChoices,
     work: Work,
-    words: Array,
-    sets: Array,
-    failed: Array,
+    others: Array,
+    most: int,
+    lacking: bool,
     drawn: Drawn,
     task: int,
-) -> tuple[int, int, int]:
-    """Try once to draw a task.
+) -> None:
+    """Draw support and queries of a task that stands.
 
-    ``failed`` counts the supports and the queries that failed since the last that did not.
-
-    Returns:
-        ``DONE``, or why the task must start again; the word without a class (``NO_ATTRIBUTE``) or
-        the class at fault; and how many images it had to offer.
+    The support of way 0 may have ``most`` of the others' attributes; its queries are ``lacking``
+    merely their own.
     """
-    classes, attribute, relaxed = drawn.classes[task], drawn.attribute[task], drawn.relaxed[task]
-    n_way, n_shot, n_query = classes.size, drawn.support.shape[2], drawn.query.shape[2]
-    items, cells, mark = work.items, work.cells, work.mark
-
-    for i in range(n_way):
-        j = i + below_quickly(words.size - i, work.state)
-        words[i], words[j] = words[j], words[i]
-        attribute[i] = words[i]
-    way = draw_classes(choices.eligible, attribute, sets, work.state, classes)
-    if way < n_way:
-        return NO_ATTRIBUTE, attribute[way], 0
+    sets, items, attribute = choices.sets, work.items, drawn.attribute[task]
+    n_way = attribute.size
     for way in range(n_way):
+        label = drawn.classes[task, way]
+        first, last = index.class_start[label], index.class_start[label + 1]
+        own = choices.place[attribute[way], label]
+        n_others = find_others(choices.place, label, attribute, way, others)
+        n = 0
+        for row in range(first, last):
+            n_has = count_others(sets, others, n_others, row - first)
+            if has(sets, own, row - first) and n_has <= most:
+                items[n] = row
+                n += 1
+        choose(items, n, work.state, drawn.support[task, way])
+        drawn.relaxed[task, way] = lacking
+        for row in drawn.support[task, way]:
+            if count_others(sets, others, n_others, row - first):
+                drawn.relaxed[task, way] = True
+
+        n = 0
+        for row in range(first, last):
+            n_has = count_others(sets, others, n_others, row - first)
+            if not has(sets, own, row - first) and (lacking or n_has):
+                items[n] = row
+                n += 1
+        begin, end = index.cell_start[label], index.cell_start[label + 1]
         for other in range(n_way):
-            cells[way, other] = choices.cell[attribute[other], classes[way]]
-
-    # A count of failures ends with the first way that does not fail: it bears on way 0 alone.
-    most, lacking = failed[0] // FAILURES, failed[1] >= FAILURES
-    for way in range(n_way):
-        n = list_supports(index, cells[way], way, most if way == 0 else 0, n_shot, items)
-        if n < n_shot:
-            failed[0] += 1
-            return FEW_SUPPORTS, classes[way], n
-        failed[0] = 0
-    for way in range(n_way):
-        if way > 0 or not lacking:
-            n = count_inter(index, cells[way], way)
-            if n >= n_query:
-                n = list_inter(index, cells[way], way, n_query, mark, items)
-            if n < n_query:
-                failed[1] += 1
-                return FEW_QUERIES, classes[way], n
-        failed[1] = 0
-
-    for way in range(n_way):
-        support, query = drawn.support[task, way], drawn.query[task, way]
-        n = list_supports(index, cells[way], way, most if way == 0 else 0, -1, items)
-        choose(items, n, work.state, support)
-        relaxed[way] = way == 0 and lacking
-        for row in support:
-            relaxed[way] |= count_others(index, row, cells[way], way) > 0
-        if way == 0 and lacking:
-            cell, label = cells[way, way], classes[way]
-            own = index.rows[index.rows_start[cell] : index.rows_start[cell + 1]]
-            n = list_lacking(index, label, own, own[:0], mark, items)
-            fill(mark[index.class_start[label] : index.class_start[label + 1]], 0)
-        else:
-            n = list_inter(index, cells[way], way, -1, mark, items)
-        draw_log_queries(index, choices, work, classes[way], n, cells[way], query)
-    return DONE, 0, 0
+            others[other] = find_cell(
+                index.cell_word, begin, end, attribute[other], index.cell_word.size
+            )
+        draw_log_queries(index, choices, work, label, n, others, drawn.query[task, way])
+        most, lacking = 0, False
 
 
 @entry
@@ -819,16 +867,28 @@ def draw_published_tasks(
     Returns:
         As ``draw_tasks``; and how often each word found no class, int64 ``(n_words,)``.
     """
-    n_classes = index.class_start.size - 1
+    # Arrays are taken from their tuples and sliced out here: in the loop over tries, counting the
+    # references to them would take longer than a try.
+    class_start, eligible, place, sets = (
+        index.class_start,
+        choices.eligible,
+        choices.place,
+        choices.sets,
+    )
+    n_classes = class_start.size - 1
+    n_way, n_shot, n_query = drawn.classes.shape[1], drawn.support.shape[2], drawn.query.shape[2]
     work = memory(index, drawn)
+    state = work.state
     words = np.empty(choices.words.size, np.int32)
-    sets = np.empty((2, choices.eligible.shape[1]), np.uint64)
+    free = np.empty((2, eligible.shape[1]), np.uint64)
+    others = np.empty(n_way, np.int64)
     failed = np.zeros(2, np.int64)
     faults = np.zeros((n_classes, 4), np.int64)
     offers = np.zeros((n_classes, 4), np.int64)
-    unplaced = np.zeros(choices.eligible.shape[0], np.int64)
+    unplaced = np.zeros(eligible.shape[0], np.int64)
     for task in range(seeds.size):
-        work.state[0] = seeds[task]
+        classes, attribute = drawn.classes[task], drawn.attribute[task]
+        state[0] = seeds[task]
         for i in range(words.size):
             words[i] = choices.words[i]
         fill(failed, 0)
@@ -836,17 +896,30 @@ def draw_published_tasks(
             fill(faults[label], 0)
             fill(offers[label], 0)
         fill(unplaced, 0)
+        most, lacking, outcome = 0, False, NO_ATTRIBUTE
         for _ in range(max_restarts + 1):
-            outcome, at_fault, offer = draw_published_task(
-                index, choices, work, words, sets, failed, drawn, task
+            draw_words(words, state, attribute)
+            way = draw_classes(eligible, attribute, free, state, classes)
+            if way < n_way:
+                unplaced[attribute[way]] += 1
+                continue
+            most, lacking = failed[0] // FAILURES, failed[1] >= FAILURES
+            outcome, label, offer = judge(
+                class_start,
+                place,
+                sets,
+                classes,
+                attribute,
+                failed,
+                n_shot,
+                n_query,
+                others,
             )
             if outcome == DONE:
                 break
-            if outcome == NO_ATTRIBUTE:
-                unplaced[at_fault] += 1
-            else:
-                faults[at_fault, outcome] += 1
-                offers[at_fault, outcome] = max(offers[at_fault, outcome], offer)
-        else:
+            faults[label, outcome] += 1
+            offers[label, outcome] = max(offers[label, outcome], offer)
+        if outcome != DONE:
             return task, faults, offers, unplaced
+        draw_images(index, choices, work, others, most, lacking, drawn, task)
     return seeds.size, faults, offers, unplaced

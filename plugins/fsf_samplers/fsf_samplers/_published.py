@@ -119,7 +119,7 @@ class FewStabPublishedSampler(TaskSampler):
 
     def _choices(self, pool: ImagePool, table: AttributeTable, index: WordIndex) -> WordChoices:
         """Return the words and classes that tasks may be made of; fail if they are too few."""
-        from fsf_samplers._kernels import WordChoices
+        from fsf_samplers._kernels import WordChoices, image_sets
 
         n_classes, n_words = len(pool.class_names), len(table.words)
         present, label, word = index.counts, index.cell_class, index.cell_word
@@ -145,10 +145,11 @@ class FewStabPublishedSampler(TaskSampler):
         bits = np.zeros((n_words, -(-n_classes // 64)), np.uint64)
         shift = (label[eligible] % 64).astype(np.uint64)
         np.bitwise_or.at(bits, (word[eligible], label[eligible] // 64), np.uint64(1) << shift)
-        cell = np.full((n_words, n_classes), word.size, np.int32)
-        cell[word, label] = np.arange(word.size)
         return WordChoices(
-            np.flatnonzero(can_draw).astype(np.int32), bits, cell, np.append(can_draw[word], False)
+            np.flatnonzero(can_draw).astype(np.int32),
+            bits,
+            *image_sets(index, n_words),
+            np.append(can_draw[word], False),
         )
 
     def _exhausted(

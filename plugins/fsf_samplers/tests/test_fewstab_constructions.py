@@ -1,0 +1,650 @@
+"""Every construction of FewSTAB, and the published generator, against conditions derived anew.
+
+The checker reads the attribute table as a matrix of images and words and shares no code with the
+samplers: it neither draws nor knows of cells, rows or bits.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections import Counter
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import seed as hypothesis_seed
+from hypothesis import strategies as st
+from scipy.stats import chi2_contingency, chisquare, mannwhitneyu
+
+from fsf_samplers import FewStabPublishedSampler, FewStabSampler
+from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
+from fsframework.testing import Check, Make, parametrize_with_checks
+from fsframework.values import AttributeTable, ImagePool, TaskSet
+
+SHARED = Path(__file__).resolve().parents[4] / "shared"
+GOLDEN = SHARED / "golden" / "fewstab_published"
+SEED = 20240611
+
+CONSTRUCTIONS = list(
+    product(("random", "targeted", "exclusive"), ("intra", "inter", "inter-least"))
+)
+ALL = [*CONSTRUCTIONS, ("published", "published")]
+
+
+def sampler_of(support: str, query: str, **options: int) -> TaskSampler:
+    if support == "published":
+        return FewStabPublishedSampler(**options)
+    return FewStabSampler(support=support, query=query, **options)  # type: ignore[arg-type]
+
+
+@parametrize_with_checks([FewStabPublishedSampler])
+def test_conformance(make: Make, check: Check) -> None:
+    check(make)
+
+
+# -- The checker -----------------------------------------------------------------------------------
+
+
+class Facts:
+    """The images of each class as a matrix of words."""
+
+    def __init__(self, pool: ImagePool) -> None:
+        assert pool.attributes is not None
+        self.has = pool.attributes.rows(np.arange(len(pool)))
+        n_classes = len(pool.class_names)
+        self.members = [np.flatnonzero(pool.labels == c) for c in range(n_classes)]
+        self.has_float = [self.has[m].astype(float) for m in self.members]
+        self.place = np.zeros(len(pool), int)
+        for member in self.members:
+            self.place[member] = np.arange(member.size)
+        self.present = np.array([self.has[m].sum(axis=0) for m in self.members])
+        self.absent = np.array([m.size for m in self.members])[:, None] - self.present
+
+
+def check_tasks(pool: ImagePool, tasks: TaskSet, support: str, query: str) -> None:
+    """Assert every condition of a construction for every task."""
+    tasks.verify(pool)
+    facts = Facts(pool)
+    n_shot, n_query = tasks.n_shot, tasks.n_query
+    eligible = (facts.present >= n_shot) & (facts.absent >= n_query)
+    counted = eligible.any(axis=0)  # of the published generator
+    for t, w in np.ndindex(tasks.classes.shape):
+        label, selected = tasks.classes[t, w], tasks.attribute[t]
+        assert np.unique(selected).size == tasks.n_way
+        has = facts.has[facts.members[label]]
+        own, others = has[:, selected[w]], has[:, np.delete(selected, w)].sum(axis=1)
+        supports, queries = (facts.place[x[t, w]] for x in (tasks.support, tasks.query))
+        relaxed = bool(tasks.relaxed[t, w])
+
+        assert 0 < own.sum() < own.size  # Definition 1
+        if support in ("targeted", "exclusive", "published"):
+            assert own[supports].all()
+            assert own.sum() >= n_shot
+        if support == "exclusive":
+            assert not others[supports].any()
+        intra = ~own
+        if support == "random":
+            intra[supports] = False
+        inter = intra & (others > 0)
+
+        if support == "published":
+            assert eligible[label, selected[w]]
+            assert eligible[label, np.delete(selected, w)].any()
+            tainted = bool(others[supports].any())
+            assert relaxed >= tainted
+            assert relaxed or inter.sum() >= n_query
+            weights = [
+                (base, log_scores(facts.has_float[label], base, selected, counted))
+                for base in ([intra, inter] if relaxed else [inter])
+            ]
+            # A way relaxed for its support alone has queries by Eq. 5.
+            assert any(
+                base.sum() >= n_query and are_lowest(score, base, queries, 1e-9)
+                for base, score in weights
+                if tainted or base is intra or not relaxed
+            )
+            continue
+
+        if query == "intra":
+            assert not relaxed
+            candidates = intra
+        else:
+            assert relaxed == (inter.sum() < n_query)
+            candidates = intra if relaxed else inter
+        assert candidates[queries].all()
+        assert np.unique(queries).size == n_query
+        if query == "inter-least":
+            score = share_scores(facts.has_float[label], candidates, selected)
+            assert are_lowest(score, candidates, queries, 1e-9)
+
+
+def share_scores(has: Any, candidates: Any, selected: Any) -> Any:
+    """Return Eq. 6 of each image of the class."""
+    share = has[candidates].mean(axis=0)
+    share[selected] = 0
+    return has @ share
+
+
+def log_scores(has: Any, candidates: Any, selected: Any, counted: Any) -> Any:
+    """Return the published generator's score of each image of the class, as it writes it."""
+    if not candidates.any():
+        return np.zeros(len(has))
+    words = counted.copy()
+    words[selected] = False
+    words &= has.any(axis=0)
+    return np.log(has[:, words] * has[candidates][:, words].mean(axis=0) + 1e-10).sum(axis=1)
+
+
+def are_lowest(score: Any, candidates: Any, queries: Any, tolerance: float) -> bool:
+    """Tell whether these are distinct candidates, and none left out has a lower score."""
+    rest = candidates.copy()
+    rest[queries] = False
+    if not candidates[queries].all() or np.unique(queries).size < queries.size:
+        return False
+    return not rest.any() or bool(score[queries].max() <= score[rest].min() + tolerance)
+
+
+def pool_of(classes: list[list[set[str]]]) -> ImagePool:
+    words = [image for images in classes for image in images]
+    keys = tuple(f"{i:03}" for i in range(len(words)))
+    labels = np.repeat(np.arange(len(classes)), [len(images) for images in classes])
+    names = tuple(f"c{c}" for c in range(len(classes)))
+    table = AttributeTable.from_words(keys, words)
+    return ImagePool(keys, labels, names).with_attributes(table)
+
+
+def random_pool(seed: int, n_classes: int, n_images: int, n_words: int, mean: float) -> ImagePool:
+    rng = np.random.default_rng(seed)
+    share = 1 / np.arange(1, n_words + 1)
+    share /= share.sum()
+    return pool_of(
+        [
+            [
+                {f"w{w}" for w in rng.choice(n_words, rng.poisson(mean), p=share)}
+                for _ in range(n_images + c)
+            ]
+            for c in range(n_classes)
+        ]
+    )
+
+
+@pytest.mark.parametrize(("support", "query"), ALL)
+@pytest.mark.parametrize(
+    ("n_way", "n_shot", "n_query", "n_words", "mean"),
+    [(5, 1, 10, 60, 4), (5, 4, 5, 30, 3), (2, 3, 1, 6, 2), (3, 1, 1, 6, 3)],
+)
+def test_every_condition_holds(
+    support: str, query: str, n_way: int, n_shot: int, n_query: int, n_words: int, mean: float
+) -> None:
+    pool = random_pool(SEED, 9, 40, n_words, mean)
+    sampler = sampler_of(support, query, n_way=n_way, n_shot=n_shot, n_query=n_query)
+    check_tasks(pool, sampler.draw(pool, 80, SEED), support, query)
+
+
+@hypothesis_seed(SEED)
+@settings(max_examples=120, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.sets(st.sampled_from("abcde"), max_size=4), min_size=2, max_size=7),
+        min_size=2,
+        max_size=4,
+    ),
+    st.integers(2, 3),
+    st.integers(1, 2),
+    st.integers(1, 3),
+    st.sampled_from(ALL),
+)
+def test_tiny_tables(
+    classes: list[list[set[str]]],
+    n_way: int,
+    n_shot: int,
+    n_query: int,
+    construction: tuple[str, str],
+) -> None:
+    pool = pool_of(classes)
+    options = {"n_way": n_way, "n_shot": n_shot, "n_query": n_query, "max_restarts": 300}
+    try:
+        tasks = sampler_of(*construction, **options).draw(pool, 5, SEED)
+    except InfeasibleTask:
+        return
+    check_tasks(pool, tasks, *construction)
+
+
+@pytest.mark.parametrize("broken", ["support", "query", "relaxed", "attribute"])
+@pytest.mark.parametrize(("support", "query"), [("exclusive", "inter-least"), ("published",) * 2])
+def test_the_checker_finds_what_is_wrong(support: str, query: str, broken: str) -> None:
+    import dataclasses
+
+    pool = random_pool(SEED, 9, 40, 60, 4)
+    sampler = sampler_of(support, query, n_shot=1, n_query=6)
+    tasks = sampler.draw(pool, 30, SEED)
+    array = np.array(getattr(tasks, broken))
+    if broken == "relaxed":
+        array[:] = ~array
+    elif broken == "attribute":
+        array[:] = np.roll(array, 1, axis=1)
+    else:  # another image of the class
+        other = getattr(tasks, "query" if broken == "support" else "support")[..., 0]
+        for t, w in np.ndindex(tasks.classes.shape):
+            free = np.setdiff1d(
+                pool.members(tasks.classes[t, w]), [*tasks.query[t, w], other[t, w]]
+            )
+            array[t, w, 0] = np.random.default_rng(t).choice(
+                np.setdiff1d(free, tasks.support[t, w])
+            )
+    with pytest.raises(AssertionError):
+        check_tasks(pool, dataclasses.replace(tasks, **{broken: array}), support, query)
+
+
+# -- Choices left to chance ------------------------------------------------------------------------
+
+
+def fits_uniform(counts: Counter[Any], n_outcomes: int) -> None:
+    assert len(counts) == n_outcomes
+    p = chisquare(list(counts.values())).pvalue
+    print(f"seed {SEED}: p = {p:.3g} of {dict(counts)}")
+    assert p > 1e-3
+
+
+ALIKE = [[{f"a{c}"}] * 2 + [set(), {f"b{1 - c}"}, {f"b{1 - c}"}, {"x", "y"}] for c in range(2)]
+"""Two classes of six images, alike but for the words' names."""
+
+
+def test_random_supports_are_any_images_and_queries_none_of_them() -> None:
+    tasks = FewStabSampler(n_way=2, n_shot=1, n_query=3, support="random", query="intra").draw(
+        pool_of(ALIKE), 6000, SEED
+    )
+    fits_uniform(Counter((tasks.support % 6).reshape(-1).tolist()), 6)
+    # Of the tasks on a word in two images: four lack it, less the support where that lacks it too.
+    words = np.array(tasks.words)[tasks.attribute]
+    on_a = np.char.startswith(words, "a")
+    lacking = (tasks.support[..., 0] % 6) >= 2
+    beside = on_a & (tasks.support[..., 0] % 6 == 2)
+    assert np.all(np.sort(tasks.query[beside] % 6) == [3, 4, 5])
+    fits_uniform(Counter(map(tuple, np.sort(tasks.query[on_a & ~lacking] % 6).tolist())), 4)
+
+
+def test_intra_queries_are_uniform_among_those_without_the_attribute() -> None:
+    tasks = FewStabSampler(n_way=2, n_shot=2, n_query=3, query="intra").draw(
+        pool_of(ALIKE), 6000, SEED
+    )
+    on_a = np.char.startswith(np.array(tasks.words)[tasks.attribute], "a")
+    fits_uniform(Counter(map(tuple, np.sort(tasks.query[on_a] % 6).tolist())), 4)
+
+
+def test_inter_queries_are_uniform_among_those_with_anothers_attribute() -> None:
+    # In tasks on "a0" and "a1", three images of each class have the other's; two have more words,
+    # so that "inter-least" would never take both.
+    classes = [
+        [{f"a{c}"}, {f"a{1 - c}"}, {f"a{1 - c}", "p", "q"}, {f"a{1 - c}", "p", "q"}, {"p"}]
+        for c in range(2)
+    ]
+    tasks = FewStabSampler(n_way=2, n_shot=1, n_query=2, query="inter").draw(
+        pool_of(classes), 12_000, SEED
+    )
+    words = np.array(tasks.words)[tasks.attribute]
+    asked = np.all(words == np.array(["a0", "a1"])[tasks.classes], axis=1)
+    assert not tasks.relaxed[asked].any()
+    queries = np.sort(tasks.query[asked] % 5).reshape(-1, 2)
+    fits_uniform(Counter(map(tuple, queries.tolist())), 3)
+
+
+def test_targeted_supports_may_have_anothers_attribute() -> None:
+    classes = [[{"a", "b"}, {"a", "b"}, set(), set()], [{"a", "b"}, {"a", "b"}, set(), set()]]
+    options = {"n_way": 2, "n_shot": 1, "n_query": 1, "max_restarts": 50}
+    tasks = sampler_of("targeted", "inter-least", **options).draw(pool_of(classes), 20, SEED)
+    assert tasks.relaxed.all()  # no image has the other's attribute alone
+    with pytest.raises(InfeasibleTask, match="had at most 0 images with its attribute and none"):
+        sampler_of("exclusive", "inter-least", **options).draw(pool_of(classes), 20, SEED)
+
+
+# -- The default, and options ----------------------------------------------------------------------
+
+
+def test_the_defaults_are_the_papers() -> None:
+    pool = random_pool(SEED, 9, 40, 60, 4)
+    named = FewStabSampler(n_shot=1, n_query=6, support="exclusive", query="inter-least")
+    default = FewStabSampler(n_shot=1, n_query=6).draw(pool, 50, 1)
+    assert named.draw(pool, 50, 1).digest == default.digest
+    assert (default.options["support"], default.options["query"]) == ("exclusive", "inter-least")
+
+
+def test_unknown_constructions_are_refused() -> None:
+    with pytest.raises(OptionError) as caught:
+        FewStabSampler(support="mixed")  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "support must be one of 'random', 'targeted', 'exclusive', not 'mixed'"
+    )
+    with pytest.raises(OptionError, match="query must be one of 'intra', 'inter', 'inter-least'"):
+        FewStabSampler(query="least")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="max_restarts must be at least 0, not -1"):
+        FewStabPublishedSampler(max_restarts=-1)
+
+
+@pytest.mark.parametrize(("support", "query"), ALL)
+def test_a_shorter_draw_begins_a_longer_one(support: str, query: str) -> None:
+    pool = random_pool(SEED, 9, 40, 60, 4)
+    sampler = sampler_of(support, query, n_shot=1, n_query=6)
+    assert sampler.draw(pool, 60, 1)[:20].digest == sampler.draw(pool, 20, 1).digest
+
+
+# -- Requests that cannot be met -------------------------------------------------------------------
+
+
+def refusal(construction: tuple[str, str], classes: list[list[set[str]]], **options: int) -> str:
+    with pytest.raises(InfeasibleTask) as caught:
+        sampler_of(*construction, **options).draw(pool_of(classes), 3, SEED)
+    return str(caught.value)
+
+
+def test_random_supports_need_no_images_with_the_attribute() -> None:
+    classes = [[{"a"}, set(), set(), set()], [{"b"}, set(), set(), set()]]
+    options = {"n_way": 2, "n_shot": 2, "n_query": 2}
+    tasks = sampler_of("random", "intra", **options).draw(pool_of(classes), 20, SEED)
+    check_tasks(pool_of(classes), tasks, "random", "intra")
+    message = refusal(("targeted", "intra"), classes, **options)
+    assert message.endswith("absent from n_query = 2; n_shot at most 1 with n_query = 2")
+
+
+def test_random_supports_take_images_from_the_queries() -> None:
+    classes = [[{"a"}, set(), set(), set()], [{"b"}, set(), set()]]
+    assert refusal(("random", "intra"), classes, n_way=2, n_shot=2, n_query=2) == (
+        "n_way = 2 classes are needed but only 1 of 2 can stand in a task: 'c1' with 3 images "
+        "cannot give n_shot = 2 random ones and n_query = 2 others without one of its spurious "
+        "attributes; n_shot at most 1 with n_query = 2 or n_query at most 1 with n_shot = 2"
+    )
+    # Where two of three must be left, the support has to be the one image with the attribute.
+    tight = [[{"a"}, set(), set()], [{"b"}, set(), set()]]
+    message = refusal(("random", "intra"), tight, n_way=2, n_shot=1, n_query=2, max_restarts=0)
+    assert "had at most 1 images without its attribute outside its support" in message
+
+
+def test_published_needs_two_words_a_class() -> None:
+    classes = [[{"a"}, {"b"}, set()], [{"a"}, set(), set()]]
+    assert refusal(("published",) * 2, classes, n_way=2, n_shot=1, n_query=1) == (
+        "n_way = 2 classes are needed but only 1 of 2 can stand in a task: 'c1' with 3 images has "
+        "not two words that are each present in n_shot = 1 of them and absent from n_query = 1"
+    )
+    classes = [[{"a"}, {"a"}, {"b"}, set()]] * 2
+    assert refusal(("published",) * 2, classes, n_way=2, n_shot=2, n_query=1).endswith(
+        "absent from n_query = 1; n_shot at most 1 with n_query = 1"
+    )
+    message = refusal(("published",) * 2, [[{"a"}, {"b"}]] * 3, n_way=3, n_shot=1, n_query=1)
+    assert message.endswith("n_way is 3 and at most 2 words can be one: 'a', 'b'")
+
+
+def test_published_restarts_end_and_name_the_culprit() -> None:
+    published = ("published",) * 2
+    options = {"n_way": 3, "n_shot": 1, "n_query": 1, "max_restarts": 40}
+    # No class is eligible for two of the words drawn but one, or none.
+    apart = [[{"a"}, {"b"}, set()], [{"c"}, {"d"}, set()], [{"e"}, {"f"}, set()]]
+    message = refusal(published, apart, **options)
+    assert message.startswith("task 0 started again more than max_restarts = 40 times: in ")
+    assert "had no class left that was eligible for it and for another of the words" in message
+    # Each class is short of images with another's attribute; four failures are too few to relax.
+    few = [[{"a"}, {"b"}, {"c"}, set(), set(), set()]] * 3
+    message = refusal(published, few, **{**options, "n_query": 4, "max_restarts": 3})
+    assert "had at most 2 images without its attribute and with one of the others'" in message
+    # All images with a word have the other ones too.
+    both = [[{"a", "b", "c"}, set()]] * 3
+    message = refusal(published, both, **{**options, "max_restarts": 3})
+    assert "had at most 0 images with its attribute and few enough of the others'" in message
+
+
+def test_published_without_attributes() -> None:
+    bare = ImagePool(("a", "b"), np.array([0, 1]), ("cat", "dog"))
+    with pytest.raises(InfeasibleTask, match="'fewstab-published' needs the images' attributes"):
+        FewStabPublishedSampler(n_way=2).draw(bare, 1, 0)
+
+
+# -- What failures allow ---------------------------------------------------------------------------
+
+
+def test_published_supports_give_way_after_five_failures() -> None:
+    # On "a", the support of "c0" must have "b" too; on "b", no query of it has "a". Either is
+    # allowed after five failures, and only the first class can have so many.
+    pool = pool_of([[{"a", "b"}, {"b"}, set()], [{"a"}, {"b"}, {"a"}, {"b"}]])
+    options = {"n_way": 2, "n_shot": 1, "n_query": 1}
+    tasks = FewStabPublishedSampler(**options).draw(pool, 300, SEED)
+    check_tasks(pool, tasks, "published", "published")
+    assert np.all(tasks.classes[:, 0] == 0)
+    assert np.array_equal(tasks.relaxed, tasks.classes == 0)
+    on_a = tasks.attribute[:, 0] == 0
+    assert 0 < on_a.sum() < len(tasks)
+    assert np.all(tasks.support[on_a, 0, 0] == 0)
+    # Both counts may have come to five: then the query need not have "b" either.
+    assert np.all(np.isin(tasks.query[on_a, 0, 0], [1, 2]))
+    assert np.mean(tasks.query[on_a, 0, 0] == 1) > 0.5
+    for seed in range(30):
+        with pytest.raises(InfeasibleTask):
+            FewStabPublishedSampler(**options, max_restarts=4).draw(pool, 1, seed)
+
+
+def test_published_queries_give_way_after_five_failures() -> None:
+    # Only "c0" is short of images with another's attribute: it can only be the first class, which
+    # is the one that a count of five failures bears on.
+    rich = [{"a"}] * 3 + [{"b"}] * 3 + [{"c"}] * 3
+    poor = [{"a"}, {"b"}, {"c"}, set(), set(), set()]
+    pool = pool_of([poor, rich, rich])
+    tasks = FewStabPublishedSampler(n_way=3, n_shot=1, n_query=3).draw(pool, 200, SEED)
+    check_tasks(pool, tasks, "published", "published")
+    assert np.all(tasks.classes[:, 0] == 0)
+    assert np.array_equal(tasks.relaxed, tasks.classes == 0)
+
+
+# -- Real tables -----------------------------------------------------------------------------------
+
+
+def needed(path: Path) -> Path:
+    if not path.exists():
+        pytest.skip("the reference material is not beside the checkout")
+    return path
+
+
+@cache
+def table_pool(name: str) -> ImagePool:
+    if name == "small":
+        with needed(GOLDEN / "small_words.csv").open(newline="") as lines:
+            rows = [(r["key"], r["class"], r["words"].split(";")) for r in csv.DictReader(lines)]
+    else:
+        folder = needed(SHARED / "data" / "cub")
+        with (folder / "waterbirds_metadata.csv").open(newline="") as lines:
+            scene = {
+                Path(row["img_filename"]).name.lower(): row["place_filename"].split("/")[2]
+                for row in csv.DictReader(lines)
+            }
+        with (folder / "feat_test.csv").open(newline="") as lines:
+            rows = [
+                (
+                    file,
+                    label,
+                    [f"g{i}v{value}" for i, value in enumerate(groups) if int(value)]
+                    + [scene[file.lower()]],
+                )
+                for file, label, *groups in list(csv.reader(lines))[1:]
+            ]
+    keys = tuple(key for key, _, _ in rows)
+    names = sorted({label for _, label, _ in rows})
+    labels = np.array([names.index(label) for _, label, _ in rows])
+    table = AttributeTable.from_words(keys, [set(words) - {""} for _, _, words in rows])
+    return ImagePool(keys, labels, tuple(names)).with_attributes(table)
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("n_shot", [1, 5, 10])
+@pytest.mark.parametrize(("support", "query"), ALL)
+def test_cub(support: str, query: str, n_shot: int) -> None:
+    pool = table_pool("cub")
+    sampler = sampler_of(support, query, n_shot=n_shot)
+    tasks = sampler.draw(pool, 3000, SEED)
+    check_tasks(pool, tasks[:200], support, query)
+    check_many(pool, tasks, support, query)
+    used, relaxed = tasks.n_images / len(pool), float(tasks.relaxed.mean())
+    print(f"{support}, {query}, {n_shot}-shot: relaxed {relaxed:.2%}, images used {used:.1%}")
+    assert tasks.reuses_images
+    assert used > 0.9
+    assert len(np.unique(tasks.classes)) == 50
+    if query == "intra":
+        assert relaxed == 0
+    elif support == "published":
+        assert 0 < relaxed < 0.05
+    else:
+        assert 0.1 < relaxed < 0.7
+
+
+def check_many(pool: ImagePool, tasks: TaskSet, support: str, query: str) -> None:
+    """Assert for all tasks at once what needs no scores."""
+    tasks.verify(pool)
+    assert pool.attributes is not None
+    has = pool.attributes.rows(np.arange(len(pool)))
+    way = np.arange(tasks.n_way)
+    # (tasks, ways, images, attributes of the task)
+    of_support, of_query = (
+        has[x[..., None], tasks.attribute[:, None, None, :]] for x in (tasks.support, tasks.query)
+    )
+    own_support, own_query = (x[:, way, :, way] for x in (of_support, of_query))
+    others = of_query.any(axis=3)
+    assert not own_query.any()
+    if support != "random":
+        assert own_support.all()
+    if support == "exclusive":
+        assert np.all(of_support.sum(axis=3) == 1)
+    if query != "intra":
+        assert others[~tasks.relaxed].all()
+    if support == "published":
+        assert np.all(of_support.sum(axis=3)[~tasks.relaxed] == 1)
+
+
+# -- The published generator's own tasks -----------------------------------------------------------
+
+TABLES = [("small", 1), ("small", 5), ("cub", 1), ("cub", 5)]
+FILES = {"small": "small_{}shot_500.jsonl.gz", "cub": "cub_test_{}shot_300.jsonl.gz"}
+
+
+@cache
+def golden(name: str, n_shot: int) -> TaskSet:
+    pool = table_pool(name)
+    assert pool.attributes is not None
+    with gzip.open(needed(GOLDEN / FILES[name].format(n_shot)), "rt") as lines:
+        told = [json.loads(line) for line in lines]
+    image = {key: i for i, key in enumerate(pool.keys)}
+    word = {word: i for i, word in enumerate(pool.attributes.words)}
+    support, query = (
+        np.array([[[image[k] for k in way] for way in task[part]] for task in told])
+        for part in ("support", "query")
+    )
+    attribute = np.array([[word[a] for a in task["attributes"]] for task in told])
+    # What the file does not tell: a way is relaxed if an image shows it.
+    has = pool.attributes.rows(np.arange(len(pool)))
+    others = np.stack([np.delete(attribute, w, axis=1) for w in range(5)], axis=1)[:, :, None, :]
+    relaxed = ~has[query[..., None], others].any(axis=3).all(axis=2)
+    relaxed |= has[support[..., None], others].any(axis=(2, 3))
+    classes = np.array([[pool.class_names.index(c) for c in task["classes"]] for task in told])
+    return TaskSet.of(
+        pool,
+        classes,
+        support,
+        query,
+        sampler="golden",
+        options={},
+        seed=0,
+        attribute=attribute.astype(np.int32),
+        relaxed=relaxed,
+    )
+
+
+@cache
+def ours(name: str, n_shot: int, seed: int = SEED) -> TaskSet:
+    n_tasks = len(golden(name, n_shot))
+    return FewStabPublishedSampler(n_shot=n_shot).draw(table_pool(name), n_tasks, seed)
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(("name", "n_shot"), TABLES)
+def test_the_published_tasks_meet_our_conditions(name: str, n_shot: int) -> None:
+    # Not in distribution but one by one: each of the 8,000 query sets is exactly of lowest score.
+    check_tasks(table_pool(name), golden(name, n_shot), "published", "published")
+
+
+def same_frequencies(ours: Any, golden: Any, n_values: int) -> float:
+    """Return the p of a chi-square test that two samples of labels are of one distribution.
+
+    Values are pooled, from the rarest up, into cells of at least 10 in both together. The ways of
+    one task are not quite independent (its words and classes are distinct), which makes the counts
+    vary less than the test presumes: it errs towards agreement, by a share of the order of the
+    number of ways over that of values.
+    """
+    counts = np.stack([np.bincount(x.reshape(-1), minlength=n_values) for x in (ours, golden)])
+    order = np.argsort(counts.sum(axis=0), kind="stable")
+    cells: list[Any] = [np.zeros(2)]
+    for column in counts[:, order].T:
+        cells[-1] = cells[-1] + column
+        if cells[-1].sum() >= 10:
+            cells.append(np.zeros(2))
+    if len(cells) > 1:  # what is left over joins the last
+        cells[-2:] = [cells[-2] + cells[-1]]
+    return float(chi2_contingency(np.array(cells).T).pvalue)
+
+
+def compare(name: str, n_shot: int, seed: int) -> dict[str, float]:
+    """Return the p of each comparison with the golden tasks.
+
+    Tasks are independent of one another and the queries of one are not, so that everything about
+    queries is a number a task and compared by ranks (Mann-Whitney), which asks nothing of its
+    distribution and allows for ties. Whether a task is relaxed is a two-by-two table.
+    """
+    pool, a, b = table_pool(name), ours(name, n_shot, seed), golden(name, n_shot)
+    assert pool.attributes is not None
+    has = pool.attributes.rows(np.arange(len(pool)))
+    facts = Facts(pool)
+
+    def per_task(tasks: TaskSet) -> dict[str, Any]:
+        query, selected = tasks.query.reshape(len(tasks), -1), tasks.attribute
+        shown = has[query[..., None], selected[:, None, :]]
+        label, word = tasks.classes, tasks.attribute
+        return {
+            "queries with another's attribute": shown.any(axis=2).mean(axis=1),
+            "non-selected words a query": (
+                has[query].sum(axis=2).mean(axis=1) - shown.sum(axis=2).mean(axis=1)
+            ),
+            "images of the class with its attribute": facts.present[label, word].mean(axis=1),
+            "images with the attributes": facts.present.sum(axis=0)[word].mean(axis=1),
+        }
+
+    x, y = per_task(a), per_task(b)
+    result = {key: float(mannwhitneyu(x[key], y[key]).pvalue) for key in x}
+    result["attributes"] = same_frequencies(a.attribute, b.attribute, len(a.words))
+    result["classes"] = same_frequencies(a.classes, b.classes, len(pool.class_names))
+    result["first class"] = same_frequencies(a.classes[:, 0], b.classes[:, 0], 50)
+    relaxed = [[t.relaxed.any(axis=1).sum(), (~t.relaxed.any(axis=1)).sum()] for t in (a, b)]
+    result["relaxed tasks"] = float(chi2_contingency(relaxed, correction=False).pvalue)
+    return result
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(("name", "n_shot"), TABLES)
+def test_our_tasks_are_distributed_as_the_published(name: str, n_shot: int) -> None:
+    found = compare(name, n_shot, SEED)
+    print(name, n_shot, {key: round(p, 4) for key, p in found.items()})
+    assert min(found.values()) > 0.01, found
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(("name", "n_shot"), TABLES)
+def test_as_many_images_are_used_as_by_the_published(name: str, n_shot: int) -> None:
+    # One number a set of tasks, so a sample of sets is needed. The golden number is one draw from
+    # the distribution that 40 sets of ours sample, a sum of many small parts: (x - mean) over
+    # sd sqrt(1 + 1/40) follows Student's t with 39 degrees of freedom, 2.71 at 1 %.
+    pool, n_tasks, n_sets = table_pool(name), len(golden(name, n_shot)), 40
+    sets = FewStabPublishedSampler(n_shot=n_shot).draw(pool, n_sets * n_tasks, SEED)
+    numbers = [np.unique(queries).size for queries in np.split(sets.query, n_sets)]
+    found = np.unique(golden(name, n_shot).query).size
+    deviation = (found - np.mean(numbers)) / np.std(numbers, ddof=1) / np.sqrt(1 + 1 / n_sets)
+    print(f"{name} {n_shot}-shot: {found}, ours {np.mean(numbers):.0f}, t = {deviation:.2f}")
+    assert abs(deviation) < 2.71
