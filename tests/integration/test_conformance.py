@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 from fsframework.registry import Plugin, Registry
-from fsframework.testing import check_component
+from fsframework.testing import check_component, toy_records
 from tests.conftest import Fsf
+from tests.tiny_models import tiny_model
 
 FIRST_PARTY = [p for p in Registry().plugins() if p.distribution.startswith("fsf-")]
 
@@ -28,6 +29,16 @@ def images(root: Path) -> Path:
     return root
 
 
+TINY = {"vit-gpt2": "vit-gpt2", "blip": "blip", "captioner": "git", "clip-words": "clip"}
+"""The model of ``tiny_model`` for each detector that takes one."""
+
+
+def captions(path: Path) -> Path:
+    lines = [{"key": r.key, "caption": r.metadata["caption"]} for r in toy_records()]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
 @pytest.mark.parametrize("plugin", FIRST_PARTY, ids=lambda p: f"{p.kind} {p.name}")
 def test_a_first_party_plugin_keeps_its_contract(plugin: Plugin, tmp_path: Path) -> None:
     make = Registry().load(plugin.kind, plugin.name).cls
@@ -36,6 +47,10 @@ def test_a_first_party_plugin_keeps_its_contract(plugin: Plugin, tmp_path: Path)
         make = partial(make, path=root if plugin.name == "folder" else root / "images.csv")
     elif plugin.name == "planted":
         make = partial(make, size=24, n_per_class=3)
+    elif plugin.name in TINY:
+        make = partial(make, model=str(tiny_model(TINY[plugin.name])))
+    elif plugin.name == "captions-file":
+        make = partial(make, path=captions(tmp_path / "captions.jsonl"))
     results = check_component(make, plugin.kind)
     assert [f"{r.name}: {r.message}" for r in results if not r.passed] == []
     assert sum(r.outcome == "passed" for r in results) > len(results) / 2
