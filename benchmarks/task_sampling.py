@@ -1,13 +1,16 @@
-"""Time and memory of drawing FewSTAB tasks, beside the published generator's.
+"""Time and memory of drawing attribute-biased tasks, beside the definition written out in NumPy.
 
-Run ``python benchmarks/task_sampling.py``; it takes about a minute. Each size has a process of its
-own, which reads a synthetic table, draws once to warm up (Numba compiles on the first draw after
-installing), then draws 3,000 tasks several times and reports the quickest.
+Run ``python benchmarks/task_sampling.py``; it takes some minutes, ``--constructions`` adds the
+paper's other constructions. Each size has a process of its own, which reads a synthetic table,
+draws once to warm up (Numba compiles on the first draw after installing), then draws 3,000 tasks
+several times and reports the quickest.
 
 The time is that of ``draw`` from the packed table to the task set, single-threaded, in processor
-time, so that other work on the machine disturbs it less. The fingerprints of pool and table, which
-belong to the data and are kept with them, are made before and shown apart. Memory is the highest
-resident size of the process less that of a bare interpreter: NumPy, Numba, table and tasks.
+time, so that other work on the machine disturbs it less. ``literal`` is the time of a few tasks
+drawn by the same definition a class and a word at a time from unpacked booleans, in the same
+process. The fingerprints of pool and table, which belong to the data and are kept with them, are
+made before and shown apart. Memory is the highest resident size of the process less that of a bare
+interpreter: NumPy, Numba, table and tasks.
 """
 
 from __future__ import annotations
@@ -20,16 +23,27 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 N_TASKS, N_WAY, N_QUERY = 3_000, 5, 15
-REPETITIONS = 7
+REPETITIONS, N_LITERAL = 5, 8
 
-# classes, images a class, words, shots; the published generator's milliseconds a task
+# classes, images a class, words, shots
 SIZES = (
-    (20, 600, 1_235, 1, 282.0),
-    (20, 600, 1_235, 5, 29.6),
-    (160, 1_289, 2_532, 1, 478.0),
-    (160, 1_289, 2_532, 5, 44.9),
+    (20, 600, 1_235, 1),
+    (20, 600, 1_235, 5),
+    (160, 1_289, 2_532, 1),
+    (160, 1_289, 2_532, 5),
+)
+
+# sampler, support, query; the first two are measured unless --constructions asks for all
+SAMPLERS = (
+    ("fewstab", "exclusive", "inter-least"),
+    ("fewstab-published", "", ""),
+    ("fewstab", "exclusive", "inter"),
+    ("fewstab", "exclusive", "intra"),
+    ("fewstab", "targeted", "inter-least"),
+    ("fewstab", "random", "inter-least"),
 )
 
 
@@ -56,14 +70,114 @@ def write_bits(file: Path, n_classes: int, n_images: int, n_words: int) -> None:
     np.save(file, bits)
 
 
+class Literal:
+    """Tasks drawn by the definitions as they stand, from one matrix of booleans a class."""
+
+    def __init__(self, bits: Any, n_classes: int, n_words: int, n_shot: int) -> None:
+        import numpy as np
+
+        unpacked = np.unpackbits(bits, axis=1, count=n_words, bitorder="little").astype(bool)
+        self.has = np.split(unpacked, n_classes)
+        present = np.array([has.sum(axis=0) for has in self.has])
+        absent = len(self.has[0]) - present
+        self.spurious = (present >= n_shot) & (absent > 0)
+        self.eligible = (present >= n_shot) & (absent >= N_QUERY)
+        self.words = np.flatnonzero(self.eligible.any(axis=0))
+        self.n_shot = n_shot
+        self.rng = np.random.default_rng(0)
+
+    def fewstab(self) -> None:
+        """Draw a task of ``fewstab`` with its default constructions."""
+        import numpy as np
+
+        while True:
+            classes = self.rng.choice(len(self.has), N_WAY, replace=False)
+            selected: list[int] = []
+            for label in classes:
+                words = np.setdiff1d(np.flatnonzero(self.spurious[label]), selected)
+                if words.size:
+                    selected.append(int(self.rng.choice(words)))
+            if len(selected) == N_WAY and all(
+                self.images(label, selected, way) for way, label in enumerate(classes)
+            ):
+                return
+
+    def images(self, label: int, selected: list[int], way: int) -> bool:
+        """Draw the images of a way; tell whether there are enough."""
+        import numpy as np
+
+        has = self.has[label]
+        own, others = has[:, selected[way]], has[:, np.delete(selected, way)].any(axis=1)
+        support, intra = np.flatnonzero(own & ~others), np.flatnonzero(~own)
+        if support.size < self.n_shot or intra.size < N_QUERY:
+            return False
+        self.rng.choice(support, self.n_shot, replace=False)
+        inter = np.flatnonzero(~own & others)
+        candidates = has[inter if inter.size >= N_QUERY else intra]
+        share = candidates.mean(axis=0)
+        share[selected] = 0
+        np.argsort(candidates @ share)[:N_QUERY]
+        return True
+
+    def published(self) -> None:
+        """Draw a task of ``fewstab-published``."""
+        import numpy as np
+
+        failed = [0, 0]
+        while True:
+            selected = self.rng.choice(self.words, N_WAY, replace=False)
+            eligible = self.eligible[:, selected]
+            classes: list[int] = []
+            for way in range(N_WAY):
+                free = np.flatnonzero(eligible[:, way] & (eligible.sum(axis=1) > 1))
+                free = np.setdiff1d(free, classes)
+                if free.size:
+                    classes.append(int(self.rng.choice(free)))
+            if len(classes) == N_WAY and self.all_images(classes, selected, failed):
+                return
+
+    def all_images(self, classes: list[int], selected: Any, failed: list[int]) -> bool:
+        """Draw the images of a task; tell whether there are enough."""
+        import numpy as np
+
+        shown = [self.has[label][:, selected] for label in classes]
+        for way, has in enumerate(shown):
+            others = has.sum(axis=1) - has[:, way]
+            support = np.flatnonzero(has[:, way] & (others <= failed[0] // 5))
+            if support.size < self.n_shot:
+                failed[0] += 1
+                return False
+            failed[0] = 0
+            self.rng.choice(support, self.n_shot, replace=False)
+        for way, has in enumerate(shown):
+            lacks = ~has[:, way] & (has.any(axis=1) | (failed[1] >= 5))
+            if lacks.sum() < N_QUERY:
+                failed[1] += 1
+                return False
+            failed[1] = 0
+            words = np.setdiff1d(self.words, selected)
+            candidates = self.has[classes[way]][lacks][:, words]
+            score = np.log(candidates * candidates.mean(axis=0) + 1e-10).sum(axis=1)
+            np.argsort(score)[:N_QUERY]
+        return True
+
+
 def measure(
-    file: Path, n_classes: int, n_images: int, n_words: int, n_shot: int, repetitions: int
+    file: Path,
+    n_classes: int,
+    n_images: int,
+    n_words: int,
+    n_shot: int,
+    repetitions: int,
+    name: str,
+    support: str,
+    query: str,
 ) -> dict[str, float]:
     """Draw from the table in a file; return milliseconds a task and mebibytes."""
     bare = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     import numpy as np
 
-    from fsf_samplers import FewStabSampler
+    from fsf_samplers import FewStabPublishedSampler, FewStabSampler
     from fsframework.values import AttributeTable, ImagePool
 
     keys = tuple(f"{i:06}" for i in range(n_classes * n_images))
@@ -77,16 +191,30 @@ def measure(
     _ = pool.key_digest, pool.fingerprint, table.fingerprint
     fingerprints = time.process_time() - start
 
-    sampler = FewStabSampler(n_way=N_WAY, n_shot=n_shot, n_query=N_QUERY)
-    tasks = sampler.draw(pool, N_TASKS, 0)
+    numbers: dict[str, Any] = {"n_way": N_WAY, "n_shot": n_shot, "n_query": N_QUERY}
+    if name == "fewstab":
+        sampler: Any = FewStabSampler(**numbers, support=support, query=query)
+    else:
+        sampler = FewStabPublishedSampler(**numbers)
+    tasks = sampler.draw(pool, N_TASKS if repetitions else 1, 0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seconds = []
     for seed in range(repetitions):
         start = time.process_time()
         sampler.draw(pool, N_TASKS, seed)
         seconds.append(time.process_time() - start)
+
+    literal = 0.0
+    if repetitions and (name, support, query) in SAMPLERS[:2]:
+        drawn_by = Literal(bits, n_classes, n_words, n_shot)
+        draw = drawn_by.fewstab if name == "fewstab" else drawn_by.published
+        start = time.process_time()
+        for _ in range(N_LITERAL):
+            draw()
+        literal = (time.process_time() - start) / N_LITERAL * 1e3
     return {
         "ms": min(seconds, default=0.0) / N_TASKS * 1e3,
+        "literal": literal,
         "relaxed": float(tasks.relaxed.mean()),
         "fingerprints": fingerprints * 1e3,
         "memory": (peak - bare) / 1024,
@@ -101,34 +229,41 @@ def apart(what: str, *arguments: object) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--constructions", action="store_true", help="measure the others too")
     parser.add_argument("--write", nargs=4, help=argparse.SUPPRESS)
-    parser.add_argument("--measure", nargs=6, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs=9, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.write:
         write_bits(Path(given.write[0]), *map(int, given.write[1:]))
         return
     if given.measure:
-        print(json.dumps(measure(Path(given.measure[0]), *map(int, given.measure[1:]))))
+        file, *numbers = given.measure[:6]
+        print(json.dumps(measure(Path(file), *map(int, numbers), *given.measure[6:])))
         return
 
     print(f"{N_TASKS:,} tasks of {N_WAY} ways and {N_QUERY} queries, best of {REPETITIONS}")
     print(
-        "classes x images x words   shot   ms/task   published    ratio"
-        "   relaxed   peak MiB   fingerprints ms"
+        "classes x images x words   shot   ms/task   literal    ratio   relaxed   peak MiB"
+        "   fingerprints ms   sampler"
     )
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "bits.npy"
-        for n_classes, n_images, n_words, n_shot, published in SIZES:
+        for n_classes, n_images, n_words, n_shot in SIZES:
+            file = Path(folder) / f"bits{n_classes}.npy"
             size = n_classes, n_images, n_words
-            apart("write", file, *size)
-            apart("measure", file, *size, n_shot, 0)  # compiles, if nothing has before
-            result = json.loads(apart("measure", file, *size, n_shot, REPETITIONS))
-            print(
-                f"{n_classes:>7} x {n_images:>6,} x {n_words:>5,} {n_shot:>6} {result['ms']:>9.3f} "
-                f"{published:>11.1f} {published / result['ms']:>8,.0f} {result['relaxed']:>9.0%} "
-                f"{result['memory']:>10.0f} {result['fingerprints']:>17.0f}",
-                flush=True,
-            )
+            if not file.exists():
+                apart("write", file, *size)
+            for sampler in SAMPLERS if given.constructions else SAMPLERS[:2]:
+                apart("measure", file, *size, n_shot, 0, *sampler)  # compiles, if need be
+                result = json.loads(apart("measure", file, *size, n_shot, REPETITIONS, *sampler))
+                literal, ratio = result["literal"], result["literal"] / result["ms"]
+                compared = f"{literal:>9.1f} {ratio:>8,.0f}" if literal else f"{'':>18}"
+                print(
+                    f"{n_classes:>7} x {n_images:>6,} x {n_words:>5,} {n_shot:>6} "
+                    f"{result['ms']:>9.3f} {compared} {result['relaxed']:>9.0%} "
+                    f"{result['memory']:>10.0f} {result['fingerprints']:>17.0f}   "
+                    f"{' '.join(sampler)}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":
