@@ -193,7 +193,7 @@ def measure(
 
     numbers: dict[str, Any] = {"n_way": N_WAY, "n_shot": n_shot, "n_query": N_QUERY}
     if name == "fewstab":
-        sampler: Any = FewStabSampler(**numbers, support=support, query=query)
+        sampler: Any = FewStabSampler(**numbers | {"support": support, "query": query})
     else:
         sampler = FewStabPublishedSampler(**numbers)
     tasks = sampler.draw(pool, N_TASKS if repetitions else 1, 0)

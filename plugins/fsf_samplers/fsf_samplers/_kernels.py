@@ -223,7 +223,7 @@ class WordChoices(NamedTuple):
 
     sets: Array
     """uint64: sets of images, a bit a row of the class, the lowest first; the empty set, at 0, is
-    as long as the longest. They take no more memory than the packed table, and a small part of it
+    as long as the longest. They take no more memory than the packed table, but for padding, and less
     where a class has few of the words."""
 
     counted: Array
@@ -749,7 +749,7 @@ def count_others(sets: Array, others: Array, n_others: int, element: int) -> int
 
 
 @inner
-def has(sets: Array, place: int, element: int) -> bool:
+def has(sets: Array, place: int, element: int) -> Any:
     """Tell whether a set has an element."""
     return (sets[place + element // 64] >> np.uint64(element % 64)) & np.uint64(1) != 0
 

@@ -7,8 +7,12 @@ samplers: it neither draws nor knows of cells, rows or bits.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import gzip
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from functools import cache
 from itertools import product
@@ -219,8 +223,6 @@ def test_tiny_tables(
 @pytest.mark.parametrize("broken", ["support", "query", "relaxed", "attribute"])
 @pytest.mark.parametrize(("support", "query"), [("exclusive", "inter-least"), ("published",) * 2])
 def test_the_checker_finds_what_is_wrong(support: str, query: str, broken: str) -> None:
-    import dataclasses
-
     pool = random_pool(SEED, 9, 40, 60, 4)
     sampler = sampler_of(support, query, n_shot=1, n_query=6)
     tasks = sampler.draw(pool, 30, SEED)
@@ -313,6 +315,40 @@ def test_the_defaults_are_the_papers() -> None:
     default = FewStabSampler(n_shot=1, n_query=6).draw(pool, 50, 1)
     assert named.draw(pool, 50, 1).digest == default.digest
     assert (default.options["support"], default.options["query"]) == ("exclusive", "inter-least")
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(
+    ("name", "n_shot", "digest"),
+    [
+        ("small", 1, "df612d9adfaa06ca531f50d1881afc24"),
+        ("cub", 5, "25d67158a486924200593d32183b5153"),
+    ],
+)
+def test_the_defaults_draw_what_they_drew_in_version_0_1(
+    name: str, n_shot: int, digest: str
+) -> None:
+    tasks = FewStabSampler(n_shot=n_shot).draw(table_pool(name), 500, 5)
+    assert tasks.digest.startswith(digest)
+
+
+def test_fresh_processes_draw_the_same_tasks() -> None:
+    code = (
+        "from fsf_samplers import FewStabPublishedSampler; "
+        "from fsframework.testing import toy_pool; "
+        "print(FewStabPublishedSampler(n_shot=1, n_query=4).draw(toy_pool(), 20, 3).digest)"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "4242")
+    }
+    assert len(digests) == 1
 
 
 def test_unknown_constructions_are_refused() -> None:
