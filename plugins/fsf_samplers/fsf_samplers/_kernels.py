@@ -223,8 +223,8 @@ class WordChoices(NamedTuple):
 
     sets: Array
     """uint64: sets of images, a bit a row of the class, the lowest first; the empty set, at 0, is
-    as long as the longest. They take no more memory than the packed table, but for padding, and less
-    where a class has few of the words."""
+    as long as the longest. They take no more memory than the packed table, but for padding, and
+    less where a class has few of the words."""
 
     counted: Array
     """bool a cell: whether its word can be drawn, and so counts in a score; false for the empty."""
@@ -740,7 +740,7 @@ def unite(sets: Array, others: Array, n_others: int, block: int) -> Any:
 
 
 @inner
-def count_others(sets: Array, others: Array, n_others: int, element: int) -> int:
+def count_others(sets: Array, others: Array, n_others: int, element: int) -> Any:
     """Return how many of the first so many sets have an element."""
     n = 0
     for i in range(n_others):
