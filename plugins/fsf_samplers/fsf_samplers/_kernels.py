@@ -712,7 +712,7 @@ def judge(
 
 
 @inner
-def count_blocks(class_start: Array, label: int) -> int:
+def count_blocks(class_start: Array, label: int) -> Any:
     """Return of how many blocks of 64 rows a set of the class's images is."""
     return (class_start[label + 1] - class_start[label] + 63) // 64
 
