@@ -170,6 +170,8 @@ class Registry:
             names = self.names(kind)
             hint = close_matches(name, names)
             known = ", ".join(names) or "none is installed"
+            if kind == "dataset" and Path(name).exists():
+                hint = f" (did you mean {'folder' if Path(name).is_dir() else 'csv'}:{name}?)"
             raise PluginError(f"unknown {kind} {name!r}{hint}; known: {known}")
         if len(same) > 1:
             claims = " and ".join(f"{p.distribution} {p.version} ({p.target})" for p in same)

@@ -351,7 +351,10 @@ def resolve_component(
     where = where or kind
     tree = dict(request) if isinstance(request, Mapping) else {"name": request}
     if "name" not in tree:
-        raise OptionError(f"{where} has options but no name; say which {kind} with {where}.name")
+        known = ", ".join(p.name for p in registry.plugins(kind))
+        raise OptionError(
+            f"{where} has options but no name; say which {kind} with {where}.name ({known})"
+        )
     name_given = _as_given(tree.pop("name"))
     name, colon, argument = str(name_given.value).partition(":")
     loaded = registry.load(kind, name)
@@ -389,6 +392,9 @@ def _resolve_options(
                 origins[key] = "given"
                 continue
             if kind is not None:
+                if isinstance(raw, Mapping) and "name" not in raw:
+                    usual = getattr(cls, "usual_components", {}).get(key)
+                    raw = raw if usual is None else {"name": Given(usual, "default"), **raw}
                 options[key] = resolve_component(registry, kind, raw, where=f"{where}.{key}")
                 origins[key] = "given"
                 continue
@@ -398,8 +404,10 @@ def _resolve_options(
             options[key] = convert(given.value, annotation, f"{where}.{key}")
             origins[key] = given.origin
         elif default is inspect.Parameter.empty:
+            short = getattr(cls, "argument", None) == key
+            hint = f"; write NAME:{key.upper()}" if short else ""
             raise OptionError(
-                f"{what} needs the option {where}.{key} ({describe_type(annotation)})"
+                f"{what} needs the option {where}.{key} ({describe_type(annotation)}){hint}"
             )
         else:
             options[key], origins[key] = default, "default"

@@ -387,8 +387,11 @@ class AttributeTable:
         known: list[str] = []
         raw = (table.schema.metadata or {}).get(b"fsframework")
         if raw is not None:
-            header = _check_header(json.loads(raw), "an attribute table", path)
-            provenance, known = dict(header["provenance"]), header.get("words", [])
+            try:
+                header = _check_header(json.loads(raw), "an attribute table", path)
+                provenance, known = dict(header["provenance"]), header.get("words", [])
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataError(f"{path}: its header is damaged ({error})") from None
         vocabulary = sorted({*raw_words, *known} - {""})
         position = {word: i for i, word in enumerate(vocabulary)}
         mapping = np.array([position.get(w, -1) for w in raw_words], dtype=np.int64)

@@ -62,6 +62,16 @@ def make_tables(grid: Grid, results: Sequence[CellResult]) -> list[Table]:
     return [table for table in found if table is not None]
 
 
+_LONGEST_REASON = 60
+
+
+def _in_a_cell(reason: str) -> str:
+    """Return why a cell has no number, so far as it fits; the notes tell the rest."""
+    if len(reason) > _LONGEST_REASON:
+        return "failed, see below"
+    return f"failed: {reason}" if reason else ""
+
+
 class _View:
     """Finds in the results what each table shows."""
 
@@ -122,7 +132,7 @@ class _View:
             (str(slot.shot), spelt(slot.method)),
             column,
             measured,
-            f"failed: {result.reason}" if result.reason else "",
+            _in_a_cell(result.reason),
             self._printed(number, slot, spelt(slot.method), column),
             about=self._about(slot, estimate),
         )
@@ -425,6 +435,8 @@ class _View:
         notes: Iterable[str] = (),
     ) -> Table:
         said = [*self._settings(slots), *notes]
+        reasons = dict.fromkeys(self._result(slot).reason for slot in slots)
+        said += [f"failed: {reason}" for reason in reasons if len(reason) > _LONGEST_REASON]
         if any(line.printed for line in lines):
             said.append(self._printed_note(number, slots))
         name = self._choices[slots[0].dataset].name

@@ -30,11 +30,20 @@ def print_statistics(statistics: AttributeStatistics) -> None:
     )
     _print_pairs(s)
     print()
-    tasks = f"tasks of {_counted(s.n_shot, 'shot')} and {_counted(s.n_query, 'query', 'queries')}"
-    if not s.unusable:
+    tasks = (
+        f"tasks of {_counted(s.n_way, 'way')}, {_counted(s.n_shot, 'shot')} and "
+        f"{_counted(s.n_query, 'query', 'queries')}"
+    )
+    if min(s.usable_classes, s.usable_words) < s.n_way:
         print(
-            f"All {_counted(s.classes, 'class', 'classes')} can stand in attribute-biased {tasks}."
+            f"No attribute-biased {tasks} can be drawn: they take {s.n_way} classes, each with a "
+            f"word of its own; {_counted(s.usable_classes, 'class', 'classes')} and "
+            f"{_counted(s.usable_words, 'word')} will do."
         )
+    if not s.unusable:
+        if s.usable_words >= s.n_way <= s.usable_classes:
+            whole = _counted(s.classes, "class", "classes")
+            print(f"All {whole} can stand in attribute-biased {tasks}.")
         return
     print(f"{s.usable_classes:,} of {s.classes:,} classes can stand in attribute-biased {tasks}:")
     for unusable in s.unusable[:_UNUSABLE_SHOWN]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ __all__ = [
     "DROPPING",
     "WORDS",
     "cache_option",
+    "flat_options",
     "folder_options",
     "json_option",
     "plugin_option",
@@ -77,7 +78,7 @@ _SHARED: dict[str, tuple[str, Any]] = {
     "drop-words": (
         "drop_words",
         click.option(
-            "--drop-words", metavar="WORD,...", help="Words that are no attributes, with commas."
+            "--drop-words", metavar="WORD,...", help="Words to take out, separated by commas."
         ),
     ),
     "min-count": (
@@ -86,7 +87,7 @@ _SHARED: dict[str, tuple[str, Any]] = {
             "--min-count",
             type=int,
             metavar="N",
-            help="Take out words that fewer images have.  [default: 1]",
+            help="Take out words that fewer than N images have.  [default: 1]",
         ),
     ),
     "offline": (
@@ -122,7 +123,7 @@ _SHARED: dict[str, tuple[str, Any]] = {
     "split": (
         "split",
         click.option(
-            "--split", metavar="NAME", help="Split the tasks are drawn from.  [default: test]"
+            "--split", metavar="NAME", help="Split whose images are used.  [default: test]"
         ),
     ),
     "way": (
@@ -281,3 +282,29 @@ def tree_of(
             raise OptionError(f"-o {option}: must be KEY=VALUE, e.g. -o method.temperature=0.2")
         set_dotted(tree, key.strip(), Given(value, "command line"))
     return tree
+
+
+def flat_options(
+    resolved: Mapping[str, Any], origins: Mapping[str, Any]
+) -> list[tuple[str, str, str]]:
+    """Return dotted key, value and origin of every option, as one would write it with ``-o``."""
+    if len(resolved["training"]) == 1:
+        resolved = {**resolved, "training": resolved["training"][0]}
+        origins = {**origins, "training": origins["training"][0]}
+    return list(_leaves(resolved, origins))
+
+
+def _leaves(values: Any, origins: Any, prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    pairs = values.items() if isinstance(values, dict) else enumerate(values)
+    for key, value in pairs:
+        origin = origins.get(key, {}) if isinstance(origins, dict) else origins[key]
+        dotted = f"{prefix}{key}"
+        if isinstance(value, dict) or (
+            isinstance(value, list) and any(isinstance(v, dict) for v in value)
+        ):
+            yield from _leaves(value, origin, f"{dotted}.")
+        else:
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            if isinstance(value, bool) or value is None or value == []:
+                shown = str(value).lower() if isinstance(value, bool) else "none"
+            yield dotted, shown, str(origin)

@@ -104,14 +104,14 @@ def extract(
         )
     if part is not None and settings.min_count > 1:
         raise OptionError(
-            "--min-count counts the images of the whole split, not of a shard; give it when the "
-            "shards are put together"
+            "--min-count counts the images of the whole split, not of a shard; give it to the run "
+            "without --shard, or to the commands that read the merged table"
         )
     dataset = experiment.dataset.create()
     detected = detect_attributes(
         experiment.detector,
         dataset,
-        experiment.dataset.fingerprint,
+        experiment.dataset,
         settings.split,
         Workspace.default(None, cache_dir),
         _render.reporter(),
@@ -132,9 +132,8 @@ def _finished(experiment: Experiment, pool: ImagePool, table: AttributeTable) ->
     from fsframework.pipeline.attribute_stats import images_with_class_words
     from fsframework.pipeline.attributes import without_dropped_words
 
-    if not table.bits.any():
-        return table
-    settings, whole = experiment.settings, pool.with_attributes(table)
+    settings = experiment.settings
+    whole = dataclasses.replace(pool, attributes=table.aligned(pool.keys))
     naming = int(images_with_class_words(whole).sum())
     header = {**table.provenance, "images_with_class_words": f"{naming} of {len(table)}"}
     if settings.drop_class_words:
@@ -180,8 +179,10 @@ def _print_extracted(
     if not naming.startswith("0 of"):
         fate = "dropped" if "drop_class_words" in table.provenance else "kept"
         click.echo(f"{naming} images have words that name their class ({fate})")
+    if not pairs:
+        click.echo("no image has a word: tasks cannot be drawn from this table")
     for key, reason in detected.failed[:10]:
-        click.echo(f"cannot be read: {key} ({reason})")
+        click.echo(f"cannot be read: {reason if key in reason else f'{key}: {reason}'}")
     if len(detected.failed) > 10:
         click.echo(f"and {len(detected.failed) - 10:,} more that cannot be read")
     click.echo(f"attributes: {output}")
@@ -214,7 +215,7 @@ def _described(
 
 
 @attributes.command("stats")
-@shared("dataset", *WORDS, "split", "shot", "query")
+@shared("dataset", *WORDS, "split", "way", "shot", "query")
 @click.option(
     "--most",
     type=click.IntRange(min=0),
@@ -249,7 +250,9 @@ def stats(
 
     experiment, _dataset, pool = _described(context, config, options, plugin_files, cache_dir)
     sampler = experiment.sampler.create()
-    found = attribute_statistics(pool, n_shot=sampler.n_shot, n_query=sampler.n_query, most=most)
+    found = attribute_statistics(
+        pool, n_way=sampler.n_way, n_shot=sampler.n_shot, n_query=sampler.n_query, most=most
+    )
     if as_json:
         _render.print_json(found.to_json())
     else:
@@ -275,7 +278,10 @@ def agree(first: Path, second: Path, as_json: bool) -> None:
     if as_json:
         _render.print_json(found.to_json())
     else:
-        print_agreement(found, first.stem, second.stem)
+        names = (
+            (first.stem, second.stem) if first.stem != second.stem else map(str, (first, second))
+        )
+        print_agreement(found, *names)
 
 
 @attributes.command("merge")
@@ -295,6 +301,8 @@ def merge(output: Path, parts: tuple[Path, ...], force: bool) -> None:
     table = merged([(str(part), read_attributes(part)) for part in parts])
     table.save(output)
     click.echo(f"{output}: {len(table):,} images, {len(table.words):,} words")
+    if "shard" in table.provenance:
+        click.echo(f"note: some shards are missing; these are in it: {table.provenance['shard']}")
 
 
 @attributes.command("show")

@@ -105,7 +105,8 @@ def benchmark() -> None:
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also write the tables: .md, .csv (a row a value), .json (with every cell) or .tex.",
+    help="Also write the tables: .md, .csv (a row a value), .json (with every cell) or .tex; a "
+    "file that is there is replaced.",
 )
 @click.option(
     "--dry-run", is_flag=True, help="List the cells, and which of them are done; run nothing."
@@ -216,12 +217,22 @@ def _print_cells(cells: Sequence[Cell], workspace: Any, as_json: bool) -> None:
         _render.print_json({"benchmark": "fewstab", "cells": listed})
         return
     rows = [
-        (str(number), cell.name, "to do" if folder is None else f"done: {folder}")
+        (
+            str(number),
+            cell.name,
+            f"{cell.experiment.settings.tasks:,}" if cell.experiment.settings.tasks else "all",
+            cell.experiment.settings.query_batch,
+            "to do" if folder is None else f"done: {folder}",
+        )
         for number, (cell, folder) in enumerate(zip(cells, done, strict=True), start=1)
     ]
-    _render.print_table(("", "cell", "state"), rows)
+    _render.print_table(("", "cell", "tasks", "queries by", "state"), rows)
     click.echo()
-    click.echo(f"{len(cells)} cells, {sum(folder is not None for folder in done)} of them done")
+    click.echo(f"{_counted(len(cells))}, {sum(folder is not None for folder in done)} of them done")
+
+
+def _counted(number: int) -> str:
+    return f"{number} {'cell' if number == 1 else 'cells'}"
 
 
 def _as_json(result: CellResult) -> dict[str, Any]:
@@ -242,13 +253,16 @@ def _as_json(result: CellResult) -> dict[str, Any]:
 
 def _print_summary(results: Sequence[CellResult]) -> None:
     """Print the notes of the runs, each once, and how many cells there are of each state."""
-    told: dict[str, int] = {}
+    told: dict[str, list[str]] = {}
     for result in results:
         for note in () if result.record is None else result.record.notes:
-            told[note] = told.get(note, 0) + 1
-    for note, count in told.items():
-        click.echo(f"note ({count} of {len(results)} cells): {note}")
+            told.setdefault(note, []).append(result.cell.name)
+    for note, (first, *others) in told.items():
+        more = f" and {len(others)} more" if others else ""
+        click.echo(f"note ({first}{more}): {note}")
     failed = sum(bool(result.reason) for result in results)
     before = sum(result.reused for result in results)
     now = len(results) - failed - before
-    click.echo(f"{len(results)} cells: {now} run now, {before} finished before, {failed} failed")
+    click.echo(
+        f"{_counted(len(results))}: {now} run now, {before} finished before, {failed} failed"
+    )

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plugins"]
 
+_PLACE = {"selector": "detector.selector"}
+"""Where the options of a kind stand that is only ever a part of another."""
+
 _kind = click.option("--kind", type=click.Choice(sorted(KINDS)), help="Only plugins of this kind.")
 
 
@@ -83,7 +86,7 @@ def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_
     loaded = _load(registry, name, kind)
     options = [
         {
-            "option": f"{loaded.plugin.kind}.{key}",
+            "option": f"{_PLACE.get(loaded.plugin.kind, loaded.plugin.kind)}.{key}",
             "type": describe_type(annotation),
             "default": None if default is inspect.Parameter.empty else _json(default),
             "required": default is inspect.Parameter.empty,

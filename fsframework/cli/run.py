@@ -9,6 +9,7 @@ import click
 
 from fsframework.cli._options import (
     DROPPING,
+    flat_options,
     folder_options,
     json_option,
     registry_with,
@@ -137,28 +138,7 @@ def _print_resolved(experiment: Experiment, as_json: bool) -> None:
     if as_json:
         _render.print_json({"resolved": resolved, "origins": origins})
         return
-    if len(resolved["training"]) == 1:
-        # As one would write it with -o.
-        resolved = {**resolved, "training": resolved["training"][0]}
-        origins = {**origins, "training": origins["training"][0]}
-    _render.print_table(("option", "value", "origin"), list(_flat(resolved, origins)))
-
-
-def _flat(values: Any, origins: Any, prefix: str = "") -> Any:
-    """Yield dotted key, value and origin of every leaf."""
-    pairs = values.items() if isinstance(values, dict) else enumerate(values)
-    for key, value in pairs:
-        origin = origins.get(key, {}) if isinstance(origins, dict) else origins[key]
-        dotted = f"{prefix}{key}"
-        if isinstance(value, dict) or (
-            isinstance(value, list) and any(isinstance(v, dict) for v in value)
-        ):
-            yield from _flat(value, origin, f"{dotted}.")
-        else:
-            shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            if isinstance(value, bool) or value is None or value == []:
-                shown = str(value).lower() if isinstance(value, bool) else "none"
-            yield dotted, shown, str(origin)
+    _render.print_table(("option", "value", "origin"), list(flat_options(resolved, origins)))
 
 
 def _as_json(result: RunResult) -> dict[str, Any]:

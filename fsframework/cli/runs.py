@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import json_option
+from fsframework.cli._options import flat_options, json_option
 from fsframework.errors import RecordError, close_matches
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fsframework.records import RunRecord
 
 __all__ = ["print_record", "runs"]
@@ -68,18 +70,32 @@ def list_runs(runs_dir: Path, as_json: bool) -> None:
     rows: list[tuple[str, ...]] = []
     for folder, record in found:
         if not isinstance(record, RunRecord):
-            rows.append((folder.name, f"broken: {record}", *[""] * 5))
+            rows.append((folder.name, f"broken: {record}", *[""] * 7))
             continue
         cells = [
             _render.shown(record.estimates[name]) if name in record.estimates else ""
             for name in ("acc-R", "wacc-R", "wacc-A", "wacc-gap")
         ]
         scored = str(record.resolved.get("query_batch", "task"))
-        rows.append((folder.name, record.status, *cells, scored))
+        tested = list(record.tasks.values())[-1]
+        shape = f"{tested['way']}-way {tested['shot']}-shot, {tested['count']:,}"
+        tasks = f"{_sampler(record)} {shape}"
+        rows.append((folder.name, record.status, tasks, *cells, scored, _words(record.resolved)))
     if not rows:
         click.echo(f"no runs in {runs_dir}")
         return
-    _render.print_table(("run", "status", "Acc", "wAcc-R", "wAcc-A", "gap", "queries by"), rows)
+    heads = (
+        "run",
+        "status",
+        "tasks",
+        "Acc",
+        "wAcc-R",
+        "wAcc-A",
+        "gap",
+        "queries by",
+        "words",
+    )
+    _render.print_table(heads, rows)
 
 
 @runs.command("show")
@@ -102,8 +118,12 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
         _render.print_json({"folder": str(folder), **raw})
         return
     print_record(folder, record)
-    rows = [(p["kind"], p["name"], f"{p['distribution']} {p['version']}") for p in record.plugins]
     click.echo()
+    options = [row for row in flat_options(record.resolved, record.origins) if row[2] != "default"]
+    if options:
+        _render.print_table(("option", "value", "origin"), options)
+        click.echo()
+    rows = [(p["kind"], p["name"], f"{p['distribution']} {p['version']}") for p in record.plugins]
     _render.print_table(("kind", "plugin", "from"), rows)
 
 
@@ -115,7 +135,8 @@ def _find(run: str, runs_dir: Path) -> Path:
     if len(near) == 1:
         return runs_dir / near[0]
     if near:
-        raise RecordError(f"{run!r} begins the names of {len(near)} runs: {', '.join(near[:5])}")
+        some = ", ".join(near[:5]) + (", ..." if len(near) > 5 else "")
+        raise RecordError(f"{run!r} begins the names of {len(near)} runs: {some}")
     hint = close_matches(run, names)
     raise RecordError(f"no run {run!r} in {runs_dir}{hint}; see fsf runs list")
 
@@ -129,8 +150,10 @@ def print_record(folder: Path, record: RunRecord) -> None:
     shape = f"{tested['way']}-way {tested['shot']}-shot, {tested['query']} queries a class"
     click.echo(
         f"{resolved['method']['name']} with {resolved['backbone']['name']} on "
-        f"{resolved['dataset']['name']}: {tested['sampler']} tasks, {shape}, seed {tested['seed']}"
+        f"{_dataset(resolved)}: {_sampler(record)} tasks, {shape}, seed {tested['seed']}"
     )
+    if "A" in record.tasks:
+        click.echo(f"words: {_words(resolved)}")
     click.echo(_training_line(record, stage["steps"]))
     click.echo()
     if record.status == "finished":
@@ -150,6 +173,41 @@ def print_record(folder: Path, record: RunRecord) -> None:
     for note in record.notes:
         click.echo(f"note: {note}")
     click.echo(f"run: {folder}")
+
+
+def _dataset(resolved: Mapping[str, Any]) -> str:
+    """Return the data set as one would name it, with the folder or file it is read from."""
+    path = resolved["dataset"].get("path")
+    return str(resolved["dataset"]["name"]) + (f":{path}" if path else "")
+
+
+def _words(resolved: Mapping[str, Any]) -> str:
+    """Say where the attributes come from, and what was dropped."""
+    detector = resolved.get("detector")
+    if detector is not None:
+        source = f"detected by {detector['name']}"
+        which = detector.get("model") or detector.get("path")
+        source += f" ({which})" if which else ""
+    else:
+        source = resolved["attributes"] or "the data set's own"
+    dropped = [
+        f"{name.replace('_', '-')} {resolved[name] if resolved[name] is not True else ''}".strip()
+        for name, usual in (("drop_class_words", False), ("drop_words", []), ("min_count", 1))
+        if resolved.get(name, usual) != usual
+    ]
+    return ", ".join([str(source), *dropped])
+
+
+def _sampler(record: RunRecord) -> str:
+    """Return the sampler with those of its options that were given."""
+    tested = list(record.tasks.values())[-1]
+    origins, shape = record.origins.get("sampler", {}), ("name", "n_way", "n_shot", "n_query")
+    given = [
+        f"{name}={tested['options'][name]}"
+        for name, origin in origins.items()
+        if name not in shape and origin != "default" and name in tested["options"]
+    ]
+    return str(tested["sampler"]) + (f" ({', '.join(given)})" if given else "")
 
 
 def _training_line(record: RunRecord, steps: int) -> str:

@@ -9,6 +9,7 @@ import click
 
 from fsframework.cli._options import (
     WORDS,
+    cache_option,
     json_option,
     registry_with,
     set_options,
@@ -64,7 +65,8 @@ def _pool(experiment: Experiment, *, attributes: bool) -> ImagePool:
     dataset = experiment.dataset.create()
     pool: ImagePool = dataset.pool(experiment.settings.split)
     if attributes or experiment.settings.attributes is not None or experiment.detector is not None:
-        workspace, reporter = Workspace.default(), _render.reporter()
+        cache = click.get_current_context().params.get("cache_dir")
+        workspace, reporter = Workspace.default(None, cache), _render.reporter()
         pool, _ = pool_with_attributes(experiment, dataset, pool, workspace, reporter)
     return pool
 
@@ -92,6 +94,7 @@ def _with_words_if_any(experiment: Experiment, tasks: TaskSet) -> ImagePool:
 @click.argument("file", type=_FILE)
 @shared("sampler", "dataset", *WORDS, "split", "way", "shot", "query", "tasks", "seed")
 @set_options
+@cache_option
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @json_option
 @click.pass_context
@@ -164,6 +167,7 @@ def _print_summary(file: Path, tasks: TaskSet, as_json: bool) -> None:
 @click.argument("file", type=_FILE)
 @shared("dataset", *WORDS, "split")
 @set_options
+@cache_option
 @json_option
 @click.pass_context
 def verify(
@@ -187,6 +191,7 @@ def verify(
 @click.argument("output", type=_FILE)
 @shared("dataset", *WORDS, "split")
 @set_options
+@cache_option
 @click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
 @click.pass_context
 def export(
@@ -238,6 +243,7 @@ def export(
 )
 @shared("sampler", "dataset", *WORDS, "split", "way", "shot", "query", "seed")
 @set_options
+@cache_option
 @json_option
 @click.pass_context
 def show(

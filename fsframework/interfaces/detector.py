@@ -55,16 +55,20 @@ class AttributeDetector(ABC):
         """
         return {}
 
-    def notes(self, keys: Sequence[str]) -> list[str]:
+    def notes(self, keys: Sequence[str], others: Sequence[str] = ()) -> list[str]:
         """Return what a user should know before these images are looked at, a sentence each.
 
-        Asked after ``prepare`` with the keys of all images; by default nothing. A detector that
-        reads a file says here what in it is broken or belongs to no image.
+        Asked after ``prepare``; by default nothing. A detector that reads a file says here what
+        in it is broken or belongs to no image.
+
+        Args:
+            keys: of the images that will be looked at.
+            others: keys of the other images of the data set.
 
         Raises:
             DataError: nothing can be said of any of the images.
         """
-        del keys
+        del keys, others
         return []
 
 
@@ -74,6 +78,10 @@ class Captioner(AttributeDetector):
     The captions are the costly part: they are kept with the table, and another selector works on
     the same captions. A subclass sets ``selector``, by convention an option of that name.
     """
+
+    usual_components: ClassVar[Mapping[str, str]] = {"selector": "spacy"}
+    """Name of the plugin that is meant where an option that is a component is given options but
+    no name, as in ``detector.selector.compounds=joined``."""
 
     selector: WordSelector
 

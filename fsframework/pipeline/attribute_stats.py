@@ -89,9 +89,10 @@ class AttributeStatistics:
         pairs: pairs (image, word).
         spurious_pairs: pairs <class, word> after Definition 1; ``commonest`` are those that most
             images have, ties by the names of class and word.
-        n_shot: support images a class; ``n_query`` query images a class.
+        n_way: classes a task, ``n_shot`` support and ``n_query`` query images a class.
         usable_classes: number of classes that can stand in a FewSTAB task: some word is present
-            in at least ``n_shot`` of their images and absent from at least ``n_query``.
+            in at least ``n_shot`` of their images and absent from at least ``n_query``; there are
+            ``usable_words`` such words in all, and each class of a task needs another.
         unusable: the other classes, in the pool's order.
     """
 
@@ -105,9 +106,11 @@ class AttributeStatistics:
     pairs: int
     spurious_pairs: int
     commonest: tuple[SpuriousPair, ...]
+    n_way: int
     n_shot: int
     n_query: int
     usable_classes: int
+    usable_words: int
     unusable: tuple[UnusableClass, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -124,7 +127,7 @@ class _Cells(NamedTuple):
 
 
 def attribute_statistics(
-    pool: ImagePool, *, n_shot: int = 5, n_query: int = 15, most: int = 20
+    pool: ImagePool, *, n_way: int = 5, n_shot: int = 5, n_query: int = 15, most: int = 20
 ) -> AttributeStatistics:
     """Count the words of a pool's images, by image and by class.
 
@@ -133,6 +136,7 @@ def attribute_statistics(
 
     Args:
         pool: with attributes.
+        n_way: classes a task, at least 2.
         n_shot: support images a class, at least 1; ``n_query`` query images, at least 1.
         most: spurious pairs to name, at least 0.
 
@@ -148,7 +152,9 @@ def attribute_statistics(
     >>> found.commonest
     (SpuriousPair(class_name='cat', word='lamp', images=1, share=0.5),)
     """
-    for name, value, least in (("n_shot", n_shot, 1), ("n_query", n_query, 1), ("most", most, 0)):
+    for name, value, least in (
+        ("n_way", n_way, 2), ("n_shot", n_shot, 1), ("n_query", n_query, 1), ("most", most, 0),
+    ):  # fmt: skip
         if value < least:
             raise OptionError(f"{name} must be at least {least}, not {value}")
     table = _table_of(pool)
@@ -171,6 +177,8 @@ def attribute_statistics(
         for cell in spurious[order[:most]]
     ]
     unusable = _unusable(pool, table, cells, n_shot, n_query)
+    absent = pool.class_sizes[cells.label] - cells.images
+    usable = np.unique(cells.word[(cells.images >= n_shot) & (absent >= n_query)])
     return AttributeStatistics(
         images=len(pool),
         images_without_words=int((counts == 0).sum()),
@@ -184,9 +192,11 @@ def attribute_statistics(
         pairs=int(counts.sum()),
         spurious_pairs=int(spurious.size),
         commonest=tuple(commonest),
+        n_way=n_way,
         n_shot=n_shot,
         n_query=n_query,
         usable_classes=len(pool.class_names) - len(unusable),
+        usable_words=int(usable.size),
         unusable=unusable,
     )
 

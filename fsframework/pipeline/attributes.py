@@ -47,6 +47,11 @@ def attach_attributes(pool: ImagePool, source: str | None) -> ImagePool:
     Raises:
         DataError: no source, no such column, a broken file, or no image with any attribute.
     """
+    return _attached(pool, *_found(pool, source))
+
+
+def _found(pool: ImagePool, source: str | None) -> tuple[AttributeTable, str]:
+    """Return the table of a source, and the source."""
     if source is None:
         if "words" not in pool.metadata:
             raise DataError(
@@ -60,10 +65,8 @@ def attach_attributes(pool: ImagePool, source: str | None) -> ImagePool:
             near = close_matches(name, pool.metadata)
             raise DataError(f"--attributes {source}: no such column{near}{_columns(pool)}")
         words = [split_words(cell) for cell in pool.metadata[name]]
-        table = AttributeTable.from_words(pool.keys, words, {"source": source})
-    else:
-        table = read_attributes(Path(source))
-    return _attached(pool, table, source)
+        return AttributeTable.from_words(pool.keys, words, {"source": source}), source
+    return read_attributes(Path(source)), source
 
 
 def _attached(pool: ImagePool, table: AttributeTable, source: str) -> ImagePool:
@@ -76,7 +79,7 @@ def _attached(pool: ImagePool, table: AttributeTable, source: str) -> ImagePool:
 
 def _columns(pool: ImagePool) -> str:
     names = ", ".join(sorted(pool.metadata))
-    return f" (columns of this data set: {names})" if names else ""
+    return f" (columns of this data set: {names or 'none'})"
 
 
 def read_attributes(path: Path) -> AttributeTable:
@@ -90,7 +93,12 @@ def read_attributes(path: Path) -> AttributeTable:
     if suffix == ".parquet":
         return AttributeTable.load(path)
     if suffix != ".csv":
-        raise OptionError(f"--attributes {path}: must end in .csv or .parquet, or be column:NAME")
+        hint = ""
+        if path.exists():
+            hint = f"; if it holds captions, use --detector captions-file:{path}"
+        raise OptionError(
+            f"--attributes {path}: must end in .csv or .parquet, or be column:NAME{hint}"
+        )
     keys: dict[str, int] = {}
     words = []
     for row, key, cell in _csv_rows(path):
@@ -152,29 +160,51 @@ def pool_with_attributes(
     settings = experiment.settings
     notes: tuple[str, ...] = ()
     if experiment.detector is None:
-        pool = attach_attributes(pool, settings.attributes)
+        table, source = _found(pool, settings.attributes)
+        notes = tuple(_absent(pool, table, source))
+        for note in notes:
+            reporter.say(f"note: {note}")
+        pool = _attached(pool, table, source)
     else:
         detected = detect_attributes(
             experiment.detector,
             dataset,
-            experiment.dataset.fingerprint,
+            experiment.dataset,
             settings.split,
             workspace,
             reporter,
             device=settings.device,
             offline=settings.offline,
         )
+        if detected.failed:
+            # Training and evaluation would stop at them, and they are not images without words.
+            raise DataError(
+                f"{detected.complaints()[0]}; fsf data check names all: mend or remove them"
+            )
         pool = _attached(pool, detected.table, f"detector {experiment.detector.name}")
-        notes = (*detected.notes, *detected.complaints())
-    return without_dropped_words(pool, settings), notes
+        notes = detected.notes
+    assert pool.attributes is not None
+    for word in sorted(set(settings.drop_words) - set(pool.attributes.words)):
+        reporter.say(f"note: no image has the word {word!r} that is to be dropped")
+    pool = without_dropped_words(pool, settings)
+    assert pool.attributes is not None
+    if not pool.attributes.bits.any():
+        raise DataError("no image has any attribute left; drop fewer words")
+    return pool, notes
+
+
+def _absent(pool: ImagePool, table: AttributeTable, source: str) -> list[str]:
+    """Say how many images a table does not know: it may be of another split."""
+    absent = 0 if table.keys is pool.keys else len(set(pool.keys) - set(table.keys))
+    if not absent:
+        return []
+    held = [f"the {k} {table.provenance[k]}" for k in ("split", "shard") if k in table.provenance]
+    of = f", a table of {' and '.join(held)}" if held else ""
+    return [f"{absent:,} of the {len(pool):,} images are not in {source}{of}"]
 
 
 def without_dropped_words(pool: ImagePool, settings: Settings) -> ImagePool:
-    """Take out the words that the settings ask to drop.
-
-    Raises:
-        DataError: no word is left.
-    """
+    """Take out the words that the settings ask to drop."""
     if not (settings.drop_class_words or settings.drop_words or settings.min_count > 1):
         return pool
     if settings.drop_class_words:
@@ -183,6 +213,4 @@ def without_dropped_words(pool: ImagePool, settings: Settings) -> ImagePool:
     table = filtered(
         pool.attributes, min_count=settings.min_count, drop=frozenset(settings.drop_words)
     )
-    if not table.bits.any():
-        raise DataError("no image has any attribute left; drop fewer words")
     return pool if table is pool.attributes else dataclasses.replace(pool, attributes=table)

@@ -8,10 +8,9 @@ holds captions: to select other words from them costs no second look at any imag
 from __future__ import annotations
 
 import array
-import inspect
+import dataclasses
 import json
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,9 +20,10 @@ from typing import IO, Any
 import numpy as np
 
 from fsframework._files import explain_os_error
-from fsframework.errors import DataError, OptionError
+from fsframework.errors import DataError, FsfError, OptionError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.detector import AttributeDetector, Captioner
+from fsframework.interfaces.selector import WordSelector
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.workspace import Workspace, locked
 from fsframework.spec import Component, canonical
@@ -36,7 +36,10 @@ _IMAGES_A_CALL = {"cpu": 16, "cuda": 64}
 _RECORDS_A_CALL = 4096
 """Records or captions at once, for detectors that look at no pixels and for selectors."""
 _NOTICE = "notice"
-"""Name of the entry of a selector's or detector's provenance that the user is told, once."""
+"""Name of the entry of a selector's or detector's provenance that the user is told, once; what it
+is about stands in the other entries, and so in the table."""
+_SAID: set[str] = set()
+"""Notes that this process has printed; a benchmark detects many times."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Detected:
 def detect_attributes(
     component: Component,
     dataset: Dataset,
-    dataset_identity: str,
+    origin: Component,
     split: str,
     workspace: Workspace,
     reporter: Reporter,
@@ -113,7 +116,8 @@ def detect_attributes(
 
     Args:
         component: the detector.
-        dataset_identity: fingerprint of the component that made ``dataset``.
+        origin: the component that made ``dataset``; its code counts, its options do not, since
+            the data set's own fingerprint tells what they came to.
         device: where the detector works, see ``resolve_device``.
         offline: whether it must not use the network.
         batch_size: images a call of the detector; by default 16 on a CPU, 64 on a GPU, and 4,096
@@ -128,29 +132,35 @@ def detect_attributes(
     if batch_size is not None and batch_size < 1:
         raise OptionError(f"batch_size must be at least 1, not {batch_size}")
     detector: AttributeDetector = component.create()
-    device = _device(detector, device)
-    detector.prepare(device=device, offline=offline)
-    provenance = dict(detector.provenance())
     indices = dataset.split_indices(split)
     keys = tuple(dataset.keys[i] for i in indices)
-    notes = [*detector.notes(tuple(dataset.keys))]
-    notes += [provenance.pop(n) for n in list(provenance) if n.rpartition(".")[2] == _NOTICE]
-    for note in notes:
-        reporter.say(f"note: {note}")
+    with _blaming(component, "prepare"):
+        _check_kind(component, detector)
+        device = _device(detector, device)
+        detector.prepare(device=device, offline=offline)
+        provenance = _strings(component, detector.provenance())
+        chosen_ones = set(indices.tolist())
+        others = tuple(k for i, k in enumerate(dataset.keys) if i not in chosen_ones)
+        notes = list(detector.notes(keys, others))
+    notices = [provenance.pop(n) for n in list(provenance) if n.rpartition(".")[2] == _NOTICE]
+    for note in (*notes, *notices):
+        if note not in _SAID:
+            _SAID.add(note)
+            reporter.say(f"note: {note}")
 
     chosen = slice(None) if shard is None else shard.of(len(keys))
     said = digest_of(
         "detections",
         _identity(component),
         canonical({k: v for k, v in provenance.items() if not k.startswith("selector.")}),
-        dataset_identity,
+        dataclasses.replace(origin, options={}).fingerprint,
         dataset.fingerprint,
         split,
     )
     folder = workspace.cache / "detections" / said[:24]
     table_key = digest_of(said, component.fingerprint, canonical(provenance), str(shard or ""))
     stored = workspace.cache / "attributes" / f"{table_key[:24]}.parquet"
-    with _Log.opened(folder, keys, shard) as log:
+    with _Log.opened(folder, keys, shard, reporter) as log:
         todo = np.flatnonzero(~log.done[chosen]) + (chosen.start or 0)
         total = len(keys[chosen])
         failed: list[tuple[str, str]] = []
@@ -162,7 +172,9 @@ def detect_attributes(
         size = _batch_size(detector, device, batch_size)
         if todo.size:
             with reporter.stage("detection", total, total - todo.size) as advance:
-                for places, said_of, broken in _answers(detector, dataset, indices, todo, size):
+                for places, said_of, broken in _answers(
+                    component, detector, dataset, indices, todo, size
+                ):
                     log.append(places, said_of, captions=isinstance(detector, Captioner))
                     failed += [(keys[place], reason) for place, reason in broken]
                     advance(len(places) + len(broken), _remark(failed))
@@ -171,11 +183,12 @@ def detect_attributes(
             "distribution": f"{component.loaded.plugin.distribution} "
             f"{component.loaded.plugin.version}",
             "split": split,
+            "options": canonical(_portable(component)),
             **provenance,
             **({"shard": str(shard)} if shard else {}),
-            **({"unreadable": f"{len(failed)} of {total} images"} if failed else {}),
+            "unreadable": f"{len(failed)} of {total} images",
         }
-        table = _table(detector, log, np.arange(len(keys))[chosen], header, reporter)
+        table = _table(component, detector, log, np.arange(len(keys))[chosen], header, reporter)
     if not failed:
         table.save(stored)
     return Detected(table, tuple(failed), tuple(notes), total - int(todo.size))
@@ -200,29 +213,114 @@ def _batch_size(detector: AttributeDetector, device: str, wanted: int | None) ->
 
 
 def _identity(component: Component) -> str:
-    """Name what a detector's answers depend on; of a captioner its selector is no part.
-
-    The source of the detector's own classes is, but not all that its package holds: captions are
-    too dear to be made again because something beside them was edited.
-    """
-    captions = issubclass(component.cls, Captioner)
-    options = {
-        name: value.to_json() if isinstance(value, Component) else value
-        for name, value in component.options.items()
-        if not (captions and name == "selector")
-    }
-    homes = {c.__module__ for c in component.cls.__mro__} - {"builtins", "abc"}
-    code = [
-        inspect.getsource(sys.modules[home])
-        for home in sorted(homes)
-        if not home.startswith("fsframework.") and home in sys.modules
+    """Name what a detector's answers depend on; of a captioner its selector is no part."""
+    if issubclass(component.cls, Captioner):
+        own = {k: v for k, v in component.options.items() if k != "selector"}
+        component = dataclasses.replace(component, options=own)
+    files = [
+        digest_of(value.read_bytes())
+        for part in component.walk()
+        for _, value in sorted(part.options.items())
+        if isinstance(value, Path) and value.is_file()
     ]
-    plugin = component.loaded.plugin
-    return digest_of(canonical([plugin.name, plugin.version, options]), code)
+    return digest_of(component.fingerprint, files)
+
+
+def _portable(component: Component) -> dict[str, Any]:
+    """Return the options with files and folders by their names: they lie elsewhere elsewhere."""
+
+    def named(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: named(v) for k, v in value.items()}
+        if isinstance(value, str) and "/" in value and Path(value).exists():
+            return Path(value).name
+        return value
+
+    found: dict[str, Any] = named(component.to_json())
+    return found
+
+
+# What a detector or a selector of others says is checked before it is written down.
+
+
+@contextmanager
+def _blaming(component: Component, what: str) -> Iterator[None]:
+    """Turn what a plugin raises into a sentence that names it; ours pass as they are."""
+    try:
+        yield
+    except (FsfError, MemoryError):
+        raise
+    except Exception as error:
+        first = (str(error).splitlines() or [""])[0]
+        raise DataError(
+            f"detector {component.name}: {what} raised {type(error).__name__}: {first}"
+        ) from error
+
+
+def _check_kind(component: Component, detector: AttributeDetector) -> None:
+    if detector.consumes not in ("pixels", "records"):
+        raise DataError(
+            f"detector {component.name}: consumes must be 'pixels' or 'records', "
+            f"not {detector.consumes!r}"
+        )
+    if isinstance(detector, Captioner) and not isinstance(
+        getattr(detector, "selector", None), WordSelector
+    ):
+        raise DataError(f"detector {component.name}: a captioner must set self.selector")
+
+
+def _strings(component: Component, provenance: Mapping[str, str]) -> dict[str, str]:
+    found = dict(provenance)
+    for name, text in found.items():
+        if not (isinstance(name, str) and isinstance(text, str)):
+            raise DataError(
+                f"detector {component.name}: provenance must hold strings, not {name!r}: {text!r}"
+            )
+    return found
+
+
+def _demand_count(who: str, answers: Any, wanted: int, what: str) -> list[Any]:
+    if not isinstance(answers, (list, tuple)):
+        raise DataError(f"{who} must give a list, not {type(answers).__name__}")
+    if len(answers) != wanted:
+        raise DataError(f"{who} gave {len(answers)} answers for {wanted} {what}")
+    return list(answers)
+
+
+def _captions(who: str, answers: Any, wanted: int) -> list[str]:
+    found = _demand_count(who, answers, wanted, "images")
+    for caption in found:
+        if not isinstance(caption, str):
+            raise DataError(f"{who}: a caption must be a string, not {caption!r}")
+    return [_text(caption) for caption in found]
+
+
+def _words(who: str, answers: Any, wanted: int, what: str) -> list[list[str]]:
+    found = _demand_count(who, answers, wanted, what)
+    for words in found:
+        if not isinstance(words, (frozenset, set)):
+            raise DataError(f"{who}: the words of an image must be a frozenset, not {words!r}")
+        for word in words:
+            if not isinstance(word, str) or not word or word != word.strip():
+                raise DataError(
+                    f"{who}: a word must be a string, not empty and without space around it, "
+                    f"not {word!r}"
+                )
+    return [sorted({_text(word) for word in words}) for words in found]
+
+
+def _text(text: str) -> str:
+    """Return text that a file can hold: a half of a surrogate pair becomes a question mark."""
+    return text.encode(errors="replace").decode()
 
 
 def _answers(
-    detector: AttributeDetector, dataset: Dataset, indices: IntArray, todo: IntArray, size: int
+    component: Component,
+    detector: AttributeDetector,
+    dataset: Dataset,
+    indices: IntArray,
+    todo: IntArray,
+    size: int,
 ) -> Iterator[tuple[list[int], Sequence[Any], list[tuple[int, str]]]]:
     """Yield places, the answer for each, and the places that cannot be read with the reason.
 
@@ -239,19 +337,22 @@ def _answers(
                 broken.append((place, str(error)))
         return places, images, broken
 
-    ask = detector.describe if isinstance(detector, Captioner) else detector.detect
+    who = f"detector {component.name}"
     with ThreadPoolExecutor(1, "images") as pool:
         coming = pool.submit(read, 0)
         for start in range(0, len(todo), size):
             places, images, broken = coming.result()
             if start + size < len(todo):
                 coming = pool.submit(read, start + size)
-            answers: Sequence[Any] = ask(images) if images else []
-            if len(answers) != len(images):
-                raise DataError(
-                    f"{type(detector).__name__} gave {len(answers)} answers for "
-                    f"{len(images)} images"
-                )
+            answers: Sequence[Any] = []
+            if images:
+                of = f" of {len(images)} images from {dataset.keys[indices[places[0]]]!r} on"
+                if isinstance(detector, Captioner):
+                    with _blaming(component, f"describe{of}"):
+                        answers = _captions(who, detector.describe(images), len(images))
+                else:
+                    with _blaming(component, f"detect{of}"):
+                        answers = _words(who, detector.detect(images), len(images), "images")
             yield places, answers, broken
 
 
@@ -263,6 +364,7 @@ def _shown(detector: AttributeDetector, dataset: Dataset, index: int) -> Any:
 
 
 def _table(
+    component: Component,
     detector: AttributeDetector,
     log: _Log,
     places: IntArray,
@@ -280,7 +382,14 @@ def _table(
             answers = log.read(places[start : start + _RECORDS_A_CALL])
             if captioner is not None:
                 captions += answers
-                answers = captioner.selector.select(answers)
+                selector = captioner.selector
+                with _blaming(component, f"selection by {type(selector).__name__}"):
+                    answers = _words(
+                        f"selector {type(selector).__name__}",
+                        selector.select(answers),
+                        len(answers),
+                        "captions",
+                    )
             for words in answers:
                 lengths.append(len(words))
                 numbers.extend(number.setdefault(word, len(number)) for word in words)
@@ -323,13 +432,30 @@ class _Log:
 
     @classmethod
     @contextmanager
-    def opened(cls, folder: Path, keys: tuple[str, ...], shard: Shard | None) -> Iterator[_Log]:
-        """Open the log for one process; others may only work on other shards meanwhile."""
+    def opened(
+        cls, folder: Path, keys: tuple[str, ...], shard: Shard | None, reporter: Reporter
+    ) -> Iterator[_Log]:
+        """Open the log for one process; others may only work on other shards meanwhile.
+
+        Parts of different counts overlap, so those of one count wait for those of another.
+        """
         name = "all" if shard is None else f"{shard.index}-of-{shard.count}"
+
+        def waiting() -> None:
+            reporter.say("waiting for another process that detects the same words")
+
         with ExitStack() as stack:
-            stack.enter_context(locked(folder, shared=shard is not None))
-            if shard is not None:
-                stack.enter_context(locked(folder / f"part-{name}"))
+            if shard is None:
+                stack.enter_context(locked(folder, waiting=waiting))
+            else:
+                with locked(folder / "gate", waiting=waiting):
+                    for other in sorted(folder.glob("of-*")):
+                        if other.name != f"of-{shard.count}":
+                            with locked(other, waiting=waiting):
+                                pass
+                    stack.enter_context(locked(folder / f"of-{shard.count}", shared=True))
+                stack.enter_context(locked(folder, shared=True, waiting=waiting))
+                stack.enter_context(locked(folder / f"part-{name}", waiting=waiting))
             own = folder / f"part-{name}.jsonl"
             _cut_torn_line(own)
             log = cls(folder, keys, own)
@@ -365,7 +491,7 @@ class _Log:
             offset = self._out.tell()
             lines = []
             for place, answer in zip(places, answers, strict=True):
-                said = {"caption": _text(answer)} if captions else {"words": _texts(answer)}
+                said = {"caption": answer} if captions else {"words": answer}
                 lines.append(json.dumps({"key": self.keys[place], **said}).encode() + b"\n")
             self._out.write(b"".join(lines))
             self._out.flush()
@@ -390,21 +516,17 @@ class _Log:
         return answers
 
 
-def _text(caption: str) -> str:
-    """Return text that a file can hold: a half of a surrogate pair becomes a question mark."""
-    return caption.encode(errors="replace").decode()
-
-
-def _texts(words: Iterable[str]) -> list[str]:
-    return sorted(map(_text, words))
-
-
 def _key_of(line: bytes) -> str:
+    """Return the key of a whole line, or nothing: what a line lacks is said anew."""
     try:
-        key: str = json.loads(line)["key"]
-    except (ValueError, KeyError, TypeError):
-        return ""
-    return key
+        said = json.loads(line)
+        caption, words = said.get("caption", ""), said.get("words", [])
+        whole = ("caption" in said) != ("words" in said) and isinstance(caption, str)
+        if whole and isinstance(words, list) and all(isinstance(w, str) for w in words):
+            return str(said["key"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return ""
 
 
 def _cut_torn_line(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -184,11 +185,17 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     parts = {kind: resolve_component(registry, kind, requests[kind]) for kind in _DEFAULTS}
     detector = None
     if detector_given is not None:
-        if settings.attributes is not None:
+        stronger = _strength(tree.get("attributes")) - _strength(detector_given)
+        if settings.attributes is not None and stronger > 0:
+            detector_given = None
+        elif settings.attributes is not None and stronger < 0:
+            settings = dataclasses.replace(settings, attributes=None)
+        elif settings.attributes is not None:
             raise OptionError(
                 f"attributes are read from {settings.attributes} or detected, not both: leave out "
                 "--attributes or --detector"
             )
+    if detector_given is not None:
         detector = resolve_component(registry, "detector", detector_given)
     statistics = {
         name: resolve_component(registry, "statistic", name) for name in settings.statistics
@@ -213,6 +220,13 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         given,
         origins_all,
     )
+
+
+def _strength(raw: Any) -> int:
+    """Rank where a value comes from: command line, environment, file."""
+    given = raw.get("name") if isinstance(raw, Mapping) else raw
+    origin = getattr(given, "origin", "")
+    return len(_OVERRIDING) - _OVERRIDING.index(origin) if origin in _OVERRIDING else 0
 
 
 def _request(raw: Any, kind: str) -> Any:

@@ -154,12 +154,19 @@ def _prepare(
     pool_of = functools.cache(dataset.pool)
     pool = pool_of(settings.split)
     word_notes: tuple[str, ...] = ()
+    if experiment.baseline is not None and settings.task_file is None:
+        # What the labels alone forbid should be known before a model describes every image.
+        draw_tasks(experiment.baseline, pool, settings.tasks, settings.seed, workspace)
     if (
         settings.attributes is not None
-        or experiment.detector is not None
+        or (experiment.detector is not None and settings.task_file is not None)
         or (experiment.sampler.create().needs_attributes and settings.task_file is None)
     ):
         pool, word_notes = pool_with_attributes(experiment, dataset, pool, workspace, reporter)
+    elif unused := _asked_of_words(experiment):
+        word_notes = (
+            f"not used, since the sampler {experiment.sampler.name} needs no attributes: {unused}",
+        )
     if _learns(experiment) and "train" not in dataset.splits:
         raise DataError(
             f"{experiment.method.name} must be trained, but the data set "
@@ -193,6 +200,18 @@ def _prepare(
     }
     fingerprint = digest_of("run", canonical(identity))
     return _Prepared(dataset, pool_of, pool, tasks, device, notes, fingerprint)
+
+
+def _asked_of_words(experiment: Experiment) -> str:
+    """Name the options given that concern words."""
+    settings = experiment.settings
+    asked = {
+        "detector": experiment.detector is not None,
+        "drop_class_words": settings.drop_class_words,
+        "drop_words": bool(settings.drop_words),
+        "min_count": settings.min_count > 1,
+    }
+    return ", ".join(name for name, given in asked.items() if given)
 
 
 def _init_digest(source: Path | None) -> str:

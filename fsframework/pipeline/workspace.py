@@ -87,11 +87,14 @@ def stored_array(
 
 
 @contextmanager
-def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
+def locked(
+    folder: Path, *, shared: bool = False, waiting: Callable[[], None] | None = None
+) -> Iterator[None]:
     """Keep other processes out of a folder; they wait until this one is done with it.
 
     Args:
         shared: let others in who ask for a shared lock as well.
+        waiting: called once where there is another process to wait for.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -99,7 +102,13 @@ def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
     except OSError as error:
         raise explain_os_error(error, folder) from error
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        try:
+            fcntl.flock(lock, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting is not None:
+                waiting()
+            fcntl.flock(lock, how)
         yield
 
 

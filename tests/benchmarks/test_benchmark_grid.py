@@ -207,6 +207,9 @@ def test_a_bad_recipe_is_told(grid: Grid, tmp_path: Path, recipe: str, part: str
     assert part in done.stderr
 
 
+TYPED = "command line"
+
+
 @pytest.mark.parametrize(
     ("request_", "tree", "part"),
     [
@@ -228,7 +231,7 @@ def test_a_bad_option_is_told(request_: dict[str, Any], tree: dict[str, Any], pa
     registry = Registry()
     registry.load_file(TOYS)
     leaves = {
-        k: {a: Given(b, "t") for a, b in v.items()} if isinstance(v, dict) else Given(v, "t")
+        k: {a: Given(b, TYPED) for a, b in v.items()} if isinstance(v, dict) else Given(v, TYPED)
         for k, v in {"sampler": "toy-sampler", **tree}.items()
     }
     asked = {"datasets": ("toy-images",), "methods": METHODS, "shots": (1,), **request_}

@@ -120,7 +120,7 @@ def test_a_detector_that_errs_in_three_words_of_ten_ranks_as_the_truth_does(
     data = resolve_component(registry, "dataset", {"name": "planted", "size": SIZE})
     detector = resolve_component(registry, "detector", f"captions-file:{caption_file}")
     detected = detect_attributes(
-        detector, data.create(), data.fingerprint, "test",
+        detector, data.create(), data, "test",
         Workspace(tmp_path / "runs", tmp_path / "cache"), Reporter(),
     ).table  # fmt: skip
     assert bench.pool.attributes is not None

@@ -150,8 +150,6 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path, arguments: li
         (["w.parquet", "--detector", "metadata", "--min-count", "0"], "min_count must be at least"),
         (["w.parquet", "--detector", "metadata:tags"], "no metadata column 'tags'; columns of"),
         (["w.parquet", "--detector", "captions-file:no.jsonl"], "no.jsonl: cannot be read"),
-        (["w.parquet", "--detector", "metadata", "--drop-words", "brick", "--min-count", "999"],
-         "no image has any attribute left; drop fewer words"),
         (["w.parquet", "--detector", "metadata", "--split", "tset"], "there is no split 'tset'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
@@ -219,3 +217,60 @@ def test_an_image_that_cannot_be_decoded_is_named_and_the_exit_says_so(
     told = json.loads(fsf("attributes", "extract", "v.parquet", *arguments, "--json").stdout)
     assert [one["key"] for one in told["unreadable"]] == ["dog/2.png"]
     assert told["reused"] == 7
+
+
+def test_words_that_are_all_dropped_make_a_table_but_no_tasks(fsf: Fsf, tmp_path: Path) -> None:
+    dropping = ["--min-count", "999", "--drop-words", "brick,nonsense", *DATA]
+    done = fsf("attributes", "extract", "w.parquet", "--detector", "metadata", *dropping)
+    assert done.returncode == 0, done.stderr
+    assert "no image has a word: tasks cannot be drawn from this table" in done.stdout
+    table = AttributeTable.load(tmp_path / "w.parquet")
+    assert (len(table), table.words) == (N_IMAGES, ())
+    assert table.provenance["min_count"] == "999"
+    assert table.provenance["drop_words"] == "brick, nonsense"
+    refused = fsf("tasks", "make", "t.safetensors", *dropping)
+    assert refused.returncode == 2
+    assert "no image has the word 'nonsense' that is to be dropped" in refused.stderr
+    assert "no image has any attribute left; drop fewer words" in refused.stderr
+    assert not (tmp_path / "t.safetensors").exists()
+
+
+def test_a_table_of_another_split_is_recognised(fsf: Fsf) -> None:
+    fsf("attributes", "extract", "val.parquet", "--detector", "metadata", "--split", "val", *DATA)
+    fsf("attributes", "extract", "part.parquet", "--detector", "metadata", "--shard", "1/2", *DATA)
+    shard = fsf("attributes", "stats", "--attributes", "part.parquet", *DATA)
+    assert "200 of the 400 images are not in part.parquet, a table of the split test and the " in (
+        shard.stderr
+    )
+    other = fsf("tasks", "make", "t.safetensors", "--attributes", "val.parquet", *DATA)
+    assert other.returncode == 2
+    assert "400 of the 400 images are not in val.parquet, a table of the split val" in other.stderr
+
+
+def test_what_labels_forbid_is_known_before_a_word_is_detected(fsf: Fsf, tmp_path: Path) -> None:
+    (tmp_path / "bright.py").write_text(BRIGHT)
+    done = fsf("run", "--plugin", "bright.py", "--detector", "bright", "--way", "21", *DATA)
+    assert done.returncode == 2
+    assert "n_way must be at most the number of classes, 20, not 21" in done.stderr
+    assert "detection:" not in done.stderr
+
+
+def test_the_stronger_source_of_words_wins(
+    fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "exp.toml").write_text('[detector]\nname = "metadata"\ncolumn = "tags"\n')
+    stats = ["attributes", "stats", "--json", "--config", "exp.toml", *DATA]
+    assert "no metadata column 'tags'" in fsf(*stats).stderr
+    assert fsf(*stats, "--attributes", "column:background").returncode == 0
+    monkeypatch.setenv("FSF_DETECTOR", "metadata:texture")
+    told = json.loads(fsf("attributes", "stats", "--json", *DATA).stdout)
+    assert told["words_per_image"]["max"] == 1
+
+
+def test_options_of_a_selector_need_not_name_it(fsf: Fsf) -> None:
+    detector = ["--detector", "captions-file:c.jsonl"]
+    done = fsf("run", *detector, "-o", "detector.selector.compounds=joined", "--dry-run")
+    assert "detector.selector.name " in done.stdout
+    assert "spacy" in done.stdout
+    wrong = fsf("run", *detector, "-o", "detector.selector.compound=joined", "--dry-run")
+    assert "did you mean 'compounds'?" in wrong.stderr

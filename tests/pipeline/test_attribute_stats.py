@@ -462,7 +462,11 @@ class TestViews:
         assert "8 images in 3 classes; 2 (25.0 %) without a word, none with a word" in text
         assert "3 unique words, 1.67 a class on average" in text
         assert "zebra  grass  3       75.00 %" in text
-        assert "1 of 3 classes can stand in attribute-biased tasks of 1 shot and 3 queries" in text
+        assert (
+            "1 of 3 classes can stand in attribute-biased tasks of 5 ways, 1 shot and 3 queries"
+            in text
+        )
+        assert "No attribute-biased tasks of 5 ways, 1 shot and 3 queries can be drawn" in text
         assert "bear: none of its 2 images has a word" in text
 
     def test_agreement_in_words(self, capsys: pytest.CaptureFixture[str]) -> None:

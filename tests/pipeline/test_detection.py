@@ -99,7 +99,7 @@ def detect(
     return detect_attributes(
         component(detector, **(options or {})),
         dataset or Blobs(),
-        "blobs",
+        component(type(dataset or Blobs())),
         "test",
         workspace,
         reporter or Counting(),
@@ -119,7 +119,7 @@ def test_a_table_tells_the_words_and_captions_of_every_image(workspace: Workspac
         assert table.captions[place] == caption
         assert set(table.words_of(place)) == set(caption.split())
     assert found.failed == ()
-    assert found.notes == ("words are split at spaces",)
+    assert found.notes == ()
     assert table.provenance["model"] == "teller"
     assert table.provenance["selector.least"] == "1"
     assert "selector.notice" not in table.provenance
@@ -230,8 +230,105 @@ def test_records_are_read_without_opening_an_image(workspace: Workspace) -> None
 
 
 def test_a_captioner_that_gives_too_few_captions_is_blamed(workspace: Workspace) -> None:
-    with pytest.raises(DataError, match="Short gave 6 answers for 7 images"):
+    with pytest.raises(DataError, match="detector short gave 6 answers for 7 images"):
         detect(workspace, Short)
+
+
+def misbehaving(answer: Any, *, base: type[AttributeDetector] = AttributeDetector) -> type:
+    """Return a detector, or a captioner, that gives this answer whatever it is shown."""
+
+    def say(self: Any, images: Sequence[Any]) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if answer is None else [answer] * len(images)
+
+    name = "describe" if base is Teller else "detect"
+    return type("Odd", (base,), {name: say})
+
+
+@pytest.mark.parametrize(
+    ("detector", "message"),
+    [
+        (misbehaving("dog"), "the words of an image must be a frozenset, not 'dog'"),
+        (misbehaving(frozenset({3})), "a word must be a string, .* not 3"),
+        (misbehaving(frozenset({""})), "a word must be a string, not empty .* not ''"),
+        (misbehaving(frozenset({"a "})), "without space around it, not 'a '"),
+        (misbehaving(None), "must give a list, not NoneType"),
+        (misbehaving(KeyError("x")), r"detect of 7 images from 'c09/180' on raised KeyError: 'x'"),
+        (misbehaving(None, base=Teller), "must give a list, not NoneType"),
+        (misbehaving(7, base=Teller), "a caption must be a string, not 7"),
+        (type("Odd", (Words,), {"consumes": "sounds"}), "must be 'pixels' or 'records'"),
+        (type("Odd", (Teller,), {"__init__": lambda self: None}), "must set self.selector"),
+        (type("Odd", (Words,), {"provenance": lambda self: {"n": 1}}), "must hold strings"),
+    ],
+)  # fmt: skip
+def test_a_plugin_that_misbehaves_is_named(
+    workspace: Workspace, detector: type[AttributeDetector], message: str
+) -> None:
+    with pytest.raises(DataError, match=f"detector odd.*{message}"):
+        detect(workspace, detector)
+
+
+class OneForAll(WordSelector):
+    """One set of words for all captions together."""
+
+    def select(self, captions: Sequence[str]) -> list[frozenset[str]]:
+        return [frozenset({"word"})]
+
+
+def test_a_selector_of_too_few_answers_is_named(workspace: Workspace) -> None:
+    with pytest.raises(DataError, match="selector OneForAll gave 1 answers for 60 captions"):
+        detect(workspace, options={"selector": component(OneForAll)})
+
+
+class Reading(AttributeDetector):
+    """Finds in each image the words of a file."""
+
+    def __init__(self, *, path: Path) -> None:
+        self.path = path
+
+    def detect(self, images: Sequence[Any]) -> list[frozenset[str]]:
+        SHOWN.extend(images)
+        return [frozenset(self.path.read_text().split()) for _ in images]
+
+
+def test_another_content_of_a_file_is_detected_anew(workspace: Workspace, tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    for words in ("red green", "blue"):
+        path.write_text(words)
+        found = detect(workspace, Reading, options={"path": path})
+        assert found.table.words == tuple(sorted(words.split()))
+    path.write_text("red green")
+    detect(workspace, Reading, options={"path": path})
+    assert len(SHOWN) == 2 * N_IMAGES
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"key": "KEY"}', '{"key": ["KEY"], "caption": "x"}', '{"key": "KEY", "caption": null}',
+     '{"key": "KEY", "words": "abc"}', '[1, 2]', 'null', '{"key": "KEY", "caption": "x"'],
+)  # fmt: skip
+def test_a_damaged_line_is_said_anew(workspace: Workspace, line: str) -> None:
+    whole = detect(workspace).table
+    [log] = workspace.cache.glob("detections/*/part-*.jsonl")
+    lines = log.read_text().splitlines()
+    lines[30] = line.replace("KEY", json.loads(lines[30])["key"])
+    log.write_text("\n".join(lines) + "\n")
+    for table in workspace.cache.glob("attributes/*"):
+        table.unlink()
+    again = detect(workspace)
+    assert again.table.fingerprint == whole.fingerprint
+    assert len(SHOWN) == N_IMAGES + 1
+
+
+def test_a_damaged_table_is_made_anew(workspace: Workspace) -> None:
+    whole = detect(workspace).table
+    [stored] = workspace.cache.glob("attributes/*.parquet")
+    raw = stored.read_bytes()
+    for damage in (raw[: len(raw) // 2], raw.replace(b'"what"', b"\"what'"), b""):
+        stored.write_bytes(damage)
+        assert detect(workspace).table.fingerprint == whole.fingerprint
+    assert len(SHOWN) == N_IMAGES
 
 
 def test_a_component_made_by_the_registry_names_its_package(workspace: Workspace) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import gzip
+import itertools
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
@@ -140,11 +141,19 @@ def _token_row(number: int, line: str) -> Row:
 
 
 def _csv_rows(path: Path) -> Iterator[Row]:
-    reader = csv.reader(_lines(path), strict=True)
+    lines, taken = _lines(path), list[str]()
+
+    def noted(coming: Iterable[str]) -> Iterator[str]:
+        for line in coming:
+            taken.append(line)
+            yield line
+
+    reader = csv.reader(noted(lines), strict=True)
     header: list[str] | None = None
     number = 0
     while True:
         number += 1
+        taken.clear()
         try:
             cells = next(reader)
         except StopIteration:
@@ -153,6 +162,8 @@ def _csv_rows(path: Path) -> Iterator[Row]:
             if header is None:
                 raise DataError(f"{path}: row {number} is not CSV ({error})") from None
             yield Row(number, fault=f"is not CSV ({error})")
+            # An unclosed quote swallows what follows: only its own line is lost.
+            reader = csv.reader(noted(itertools.chain(taken[1:], lines)), strict=True)
             continue
         if header is None:
             header = [cell.strip() for cell in cells]

@@ -153,7 +153,7 @@ class CaptionsFile(Captioner):
         images = {self._id(key) for key in keys}
         return [key for key in known if key not in images]
 
-    def notes(self, keys: Sequence[str]) -> list[str]:
+    def notes(self, keys: Sequence[str], others: Sequence[str] = ()) -> list[str]:
         """Return what is wrong with the file, or with how it fits these images.
 
         Raises:
@@ -162,8 +162,9 @@ class CaptionsFile(Captioner):
         """
         known = self._known()
         images = self._ids(keys)
-        strangers = [key for key in known if key not in images]
-        if keys and len(strangers) == len(known):
+        elsewhere = {self._id(key) for key in others}
+        strangers = [key for key in known if key not in images and key not in elsewhere]
+        if keys and not any(key in images for key in known):
             raise DataError(self._nothing_matches(keys))
         found = []
         if count := self._skipped.rows:
