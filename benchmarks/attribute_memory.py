@@ -76,13 +76,17 @@ class Zipf(Captioner):
 
 def streamed(n_images: int) -> AttributeTable:
     """Detect through the pipeline."""
-    plugin = Plugin("detector", "zipf", "benchmark", "benchmark", "1")
+
+    def component(cls: type[Any], kind: str) -> Component:
+        plugin = Plugin(kind, cls.__name__.lower(), "benchmark", "benchmark", "1")
+        return Component(Loaded(plugin, cls), {}, {})
+
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace(Path(folder) / "runs", Path(folder) / "cache")
         return detect_attributes(
-            Component(Loaded(plugin, Zipf), {}, {}),
+            component(Zipf, "detector"),
             Noise(n_images),
-            "noise",
+            component(Noise, "dataset"),
             "test",
             workspace,
             Reporter(),
