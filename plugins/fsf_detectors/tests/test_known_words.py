@@ -3,7 +3,6 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import time
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
@@ -188,6 +187,20 @@ class TestBrokenRows:
         [note] = detector.notes(["ok", "last"])
         assert note.startswith(f"{file}: 1 row skipped, as on_error = skip says; row ")
 
+    @pytest.mark.parametrize("cell", ['a "b', '"a b', '"a" b', '"'])
+    def test_a_quote_that_is_not_closed_costs_its_own_row_alone(
+        self, write: Any, cell: str
+    ) -> None:
+        rows = ["key,caption", 'ok,"fine, and quoted"', f"bad,{cell}"]
+        rows += [f'img{i},"caption, number {i}"' for i in range(30)]
+        detector = CaptionsFile(
+            path=write("c.csv", "\n".join(rows)), on_error="skip", selector=EveryWord()
+        )
+        records = [ImageRecord("ok"), *(ImageRecord(f"img{i}") for i in range(30))]
+        assert detector.describe(records) == [
+            "fine, and quoted", *(f"caption, number {i}" for i in range(30)),
+        ]  # fmt: skip
+
     def test_the_first_three_are_told(self, write: Any) -> None:
         lines = [TOKEN.strip(), *["broken"] * 4, "cats/2.jpg#0\tagain"]
         detector = CaptionsFile(
@@ -251,6 +264,16 @@ class TestMatching:
             "'img297.jpg', 'img298.jpg', 'img299.jpg', ...",
             f"{detector.path}: 1 image has no caption: 'new.jpg'",
         ]
+
+    def test_captions_of_other_splits_are_no_strangers(self, write: Any) -> None:
+        rows = [f"img{i}.jpg#0\ta dog on the grass" for i in range(10)]
+        detector = CaptionsFile(path=write("c.txt", "\n".join(rows)), selector=EveryWord())
+        keys = [f"img{i}.jpg" for i in range(10)]
+        assert detector.notes(keys[:4], keys[4:]) == []
+        [note] = detector.notes(keys[:4], keys[4:9])
+        assert note == f"{detector.path}: 1 caption matches no image: 'img9.jpg'"
+        with pytest.raises(DataError):
+            detector.notes(["other.jpg"], keys)
 
     def test_nothing_to_note(self, write: Any) -> None:
         detector = CaptionsFile(path=write("c.jsonl", JSONL), selector=EveryWord())
@@ -336,11 +359,9 @@ def test_a_million_captions_are_in_memory_once(write: Any) -> None:
 
 @pytest.mark.shared_data
 class TestFlickr8k:
-    def test_is_read_whole_and_fast(self, flickr8k: Path) -> None:
-        begin = time.perf_counter()
+    def test_is_read_whole(self, flickr8k: Path) -> None:
         detector = CaptionsFile(path=flickr8k, selector=EveryWord())
         detector.prepare()
-        assert time.perf_counter() - begin < 10  # 0.3 s on an idle machine
         keys = detector.unmatched([])
         # One image's captions are spread over two keys, the file's own slip of the pen.
         assert len(keys) == 8093
