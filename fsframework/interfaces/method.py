@@ -30,6 +30,8 @@ class Batch:
         query_classes: int64 ``(tasks, n)``, index of the base class.
         items: ``(n, *item)``, images drawn without regard to episodes.
         classes: int64 ``(n,)``, index of the base class of ``items``.
+        teacher_logits: float ``(n, n_base_classes)``, what the teacher of a stage that distils
+            says of ``items``.
     """
 
     support: Tensor | None = None
@@ -39,6 +41,7 @@ class Batch:
     query_classes: Tensor | None = None
     items: Tensor | None = None
     classes: Tensor | None = None
+    teacher_logits: Tensor | None = None
 
 
 class FewShotMethod(nn.Module, ABC):
@@ -63,8 +66,14 @@ class FewShotMethod(nn.Module, ABC):
     learns_from: ClassVar[Literal["episodes", "batches", "both", "nothing"]] = "episodes"
     """What a training step shows ``loss``."""
 
-    transductive: ClassVar[bool] = False
-    """Whether one query's score may depend on the other queries."""
+    transductive: bool = False
+    """Whether one query's score may depend on the other queries; an option may set it for an
+    instance."""
+
+    n_way: int | None = None
+    """Number of ways the weights are made for, by a method that learns weights a way (the head of
+    MAML); such a method refuses other tasks, and its scores may depend on the order of the ways.
+    ``None`` for any number. An option ``n_way`` follows the tasks unless it is given."""
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
         """Create what depends on the items' shape or the base classes; called once, before use.
@@ -91,13 +100,34 @@ class FewShotMethod(nn.Module, ABC):
 
         Returns:
             float ``(tasks, n, way)``, finite. Tasks do not influence each other; the order of
-            the shots does not matter; permuting the ways permutes the scores.
+            the shots does not matter; permuting the ways permutes the scores, unless the method
+            has an ``n_way``.
+
+        Raises:
+            OptionError: the method is made for another number of ways.
         """
+
+    def class_logits(self, items: Tensor) -> Tensor:
+        """Score items ``(n, *item)``, not embedded, for the base classes: what a teacher says.
+
+        Returns:
+            float ``(n, n_base_classes)``.
+
+        Raises:
+            OptionError: the method has no classifier of base classes, as here.
+        """
+        del items
+        raise OptionError(
+            f"{type(self).__name__} has no classifier of the base classes, so it cannot teach "
+            "(training.distill)"
+        )
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the scalar a training step minimises; here cross-entropy of the queries' scores.
 
-        Items arrive as the backbone made them, before ``embed``.
+        Items arrive as the backbone made them, before ``embed``. In mixed precision this runs
+        under ``torch.autocast`` with the weights in float32: linear algebra that has no half
+        precision must ask for float32 itself.
         """
         support, query = self.embed_episode(batch)
         assert batch.query_labels is not None

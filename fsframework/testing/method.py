@@ -12,10 +12,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fsframework.errors import OptionError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
@@ -65,6 +67,11 @@ class Episode:
     query: Tensor
     query_labels: Tensor
     classes: Tensor
+
+
+def _episode(method: FewShotMethod, *, way: int = 5, **shape: Any) -> Episode:
+    """Return a toy episode of as many ways as the method is made for, else of ``way``."""
+    return toy_episode(method.consumes, way=method.n_way or way, **shape)
 
 
 def toy_episode(
@@ -156,7 +163,7 @@ def _require_scores(scores: object, episode: Episode) -> None:
 
 @suite.check()
 def check_declarations(make: Make) -> None:
-    """``consumes``, ``learns_from`` and ``transductive`` have values that mean something."""
+    """``consumes``, ``learns_from``, ``transductive`` and ``n_way`` have values that mean something."""
     method = make()
     for name, known in (
         ("consumes", tuple(ITEM_SHAPES)),
@@ -165,13 +172,18 @@ def check_declarations(make: Make) -> None:
     ):
         value = getattr(method, name)
         require(value in known, f"{name} must be one of {known}, not {value!r}")
+    ways = method.n_way
+    require(
+        ways is None or (isinstance(ways, int) and ways >= 2),
+        f"n_way must be None or at least 2, not {ways!r}",
+    )
 
 
 @suite.check(after=[check_declarations])
 def check_scores(make: Make) -> None:
     """``scores`` gives finite floats ``(tasks, n, way)``."""
     method = built(make)
-    episode = toy_episode(method.consumes)
+    episode = _episode(method)
     _require_scores(_answer(method, *_embedded(method, episode)), episode)
 
 
@@ -180,15 +192,17 @@ def check_other_shapes(make: Make) -> None:
     """Any number of tasks, ways, shots and queries will do."""
     method = built(make)
     for tasks, way, shot, n in ((1, 2, 1, 11), (2, 7, 3, 11), (4, 7, 1, 1), (2, 2, 3, 5)):
-        episode = toy_episode(method.consumes, tasks=tasks, way=way, shot=shot, n=n)
+        episode = _episode(method, tasks=tasks, way=way, shot=shot, n=n)
         _require_scores(_answer(method, *_embedded(method, episode)), episode)
 
 
 @suite.check(after=[check_scores])
 def check_way_order(make: Make) -> None:
-    """Permuting the ways permutes the scores."""
+    """Permuting the ways permutes the scores, unless the weights are made for an ``n_way``."""
     method = built(make)
-    support, query = _embedded(method, toy_episode(method.consumes))
+    if method.n_way is not None:
+        raise NotApplicable(f"its weights are made for {method.n_way} ways in their order")
+    support, query = _embedded(method, _episode(method))
     order = [3, 0, 4, 2, 1]
     require_close(
         _answer(method, support[:, order], query),
@@ -198,10 +212,24 @@ def check_way_order(make: Make) -> None:
 
 
 @suite.check(after=[check_scores])
+def check_n_way(make: Make) -> None:
+    """A method made for a number of ways refuses another number with an ``OptionError``."""
+    method = built(make)
+    if method.n_way is None:
+        raise NotApplicable("it takes any number of ways")
+    support, query = _embedded(method, toy_episode(method.consumes, way=method.n_way + 1))
+    try:
+        _answer(method, support, query)
+    except OptionError:
+        return
+    require(False, f"made for {method.n_way} ways, it must refuse {method.n_way + 1}")
+
+
+@suite.check(after=[check_scores])
 def check_shot_order(make: Make) -> None:
     """The order of a class' support images does not matter."""
     method = built(make)
-    support, query = _embedded(method, toy_episode(method.consumes))
+    support, query = _embedded(method, _episode(method))
     require_close(
         _answer(method, support[:, :, [2, 0, 1]], query),
         _answer(method, support, query),
@@ -215,7 +243,7 @@ def check_queries_independent(make: Make) -> None:
     method = built(make)
     if method.transductive:
         raise NotApplicable("it is transductive")
-    support, query = _embedded(method, toy_episode(method.consumes))
+    support, query = _embedded(method, _episode(method))
     alone = [_answer(method, support, query[:, i : i + 1]) for i in range(query.shape[1])]
     require_close(
         torch.cat(alone, dim=1),
@@ -228,7 +256,7 @@ def check_queries_independent(make: Make) -> None:
 def check_tasks_independent(make: Make) -> None:
     """The tasks of a batch do not influence each other."""
     method = built(make)
-    support, query = _embedded(method, toy_episode(method.consumes))
+    support, query = _embedded(method, _episode(method))
     alone = [_answer(method, support[t : t + 1], query[t : t + 1]) for t in range(len(query))]
     require_close(
         torch.cat(alone),
@@ -241,7 +269,7 @@ def check_tasks_independent(make: Make) -> None:
 def check_no_memory(make: Make) -> None:
     """Earlier tasks leave no trace: of A, B and A again, both A get the same scores."""
     method = built(make)
-    first, second = (toy_episode(method.consumes, seed=seed) for seed in (0, 1))
+    first, second = (_episode(method, seed=seed) for seed in (0, 1))
     a, b = _embedded(method, first), _embedded(method, second)
     expected = _answer(method, *b)
     before = _score(method, *(part.clone() for part in a))
@@ -255,7 +283,7 @@ def check_no_memory(make: Make) -> None:
 def check_state_unchanged(make: Make) -> None:
     """Scoring changes no parameter, buffer or training flag."""
     method = built(make)
-    support, query = _embedded(method, toy_episode(method.consumes))
+    support, query = _embedded(method, _episode(method))
     before = snapshot(method)
     _score(method, support, query)
     changed = before.difference(method)
@@ -266,7 +294,7 @@ def check_state_unchanged(make: Make) -> None:
 def check_inputs_unchanged(make: Make) -> None:
     """Support and queries are not changed."""
     method = built(make)
-    support, query = _embedded(method, toy_episode(method.consumes))
+    support, query = _embedded(method, _episode(method))
     given = support.clone(), query.clone()
     _score(method, *given)
     require(torch.equal(given[0], support), "scoring changes the support it is given")
@@ -277,7 +305,7 @@ def check_inputs_unchanged(make: Make) -> None:
 def check_embed_independent(make: Make) -> None:
     """In evaluation mode ``embed`` treats every image on its own."""
     method = built(make)
-    items = toy_episode(method.consumes).query[0]
+    items = _episode(method).query[0]
     with torch.no_grad():
         together = copy.deepcopy(method).embed(items.clone())
         alone = [copy.deepcopy(method).embed(item[None].clone()) for item in items]
@@ -293,7 +321,7 @@ def check_embed_independent(make: Make) -> None:
 def check_state_dict(make: Make) -> None:
     """A state dict, loaded into another instance, carries all that decides the scores."""
     first, second = built(make, 0), built(make, 1)
-    episode = toy_episode(first.consumes)
+    episode = _episode(first)
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     require_close(
         _answer(second, *_embedded(second, episode)),
@@ -325,11 +353,28 @@ def check_loss(make: Make) -> None:
     require(all(g.isfinite().all() for g in gradients), "the gradient of loss is not finite")
 
 
+@suite.check(after=[check_loss])
+def check_loss_in_bfloat16(make: Make) -> None:
+    """In mixed precision (bfloat16 autocast) ``loss`` and its gradients stay finite."""
+    method = built(make).train()
+    if method.learns_from == "nothing":
+        raise NotApplicable("it learns from nothing")
+    items, batch = _batch(method, seed=0, requires_grad=True)
+    with seeded(0), torch.autocast("cpu", torch.bfloat16):
+        loss = method.loss(batch)
+    require(loss.isfinite(), f"under autocast the loss must be finite, not {loss.item()}")
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradients = [t.grad for t in (*method.parameters(), *items) if t.grad is not None]
+    require(
+        all(g.isfinite().all() for g in gradients), "under autocast the gradient is not finite"
+    )
+
+
 def _batch(
     method: FewShotMethod, *, seed: int, noise: float = 1.0, requires_grad: bool = False
 ) -> tuple[list[Tensor], Batch]:
     """Return what a training step shows the method, and the leaves among it."""
-    episode = toy_episode(method.consumes, seed=seed, noise=noise)
+    episode = _episode(method, seed=seed, noise=noise)
     generator = torch.Generator().manual_seed(seed)
     classes = torch.randint(_N_BASE, (24,), generator=generator)
     items = _items(method.consumes, classes, noise, generator)
@@ -369,7 +414,7 @@ def check_solves_toy_task(make: Make) -> None:
 
 
 def _toy_accuracy(method: FewShotMethod) -> float:
-    episode = toy_episode(method.consumes, noise=0.2, n=20, seed=2)
+    episode = _episode(method, noise=0.2, n=20, seed=2)
     scores = _answer(method, *_embedded(method, episode))
     return (scores.argmax(dim=-1) == episode.query_labels).float().mean().item()
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fsframework.interfaces import FewShotMethod
+from fsframework.interfaces import FewShotMethod, OptionError
 from fsframework.testing import NotApplicable, checks_for, parametrize_with_checks
 from fsframework.testing.method import (
     ITEM_SHAPES,
@@ -102,6 +102,20 @@ class Transductive(Nearest):
         return super().scores(support, query - query.mean(dim=1, keepdim=True))
 
 
+class ForFiveWays(Nearest):
+    """It learns a bias a way, and takes no other number of ways than five."""
+
+    n_way = 5
+
+    def build(self, item_shape, n_base_classes, backbone):
+        self.bias = nn.Parameter(torch.linspace(0, 0.1, self.n_way))
+
+    def scores(self, support, query):
+        if support.shape[1] != self.n_way:
+            raise OptionError(f"made for {self.n_way} ways, got {support.shape[1]}")
+        return super().scores(support, query) + self.bias
+
+
 class NoMethod(nn.Module):
     """It could be one, but does not say so."""
 
@@ -154,6 +168,12 @@ class FirstFavoured(Nearest):
     def scores(self, support, query):
         scores = super().scores(support, query)
         return scores + 0.1 * (torch.arange(scores.shape[2]) == 0)
+
+
+class ForAnyWaysAfterAll(Nearest):
+    """It says that it is made for five ways, and takes others as well."""
+
+    n_way = 5
 
 
 class LastShot(Nearest):
@@ -235,6 +255,15 @@ class Detached(Nearest):
         return super().loss(batch).detach()
 
 
+class HalfPrecise(Nearest):
+    """Half precision makes its loss infinite."""
+
+    def loss(self, batch):
+        scores = super().scores(*self.embed_episode(batch))
+        low = (scores @ torch.eye(scores.shape[2])).dtype != torch.float32
+        return super().loss(batch) * (torch.inf if low else 1.0)
+
+
 class Farthest(Nearest):
     """The wrong sign."""
 
@@ -242,7 +271,7 @@ class Farthest(Nearest):
         return -super().scores(support, query)
 
 
-SOUND = [Nearest, OnMaps, OnImages, Adapted, Learnt, Transductive]
+SOUND = [Nearest, OnMaps, OnImages, Adapted, Learnt, Transductive, ForFiveWays]
 BROKEN: dict[str, type] = {
     "check_construction": NoMethod,
     "check_options_typed": Untyped,
@@ -252,6 +281,7 @@ BROKEN: dict[str, type] = {
     "check_scores": Turned,
     "check_other_shapes": Even,
     "check_way_order": FirstFavoured,
+    "check_n_way": ForAnyWaysAfterAll,
     "check_shot_order": LastShot,
     "check_queries_independent": Secretly,
     "check_tasks_independent": Pooled,
@@ -261,6 +291,7 @@ BROKEN: dict[str, type] = {
     "check_embed_independent": Centred,
     "check_state_dict": Unsaved,
     "check_loss": Detached,
+    "check_loss_in_bfloat16": HalfPrecise,
     "check_solves_toy_task": Farthest,
 }
 
