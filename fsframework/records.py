@@ -18,7 +18,7 @@ __all__ = ["RECORD_NAME", "RECORD_VERSION", "RunRecord", "list_records"]
 RECORD_VERSION = 1
 RECORD_NAME = "run.json"
 
-Status = Literal["unfinished", "finished"]
+Status = Literal["unfinished", "finished", "imported"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class RunRecord:
     Args:
         fingerprint: Digest of everything that decides the outcomes; statistics are not in it,
             since any can be computed from the outcomes later.
-        status: ``finished`` once every estimate asked for is in it.
+        status: ``finished`` once every estimate asked for is in it; ``imported`` where the weights
+            are another library's and nothing was evaluated.
         given: options as the user gave them.
         resolved: every option of every component; ``origins`` where each value came from.
         plugins: kind, name, target, distribution and version of every plugin used.

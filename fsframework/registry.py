@@ -29,6 +29,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "backbone": ("fsframework.backbones", "Backbone"),
     "dataset": ("fsframework.datasets", "Dataset"),
     "detector": ("fsframework.detectors", "AttributeDetector"),
+    "importer": ("fsframework.importers", "CheckpointImporter"),
     "method": ("fsframework.methods", "FewShotMethod"),
     "sampler": ("fsframework.samplers", "TaskSampler"),
     "selector": ("fsframework.selectors", "WordSelector"),

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from fsframework.interfaces import Backbone, Dataset, FewShotMethod
+from fsframework.interfaces import Backbone, Batch, Dataset, FewShotMethod
 from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.registry import Loaded, Plugin
 from fsframework.spec import Component
@@ -41,6 +42,42 @@ class Prototypes(FewShotMethod):
 
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
         return -self.scale * torch.cdist(query, support.mean(dim=2))
+
+
+class Classifier(FewShotMethod):
+    """Learns the base classes from batches; class means at test; can be taught."""
+
+    learns_from = "batches"
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        del backbone
+        self.classify = nn.Linear(item_shape[0], n_base_classes)
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        return -torch.cdist(query, support.mean(dim=2))
+
+    def class_logits(self, items: Tensor) -> Tensor:
+        logits: Tensor = self.classify(items)
+        return logits
+
+    def loss(self, batch: Batch) -> Tensor:
+        assert batch.items is not None
+        logits = self.classify(batch.items)
+        if batch.teacher_logits is not None:
+            return functional.mse_loss(logits, batch.teacher_logits)
+        assert batch.classes is not None
+        return functional.cross_entropy(logits, batch.classes)
+
+
+class Still(Prototypes):
+    """Learns nothing by itself."""
+
+    learns_from = "nothing"
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.scale
+        self.scale = 1.0
 
 
 class PixelPrototypes(FewShotMethod):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sys
@@ -19,11 +20,13 @@ from fsframework.values import Estimate
 __all__ = [
     "ConsoleReporter",
     "LogReporter",
+    "chart",
     "estimates_table",
     "print_json",
     "print_table",
     "reporter",
     "shown",
+    "sparkline",
 ]
 
 _NAMES = {
@@ -84,6 +87,48 @@ def estimates_table(estimates: Mapping[str, Estimate]) -> None:
         for name, e in sorted(estimates.items(), key=lambda item: (order.get(item[0], 99), item[0]))
     ]
     print_table(("measure", "value", "interval", "tasks", "images", "queries by"), rows)
+
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_EIGHTHS = 8
+
+
+def sparkline(values: Sequence[float], width: int = 60) -> str:
+    """Return a curve as one line of blocks from the least to the greatest value.
+
+    >>> sparkline([0.0, 1.0, 2.0, 7.0]), sparkline([3.0, 3.0]), sparkline([1.0, 3.0, 5.0, 7.0], 2)
+    ('▁▂▃█', '▁▁', '▁█')
+    """
+    values = _averaged(values, width)
+    low, span = min(values), (max(values) - min(values)) or 1.0
+    return "".join(_BLOCKS[round((v - low) / span * (_EIGHTHS - 1))] for v in values)
+
+
+def chart(series: Sequence[float], height: int = 10, width: int = 72) -> list[str]:
+    """Return a curve as lines of blocks with its greatest and least value beside it.
+
+    >>> print("\\n".join(chart([0.0, 1.0, 2.0], height=2)))
+      2.000 │  █
+      0.000 │▁██
+    """
+    series = _averaged(series, width)
+    low, span = min(series), (max(series) - min(series)) or 1.0
+    eighths = [max(1, round((v - low) / span * height * _EIGHTHS)) for v in series]
+    lines = []
+    for row in range(height - 1, -1, -1):
+        cells = (max(0, min(_EIGHTHS, e - row * _EIGHTHS)) for e in eighths)
+        drawn = "".join(" " if c == 0 else _BLOCKS[c - 1] for c in cells)
+        label = {height - 1: f"{low + span:7.3f}", 0: f"{low:7.3f}"}.get(row, " " * 7)
+        lines.append(f"{label} │{drawn}".rstrip())
+    return lines
+
+
+def _averaged(values: Sequence[float], most: int) -> Sequence[float]:
+    """Return means of equal parts where there are more values, so that none is left out."""
+    if len(values) <= most:
+        return values
+    edges = [round(i * len(values) / most) for i in range(most + 1)]
+    return [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
 
 
 def reporter() -> Reporter:

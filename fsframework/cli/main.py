@@ -21,6 +21,10 @@ _COMMANDS: dict[str, tuple[str, str]] = {
         "fsframework.cli.benchmark:benchmark",
         "Measure a paper's tables, its printed values beside.",
     ),
+    "import": (
+        "fsframework.cli.import_:import_",
+        "Make a run of a checkpoint of another library, and compare it with given outputs.",
+    ),
     "plugins": ("fsframework.cli.plugins:plugins", "List, show and check plugins."),
     "attributes": (
         "fsframework.cli.attributes:attributes",
@@ -28,6 +32,10 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "tasks": ("fsframework.cli.tasks:tasks", "Make, show, verify and export task files."),
     "data": ("fsframework.cli.data:data", "List data sets and check your own."),
+    "recipes": (
+        "fsframework.cli.recipes:recipes",
+        "List and show how methods are trained, and what to expect.",
+    ),
     "runs": ("fsframework.cli.runs:runs", "List and show the runs made so far."),
 }
 """Where each command lives, and its summary, so that help needs no import."""

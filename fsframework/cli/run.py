@@ -55,6 +55,29 @@ __all__ = ["run"]
     metavar="NAME",
     help="What to measure; repeatable.  [default: acc, wacc]",
 )
+@click.option(
+    "--recipe",
+    metavar="NAME",
+    help="How the method is trained: quick, fewstab, ... (see fsf recipes list), or none.  "
+    "[default: quick, where the method has it]",
+)
+@click.option(
+    "--init-from",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Start the training from the weights of another run, or of a safetensors file.",
+)
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Take method, backbone and weights of another run, or of an imported one; train nothing.",
+)
+@click.option(
+    "--tensorboard",
+    is_flag=True,
+    help="Also write the curve of the training for TensorBoard, into the run's folder.",
+)
 @click.option("--level", type=float, metavar="P", help="Level of intervals.  [default: 0.95]")
 @click.option(
     "--image-size",
@@ -101,6 +124,8 @@ def run(
       fsf run --dataset folder:./images --attributes words.csv --backbone resnet12
       fsf run --dataset folder:./images --detector vit-gpt2 --drop-class-words
       fsf run --plugin ./mine.py --method mine -o method.temperature=0.2
+      fsf run --method leo --init-from runs/baseline-planted-fewstab-1a2b3c4d
+      fsf run --model runs/renet-planted-fewstab-1a2b3c4d --dataset folder:./images
       fsf run --config exp.toml --dry-run
     """
     from fsframework.pipeline.experiment import resolve_experiment
@@ -113,6 +138,10 @@ def run(
         "level": "level",
         "image_size": "image_size",
         "task_file": "task_file",
+        "recipe": "recipe",
+        "init_from": "training.init_from",
+        "model": "model",
+        "tensorboard": "tensorboard",
     }
     registry = registry_with(plugin_files)
     experiment = resolve_experiment(registry, tree_of(context, config, options, keys))

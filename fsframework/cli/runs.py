@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["print_record", "runs"]
 
+_CURVES = (("loss", "loss", 1), ("validation_accuracy", "validation", 100))
+"""Columns of a training's history, their names, and the factor to what is shown."""
+
 _runs_dir = click.option(
     "--runs-dir",
     type=click.Path(path_type=Path),
@@ -76,6 +79,10 @@ def list_runs(runs_dir: Path, as_json: bool) -> None:
             _render.shown(record.estimates[name]) if name in record.estimates else ""
             for name in ("acc-R", "wacc-R", "wacc-A", "wacc-gap")
         ]
+        if record.status == "imported":
+            what = f"{record.resolved['imported']['source']}, no tasks yet"
+            rows.append((folder.name, record.status, what, *[""] * 6))
+            continue
         scored = str(record.resolved.get("query_batch", "task"))
         tested = list(record.tasks.values())[-1]
         shape = f"{tested['way']}-way {tested['shot']}-shot, {tested['count']:,}"
@@ -127,6 +134,55 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
     _render.print_table(("kind", "plugin", "from"), rows)
 
 
+@runs.command()
+@click.argument("run", metavar="RUN")
+@_runs_dir
+@click.option(
+    "--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="Write it as CSV."
+)
+@click.option(
+    "--tensorboard",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write it for TensorBoard.",
+)
+@json_option
+def curve(
+    run: str, runs_dir: Path, csv_file: Path | None, tensorboard: Path | None, as_json: bool
+) -> None:
+    """Draw the curve of a run's training, epoch by epoch.
+
+    RUN is a folder, or the name or beginning of the name of one in the runs folder.
+
+    \b
+    Examples:
+      fsf runs curve renet-planted
+      fsf runs curve renet-planted --csv curve.csv --tensorboard ./events
+    """
+    from fsframework.cli import _render
+    from fsframework.pipeline.curves import write_csv, write_tensorboard
+    from fsframework.records import RunRecord
+
+    folder = _find(run, runs_dir)
+    history = RunRecord.load(folder).training.get("history", [])
+    if not history:
+        raise RecordError(f"{folder}: nothing was trained in this run, or not yet")
+    if csv_file is not None:
+        write_csv(csv_file, history)
+    if tensorboard is not None:
+        write_tensorboard(tensorboard, history)
+    if as_json:
+        _render.print_json(history)
+        return
+    click.echo("loss")
+    click.echo("\n".join(_render.chart([row["loss"] for row in history])))
+    validated = [r["validation_accuracy"] for r in history if r["validation_accuracy"] is not None]
+    if validated:
+        click.echo("validation accuracy, %")
+        click.echo("\n".join(_render.chart([100 * value for value in validated])))
+    click.echo(f"{len(history)} epochs from left to right")
+
+
 def _find(run: str, runs_dir: Path) -> Path:
     if (Path(run) / "run.json").exists():
         return Path(run)
@@ -145,6 +201,11 @@ def print_record(folder: Path, record: RunRecord) -> None:
     """Print a run as a researcher reads it."""
     from fsframework.cli import _render
 
+    if record.status == "imported":
+        from fsframework.cli.import_ import print_imported
+
+        print_imported(folder, record)
+        return
     resolved = record.resolved
     stage, tested = resolved["training"][0], list(record.tasks.values())[-1]
     shape = f"{tested['way']}-way {tested['shot']}-shot, {tested['query']} queries a class"
@@ -155,6 +216,8 @@ def print_record(folder: Path, record: RunRecord) -> None:
     if "A" in record.tasks:
         click.echo(f"words: {_words(resolved)}")
     click.echo(_training_line(record, stage["steps"]))
+    for line in _curve_lines(record):
+        click.echo(line)
     click.echo()
     if record.status == "finished":
         _render.estimates_table(record.estimates)
@@ -208,6 +271,30 @@ def _sampler(record: RunRecord) -> str:
         if name not in shape and origin != "default" and name in tested["options"]
     ]
     return str(tested["sampler"]) + (f" ({', '.join(given)})" if given else "")
+
+
+def _curve_lines(record: RunRecord) -> list[str]:
+    """Return loss and validation accuracy of each stage as lines of blocks."""
+    from fsframework.cli import _render
+
+    history = record.training.get("history", [])
+    lines = []
+    stages = sorted({row["stage"] for row in history})
+    for stage in stages:
+        rows = [row for row in history if row["stage"] == stage]
+        of = f" of stage {stage + 1}" if len(stages) > 1 else ""
+        for column, name, factor in (
+            ("loss", "loss", 1),
+            ("validation_accuracy", "validation", 100),
+        ):
+            values = [factor * row[column] for row in rows if row[column] is not None]
+            if len(values) > 1:
+                unit = " %" if factor == 100 else ""
+                ends = f"{values[0]:.3g}{unit} to {values[-1]:.3g}{unit}"
+                lines.append(f"{name + of:<22} {_render.sparkline(values)}  {ends}")
+    if "recipe" in record.training:
+        lines.append(str(record.training["recipe"]))
+    return lines
 
 
 def _training_line(record: RunRecord, steps: int) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fsframework.interfaces.backbone import Backbone, Preprocessing
     from fsframework.interfaces.dataset import Dataset
     from fsframework.interfaces.detector import AttributeDetector, Captioner
+    from fsframework.interfaces.importer import CheckpointImporter, ImportedModel
     from fsframework.interfaces.method import Batch, FewShotMethod
     from fsframework.interfaces.sampler import TaskSampler
     from fsframework.interfaces.selector import WordSelector
@@ -23,9 +24,11 @@ __all__ = [
     "Backbone",
     "Batch",
     "Captioner",
+    "CheckpointImporter",
     "DataError",
     "Dataset",
     "FewShotMethod",
+    "ImportedModel",
     "InfeasibleTask",
     "OptionError",
     "Preprocessing",
@@ -39,9 +42,11 @@ _HOME = {
     "Backbone": "fsframework.interfaces.backbone",
     "Batch": "fsframework.interfaces.method",
     "Captioner": "fsframework.interfaces.detector",
+    "CheckpointImporter": "fsframework.interfaces.importer",
     "DataError": "fsframework.errors",
     "Dataset": "fsframework.interfaces.dataset",
     "FewShotMethod": "fsframework.interfaces.method",
+    "ImportedModel": "fsframework.interfaces.importer",
     "InfeasibleTask": "fsframework.errors",
     "OptionError": "fsframework.errors",
     "Preprocessing": "fsframework.interfaces.backbone",

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsframework.errors import OptionError, close_matches
-from fsframework.pipeline.training import Stage
+from fsframework.errors import FsfError, OptionError, close_matches
+from fsframework.pipeline.recipes import QUICK, Recipe, find_recipe, unknown_recipe
+from fsframework.pipeline.stages import Stage
+from fsframework.records import RunRecord
 from fsframework.registry import Registry
 from fsframework.spec import (
     Component,
@@ -19,7 +21,7 @@ from fsframework.spec import (
     resolve_component,
     resolve_settings,
 )
-from fsframework.values import QueryBatch
+from fsframework.values import QueryBatch, TaskSet
 
 __all__ = ["Experiment", "Settings", "read_config", "resolve_experiment"]
 
@@ -55,6 +57,12 @@ class Settings:
         drop_words: words that are no attributes.
         min_count: take out words that fewer images of the split have.
         offline: let detectors make no network call.
+        recipe: name of the recipe that says how the method is trained, ``NAME`` or
+            ``NAME:DATASET``; ``none`` for the defaults of training. What is given elsewhere is
+            stronger.
+        model: a run folder: take its method and backbone with their options, its image size and
+            its weights, and train nothing.
+        tensorboard: also write the curve of the training for TensorBoard, into the run folder.
     """
 
     seed: int = 0
@@ -72,6 +80,9 @@ class Settings:
     drop_words: tuple[str, ...] = ()
     min_count: int = 1
     offline: bool = False
+    recipe: str | None = QUICK
+    model: Path | None = None
+    tensorboard: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
@@ -95,6 +106,7 @@ class Experiment:
             ``None`` where the sampler ties no attribute to a class.
         detector: of the attributes, ``None`` where they are read.
         stages: of the training.
+        recipe: that said how to train, if any.
         given: what the user gave, as JSON values; ``origins``: where every value came from.
     """
 
@@ -109,6 +121,7 @@ class Experiment:
     stages: tuple[Stage, ...]
     given: Mapping[str, Any]
     origins: Mapping[str, Any]
+    recipe: Recipe | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return every resolved value as JSON values."""
@@ -127,10 +140,13 @@ class Experiment:
         tops = [self.dataset, self.backbone, self.method, self.sampler]
         tops += [c for c in (self.baseline, self.detector) if c]
         tops += list(self.statistics.values())
+        tops += [stage.method for stage in self.stages if stage.method]
         return [found for top in tops for found in top.walk()]
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Component):
+        return value.to_json()
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, tuple):
@@ -171,18 +187,34 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         OptionError: an unknown key, a wrong type, a value out of range.
         PluginError: a plugin cannot be loaded.
     """
-    tree = dict(tree)
-    given = _values(tree)
-    requests = {kind: _request(tree.pop(kind, None), kind) for kind in _DEFAULTS}
-    detector_given, training = tree.pop("detector", None), tree.pop("training", {})
+    given, tree = _values(tree), dict(tree)
     known = [*parameters(Settings), *_DEFAULTS, "detector", "training"]
     for key in tree:
         if key not in known:
             raise OptionError(
                 f"unknown option {key!r}{close_matches(key, known)}; known: {', '.join(known)}"
             )
-    settings, origins = resolve_settings(Settings, tree, "settings")
-    parts = {kind: resolve_component(registry, kind, requests[kind]) for kind in _DEFAULTS}
+    detector_given = tree.pop("detector", None)
+    settings, origins = resolve_settings(
+        Settings, {k: v for k, v in tree.items() if k in parameters(Settings)}, "settings"
+    )
+    if settings.model is not None:
+        _add_model(tree, settings.model)
+    sampler = resolve_component(registry, "sampler", _request(tree.get("sampler"), "sampler"))
+    shape = _shape(settings, sampler)
+    recipe = _recipe(registry, tree, settings, shape[1])
+    settings = dataclasses.replace(settings, recipe=_name_of(recipe, settings))
+    if recipe is not None:
+        _add_recipe(tree, recipe)
+        sized = {k: v for k, v in tree.items() if k in parameters(Settings) and k != "recipe"}
+        found, origins = resolve_settings(Settings, sized, "settings")
+        settings = dataclasses.replace(found, recipe=settings.recipe)
+    parts = {
+        kind: resolve_component(registry, kind, _request(tree.get(kind), kind))
+        for kind in ("dataset", "backbone")
+    }
+    parts["method"] = _method(registry, _request(tree.get("method"), "method"), shape[0])
+    parts["sampler"] = sampler
     detector = None
     if detector_given is not None:
         stronger = _strength(tree.get("attributes")) - _strength(detector_given)
@@ -200,7 +232,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     statistics = {
         name: resolve_component(registry, "statistic", name) for name in settings.statistics
     }
-    stages, stage_origins = _stages(training)
+    stages, stage_origins = _stages(registry, tree.get("training", {}), recipe)
     origins_all = {
         **origins,
         **{kind: part.origins_json() for kind, part in parts.items()},
@@ -219,7 +251,100 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         stages,
         given,
         origins_all,
+        recipe,
     )
+
+
+def _shape(settings: Settings, sampler: Component) -> tuple[int, int]:
+    """Return way and shot of the tasks under test, as far as can be told before they are there."""
+    if settings.task_file is not None:
+        try:
+            tasks = TaskSet.load(settings.task_file)
+            return tasks.n_way, tasks.n_shot
+        except FsfError:
+            pass  # told when the tasks are read
+    return sampler.options.get("n_way", 5), sampler.options.get("n_shot", 5)
+
+
+def _method(registry: Registry, request: Any, n_way: int) -> Component:
+    """Resolve the method; one made for a number of ways is made for that of the tasks."""
+    component = resolve_component(registry, "method", request)
+    if component.origins.get("n_way") != "default":
+        return component
+    options = {**component.options, "n_way": n_way}
+    return dataclasses.replace(
+        component, options=options, origins={**component.origins, "n_way": "the tasks"}
+    )
+
+
+def _add_model(tree: dict[str, Any], folder: Path) -> None:
+    """Let a run say method, backbone, image size and weights."""
+    for kind in ("method", "backbone"):
+        raw = tree.get(kind)
+        if raw is not None and not (isinstance(raw, Mapping) and "name" not in raw):
+            raise OptionError(
+                f"--model {folder} says which {kind} to use; leave out --{kind} (options of it may "
+                f"be given, as in -o {kind}.KEY=VALUE)"
+            )
+    record, origin = RunRecord.load(folder), f"run {folder.name}"
+    for kind in ("method", "backbone"):
+        _add_below(tree, {kind: record.resolved[kind]}, origin)
+    if record.resolved.get("image_size") is not None:
+        _add_below(tree, {"image_size": record.resolved["image_size"]}, origin)
+    training = tree.get("training", {})
+    if not isinstance(training, Mapping) or "stages" in training:
+        raise OptionError(f"--model {folder}: trains nothing; give no stages of training beside it")
+    tree["training"] = {
+        **training,
+        "epochs": Given(0, origin),
+        "init_from": Given(folder, origin),
+    }
+
+
+def _recipe(
+    registry: Registry, tree: Mapping[str, Any], settings: Settings, shot: int
+) -> Recipe | None:
+    if settings.recipe is None or settings.model is not None:
+        return None
+    names = {}
+    for kind in ("method", "dataset"):
+        request = _request(tree.get(kind), kind)
+        name = request["name"] if isinstance(request, Mapping) else request
+        names[kind] = str(name.value if isinstance(name, Given) else name).partition(":")[0]
+    plugin = registry.find("method", names["method"])
+    recipe = find_recipe(registry, plugin, settings.recipe, names["dataset"], shot)
+    if recipe is None and "recipe" in tree:
+        raise unknown_recipe(registry, plugin.name, settings.recipe)
+    return recipe
+
+
+def _name_of(recipe: Recipe | None, settings: Settings) -> str | None:
+    return None if recipe is None else settings.recipe
+
+
+def _add_recipe(tree: dict[str, Any], recipe: Recipe) -> None:
+    """Add what the recipe says beside the training, where nothing else says it."""
+    options = dict(recipe.options)
+    options.pop("training", None)
+    for kind in ("backbone", "method"):
+        given, own = _request(tree.get(kind), kind), options.get(kind)
+        name = given["name"] if isinstance(given, Mapping) else given
+        named = getattr(name, "origin", "default") != "default"
+        if isinstance(own, Mapping) and named and own.get("name", name.value) != name.value:
+            del options[kind]  # options of another backbone
+    _add_below(tree, options, f"recipe {recipe.name}")
+
+
+def _add_below(tree: dict[str, Any], options: Mapping[str, Any], origin: str) -> None:
+    """Add options to a tree, those that are there being the stronger."""
+    for key, value in options.items():
+        current = tree.get(key)
+        if isinstance(value, Mapping):
+            inner = {"name": current} if isinstance(current, Given) else dict(current or {})
+            _add_below(inner, value, origin)
+            tree[key] = inner
+        elif current is None:
+            tree[key] = Given(value, origin)
 
 
 def _strength(raw: Any) -> int:
@@ -246,19 +371,57 @@ def _baseline(registry: Registry, sampler: Component) -> Component | None:
     return resolve_component(registry, "sampler", {"name": _BASELINE, **shape})
 
 
-def _stages(training: Any) -> tuple[tuple[Stage, ...], list[dict[str, str]]]:
+def _stages(
+    registry: Registry, training: Any, recipe: Recipe | None
+) -> tuple[tuple[Stage, ...], list[dict[str, Any]]]:
     if not isinstance(training, Mapping):
         raise OptionError("training has options of its own; write training.epochs=5 or [training]")
     common = {k: v for k, v in training.items() if k != "stages"}
-    listed = training.get("stages", [{}])
-    if not isinstance(listed, list):
+    listed = training.get("stages")
+    below: list[dict[str, Any]] = [{}]
+    if listed is None:
+        if recipe is not None:
+            below = _stages_of(recipe)
+        listed = [{}] * len(below)
+    elif not isinstance(listed, list):
         raise OptionError("training.stages must be a list of tables: [[training.stages]]")
+    else:
+        below = [{}] * len(listed)
     # What is said on the command line holds for every stage, whatever the file says of one.
     override = {k: v for k, v in common.items() if getattr(v, "origin", "") in _OVERRIDING}
-    resolved = [
-        resolve_settings(Stage, {**common, **own, **override}, "training") for own in listed
-    ]
-    return tuple(stage for stage, _ in resolved), [origins for _, origins in resolved]
+    stages, origins = [], []
+    for number, (least, own) in enumerate(zip(below, listed, strict=True)):
+        tree = {**least, **common, **own, **override}
+        if number and "init_from" not in own:
+            # Later stages go on with what the one before them left.
+            tree = {k: v for k, v in tree.items() if k not in ("init_from", "init_parts")}
+        stage, origin = _stage(registry, tree)
+        stages.append(stage)
+        origins.append(origin)
+    return tuple(stages), origins
+
+
+def _stage(registry: Registry, tree: dict[str, Any]) -> tuple[Stage, dict[str, Any]]:
+    request = tree.pop("method", None)
+    stage, origins = resolve_settings(Stage, tree, "training")
+    if request is None or (isinstance(request, Given) and str(request.value) == "none"):
+        return stage, origins
+    method = resolve_component(registry, "method", request, where="training.method")
+    return dataclasses.replace(stage, method=method), {**origins, "method": method.origins_json()}
+
+
+def _stages_of(recipe: Recipe) -> list[dict[str, Any]]:
+    """Return a tree of options for each stage of a recipe."""
+    origin = f"recipe {recipe.name}"
+
+    def leaves(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {k: leaves(v) for k, v in value.items()}
+        return Given(value, origin)
+
+    training = recipe.options.get("training", {})
+    common = {k: v for k, v in training.items() if k != "stages"}
+    return [leaves({**common, **own}) for own in training.get("stages", [{}])]
 
 
 def _values(tree: Any) -> Any:

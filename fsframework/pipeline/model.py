@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from fsframework._files import atomic_write
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.method import FewShotMethod
+from fsframework.pipeline.augmentation import augmented
 from fsframework.spec import Component
 from fsframework.values import UInt8Array, digest_of
 
@@ -102,6 +103,8 @@ class FewShotModel(nn.Module):
         self.interpolation = backbone.preprocessing.interpolation
         self.embedding_identity = ""
         self._sees_images = method.consumes == "images"
+        # In a tuple, so that PyTorch does not count it twice where the method holds it.
+        self._extractor = (backbone,)
         if not self._sees_images:
             self.backbone = backbone
         pre = backbone.preprocessing
@@ -119,14 +122,33 @@ class FewShotModel(nn.Module):
         backbone.train(training)
         return tuple(shape[1:])
 
-    def items(self, pixels: Tensor) -> Tensor:
-        """Map uint8 images ``(n, H, W, 3)`` to items ``(n, *item)``."""
+    @property
+    def extractor(self) -> Backbone:
+        """The backbone, whoever holds it."""
+        return self._extractor[0]
+
+    def images(self, pixels: Tensor, augment: Sequence[str] = ()) -> Tensor:
+        """Map uint8 images ``(n, H, W, 3)`` to normalised float images ``(n, 3, H, W)``.
+
+        Args:
+            augment: what is done to each image before; see ``pipeline.augmentation``.
+        """
         # Moving the channels is free and leaves the tensor in the channels-last memory format.
-        images = (pixels.permute(0, 3, 1, 2).to(self.mean.dtype) - self.mean) / self.std
+        images = pixels.permute(0, 3, 1, 2).to(self.mean.dtype)
+        if augment:
+            images = augmented(images, augment)
+        return (images - self.mean) / self.std
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Map normalised images ``(n, 3, H, W)`` to items ``(n, *item)``."""
         if self._sees_images:
             return images
         maps = self.backbone(images)
         return self.backbone.vectors(maps) if self.method.consumes == "vectors" else maps
+
+    def items(self, pixels: Tensor) -> Tensor:
+        """Map uint8 images ``(n, H, W, 3)`` to items ``(n, *item)``."""
+        return self.encode(self.images(pixels))
 
     def weights_digest(self) -> str:
         """Digest of every parameter and buffer that is saved."""

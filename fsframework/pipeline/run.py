@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import platform
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ import torch
 import fsframework
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.dataset import Dataset
+from fsframework.pipeline import curves
 from fsframework.pipeline.analysis import estimate, gap
 from fsframework.pipeline.attributes import pool_with_attributes
 from fsframework.pipeline.evaluation import ImageSource, evaluate
@@ -32,7 +34,14 @@ from fsframework.pipeline.model import (
 )
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.tasks import check_tasks, draw_tasks, placebo
-from fsframework.pipeline.training import Split, Trained, check_episodes, start_from, train
+from fsframework.pipeline.training import (
+    Split,
+    Trained,
+    check_stages,
+    learns,
+    start_from,
+    train,
+)
 from fsframework.pipeline.workspace import StoredArray, Workspace, locked, sweep
 from fsframework.records import RunRecord
 from fsframework.registry import Registry
@@ -122,9 +131,9 @@ def _run_locked(
     if splits is not None:
         with timer("training"):
             trained = _train(
-                experiment, prepared, model, images, splits, workspace, registry, reporter
+                experiment, prepared, model, images, splits, folder, workspace, registry, reporter
             )
-    record = _with_model(record, model, trained, images, folder)
+    record = _with_model(experiment, record, model, trained, images, folder)
     outcomes = _outcomes(
         experiment, prepared, model, images[-1], folder, workspace, reporter, timer
     )
@@ -150,6 +159,8 @@ def _prepare(
 ) -> _Prepared:
     settings = experiment.settings
     device = resolve_device(settings.device)
+    if settings.tensorboard:
+        curves.check_tensorboard()
     dataset: Dataset = experiment.dataset.create()
     pool_of = functools.cache(dataset.pool)
     pool = pool_of(settings.split)
@@ -171,8 +182,7 @@ def _prepare(
         raise DataError(
             f"{experiment.method.name} must be trained, but the data set "
             f"{experiment.dataset.name} has no split 'train' (it has {', '.join(dataset.splits)}); "
-            "evaluate the weights of another run with -o training.epochs=0 "
-            "-o training.init_from=RUN"
+            "evaluate another run's model with --model RUN"
         )
     # A component that refuses its options should say so before anything is drawn.
     for statistic in experiment.statistics.values():
@@ -180,7 +190,7 @@ def _prepare(
     tasks = _tasks(experiment, pool, workspace)
     if _learns(experiment):
         tested, method = next(iter(tasks.values())), experiment.method.create()
-        check_episodes(experiment.stages, method, tested, pool_of("train"), registry)
+        check_stages(experiment.stages, method, tested, pool_of("train"), registry)
     notes = (*word_notes, *_notes(experiment, tasks, pool))
     if settings.placebo:
         tasks = {kind: placebo(t, pool, settings.seed) for kind, t in tasks.items()}
@@ -192,7 +202,7 @@ def _prepare(
         "data": dataset.fingerprint,
         "tasks": {kind: t.digest for kind, t in tasks.items()},
         "training": experiment.to_json()["training"],
-        "init": [_init_digest(s.init_from) for s in experiment.stages],
+        "stages": _stage_digests(experiment),
         "seed": settings.seed,
         "image_size": settings.image_size,
         "query_batch": settings.query_batch,
@@ -212,6 +222,14 @@ def _asked_of_words(experiment: Experiment) -> str:
         "min_count": settings.min_count > 1,
     }
     return ", ".join(name for name, given in asked.items() if given)
+
+
+def _stage_digests(experiment: Experiment) -> list[list[str]]:
+    """Return what decides each stage beside its options: weights read, code of its method."""
+    return [
+        [_init_digest(s.init_from), s.method.fingerprint if s.method else ""]
+        for s in experiment.stages
+    ]
 
 
 def _init_digest(source: Path | None) -> str:
@@ -358,15 +376,15 @@ def _initial_model(experiment: Experiment, prepared: _Prepared) -> FewShotModel:
     n_base = len(prepared.pool_of("train").class_names) if _learns(experiment) else 0
     model = build_model(experiment.backbone, experiment.method, size, n_base, settings.seed)
     if not _trains(experiment, model):
-        for source in filter(None, (stage.init_from for stage in experiment.stages)):
-            start_from(model, source)
+        for stage in experiment.stages:
+            if stage.init_from is not None:
+                start_from(model, stage.init_from, stage.init_parts)
     return model.to(prepared.device)
 
 
 def _learns(experiment: Experiment) -> bool:
     """Whether anything is to be trained, so far as the options tell."""
-    asked = any(stage.epochs for stage in experiment.stages)
-    return asked and experiment.method.create().learns_from != "nothing"
+    return learns(experiment.stages, experiment.method.cls)
 
 
 def _trains(experiment: Experiment, model: FewShotModel) -> bool:
@@ -462,6 +480,7 @@ def _train(
     model: FewShotModel,
     images: list[StoredArray],
     splits: tuple[Split, Split | None],
+    run_folder: Path,
     workspace: Workspace,
     registry: Registry,
     reporter: Reporter,
@@ -477,12 +496,19 @@ def _train(
         [experiment.backbone.fingerprint, experiment.method.fingerprint],
         canonical([experiment.to_json()["training"], way_shot, settings.seed]),
         [resolve_component(registry, "sampler", "random").fingerprint],
-        [_init_digest(s.init_from) for s in experiment.stages],
+        canonical(_stage_digests(experiment)),
         prepared.device.type,
     )
     folder = workspace.cache / "training" / key[:24]
+    watch = _Watch(run_folder, settings.tensorboard)
+
+    def fresh(seed: int) -> FewShotModel:
+        n_base = len(splits[0].pool.class_names)
+        made = build_model(experiment.backbone, experiment.method, model.size, n_base, seed)
+        return made.to(prepared.device)
+
     with locked(folder):
-        return train(
+        trained = train(
             model,
             experiment.stages,
             way_shot,
@@ -492,10 +518,35 @@ def _train(
             folder=folder,
             registry=registry,
             reporter=reporter,
+            fresh=fresh,
+            watch=watch,
         )
+    watch(trained.history)
+    return trained
+
+
+class _Watch:
+    """Writes the curve of a training into the run's folder, epoch by epoch."""
+
+    def __init__(self, folder: Path, tensorboard: bool) -> None:
+        self._folder = folder
+        self._tensorboard = tensorboard
+        # Written anew by each call, so that a resumed run has no epoch twice.
+        if tensorboard:
+            shutil.rmtree(folder / curves.TENSORBOARD_NAME, ignore_errors=True)
+        self._written = 0
+
+    def __call__(self, history: curves.History) -> None:
+        """Bring the files up to date."""
+        curves.write_csv(self._folder / curves.CSV_NAME, history)
+        if self._tensorboard and len(history) > self._written:
+            folder = self._folder / curves.TENSORBOARD_NAME
+            curves.write_tensorboard(folder, history, self._written)
+            self._written = len(history)
 
 
 def _with_model(
+    experiment: Experiment,
     record: RunRecord,
     model: FewShotModel,
     trained: Trained | None,
@@ -516,6 +567,7 @@ def _with_model(
         training = {
             "history": list(trained.history),
             "best_validation_accuracy": trained.best_accuracy,
+            **({"recipe": experiment.recipe.described()} if experiment.recipe else {}),
         }
         notes = (*(n for n in notes if n not in trained.notes), *trained.notes)
     record = dataclasses.replace(record, digests=digests, training=training, notes=notes)

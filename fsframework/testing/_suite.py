@@ -36,6 +36,7 @@ _INTERFACES: Mapping[str, tuple[str, str]] = {
     "backbone": ("fsframework.interfaces.backbone", "Backbone"),
     "dataset": ("fsframework.interfaces.dataset", "Dataset"),
     "detector": ("fsframework.interfaces.detector", "AttributeDetector"),
+    "importer": ("fsframework.interfaces.importer", "CheckpointImporter"),
     "method": ("fsframework.interfaces.method", "FewShotMethod"),
     "sampler": ("fsframework.interfaces.sampler", "TaskSampler"),
     "selector": ("fsframework.interfaces.selector", "WordSelector"),

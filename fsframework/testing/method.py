@@ -163,7 +163,7 @@ def _require_scores(scores: object, episode: Episode) -> None:
 
 @suite.check()
 def check_declarations(make: Make) -> None:
-    """``consumes``, ``learns_from``, ``transductive`` and ``n_way`` have values that mean something."""
+    """``consumes``, ``learns_from``, ``transductive`` and ``n_way`` have a value with a meaning."""
     method = make()
     for name, known in (
         ("consumes", tuple(ITEM_SHAPES)),
@@ -365,9 +365,7 @@ def check_loss_in_bfloat16(make: Make) -> None:
     require(loss.isfinite(), f"under autocast the loss must be finite, not {loss.item()}")
     loss.backward()  # type: ignore[no-untyped-call]
     gradients = [t.grad for t in (*method.parameters(), *items) if t.grad is not None]
-    require(
-        all(g.isfinite().all() for g in gradients), "under autocast the gradient is not finite"
-    )
+    require(all(g.isfinite().all() for g in gradients), "under autocast the gradient is not finite")
 
 
 def _batch(

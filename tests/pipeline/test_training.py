@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from fsframework.errors import DataError, OptionError
+from fsframework.errors import DataError, InfeasibleTask, OptionError
+from fsframework.interfaces import FewShotMethod
+from fsframework.pipeline import training
 from fsframework.pipeline.model import FewShotModel, build_model
-from fsframework.pipeline.training import Split, Stage, Trained, train
+from fsframework.pipeline.stages import Stage
+from fsframework.pipeline.training import Split, Trained, check_stages, train
 from fsframework.registry import Registry
-from tests.toys import Blobs, Counting, Killed, Prototypes, TinyBackbone, component
+from fsframework.spec import resolve_component
+from tests.toys import (
+    Blobs,
+    Classifier,
+    Counting,
+    Killed,
+    PixelPrototypes,
+    Prototypes,
+    Still,
+    TinyBackbone,
+    component,
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +45,15 @@ def run(
     stages: list[Stage],
     reporter: Counting | None = None,
     seed: int = 0,
+    method: type[FewShotMethod] = Prototypes,
 ) -> tuple[FewShotModel, Trained]:
-    model = build_model(component(TinyBackbone), component(Prototypes), 16, 6, seed)
+    def fresh(seed: int) -> FewShotModel:
+        return build_model(component(TinyBackbone), component(method), 16, 6, seed)
+
+    model = fresh(seed)
     trained = train(
         model, stages, (3, 2), splits, seed=seed, device=torch.device("cpu"), folder=folder,
-        registry=Registry(), reporter=reporter or Counting(),
+        registry=Registry(), reporter=reporter or Counting(), fresh=fresh,
     )  # fmt: skip
     return model, trained
 
@@ -203,3 +222,203 @@ def test_a_loss_that_explodes_is_said(tmp_path: Path, splits: tuple[Split, Split
     stage = Stage(epochs=2, steps=4, n_query=4, learning_rate=1e30, optimizer="sgd")
     with pytest.raises(OptionError, match="try a lower training.learning_rate"):
         run(tmp_path, splits, [stage])
+
+
+def equal(first: FewShotModel, second: FewShotModel) -> bool:
+    return all(torch.equal(v, weights(second)[k]) for k, v in weights(first).items())
+
+
+ELABORATE = {
+    "teacher": (
+        Classifier,
+        [
+            Stage(epochs=1, steps=4, validation_tasks=5, n_query=4),
+            Stage(epochs=2, steps=4, validation_tasks=5, n_query=4, distill=True),
+        ],
+    ),
+    "another method first": (
+        Still,
+        [
+            Stage(
+                epochs=3, steps=4, validation_tasks=5, n_query=4, method=component(Classifier),
+                augment=("resized-crop", "color-jitter", "flip"),
+            )
+        ],
+    ),
+    "half precision, clipped": (
+        Prototypes,
+        [
+            Stage(
+                epochs=3, steps=4, validation_tasks=5, n_query=4, precision="fp16", clip_norm=1.0,
+                optimizer="sgd",
+            )
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ELABORATE)
+@pytest.mark.parametrize("after", [1, 6, 10])
+def test_every_kind_of_stage_resumes_to_the_same_weights(
+    tmp_path: Path,
+    splits: tuple[Split, Split],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    after: int,
+) -> None:
+    """With a checkpoint after every step, so that one within an epoch is taken up too."""
+    monkeypatch.setattr(training, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    method, stages = ELABORATE[name]
+    whole, told = run(tmp_path / "whole", splits, stages, method=method)
+    with pytest.raises(Killed):
+        run(tmp_path / "killed", splits, stages, Counting("training", after), method=method)
+    assert (tmp_path / "killed" / "checkpoint.safetensors").exists()
+    rest = Counting()
+    resumed, again = run(tmp_path / "killed", splits, stages, rest, method=method)
+    assert equal(whole, resumed)
+    assert [row["loss"] for row in told.history] == [row["loss"] for row in again.history]
+    # The step at which it was killed had been done, but not yet written down.
+    assert rest.units["training"] == 12 - after
+
+
+def test_the_backbone_may_be_trained_by_another_method(
+    tmp_path: Path, splits: tuple[Split, Split]
+) -> None:
+    before = build_model(component(TinyBackbone), component(PixelPrototypes), 16, 6, 0)
+    stage = Stage(epochs=2, steps=5, validation_tasks=5, n_query=4, method=component(Classifier))
+    after, trained = run(tmp_path, splits, [stage], method=PixelPrototypes)
+    assert set(weights(after)) == set(weights(before))
+    assert not equal(before, after)
+    assert trained.history[1]["loss"] < trained.history[0]["loss"]
+    assert trained.best_accuracy is not None
+
+
+def test_a_student_starts_anew_and_learns_what_the_teacher_says(
+    tmp_path: Path, splits: tuple[Split, Split]
+) -> None:
+    first = Stage(epochs=2, steps=10, validation_tasks=0)
+    idle = Stage(epochs=1, steps=1, validation_tasks=0, distill=True, learning_rate=1e-12)
+    more = Stage(epochs=2, steps=30, validation_tasks=0, distill=True, learning_rate=0.01)
+    teacher, _ = run(tmp_path / "a", splits, [first], method=Classifier)
+    student, _ = run(tmp_path / "b", splits, [first, idle], method=Classifier)
+    learned, trained = run(tmp_path / "c", splits, [first, more], method=Classifier)
+
+    def said(model: FewShotModel) -> torch.Tensor:
+        model.eval()
+        with torch.no_grad():
+            pixels = torch.from_numpy(splits[0].pixels[::7])
+            return model.method.class_logits(model.items(pixels))
+
+    far = (said(student) - said(teacher)).square().mean()
+    near = (said(learned) - said(teacher)).square().mean()
+    assert far > 0.1
+    assert near < far / 3
+    assert trained.history[-1]["loss"] < trained.history[2]["loss"]
+
+
+def test_training_stops_when_validation_no_longer_rises(
+    tmp_path: Path, splits: tuple[Split, Split]
+) -> None:
+    flat = Stage(
+        epochs=9, steps=2, validation_tasks=5, n_query=4, learning_rate=1e-12, patience=3,
+        schedule="constant",
+    )  # fmt: skip
+    reporter = Counting()
+    _, trained = run(tmp_path, splits, [flat], reporter)
+    # BatchNorm's statistics still move, so that the best epoch need not be the first.
+    accuracies = [row["validation_accuracy"] for row in trained.history]
+    best = accuracies.index(max(accuracies))
+    assert len(accuracies) == best + 4 < 9
+    assert any("had not risen for 3 epochs" in note for note in trained.notes)
+    assert reporter.units["training"] == 18
+
+
+def test_validation_is_of_the_tasks_under_test(
+    tmp_path: Path, splits: tuple[Split, Split], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    plain = training.predict
+
+    def watching(model, tasks, source):  # type: ignore[no-untyped-def]
+        seen.append(tasks)
+        return plain(model, tasks, source)
+
+    monkeypatch.setattr(training, "predict", watching)
+    run(tmp_path, splits, [Stage(epochs=1, steps=1, n_way=6, n_shot=1, n_query=4)])
+    assert {(t.n_way, t.n_shot, t.n_query) for t in seen} == {(3, 2, 4)}
+
+
+def test_a_frozen_backbone_sees_each_image_once(
+    tmp_path: Path, splits: tuple[Split, Split], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    plain = TinyBackbone.forward
+
+    def counting(self, images):  # type: ignore[no-untyped-def]
+        seen.append((self.training, len(images)))
+        return plain(self, images)
+
+    stage = Stage(epochs=3, steps=4, validation_tasks=0, n_query=4, freeze=("backbone",))
+    monkeypatch.setattr(TinyBackbone, "forward", counting)
+    cached, _ = run(tmp_path / "cached", splits, [stage])
+    assert not any(training for training, _ in seen)
+    assert sum(n for _, n in seen) <= len(splits[0].pixels) + 3
+    monkeypatch.setattr(training, "_MOST_BYTES_OF_ITEMS", 0)
+    step_by_step, _ = run(tmp_path / "each", splits, [stage])
+    torch.testing.assert_close(cached.method.scale, step_by_step.method.scale)
+
+
+def test_parts_of_other_weights_can_be_taken(tmp_path: Path, splits: tuple[Split, Split]) -> None:
+    first, _ = run(tmp_path / "first", splits, STAGES)
+    source = tmp_path / "first"
+    only = Stage(epochs=0, init_from=source, init_parts=("backbone",))
+    second, _ = run(tmp_path / "second", splits, [only], seed=5)
+    untouched = build_model(component(TinyBackbone), component(Prototypes), 16, 6, 5)
+    for name, value in weights(second).items():
+        origin = first if name.startswith("backbone.") else untouched
+        assert torch.equal(value, weights(origin)[name]), name
+    wrong = Stage(epochs=0, init_from=source, init_parts=("bakcbone",))
+    with pytest.raises(DataError, match="training.init_parts bakcbone: .* but backbone, method"):
+        run(tmp_path / "third", splits, [wrong])
+
+
+def test_half_precision_computes_products_in_it_and_keeps_weights_whole(
+    tmp_path: Path, splits: tuple[Split, Split]
+) -> None:
+    seen = []
+
+    class Looking(Prototypes):
+        """Looks at the items' type."""
+
+        def loss(self, batch):  # type: ignore[no-untyped-def]
+            seen.append(batch.query.dtype)
+            return super().loss(batch)
+
+    stage = Stage(epochs=1, steps=2, validation_tasks=5, n_query=4, precision="bf16")
+    model, trained = run(tmp_path, splits, [stage], method=Looking)
+    assert set(seen) == {torch.bfloat16}
+    assert all(v.dtype != torch.bfloat16 for v in weights(model).values())
+    assert trained.history[0]["loss"] > 0
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        (Still, {}, "Still learns from nothing; say by which method the backbone is to be trained"),
+        (Prototypes, {"distill": True}, "distill needs batches, and the method under test"),
+        (PixelPrototypes, {"compile": True}, "compile is for backbones that see each image once"),
+        (Prototypes, {"n_way": 7}, "training episodes"),
+    ],
+)
+def test_impossible_stages_are_told_before_anything_is_trained(
+    splits: tuple[Split, Split], method: type[FewShotMethod], options: dict[str, Any], message: str
+) -> None:
+    tested = (
+        resolve_component(
+            Registry(), "sampler", {"name": "random", "n_way": 3, "n_shot": 2, "n_query": 2}
+        )
+        .create()
+        .draw(splits[0].pool, 1, 0)
+    )
+    with pytest.raises((OptionError, InfeasibleTask), match=message):
+        check_stages([Stage(**options)], method(), tested, splits[0].pool, Registry())

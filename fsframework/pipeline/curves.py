@@ -1,0 +1,75 @@
+"""The curve of a training: as CSV beside the run, and for TensorBoard."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fsframework._files import atomic_write
+from fsframework.errors import OptionError
+
+__all__ = [
+    "COLUMNS",
+    "CSV_NAME",
+    "TENSORBOARD_NAME",
+    "History",
+    "check_tensorboard",
+    "write_csv",
+    "write_tensorboard",
+]
+
+COLUMNS = ("stage", "epoch", "learning_rate", "loss", "validation_accuracy", "seconds")
+CSV_NAME, TENSORBOARD_NAME = "curve.csv", "tensorboard"
+_SCALARS = {
+    "loss": "loss",
+    "validation_accuracy": "validation accuracy",
+    "learning_rate": "learning rate",
+}
+
+History = Sequence[Mapping[str, Any]]
+
+
+def write_csv(path: Path, history: History) -> None:
+    """Write a row an epoch; stages and epochs count from 1, accuracies are shares in 0..1."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in history:
+        counted = {**row, "stage": row["stage"] + 1, "epoch": row["epoch"] + 1}
+        writer.writerow(["" if (v := counted.get(c)) is None else v for c in COLUMNS])
+    atomic_write(path, text.getvalue())
+
+
+def check_tensorboard() -> None:
+    """Say what to install where curves cannot be written for TensorBoard.
+
+    Raises:
+        OptionError: TensorBoard is not installed.
+    """
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError as error:
+        raise OptionError(
+            f"curves for TensorBoard need it installed ({error}); try: pip install tensorboard"
+        ) from None
+
+
+def write_tensorboard(folder: Path, history: History, already: int = 0) -> None:
+    """Add the epochs after the first ``already`` to the event files in ``folder``.
+
+    An epoch's step counts the epochs of all stages, from 1.
+
+    Raises:
+        OptionError: TensorBoard is not installed.
+    """
+    check_tensorboard()
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(folder)) as writer:
+        for step, row in enumerate(history, start=1):
+            for column, name in _SCALARS.items():
+                if step > already and row.get(column) is not None:
+                    writer.add_scalar(name, row[column], step)

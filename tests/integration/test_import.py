@@ -1,0 +1,372 @@
+"""`fsf import`: a checkpoint of another library becomes a run, or one line says why not."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch.nn import functional
+
+from fsf_libfewshot import LibFewShot
+from fsframework.pipeline.model import load_tensors
+from fsframework.records import RunRecord
+
+MEAN = torch.tensor([120.39586422, 115.59361427, 104.54012653]) / 255
+STD = torch.tensor([70.68188272, 68.27635443, 72.54505529]) / 255
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A ProtoNet of random weights, as LibFewShot saves one."""
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    LibFewShot().example(folder)
+    return folder
+
+
+def images_of(way: int, shot: int, query: int, size: int = 84) -> np.ndarray:
+    generator = np.random.default_rng(way * 100 + shot * 10 + query)
+    # Ways of colours of their own, or all scores would be about the same.
+    tone = generator.integers(0, 160, (way, 1, 3, 1, 1))
+    noise = generator.integers(0, 96, (way, shot + query, 3, size, size))
+    return (tone + noise).reshape(-1, 3, size, size).astype(np.uint8)
+
+
+def reference(folder: Path, images: np.ndarray, way: int, shot: int, training: bool):
+    """Scores and loss of a ProtoNet with Conv64F, written down anew."""
+    state = torch.load(folder / "model_best.pth", weights_only=True)
+    x = (torch.from_numpy(images) / 255 - MEAN[:, None, None]) / STD[:, None, None]
+    for i in range(1, 5):
+        weights = {k: state[f"emb_func.layer{i}.{k}"] for k in ("0.weight", "0.bias")}
+        x = functional.conv2d(x, *weights.values(), padding=1)
+        names = ("1.running_mean", "1.running_var", "1.weight", "1.bias")
+        norm = [state[f"emb_func.layer{i}.{k}"].clone() for k in names]
+        x = functional.batch_norm(x, *norm, training=training)
+        x = functional.max_pool2d(functional.relu(x), 2)
+    by_way = x.flatten(1).reshape(way, -1, 1600)
+    prototypes = by_way[:, :shot].mean(dim=1)
+    query = by_way[:, shot:].reshape(-1, 1600)
+    scores = -((query[:, None] - prototypes) ** 2).sum(dim=2)
+    labels = torch.arange(way).repeat_interleave(len(query) // way)
+    return scores.numpy(), functional.cross_entropy(scores, labels).item()
+
+
+def episode(folder: Path, way: int, shot: int, query: int, **other) -> Path:
+    """Write what the reference makes of random images, or something else in its place."""
+    images = images_of(way, shot, query)
+    arrays = {
+        "images": images,
+        "output": reference(folder, images, way, shot, training=False)[0],
+        "train_loss": np.array(reference(folder, images, way, shot, training=True)[1]),
+        **other,
+    }
+    path = folder / "episode.npz"
+    np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
+    return path
+
+
+def one_line(done: subprocess.CompletedProcess[str], *said: str) -> None:
+    """Require exit code 2, one line of complaint and no run."""
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("fsf: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    for text in said:
+        assert text in done.stderr
+
+
+def test_a_run_is_written_that_the_other_commands_know(fsf, tmp_path, checkpoint) -> None:
+    done = fsf("import", "libfewshot", str(checkpoint))
+    assert done.returncode == 0, done.stderr
+    [folder] = (tmp_path / "runs").iterdir()
+    assert f"run: {folder}" in done.stdout
+    assert folder.name.startswith("protonet-libfewshot-")
+    assert sorted(p.name for p in folder.iterdir()) == ["run.json", "weights.safetensors"]
+
+    record = RunRecord.load(folder)
+    assert record.status == "imported"
+    assert record.resolved["method"] == {"name": "protonet"}
+    assert record.resolved["backbone"]["name"] == "conv64f"
+    assert record.resolved["backbone"]["mean"] == pytest.approx(MEAN.tolist())
+    assert record.resolved["image_size"] == 84
+    [stage] = record.resolved["training"]
+    assert stage["epochs"] == 0
+    assert record.origins["method"]["name"] == "libfewshot"
+    assert {p["kind"] for p in record.plugins} == {"importer", "method", "backbone"}
+
+    weights, _ = load_tensors(folder / "weights.safetensors")
+    stored = torch.load(checkpoint / "model_best.pth", weights_only=True)
+    assert len(weights) == len(stored)
+    assert torch.equal(weights["backbone.blocks.2.conv.weight"], stored["emb_func.layer3.0.weight"])
+
+    listed = fsf("runs", "list")
+    assert f"{folder.name}  imported  LibFewShot's ProtoNet with Conv64F" in listed.stdout
+    shown = fsf("runs", "show", "protonet")
+    assert "imported from LibFewShot's ProtoNet with Conv64F" in shown.stdout
+    assert "backbone.pooling" in shown.stdout
+    assert json.loads(fsf("runs", "show", "protonet", "--json").stdout)["status"] == "imported"
+    assert json.loads(fsf("runs", "list", "--json").stdout)[0]["status"] == "imported"
+
+
+def test_the_same_checkpoint_is_the_same_run(fsf, tmp_path, checkpoint) -> None:
+    path = episode(checkpoint, 2, 1, 2)
+    first = json.loads(
+        fsf("import", "libfewshot", str(checkpoint), "--check", str(path), "--json").stdout
+    )
+    second = json.loads(fsf("import", "libfewshot", str(checkpoint), "--json").stdout)
+    assert first["folder"] == second["folder"]
+    assert first["notes"] == second["notes"], "what was compared once stays noted"
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    torch.save(
+        {
+            key: value + 1e-3 if value.is_floating_point() else value
+            for key, value in torch.load(checkpoint / "model_best.pth", weights_only=True).items()
+        },
+        checkpoint / "model_best.pth",
+    )
+    assert fsf("import", "libfewshot", str(checkpoint)).returncode == 0
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+def test_an_imported_run_is_evaluated_on_other_data(fsf, checkpoint) -> None:
+    folder = json.loads(fsf("import", "libfewshot", str(checkpoint), "--json").stdout)["folder"]
+    done = fsf(
+        "run", "--model", folder, "--sampler", "random", "--tasks", "2", "--query", "2", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    run = RunRecord.load(Path(json.loads(done.stdout)["folder"]))
+    assert run.digests["weights"] == RunRecord.load(Path(folder)).digests["weights"]
+    assert run.resolved["backbone"] == RunRecord.load(Path(folder)).resolved["backbone"]
+
+
+# Way, shot and query of the configuration stay 5, 1 and 15.
+@pytest.mark.parametrize(("way", "shot", "query"), [(5, 1, 3), (3, 2, 4), (7, 3, 1), (2, 1, 1)])
+def test_agreement_is_found_for_any_shape_of_tasks(fsf, checkpoint, way, shot, query) -> None:
+    path = episode(checkpoint, way, shot, query)
+    done = fsf("import", "libfewshot", str(checkpoint), "--check", str(path), "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["check"]
+    assert (found["way"], found["shot"], found["query"]) == (way, shot, query)
+    assert found["compared"] == "scores"
+    assert found["output_difference"] < 1e-5
+    assert found["train_loss_difference"] < 1e-4
+
+
+def test_a_difference_is_told_and_nothing_written(fsf, tmp_path, checkpoint) -> None:
+    images = images_of(5, 1, 3)
+    scores, _ = reference(checkpoint, images, 5, 1, training=False)
+    spread = (scores.max(axis=1) - scores.min(axis=1)).mean()
+    scores[3, 2] += 0.02 * spread
+    path = episode(checkpoint, 5, 1, 3, output=scores)
+    done = fsf("import", "libfewshot", str(checkpoint), "--check", str(path))
+    assert done.returncode == 1
+    outputs, training = (line for line in done.stdout.splitlines() if "0.001" in line)
+    assert "2.0e-02" in outputs
+    assert outputs.endswith("DIFFERS")
+    assert training.endswith("agrees")
+    assert not (tmp_path / "runs").exists()
+
+    assert (
+        fsf(
+            "import", "libfewshot", str(checkpoint), "--check", str(path), "--tolerance", "0.03"
+        ).returncode
+        == 0
+    )
+
+
+def test_a_training_loss_that_differs_fails_too(fsf, checkpoint) -> None:
+    _, loss = reference(checkpoint, images_of(5, 1, 3), 5, 1, training=True)
+    path = episode(checkpoint, 5, 1, 3, train_loss=np.array(1.01 * loss))
+    done = fsf("import", "libfewshot", str(checkpoint), "--check", str(path), "--json")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert found["folder"] is None
+    assert found["check"]["train_loss_difference"] == pytest.approx(0.01 / 1.01, rel=1e-2)
+
+
+def test_without_a_training_loss_outputs_alone_are_compared(fsf, checkpoint) -> None:
+    path = episode(checkpoint, 5, 1, 3, train_loss=None)
+    done = fsf("import", "libfewshot", str(checkpoint), "--check", path.name)
+    assert done.returncode == 0, done.stderr
+    assert "training loss" not in done.stdout
+
+
+def test_nothing_agrees_with_what_is_no_number(fsf, checkpoint) -> None:
+    path = episode(checkpoint, 5, 1, 3, train_loss=np.array(np.nan))
+    assert fsf("import", "libfewshot", str(checkpoint), "--check", str(path)).returncode == 1
+
+
+@pytest.mark.parametrize("shape", [(-1,), (1, -1)])
+def test_labels_must_be_equal(fsf, checkpoint, shape) -> None:
+    scores, _ = reference(checkpoint, images_of(5, 1, 3), 5, 1, training=False)
+    labels = scores.argmax(axis=1)
+    path = episode(checkpoint, 5, 1, 3, output=labels.reshape(shape).astype(np.float32))
+    done = fsf("import", "libfewshot", str(checkpoint), "--check", str(path))
+    assert done.returncode == 0, done.stderr
+    assert "0 of 15" in done.stdout
+
+    labels[4] = (labels[4] + 1) % 5
+    path = episode(checkpoint, 5, 1, 3, output=labels.reshape(shape))
+    done = fsf("import", "libfewshot", str(checkpoint), "--check", str(path), "--tolerance", "1")
+    assert done.returncode == 1
+    assert "1 of 15" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"images": None}, "has no array 'images'"),
+        ({"output": None}, "has no array 'output'"),
+        ({"images": images_of(5, 1, 3, size=32)}, "must be uint8 (n, 3, 84, 84)"),
+        ({"images": images_of(5, 1, 3)[:19]}, "19 images and 15 queries do not make 5 ways"),
+        ({"output": np.zeros((14, 5))}, "20 images and 14 queries do not make 5 ways"),
+        ({"output": np.zeros((20, 5))}, "20 images and 20 queries do not make 5 ways"),
+        ({"output": np.zeros((2, 3, 5))}, "output must be (queries, way), not (2, 3, 5)"),
+        ({"output": np.full(15, 5)}, "labels must be whole numbers from 0 to 4"),
+        ({"output": np.full(15, 0.5)}, "labels must be whole numbers from 0 to 4"),
+        ({"train_loss": np.zeros(3)}, "train_loss must be a number"),
+        ({"images": np.array([None])}, "cannot be read as .npz"),
+    ],
+)
+def test_a_file_to_compare_with_that_does_not_fit(fsf, tmp_path, checkpoint, other, said) -> None:
+    path = episode(checkpoint, 5, 1, 3, **other)
+    done = fsf("import", "libfewshot", str(checkpoint), "--check", str(path))
+    one_line(done, f"--check {path}: ", said)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_file_to_compare_with_that_is_none(fsf, checkpoint) -> None:
+    one_line(
+        fsf("import", "libfewshot", str(checkpoint), "--check", "nowhere.npz"),
+        "--check nowhere.npz: no such file",
+    )
+    one_line(
+        fsf("import", "libfewshot", str(checkpoint), "--check", "config.yaml"),
+        "config.yaml: cannot be read as .npz",
+    )
+
+
+def changed(checkpoint: Path, **changes) -> None:
+    """Change keys of the configuration; dots lead into it."""
+    path = checkpoint / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    for dotted, value in changes.items():
+        *above, last = dotted.split("__")
+        node = config
+        for key in above:
+            node = node[key]
+        node[last] = value
+    path.write_text(yaml.safe_dump(config))
+
+
+def reweighed(checkpoint: Path, **changes) -> None:
+    """Change weights of the checkpoint, or take them out."""
+    path = checkpoint / "model_best.pth"
+    state = torch.load(path, weights_only=True)
+    state |= changes
+    torch.save({k: v for k, v in state.items() if v is not None}, path)
+
+
+def test_every_weight_that_does_not_fit_is_named(fsf, tmp_path, checkpoint) -> None:
+    reweighed(
+        checkpoint,
+        **{
+            "emb_func.layer1.0.weight": None,
+            "emb_func.layer4.1.running_var": None,
+            "emb_func.layer5.0.weight": torch.zeros(3),
+        },
+    )
+    one_line(
+        fsf("import", "libfewshot", str(checkpoint)),
+        "missing: emb_func.layer1.0.weight, emb_func.layer4.1.running_var",
+        "superfluous: emb_func.layer5.0.weight",
+    )
+    assert not (tmp_path / "runs").exists()
+
+
+def test_every_weight_of_another_shape_is_named(fsf, tmp_path, checkpoint) -> None:
+    reweighed(
+        checkpoint,
+        **{
+            "emb_func.layer2.0.weight": torch.zeros(64, 3, 3, 3),
+            "emb_func.layer4.1.bias": torch.zeros(32),
+        },
+    )
+    one_line(
+        fsf("import", "libfewshot", str(checkpoint)),
+        "emb_func.layer2.0.weight is (64, 3, 3, 3), must be (64, 64, 3, 3)",
+        "emb_func.layer4.1.bias is (32,), must be (64,)",
+    )
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"classifier__name": "FEAT"}, "classifier.name: LibFewShot's FEAT has no counterpart"),
+        ({"backbone__name": "WRN"}, "backbone.name: LibFewShot's WRN has no counterpart"),
+        ({"classifier__kwargs": {"margin": 1}}, "classifier.kwargs.margin: unknown key"),
+        ({"backbone__kwargs": {"is_flat": True}}, "backbone.kwargs.is_flat: unknown key"),
+        ({"classifier": None}, "classifier.name: is missing"),
+        ({"way_num": "five"}, "way_num must be a number, not 'five'"),
+    ],
+)
+def test_a_configuration_that_is_not_understood(fsf, tmp_path, checkpoint, changes, said) -> None:
+    changed(checkpoint, **changes)
+    one_line(fsf("import", "libfewshot", str(checkpoint)), str(checkpoint / "config.yaml"), said)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_is_not_there_is_named(fsf, tmp_path, checkpoint) -> None:
+    one_line(fsf("import", "libfewshot", "nowhere"), "nowhere: no such folder")
+    one_line(fsf("import", "libfewshots", "nowhere"), "unknown importer 'libfewshots'", "did you")
+    one_line(
+        fsf("import", "libfewshot", str(checkpoint), "-o", "checkpoint=model_last.pth"),
+        "model_last.pth: no such file",
+    )
+    one_line(
+        fsf("import", "libfewshot", str(checkpoint), "-o", "importer.file=x"),
+        "unknown option importer.file",
+    )
+    one_line(fsf("import", "libfewshot", str(checkpoint), "-o", "checkpoint"), "must be KEY=VALUE")
+    one_line(
+        fsf("import", "libfewshot", str(checkpoint), "--tolerance", "0"),
+        "--tolerance must be above 0, not 0.0",
+    )
+    (checkpoint / "config.yaml").unlink()
+    one_line(fsf("import", "libfewshot", str(checkpoint)), "config.yaml: no such file")
+    assert not (tmp_path / "runs").exists()
+
+
+class Touch:
+    """A call that leaves a file behind when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+def test_code_in_a_checkpoint_is_refused_in_a_process_of_its_own(
+    fsf_process, tmp_path, checkpoint
+) -> None:
+    torch.save({"weight": Touch(tmp_path / "mark")}, checkpoint / "model_best.pth")
+    done = fsf_process("import", "libfewshot", str(checkpoint))
+    one_line(done, "model_best.pth: holds something else than weights", "could run code")
+    assert not (tmp_path / "mark").exists()
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_that_cannot_be_written_whole_is_not_left_in_part(
+    fsf, tmp_path, checkpoint, monkeypatch
+) -> None:
+    def full(self: RunRecord, folder: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(RunRecord, "save", full)
+    done = fsf("import", "libfewshot", str(checkpoint))
+    assert done.returncode == 2
+    assert not list((tmp_path / "runs").iterdir())

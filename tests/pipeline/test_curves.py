@@ -1,0 +1,45 @@
+"""Curves of training: rows of CSV, events that TensorBoard reads."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from fsframework.pipeline.curves import write_csv, write_tensorboard
+
+
+def row(stage: int, epoch: int, loss: float, accuracy: float | None) -> dict[str, Any]:
+    return {
+        "stage": stage, "epoch": epoch, "learning_rate": 0.1, "loss": loss,
+        "validation_accuracy": accuracy, "seconds": 1.5,
+    }  # fmt: skip
+
+
+HISTORY = [row(0, 0, 2.0, None), row(1, 0, 1.0, 0.5), row(1, 1, 0.5, 0.75)]
+
+
+def test_csv_has_a_row_an_epoch_counted_from_one(tmp_path: Path) -> None:
+    write_csv(tmp_path / "curve.csv", HISTORY)
+    with (tmp_path / "curve.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["stage"], r["epoch"], r["loss"]) for r in rows] == [
+        ("1", "1", "2.0"), ("2", "1", "1.0"), ("2", "2", "0.5"),
+    ]  # fmt: skip
+    assert [r["validation_accuracy"] for r in rows] == ["", "0.5", "0.75"]
+
+
+def test_tensorboard_reads_every_epoch_once(tmp_path: Path) -> None:
+    write_tensorboard(tmp_path, HISTORY[:2])
+    write_tensorboard(tmp_path, HISTORY, already=2)
+    found: dict[str, list[tuple[int, float]]] = {}
+    for file in sorted(tmp_path.iterdir()):
+        events = EventAccumulator(str(file))
+        events.Reload()
+        for tag in events.Tags()["scalars"]:
+            found.setdefault(tag, []).extend((e.step, e.value) for e in events.Scalars(tag))
+    assert sorted(found["loss"]) == [(1, 2.0), (2, 1.0), (3, 0.5)]
+    assert sorted(found["validation accuracy"]) == [(2, 0.5), (3, 0.75)]
+    assert len(found["learning rate"]) == 3
