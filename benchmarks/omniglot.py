@@ -37,24 +37,42 @@ PUBLISHED: dict[str, tuple[str, dict[tuple[int, int], float]]] = {
     "maml": ("Finn 2017, Table 1", {(5, 1): 98.7, (5, 5): 99.9, (20, 1): 95.8}),
 }
 
-EPISODES = {"n_query": 5, "validation_tasks": 200, "schedule": "cosine", "weight_decay": 0.0}
+EPISODES = {
+    "n_query": 5,
+    "validation_tasks": 200,
+    "schedule": "cosine",
+    "weight_decay": 0.0,
+    "learning_rate": 2e-3,
+}
 BATCHES = {
     "optimizer": "sgd",
     "batch_size": 128,
     "validation_tasks": 200,
     "schedule": "cosine",
     "weight_decay": 5e-4,
+    "learning_rate": 0.1,
 }
 RECIPES: dict[str, dict[str, Any]] = {
-    "protonet": {
-        "training": {**EPISODES, "epochs": 20, "steps": 100, "n_way": 60, "learning_rate": 2e-3}
-    },
-    "r2d2": {
-        "training": {**EPISODES, "epochs": 20, "steps": 100, "n_way": 40, "learning_rate": 2e-3}
-    },
+    "protonet": {"training": {**EPISODES, "epochs": 20, "steps": 100, "n_way": 60}},
+    "r2d2": {"training": {**EPISODES, "epochs": 10, "steps": 100, "n_way": 40}},
     "matchingnet": {
-        "training": {**EPISODES, "epochs": 20, "steps": 100, "n_way": 60, "learning_rate": 2e-3}
+        "method": {"name": "matchingnet", "temperature": 0.1},
+        "training": {**EPISODES, "epochs": 10, "steps": 100, "n_way": 40},
     },
+    "relationnet": {
+        "backbone": {"name": "conv64f", "last_pool": False, "maxpool_last2": False},
+        "training": {**EPISODES, "epochs": 15, "steps": 100, "n_way": 20},
+    },
+    "maml": {
+        "method": {"name": "maml", "inner_lr": 0.4, "train_steps": 1, "test_steps": 3},
+        "training": {**EPISODES, "epochs": 12, "steps": 150, "n_query": 3, "tasks_per_step": 8},
+    },
+    "anil": {
+        "method": {"name": "anil", "inner_lr": 0.1, "train_steps": 5, "test_steps": 10},
+        "training": {**EPISODES, "epochs": 12, "steps": 150, "n_query": 3, "tasks_per_step": 8},
+    },
+    "baseline-plus-plus": {"training": {**BATCHES, "epochs": 8, "steps": 300}},
+    "rfs": {"training": {**BATCHES, "epochs": 8, "steps": 300}},
 }
 
 

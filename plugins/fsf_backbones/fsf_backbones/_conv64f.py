@@ -6,8 +6,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from fsf_backbones._layout import prepared
-from fsframework.interfaces import Backbone, OptionError
+from fsf_backbones._layout import Colour, normalisation, prepared
+from fsframework.interfaces import Backbone, OptionError, Preprocessing
 
 __all__ = ["Conv64F"]
 
@@ -31,6 +31,9 @@ class Conv64F(Backbone):
         negative_slope: of the leaky ReLU, in [0, 1); not used by the plain one.
         pooling: how ``vectors`` pools a map: ``flatten`` to ``64 * h * w`` numbers, channel
             first, or the ``mean`` over locations, 64 numbers.
+        mean: of pixel values in 0..1, red, green, blue; subtracted from the images. The usual
+            ImageNet values; weights trained with others need those.
+        std: by which the difference is divided, above 0.
 
     Raises:
         OptionError: an option is outside its range.
@@ -50,6 +53,8 @@ class Conv64F(Backbone):
         leaky_relu: bool = False,
         negative_slope: float = 0.2,
         pooling: Literal["flatten", "mean"] = "flatten",
+        mean: Colour = Preprocessing.mean,
+        std: Colour = Preprocessing.std,
     ) -> None:
         super().__init__()
         if not 0 <= negative_slope < 1:
@@ -61,6 +66,9 @@ class Conv64F(Backbone):
         self.leaky_relu = leaky_relu
         self.negative_slope = negative_slope
         self.pooling = pooling
+        self.mean = mean
+        self.std = std
+        self.preprocessing = normalisation(mean, std)
 
         pooled = (True, True, maxpool_last2, last_pool)
         self.smallest_size = 2 ** sum(pooled)

@@ -1,12 +1,31 @@
-"""The memory layout that all backbones compute in."""
+"""What all backbones do to images: normalisation and memory layout."""
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
-from fsframework.interfaces import OptionError
+from fsframework.interfaces import OptionError, Preprocessing
 
-__all__ = ["channels_last", "prepared"]
+__all__ = ["Colour", "channels_last", "normalisation", "prepared"]
+
+Colour = tuple[float, float, float]
+"""A number a channel: red, green, blue."""
+
+
+def normalisation(mean: Colour, std: Colour) -> Preprocessing:
+    """Return the preprocessing that subtracts ``mean`` and divides by ``std``.
+
+    Raises:
+        OptionError: there are not three finite numbers of each, or a ``std`` is not above 0.
+    """
+    for name, values in (("mean", mean), ("std", std)):
+        if len(values) != 3 or not all(map(math.isfinite, values)):
+            raise OptionError(f"{name} must be three numbers, red, green and blue, got {values}")
+    if not min(std) > 0:
+        raise OptionError(f"std must be above 0 in every channel, got {std}")
+    return Preprocessing(mean=mean, std=std)
 
 
 def channels_last(images: Tensor) -> Tensor:

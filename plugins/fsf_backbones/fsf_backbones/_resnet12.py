@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_backbones._layout import prepared
-from fsframework.interfaces import Backbone, OptionError
+from fsf_backbones._layout import Colour, normalisation, prepared
+from fsframework.interfaces import Backbone, OptionError, Preprocessing
 
 __all__ = ["ResNet12"]
 
@@ -20,7 +22,7 @@ class ResNet12(Backbone):
     A block is three 3 x 3 convolutions with BatchNorm and a leaky ReLU of slope 0.1, a 1 x 1
     convolution with BatchNorm as shortcut, and 2 x 2 max-pooling that drops an odd last row or
     column. Source: Lee et al. 2019 (MetaOptNet), section 4.1, in the form that FEAT, RENet and
-    LibFewShot's ``resnet12`` share. ``vectors`` is the mean over locations.
+    LibFewShot's ``resnet12`` share.
 
     In training the first two stages end in dropout, the last two in DropBlock (Ghiasi et al. 2018)
     whose rate rises linearly to ``drop_rate`` over the first ``drop_ramp_steps`` batches.
@@ -33,6 +35,11 @@ class ResNet12(Backbone):
         drop_ramp_steps: batches over which DropBlock reaches ``drop_rate``; 0 for at once.
         maxpool_last2: pool in the last two stages; without it 84 x 84 images give 21 x 21 maps
             rather than 5 x 5.
+        pooling: how ``vectors`` pools a map: the ``mean`` over locations, as the papers have it,
+            or ``flatten`` to ``C * h * w`` numbers, channel first.
+        mean: of pixel values in 0..1, red, green, blue; subtracted from the images. The usual
+            ImageNet values; weights trained with others need those.
+        std: by which the difference is divided, above 0.
 
     Raises:
         OptionError: an option is outside its range.
@@ -51,6 +58,9 @@ class ResNet12(Backbone):
         drop_block_size: int = 5,
         drop_ramp_steps: int = 40_000,
         maxpool_last2: bool = True,
+        pooling: Literal["mean", "flatten"] = "mean",
+        mean: Colour = Preprocessing.mean,
+        std: Colour = Preprocessing.std,
     ) -> None:
         super().__init__()
         if len(widths) != _N_STAGES or min(widths) < 1:
@@ -61,11 +71,17 @@ class ResNet12(Backbone):
             raise OptionError(f"drop_block_size must be at least 1, got {drop_block_size}")
         if drop_ramp_steps < 0:
             raise OptionError(f"drop_ramp_steps must be at least 0, got {drop_ramp_steps}")
+        if pooling not in ("mean", "flatten"):
+            raise OptionError(f"pooling must be 'mean' or 'flatten', got {pooling!r}")
         self.widths = widths
         self.drop_rate = drop_rate
         self.drop_block_size = drop_block_size
         self.drop_ramp_steps = drop_ramp_steps
         self.maxpool_last2 = maxpool_last2
+        self.pooling = pooling
+        self.mean = mean
+        self.std = std
+        self.preprocessing = normalisation(mean, std)
 
         pooled = (True, True, maxpool_last2, maxpool_last2)
         self.smallest_size = 2 ** sum(pooled)
@@ -86,6 +102,10 @@ class ResNet12(Backbone):
         """
         maps: Tensor = self.stages(prepared(images, self.smallest_size, "resnet12"))
         return maps
+
+    def vectors(self, maps: Tensor) -> Tensor:
+        """Pool maps ``(n, C, h, w)`` into vectors ``(n, C)`` or ``(n, C * h * w)``."""
+        return maps.flatten(1) if self.pooling == "flatten" else super().vectors(maps)
 
 
 class _Block(nn.Module):

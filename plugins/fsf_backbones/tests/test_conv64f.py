@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from fsf_backbones import Conv64F
-from fsframework.interfaces import OptionError
+from fsframework.interfaces import OptionError, Preprocessing
 from fsframework.testing import parametrize_with_checks
 
 
@@ -60,12 +61,21 @@ def test_vectors_flatten_channel_first_or_average() -> None:
     assert torch.equal(Conv64F(pooling="mean").vectors(last), maps.mean(dim=(2, 3)))
 
 
+def test_the_normalisation_is_that_of_the_instance() -> None:
+    usual, other = Conv64F(), Conv64F(mean=(0.1, 0.2, 0.3), std=(1.0, 2.0, 3.0))
+    assert usual.preprocessing == Preprocessing() == Conv64F.preprocessing
+    assert other.preprocessing == Preprocessing(mean=(0.1, 0.2, 0.3), std=(1.0, 2.0, 3.0))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"negative_slope": -0.1}, r"negative_slope must be in \[0, 1\), got -0.1"),
         ({"negative_slope": 1.0}, r"negative_slope must be in \[0, 1\), got 1.0"),
         ({"pooling": "max"}, "pooling must be 'flatten' or 'mean', got 'max'"),
+        ({"mean": (0.5, 0.5)}, r"mean must be three numbers, .*, got \(0.5, 0.5\)"),
+        ({"mean": (0.5, 0.5, math.nan)}, "mean must be three numbers"),
+        ({"std": (0.2, 0.0, 0.2)}, r"std must be above 0 in every channel, got \(0.2, 0.0, 0.2\)"),
     ],
 )
 def test_options_are_validated(options: dict[str, Any], message: str) -> None:

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from fsf_backbones import ResNet12
 from fsf_backbones._resnet12 import _DropBlock
-from fsframework.interfaces import OptionError
+from fsframework.interfaces import OptionError, Preprocessing
 from fsframework.testing import parametrize_with_checks
 
 SMALL = (8, 16, 24, 32)
@@ -65,6 +65,20 @@ def test_a_stage_is_three_convolutions_beside_a_shortcut() -> None:
     torch.testing.assert_close(backbone(images), expected)
 
 
+def test_vectors_average_or_flatten_channel_first() -> None:
+    maps = torch.arange(2 * 32 * 2 * 3.0).reshape(2, 32, 2, 3)
+    last = maps.to(memory_format=torch.channels_last)
+    assert torch.equal(ResNet12(widths=SMALL).vectors(last), maps.mean(dim=(2, 3)))
+    flattening = ResNet12(widths=SMALL, pooling="flatten")
+    assert torch.equal(flattening.vectors(last), maps.reshape(2, -1))
+
+
+def test_the_normalisation_is_that_of_the_instance() -> None:
+    other = ResNet12(widths=SMALL, mean=(0.1, 0.2, 0.3), std=(1.0, 2.0, 3.0))
+    assert other.preprocessing == Preprocessing(mean=(0.1, 0.2, 0.3), std=(1.0, 2.0, 3.0))
+    assert ResNet12(widths=SMALL).preprocessing == Preprocessing()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -73,6 +87,8 @@ def test_a_stage_is_three_convolutions_beside_a_shortcut() -> None:
         ({"drop_rate": 1.0}, r"drop_rate must be in \[0, 1\), got 1.0"),
         ({"drop_block_size": 0}, "drop_block_size must be at least 1, got 0"),
         ({"drop_ramp_steps": -1}, "drop_ramp_steps must be at least 0, got -1"),
+        ({"pooling": "max"}, "pooling must be 'mean' or 'flatten', got 'max'"),
+        ({"std": (0.2, 0.2, -0.1)}, "std must be above 0 in every channel"),
     ],
 )
 def test_options_are_validated(options: dict[str, Any], message: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from fsf_gradient_methods._anil import ANIL
+from fsf_gradient_methods._maml import MAML
+
+__all__ = ["ANIL", "MAML"]
 
 __version__ = "0.1.0"

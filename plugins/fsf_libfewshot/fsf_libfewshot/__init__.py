@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from fsf_libfewshot._importer import LibFewShot
+
+__all__ = ["LibFewShot"]
 
 __version__ = "0.1.0"

@@ -32,10 +32,13 @@ class RENet(FewShotMethod):
     ``scores`` is the cross-correlational attention: the similarity of every location of a support
     image with every location of a query, refined by separable 4-d convolutions, weighs the
     locations of both; the score is the cosine of the two pooled maps. The loss adds to the
-    episode's the class losses of all the images and of the queries without their channel mean.
+    episode's two class losses, of a linear classifier of pooled maps: that of a batch of the base
+    classes drawn beside the episode, and that of the queries without their channel mean. The
+    batch is embedded apart from the episode, so that BatchNorm sees one after the other.
 
-    Two deviations: the class loss is that of the episode's own images, where the authors' code
-    draws another batch; and where a map has a single location, its attention is 1.
+    In a stage that shows episodes only (``training.learns_from=episodes``), the episode's own
+    images stand for the batch, as in LibFewShot. One deviation: where a map has a single location,
+    its attention is 1.
 
     Args:
         temperature: divides the cosines, above 0.
@@ -49,6 +52,7 @@ class RENet(FewShotMethod):
     """
 
     consumes: ClassVar[Literal["vectors", "maps", "images"]] = "maps"
+    learns_from: ClassVar[Literal["episodes", "batches", "both", "nothing"]] = "both"
 
     def __init__(
         self,
@@ -119,10 +123,13 @@ class RENet(FewShotMethod):
         support_pooled = support.mean(dim=(-2, -1)).flatten(0, 2)
         query_pooled = query.mean(dim=(-2, -1)).flatten(0, 1)
         query_classes = batch.query_classes.flatten()
-        of_images = functional.cross_entropy(
-            self.classify(torch.cat([support_pooled, query_pooled])),
-            torch.cat([batch.support_classes.flatten(), query_classes]),
-        )
+        if batch.items is None:
+            images = torch.cat([support_pooled, query_pooled])
+            classes = torch.cat([batch.support_classes.flatten(), query_classes])
+        else:
+            assert batch.classes is not None
+            images, classes = self.embed(batch.items).mean(dim=(-2, -1)), batch.classes
+        of_images = functional.cross_entropy(self.classify(images), classes)
         shifted = query_pooled - query_pooled.mean(dim=1, keepdim=True)
         of_queries = functional.cross_entropy(self.classify(shifted), query_classes)
         of_episode = functional.cross_entropy(

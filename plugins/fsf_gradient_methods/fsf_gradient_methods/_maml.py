@@ -1,0 +1,122 @@
+"""Model-agnostic meta-learning."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fsf_gradient_methods._adapt import (
+    TaskBackbone,
+    Weights,
+    check_at_least,
+    descend,
+    support_labels,
+    vector_size,
+)
+from fsf_gradient_methods._head import Head, HeadKind, check_head, check_ways, linear
+from fsframework.interfaces import Backbone, FewShotMethod, OptionError
+
+__all__ = ["MAML"]
+
+
+class MAML(FewShotMethod):
+    """Learn weights from which a few gradient steps on the support solve a task.
+
+    Source: Finn, Abbeel and Levine 2017, "Model-Agnostic Meta-Learning for Fast Adaptation of Deep
+    Networks", algorithm 2: gradient descent on the cross-entropy of the support moves backbone and
+    linear head; the loss is that of the queries under the moved weights, differentiated through
+    the steps.
+
+    As in the authors' code BatchNorm always uses the statistics of its batch, those of the support
+    in the inner steps and those of the queries when these are scored, so that a query's scores
+    depend on the queries beside it. In training all images update the running statistics; with
+    several tasks an update these become the mean of the tasks'.
+
+    Args:
+        n_way: ways of the tasks, at least 2, that a learned head has weights for; it refuses
+            others. A shared head takes any, and its ``n_way`` becomes ``None``.
+        head: ``learned`` starts every way from weights of its own, as the paper does; ``shared``
+            starts all from one vector, so that the order of the ways does not matter. Source of
+            the second: Ye and Chao 2022, "How to Train Your MAML to Excel in Few-Shot
+            Classification", section 5.
+        inner_lr: learning rate of the inner steps, above 0.
+        train_steps: inner steps in training, at least 1; the paper takes 5 for miniImageNet.
+        test_steps: inner steps in evaluation, at least 1; the paper takes 10.
+        first_order: treat the inner gradients as constants in training, the first-order
+            approximation of section 5.2 of the paper; about a third of the work.
+        batch_norm: in evaluation, ``batch`` normalises with the statistics of the batch and is
+            transductive; ``running`` uses the running statistics, and each query counts alone.
+
+    Raises:
+        OptionError: an option is outside its range, or tasks have other ways than the head.
+    """
+
+    consumes: ClassVar[Literal["vectors", "maps", "images"]] = "images"
+
+    def __init__(
+        self,
+        *,
+        n_way: int | None = 5,
+        head: HeadKind = "learned",
+        inner_lr: float = 0.01,
+        train_steps: int = 5,
+        test_steps: int = 10,
+        first_order: bool = False,
+        batch_norm: Literal["batch", "running"] = "batch",
+    ) -> None:
+        super().__init__()
+        check_head(head, n_way)
+        if batch_norm not in ("batch", "running"):
+            raise OptionError(f"batch_norm must be 'batch' or 'running', got {batch_norm!r}")
+        if not inner_lr > 0:
+            raise OptionError(f"inner_lr must be above 0, got {inner_lr}")
+        check_at_least(1, train_steps=train_steps, test_steps=test_steps)
+        self.head = head
+        self.n_way = n_way if head == "learned" else None
+        self.inner_lr = inner_lr
+        self.train_steps = train_steps
+        self.test_steps = test_steps
+        self.first_order = first_order
+        self.batch_norm = batch_norm
+        self.transductive = batch_norm == "batch"
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        """Keep the backbone and create the head for images ``(3, H, W)``."""
+        del n_base_classes
+        self.backbone = backbone
+        self.classify = Head(vector_size(backbone, item_shape), self.n_way)
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return the logits of the adapted network, float ``(tasks, n, way)``.
+
+        Args:
+            support: float ``(tasks, way, shot, 3, H, W)``.
+            query: float ``(tasks, n, 3, H, W)``.
+
+        Raises:
+            OptionError: the head is learned and ``way`` is not ``n_way``.
+        """
+        check_ways(self.n_way, support)
+        tasks, way, shot = support.shape[:3]
+        backbone = TaskBackbone(self.backbone, tasks, batch_statistics=self.batch_norm == "batch")
+        images, labels = support.flatten(1, 2), support_labels(support).flatten()
+        second_order = self.training and torch.is_grad_enabled() and not self.first_order
+        with torch.enable_grad():
+            weights = dict(backbone.weights)
+            weights["head.weight"], weights["head.bias"] = self.classify.start(tasks, way)
+            for _ in range(self.train_steps if self.training else self.test_steps):
+                logits = _logits(backbone, weights, images).flatten(0, 1)
+                loss = functional.cross_entropy(logits, labels, reduction="sum") / (way * shot)
+                weights = descend(weights, loss, self.inner_lr, second_order=second_order)
+        scores = _logits(backbone, weights, query)
+        if self.training:
+            backbone.keep_statistics()
+        return scores
+
+
+def _logits(backbone: TaskBackbone, weights: Weights, images: Tensor) -> Tensor:
+    vectors = backbone.vectors(weights, images)
+    return linear(vectors, weights["head.weight"], weights["head.bias"])

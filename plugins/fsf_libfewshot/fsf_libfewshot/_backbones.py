@@ -1,0 +1,104 @@
+"""Backbones of LibFewShot and what they are here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+
+from fsf_libfewshot._here import BackboneHere, Items
+from fsf_libfewshot._names import affine, norm
+from fsf_libfewshot._section import Section
+from fsframework.interfaces import DataError
+
+__all__ = ["BACKBONES", "MEAN", "STD"]
+
+MEAN = (120.39586422 / 255, 115.59361427 / 255, 104.54012653 / 255)
+STD = (70.68188272 / 255, 68.27635443 / 255, 72.54505529 / 255)
+"""LibFewShot's normalisation of images, of pixel values in 0..1."""
+
+
+def _conv64f(kwargs: object, where: str, items: Items, size: int) -> BackboneHere:
+    known = (
+        "is_feature",
+        "is_flatten",
+        "last_pool",
+        "leaky_relu",
+        "maxpool_last2",
+        "negative_slope",
+    )
+    given = Section(kwargs, where, known)
+    if given.flag("is_feature", False):
+        raise DataError(f"{where}.is_feature: maps of all four blocks are of no use here")
+    flat = given.flag("is_flatten", False)
+    if flat != (items == "vectors"):
+        raise DataError(
+            f"{where}.is_flatten must be {str(not flat).lower()}: the classifier takes {items}"
+        )
+    options = {
+        "last_pool": given.flag("last_pool", True),
+        "maxpool_last2": given.flag("maxpool_last2", True),
+        "leaky_relu": given.flag("leaky_relu", False),
+        "negative_slope": given.number("negative_slope", 0.2),
+        "pooling": "flatten",
+    }
+    names: dict[str, str] = {}
+    for i in range(4):
+        theirs, ours = f"emb_func.layer{i + 1}", f"backbone.blocks.{i}"
+        names |= affine(f"{theirs}.0", f"{ours}.conv") | norm(f"{theirs}.1", f"{ours}.norm")
+    return BackboneHere("conv64f", options, names)
+
+
+def _resnet12(kwargs: object, where: str, items: Items, size: int) -> BackboneHere:
+    known = (
+        "avg_pool",
+        "drop_rate",
+        "dropblock_size",
+        "is_flatten",
+        "keep_prob",  # of a dropout that LibFewShot makes and never uses
+        "maxpool_last2",
+        "planes",
+    )
+    given = Section(kwargs, where, known)
+    flat, average = given.flag("is_flatten", True), given.flag("avg_pool", True)
+    pooled = given.flag("maxpool_last2", True)
+    if flat != (items == "vectors"):
+        raise DataError(
+            f"{where}.is_flatten must be {str(not flat).lower()}: the classifier takes {items}"
+        )
+    if average and items == "maps":
+        raise DataError(f"{where}.avg_pool must be false: the classifier takes maps")
+    side = size // (16 if pooled else 4)
+    if average and side != 5:
+        # It is a window of 5 x 5 locations there, which is the mean of such maps only.
+        raise DataError(
+            f"{where}.avg_pool: averages windows of 5 x 5 locations, but images of {size} x {size} "
+            f"pixels leave maps of {side} x {side}"
+        )
+    rate = given.number("drop_rate", 0.1)
+    options = {
+        "widths": given.wholes("planes", (64, 160, 320, 640)),
+        "drop_rate": rate,
+        "drop_block_size": given.whole("dropblock_size", 5, least=1),
+        "maxpool_last2": pooled,
+        "pooling": "mean" if average or items == "maps" else "flatten",
+    }
+    names: dict[str, str] = {}
+    for i in range(4):
+        theirs, ours = f"emb_func.layer{i + 1}.0", f"backbone.stages.{i}"
+        for j in (1, 2, 3):
+            names[f"{theirs}.conv{j}.weight"] = f"{ours}.conv{j}.weight"
+            names |= norm(f"{theirs}.bn{j}", f"{ours}.norm{j}")
+        names[f"{theirs}.downsample.0.weight"] = f"{ours}.shortcut.weight"
+        names |= norm(f"{theirs}.downsample.1", f"{ours}.shortcut_norm")
+    # Batches that DropBlock has seen, which LibFewShot counts but does not save.
+    more = {f"backbone.stages.{i}.drop.n_steps": torch.tensor(0) for i in (2, 3)}
+    return BackboneHere("resnet12", options, names, {"drop_rate": 0.0} if rate else {}, more)
+
+
+BACKBONES: Mapping[str, Callable[[object, str, Items, int], BackboneHere]] = {
+    "Conv64F": _conv64f,
+    "resnet12": _resnet12,
+}
+"""By LibFewShot's name: from ``kwargs``, where they stand, the classifier's items and the size of
+images to what it is here."""

@@ -1,0 +1,24 @@
+"""Classifiers of LibFewShot by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from fsf_libfewshot import _gradient, _metric, _transfer
+from fsf_libfewshot._here import ClassifierHere, Tasks
+
+__all__ = ["CLASSIFIERS"]
+
+CLASSIFIERS: Mapping[str, Callable[[object, str, Tasks], ClassifierHere]] = {
+    "ANIL": _gradient.anil,
+    "Baseline": _transfer.baseline,
+    "BaselinePlus": _transfer.baseline_plus,
+    "CAN": _metric.can,
+    "DN4": _metric.dn4,
+    "MAML": _gradient.maml,
+    "ProtoNet": _metric.protonet,
+    "R2D2": _metric.r2d2,
+    "RENet": _metric.renet,
+    "RFSModel": _transfer.rfs,
+}
+"""From ``kwargs``, where they stand and the tasks to what a classifier is here."""

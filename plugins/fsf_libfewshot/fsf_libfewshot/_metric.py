@@ -1,0 +1,91 @@
+"""Metric classifiers of LibFewShot and what they are here."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fsf_libfewshot._here import ClassifierHere, Tasks
+from fsf_libfewshot._names import affine, conv_norm, norm
+from fsf_libfewshot._section import Section
+
+__all__ = ["can", "dn4", "protonet", "r2d2", "renet"]
+
+
+def can(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read a CAN; ``HW`` is the side of its maps and the width of its fusion layer at once."""
+    keys = ("HW", "iter_num_prob", "nFeat", "num_classes", "scale_cls")
+    given = Section(kwargs, where, keys)
+    options = {
+        "scale": given.number("scale_cls"),
+        "reduction": given.whole("HW", 5, least=1),
+        "fusion": "mean",
+    }
+    names = affine("cam_layer.cam.conv1.conv", "method.reduce")
+    names |= norm("cam_layer.cam.conv1.bn", "method.norm")
+    names |= affine("cam_layer.cam.conv2", "method.expand")
+    names |= affine("cam_layer.classifier", "method.classify")
+    n_base = given.whole("num_classes", 64, least=1)
+    # Convolutions of size 1 there, linear layers here.
+    layers = ("reduce", "expand", "classify")
+    flat = {f"method.{layer}.weight": _without_kernel for layer in layers}
+    return ClassifierHere("can", "maps", options, names, n_base, shaped=flat)
+
+
+def _without_kernel(weight: Tensor) -> Tensor:
+    """Return a 2-d kernel of size 1 x 1 as a matrix."""
+    return weight[:, :, 0, 0] if weight.ndim == 4 and weight.shape[2:] == (1, 1) else weight
+
+
+def dn4(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read a DN4, which has no weights of its own."""
+    given = Section(kwargs, where, ("n_k",))
+    return ClassifierHere("dn4", "maps", {"n_k": given.whole("n_k", 3, least=1)})
+
+
+def protonet(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read a ProtoNet, which has neither keys nor weights of its own."""
+    Section(kwargs, where, ())
+    return ClassifierHere("protonet", "vectors")
+
+
+def r2d2(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read an R2D2, whose three numbers are called after the paper's letters."""
+    Section(kwargs, where, ())
+    names = {
+        "classifier.alpha": "method.scale",
+        "classifier.beta": "method.bias",
+        "classifier.gamma": "method.regularisation",
+    }
+    return ClassifierHere("r2d2", "vectors", names=names)
+
+
+def renet(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read a RENet."""
+    keys = ("feat_dim", "lambda_epi", "num_classes", "temperature", "temperature_attn")
+    given = Section(kwargs, where, keys)
+    names = affine("fc", "method.classify")
+    for theirs, ours in (
+        ("conv1x1_in", "enter"),
+        ("conv1", "shrink"),
+        ("conv2", "shrink_more"),
+        ("conv1x1_out", "leave"),
+    ):
+        names |= conv_norm(f"scr_layer.model.1.{theirs}", f"method.self_correlation.{ours}")
+    names |= conv_norm("cca_layer.cca_1x1", "method.reduce")
+    for place, layer in (("0", "widen"), ("2", "narrow")):
+        for theirs, ours in (("conv2", "hw"), ("conv1", "uv"), ("proj", "channels")):
+            names |= conv_norm(
+                f"cca_layer.cca_module.conv.{place}.{theirs}", f"method.{layer}.over_{ours}"
+            )
+    options = {key: given.number(key) for key in ("temperature", "temperature_attn", "lambda_epi")}
+    flat = {ours: _without_depth for theirs, ours in names.items() if ".0.weight" in theirs}
+    return ClassifierHere(
+        "renet", "maps", options, names, given.whole("num_classes", least=1), shaped=flat
+    )
+
+
+def _without_depth(weight: Tensor) -> Tensor:
+    """Return a 3-d kernel of size 1 in one direction as a 2-d one."""
+    if weight.ndim == 5 and 1 in (weight.shape[2], weight.shape[4]):
+        return weight.squeeze(2 if weight.shape[2] == 1 else 4)
+    return weight

@@ -1,0 +1,270 @@
+"""Every class of LibFewShot that is known, made up with random weights, is read and does its work.
+
+Names and shapes of weights are written down here as LibFewShot has them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch import Tensor
+
+from fsf_libfewshot._backbones import BACKBONES
+from fsf_libfewshot._classifiers import CLASSIFIERS
+from fsframework.errors import DataError
+from fsframework.pipeline.importing import Imported, compare, read_checkpoint, read_episode
+from fsframework.registry import Registry
+from fsframework.spec import resolve_component
+
+WAY, SHOT, QUERY = 3, 2, 4
+N_BASE = 11
+SIZE = 42
+"""Images of 42 x 42 pixels leave maps of 2 x 2, which is enough here and fast."""
+DIM = 64 * 2 * 2
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def norm(name: str, channels: int) -> Shapes:
+    parts = ("weight", "bias", "running_mean", "running_var")
+    return {**{f"{name}.{p}": (channels,) for p in parts}, f"{name}.num_batches_tracked": ()}
+
+
+def conv_norm(name: str, *shape: int) -> Shapes:
+    return {f"{name}.0.weight": shape, **norm(f"{name}.1", shape[0])}
+
+
+def linear(name: str, out: int, inner: int, *kernel: int) -> Shapes:
+    return {f"{name}.weight": (out, inner, *kernel), f"{name}.bias": (out,)}
+
+
+def conv64f() -> Shapes:
+    shapes: Shapes = {}
+    for i in range(1, 5):
+        shapes |= linear(f"emb_func.layer{i}.0", 64, 3 if i == 1 else 64, 3, 3)
+        shapes |= norm(f"emb_func.layer{i}.1", 64)
+    return shapes
+
+
+def renet(channels: int) -> Shapes:
+    scr, cca = "scr_layer.model.1", "cca_layer.cca_module.conv"
+    shapes = linear("fc", N_BASE, channels)
+    shapes |= conv_norm(f"{scr}.conv1x1_in", 64, channels, 1, 1)
+    shapes |= conv_norm(f"{scr}.conv1", 64, 64, 1, 3, 3)
+    shapes |= conv_norm(f"{scr}.conv2", 64, 64, 1, 3, 3)
+    shapes |= conv_norm(f"{scr}.conv1x1_out", channels, 64, 1, 1)
+    shapes |= conv_norm("cca_layer.cca_1x1", 64, channels, 1, 1)
+    for place, inner, outer in ((0, 1, 16), (2, 16, 1)):
+        shapes |= conv_norm(f"{cca}.{place}.proj", outer, inner, 1, 1)
+        shapes |= conv_norm(f"{cca}.{place}.conv1", inner, inner, 1, 3, 3)
+        shapes |= conv_norm(f"{cca}.{place}.conv2", inner, inner, 3, 3, 1)
+    return shapes
+
+
+def can(side: int) -> Shapes:
+    cam = "cam_layer.cam"
+    return {
+        **linear(f"{cam}.conv1.conv", side, side**2, 1, 1),
+        **norm(f"{cam}.conv1.bn", side),
+        **linear(f"{cam}.conv2", side**2, side, 1, 1),
+        **linear("cam_layer.classifier", N_BASE, 64, 1, 1),
+    }
+
+
+FITTED = {
+    "inner_batch_size": 4,
+    "inner_optim": {
+        "name": "SGD",
+        "kwargs": {"lr": 0.02, "momentum": 0.9, "dampening": 0.9, "weight_decay": 0.003},
+    },
+    "inner_train_iter": 10,
+}
+
+KWARGS: Mapping[str, Mapping[str, Any]] = {
+    "Baseline": {"feat_dim": DIM, "num_class": N_BASE, "inner_param": FITTED},
+    "BaselinePlus": {"feat_dim": DIM, "num_class": N_BASE, "inner_param": FITTED},
+    "CAN": {
+        "HW": 2,
+        "iter_num_prob": 35 / 75,
+        "nFeat": 64,
+        "num_classes": N_BASE,
+        "scale_cls": 7,
+    },
+    "DN4": {"n_k": 2},
+    "ProtoNet": {},
+    "R2D2": {},
+    "RENet": {
+        "feat_dim": 64,
+        "lambda_epi": "5e-1",  # a text to YAML, for want of a point
+        "num_classes": N_BASE,
+        "temperature": 0.2,
+        "temperature_attn": 2,
+    },
+    "RFSModel": {"feat_dim": DIM, "num_class": N_BASE, "is_distill": False},
+}
+
+WEIGHTS: Mapping[str, Shapes] = {
+    "Baseline": linear("classifier", N_BASE, DIM),
+    "BaselinePlus": {
+        "classifier.fc.weight_g": (N_BASE, 1),
+        "classifier.fc.weight_v": (N_BASE, DIM),
+    },
+    "CAN": can(2),
+    "DN4": {},
+    "ProtoNet": {},
+    "R2D2": {f"classifier.{name}": (1,) for name in ("alpha", "beta", "gamma")},
+    "RENet": renet(64),
+    "RFSModel": linear("classifier", N_BASE, DIM),
+}
+
+ON_MAPS = ("CAN", "DN4", "RENet")
+
+
+def random_weights(shapes: Shapes) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    weights: dict[str, Tensor] = {}
+    for name, shape in shapes.items():
+        if name.endswith("num_batches_tracked"):
+            weights[name] = torch.tensor(3)
+        else:
+            value = torch.randn(shape, generator=generator) / math.sqrt(math.prod(shape[1:]) or 1)
+            # Variances, ridge terms and lengths are above 0.
+            weights[name] = value.abs() + 0.5 if len(shape) < 2 or shape[1] == 1 else value
+    return weights
+
+
+def made_up(folder: Path, name: str, **changes: Any) -> Path:
+    """Write a checkpoint of a class; ``changes`` are of its ``kwargs``."""
+    config = {
+        "backbone": {"name": "Conv64F", "kwargs": {"is_flatten": name not in ON_MAPS}},
+        "classifier": {"name": name, "kwargs": {**KWARGS[name], **changes}},
+        "image_size": SIZE,
+        "way_num": WAY,
+        "shot_num": SHOT,
+        "query_num": QUERY,
+    }
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    torch.save(random_weights(conv64f() | WEIGHTS[name]), folder / "model_best.pth")
+    return folder
+
+
+def imported(folder: Path) -> Imported:
+    registry = Registry()
+    return read_checkpoint(registry, resolve_component(registry, "importer", "libfewshot"), folder)
+
+
+def test_every_class_is_made_up() -> None:
+    assert KWARGS.keys() == WEIGHTS.keys() == CLASSIFIERS.keys()
+    assert BACKBONES.keys() == {"Conv64F", "resnet12"}
+
+
+@pytest.mark.parametrize("name", sorted(CLASSIFIERS))
+def test_a_class_is_read_and_does_its_work(name: str, tmp_path: Path) -> None:
+    found = imported(made_up(tmp_path, name))
+    assert len(found.read.weights) == len(conv64f() | WEIGHTS[name])
+    images = np.random.default_rng(0).integers(0, 256, (WAY * (SHOT + QUERY), 3, SIZE, SIZE))
+    path = tmp_path / "episode.npz"
+    arrays = {"images": images.astype(np.uint8), "train_loss": np.array(1.0)}
+    np.savez(path, output=np.zeros((WAY * QUERY, WAY)), **arrays)
+    episode = read_episode(path, found.read)
+    assert (episode.way, episode.shot, episode.query) == (WAY, SHOT, QUERY)
+    answered = compare(found, episode, Registry(), torch.device("cpu"), 1e-3)
+    assert math.isfinite(answered.outputs)
+    assert answered.outputs > 0
+    assert answered.loss is not None
+    assert math.isfinite(answered.loss)
+    again = compare(found, episode, Registry(), torch.device("cpu"), 1e-3)
+    assert (again.outputs, again.loss) == (answered.outputs, answered.loss)
+
+
+@pytest.mark.parametrize("name", sorted(CLASSIFIERS))
+def test_every_weight_of_a_class_is_needed_and_known(name: str, tmp_path: Path) -> None:
+    path = made_up(tmp_path, name) / "model_best.pth"
+    state = torch.load(path, weights_only=True)
+    for key in WEIGHTS[name] or ("emb_func.layer1.1.bias",):
+        torch.save({k: v for k, v in state.items() if k != key}, path)
+        with pytest.raises(DataError, match=f"weights missing: {key}$"):
+            imported(tmp_path)
+    torch.save({**state, "more.weight": torch.zeros(2)}, path)
+    with pytest.raises(DataError, match=r"weights superfluous: more\.weight$"):
+        imported(tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(CLASSIFIERS))
+def test_a_weight_of_another_shape_is_named(name: str, tmp_path: Path) -> None:
+    path = made_up(tmp_path, name) / "model_best.pth"
+    state = torch.load(path, weights_only=True)
+    for key, shape in (WEIGHTS[name] or {"emb_func.layer1.1.bias": (64,)}).items():
+        torch.save({**state, key: torch.zeros(*shape, 2)}, path)
+        with pytest.raises(DataError, match=f"{key} is "):
+            imported(tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(CLASSIFIERS))
+def test_an_unknown_key_of_a_class_is_named(name: str, tmp_path: Path) -> None:
+    made_up(tmp_path, name, surprise=1)
+    with pytest.raises(DataError, match=r"classifier\.kwargs\.surprise: unknown key"):
+        imported(tmp_path)
+
+
+def options(folder: Path, name: str, **changes: Any) -> Mapping[str, Any]:
+    return imported(made_up(folder, name, **changes)).method.options
+
+
+def test_the_options_of_renet(tmp_path: Path) -> None:
+    found = options(tmp_path, "RENet")
+    assert found == {"temperature": 0.2, "temperature_attn": 2.0, "lambda_epi": 0.5}
+
+
+def test_the_options_of_can(tmp_path: Path) -> None:
+    found = options(tmp_path, "CAN")
+    assert (found["scale"], found["reduction"], found["fusion"]) == (7.0, 2, "mean")
+    assert not found["transductive"], "LibFewShot's is the inductive one"
+
+
+def test_the_options_of_dn4(tmp_path: Path) -> None:
+    assert options(tmp_path, "DN4") == {"n_k": 2}
+
+
+@pytest.mark.parametrize("name", ["Baseline", "BaselinePlus"])
+def test_the_options_of_baselines(name: str, tmp_path: Path) -> None:
+    found = options(tmp_path, name)
+    # Ten times through six images, four at a time.
+    assert (found["steps"], found["lr"], found["weight_decay"]) == (20, 0.02, 0.003)
+    usual = options(tmp_path, name, inner_param={**FITTED, "inner_train_iter": 100})
+    assert usual["steps"] is None
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "said"),
+    [
+        ({"name": "Adam", "kwargs": {"lr": 0.01}}, "by Adam"),
+        ({"name": "SGD", "kwargs": {"lr": 0.01}}, "by SGD with momentum 0 and dampening 0"),
+    ],
+)
+def test_another_optimiser_of_baseline_is_noted(
+    optimiser: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    made_up(tmp_path, "Baseline", inner_param={**FITTED, "inner_optim": optimiser})
+    found = imported(tmp_path)
+    assert found.method.options["lr"] == 0.01, "ours, right for our momentum"
+    assert found.method.options["weight_decay"] == 0.001
+    assert said in found.read.notes[-1]
+
+
+def test_a_distilled_rfs_leaves_its_teacher_behind(tmp_path: Path) -> None:
+    made_up(tmp_path, "RFSModel", is_distill=True, gamma=0.3, alpha=0.7, kd_T=2)
+    path = tmp_path / "model_best.pth"
+    state = torch.load(path, weights_only=True)
+    torch.save({**state, "distill_layer.classifier.weight": torch.zeros(N_BASE, DIM)}, path)
+    found = imported(tmp_path)
+    chosen = found.method.options
+    assert (chosen["alpha"], chosen["beta"], chosen["temperature"]) == (0.3, 0.7, 2.0)
+    assert "teacher" in found.read.notes[0]

@@ -1,0 +1,146 @@
+"""Relation networks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fsf_metric_methods._layers import fold, slices
+from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
+
+__all__ = ["RelationNet"]
+
+_WIDTH = 64
+_NUMBERS_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 26}
+"""Activations of pairs held in one go in evaluation: on a CPU they should stay in the caches."""
+
+
+class RelationNet(FewShotMethod):
+    """Let a small network say how well a query's map and a class' map go together.
+
+    Source: Sung, Yang, Zhang, Xiang, Torr and Hospedales 2018, "Learning to Compare: Relation
+    Network for Few-Shot Learning" (CVPR), section 3 and figure 2. A class' map is the sum of its
+    support maps; the relation module takes it and the query's map, one above the other, through
+    two blocks of 64 3 x 3 convolutions, BatchNorm, a rectifier and 2 x 2 max-pooling, and two
+    fully connected layers. The sigmoid of what comes out is the relation score; its mean squared
+    difference from 1 for the query's own class and from 0 for the others is the loss (equation 2).
+
+    ``scores`` gives the relation scores before the sigmoid: the order is the same, and no two
+    become equal by rounding to 1. Maps are padded with zeros for any size to do (the authors pad
+    those of Omniglot only), and a direction in which a map has one location left is not pooled.
+
+    Args:
+        objective: ``mse``, the paper's, or ``cross-entropy`` over the ways of the scores before
+            the sigmoid, as Chen et al. 2019 and LibFewShot train it.
+        hidden: width of the first fully connected layer, at least 1; the paper's is 8.
+
+    Raises:
+        OptionError: an option is outside its range.
+    """
+
+    consumes: ClassVar[Literal["vectors", "maps", "images"]] = "maps"
+
+    def __init__(
+        self, *, objective: Literal["mse", "cross-entropy"] = "mse", hidden: int = 8
+    ) -> None:
+        super().__init__()
+        if objective not in ("mse", "cross-entropy"):
+            raise OptionError(f"objective must be 'mse' or 'cross-entropy', got {objective!r}")
+        if hidden < 1:
+            raise OptionError(f"hidden must be at least 1, got {hidden}")
+        self.objective = objective
+        self.hidden = hidden
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        """Create the relation module for maps ``(C, h, w)``."""
+        channels, height, width = item_shape
+        self.first = _Block(2 * channels)
+        self.second = _Block(_WIDTH)
+        locations = math.prod(_pooled(_pooled((height, width))))
+        self.combine = nn.Linear(_WIDTH * locations, self.hidden)
+        self.relate = nn.Linear(self.hidden, 1)
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return relation scores before the sigmoid, float ``(tasks, n, way)``.
+
+        Args:
+            support: float ``(tasks, way, shot, C, h, w)``.
+            query: float ``(tasks, n, C, h, w)``.
+        """
+        # The first convolution of two maps one above the other is the sum of two convolutions, one
+        # a class and one a query: done so, and not a pair, it costs next to nothing.
+        weight, bias = self.first.filters()
+        channels = query.shape[2]
+        classes = _convolved(support.sum(dim=2), weight[:, :channels], None)
+        queries = _convolved(query, weight[:, channels:], bias)
+        if self.training:
+            # All at once, as BatchNorm must see them.
+            return self._relations(classes, queries)
+        tasks, way, n = len(query), classes.shape[1], queries.shape[1]
+        scores = queries.new_empty(tasks, n, way)
+        most = _NUMBERS_AT_ONCE["cpu" if query.device.type == "cpu" else "cuda"]
+        at_once = most // (way * queries[0, 0].numel())
+        for t, q in itertools.product(slices(tasks, at_once // n), slices(n, at_once)):
+            scores[t, q] = self._relations(classes[t], queries[t, q])
+        return scores
+
+    def _relations(self, classes: Tensor, queries: Tensor) -> Tensor:
+        """Relate ``(tasks, way, 64, h, w)`` and ``(tasks, n, 64, h, w)``: ``(tasks, n, way)``."""
+        pairs = classes[:, None] + queries[:, :, None]
+        x = self.first.finish(pairs.flatten(0, 2))
+        x = self.second.finish(functional.conv2d(x, *self.second.filters(), padding=1))
+        x = functional.relu(self.combine(x.flatten(1)))
+        related: Tensor = self.relate(x)
+        return related.reshape(pairs.shape[:3])
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the mean squared error of the relation scores, or their cross-entropy."""
+        if self.objective == "cross-entropy":
+            return super().loss(batch)
+        assert batch.query_labels is not None
+        relations = self.scores(*self.embed_episode(batch)).float().sigmoid()
+        truth = functional.one_hot(batch.query_labels, relations.shape[2])
+        return functional.mse_loss(relations, truth.to(relations.dtype))
+
+
+class _Block(nn.Module):
+    """A 3 x 3 convolution to 64 channels, its BatchNorm, a rectifier and max-pooling.
+
+    In evaluation the convolution does the BatchNorm's work too.
+    """
+
+    def __init__(self, in_channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, _WIDTH, 3, padding=1)
+        self.norm = nn.BatchNorm2d(_WIDTH)
+
+    def filters(self) -> tuple[Tensor, Tensor | None]:
+        """Return weight and bias to convolve with before ``finish``."""
+        if self.training:
+            return self.conv.weight, self.conv.bias
+        return fold(self.conv, self.norm)
+
+    def finish(self, x: Tensor) -> Tensor:
+        """Do what follows the convolution; ``x`` is ``(m, 64, h, w)``."""
+        if self.training:
+            x = self.norm(x)
+        # Pooling before the rectifier gives the same numbers and leaves it a quarter of the work.
+        window = tuple(min(2, side) for side in x.shape[-2:])
+        if window != (1, 1):
+            x = functional.max_pool2d(x, window)
+        return functional.relu(x)
+
+
+def _pooled(size: tuple[int, int]) -> tuple[int, int]:
+    return max(1, size[0] // 2), max(1, size[1] // 2)
+
+
+def _convolved(maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Convolve ``(tasks, n, C, h, w)``, channels innermost in memory as all that follows."""
+    flat = maps.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+    return functional.conv2d(flat, weight, bias, padding=1).unflatten(0, maps.shape[:2])

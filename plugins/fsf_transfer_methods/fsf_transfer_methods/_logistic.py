@@ -1,0 +1,152 @@
+"""Logistic regression on the features of a task, and the method that trains for it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fsf_transfer_methods._base_classes import BaseClassifier
+from fsf_transfer_methods._logreg import logistic_regression
+from fsframework.interfaces import Batch, FewShotMethod, OptionError
+
+__all__ = ["RFS", "Logistic"]
+
+
+class Logistic(FewShotMethod):
+    """Fit a logistic regression to the support of each task.
+
+    Source: the adapter "LR" of Lafargue et al. 2024, "Oops, I Sampled it Again", which is
+    scikit-learn's ``LogisticRegression(max_iter=1000)``; their code also brings the vectors to
+    length 1 (``normalize``). For two ways scikit-learn fits a single weight vector; its minimum is
+    that of two vectors with half the ``c``, which is taken here.
+
+    Args:
+        normalize: divide vectors by their length.
+        c: weight of the support's losses against the penalty ``|W|^2 / 2``, above 0.
+        tol: the solver stops when no entry of the gradient exceeds it, above 0. At scikit-learn's
+            1e-4 this is before the minimum, see ``logistic_regression``; 1e-8 is as good as at it.
+
+    Raises:
+        OptionError: an option is outside its range.
+    """
+
+    consumes: ClassVar[Literal["vectors", "maps", "images"]] = "vectors"
+    learns_from: ClassVar[Literal["episodes", "batches", "both", "nothing"]] = "nothing"
+
+    def __init__(self, *, normalize: bool = False, c: float = 1.0, tol: float = 1e-4) -> None:
+        super().__init__()
+        _check(c, tol)
+        self.normalize = normalize
+        self.c = c
+        self.tol = tol
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits, float ``(tasks, n, way)``; no gradient passes.
+
+        Args:
+            support: float ``(tasks, way, shot, D)``.
+            query: float ``(tasks, n, D)``.
+        """
+        c = self.c / 2 if support.shape[1] == 2 else self.c
+        return _logits(support, query, self.normalize, c, self.tol)
+
+
+class RFS(BaseClassifier):
+    """Train on all base classes at once, then fit a logistic regression a task.
+
+    Source: Tian, Wang, Krishnan, Tenenbaum and Isola 2020, "Rethinking Few-Shot Image
+    Classification: a Good Embedding Is All You Need?" (ECCV), sections 3.2 (training), 3.3
+    (distillation) and the authors' code: the regression is scikit-learn's with its defaults, on
+    vectors of length 1, but multinomial for two ways, too. In a stage that distils, the loss is
+    ``alpha`` times the cross-entropy plus ``beta`` times the Kullback-Leibler divergence of the
+    student's probabilities from the teacher's, both at ``temperature``, times the square of the
+    ``temperature`` (which keeps the size of its gradient, as in Hinton et al. 2015); in any other
+    the cross-entropy alone.
+
+    Args:
+        alpha: weight of the cross-entropy beside a teacher, at least 0.
+        beta: weight of the divergence from a teacher, at least 0.
+        temperature: divides the logits of teacher and student, above 0.
+        normalize: divide vectors by their length before the regression.
+        c: weight of the support's losses against the penalty ``|W|^2 / 2``, above 0.
+        tol: the regression's solver stops when no entry of the gradient exceeds it, above 0. At
+            scikit-learn's 1e-4 this is before the minimum, see ``logistic_regression``.
+
+    Raises:
+        OptionError: an option is outside its range.
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 0.5,
+        beta: float = 0.5,
+        temperature: float = 4.0,
+        normalize: bool = True,
+        c: float = 1.0,
+        tol: float = 1e-4,
+    ) -> None:
+        super().__init__()
+        if not alpha >= 0:
+            raise OptionError(f"alpha must be at least 0, got {alpha}")
+        if not beta >= 0:
+            raise OptionError(f"beta must be at least 0, got {beta}")
+        if not temperature > 0:
+            raise OptionError(f"temperature must be above 0, got {temperature}")
+        _check(c, tol)
+        self.alpha = alpha
+        self.beta = beta
+        self.temperature = temperature
+        self.normalize = normalize
+        self.c = c
+        self.tol = tol
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits, float ``(tasks, n, way)``; no gradient passes.
+
+        Args:
+            support: float ``(tasks, way, shot, D)``.
+            query: float ``(tasks, n, D)``.
+        """
+        return _logits(support, query, self.normalize, self.c, self.tol)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the cross-entropy of the base classes, with a teacher the two weighted losses."""
+        of_classes, logits = self.class_loss(batch)
+        if batch.teacher_logits is None:
+            return of_classes
+        divergence = functional.kl_div(
+            (logits.float() / self.temperature).log_softmax(dim=1),
+            (batch.teacher_logits.float() / self.temperature).log_softmax(dim=1),
+            reduction="batchmean",
+            log_target=True,
+        )
+        return self.alpha * of_classes + self.beta * self.temperature**2 * divergence
+
+
+def _check(c: float, tol: float) -> None:
+    if not c > 0:
+        raise OptionError(f"c must be above 0, got {c}")
+    if not tol > 0:
+        raise OptionError(f"tol must be above 0, got {tol}")
+
+
+def _logits(support: Tensor, query: Tensor, normalize: bool, c: float, tol: float) -> Tensor:
+    """Return the logits of queries ``(tasks, n, D)``, float ``(tasks, n, way)``."""
+    with torch.no_grad(), torch.autocast(support.device.type, enabled=False):
+        dtype = query.dtype
+        if dtype not in (torch.float32, torch.float64):
+            support, query = support.float(), query.float()
+        # Of vectors of any length, the inner products must be more exact than in float32.
+        weights, biases = logistic_regression(
+            support if normalize else support.double(), normalize=normalize, c=c, tol=tol
+        )
+        logits = weights.to(query.dtype) @ query.mT
+        if normalize:
+            # The few logits are divided, not the many entries of the queries.
+            lengths: Tensor = torch.linalg.vector_norm(query, dim=-1)
+            logits = logits / lengths.clamp(min=1e-12)[:, None]
+        return (logits + biases.to(query.dtype)[..., None]).mT.to(dtype)

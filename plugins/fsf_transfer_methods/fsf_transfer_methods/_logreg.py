@@ -1,0 +1,253 @@
+"""Logistic regression of many tasks at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fsf_transfer_methods._line_search import Floats, search
+
+__all__ = ["logistic_regression"]
+
+_PAIRS = 10
+_LEAST_PROGRESS = 64 * np.finfo(np.float64).eps
+_GLANCE = 256
+"""Dimensions of the items that are looked at first for an entry of the gradient above ``tol``."""
+
+
+def logistic_regression(
+    support: Tensor,
+    *,
+    normalize: bool = False,
+    c: float = 1.0,
+    tol: float = 1e-4,
+    max_iter: int = 1000,
+) -> tuple[Tensor, Tensor]:
+    """Fit a multinomial logistic regression to the support of each task.
+
+    What is minimised, with ``m = way * shot`` items ``x`` of ways ``y``, is the mean over the items
+    of ``-log softmax(W x + b)[y]`` plus ``|W|^2 / (2 c m)``: the objective of scikit-learn's
+    ``LogisticRegression(C=c)``. The way there is that of its solver ``lbfgs``, too: L-BFGS with ten
+    pairs (Nocedal and Wright 2006, algorithm 7.4) from 0, the first step tried of length 1, the
+    line search of Moré and Thuente, until no entry of the gradient exceeds ``tol``. At
+    scikit-learn's own 1e-4 this ends before the minimum, where up to two labels of a hundred may be
+    others: to have its labels is to have gone its way.
+
+    ``W`` is a combination of the items throughout, so all is done in terms of its coefficients, in
+    float64, and of the items' inner products. The length of the items matters to two matrix
+    products and, for the largest entry of the gradient, to one an iteration. Numbers a task are
+    NumPy's, whose small steps take less time than PyTorch's.
+
+    Args:
+        support: float32 or float64 ``(tasks, way, shot, D)``. The inner products are taken in its
+            type; unless the items are normalised, use float64 for items much longer than 1.
+        normalize: take items at length 1.
+        c: weight of the items' losses against the penalty, above 0.
+        tol: largest entry of the gradient to stop at, above 0.
+        max_iter: most iterations.
+
+    Returns:
+        ``W (tasks, way, D)`` and ``b (tasks, way)``, in the type of the support.
+    """
+    tasks, way, shot, _ = support.shape
+    with (
+        torch.no_grad(),
+        torch.autocast(support.device.type, enabled=False),
+        # What ends in no number is not used.
+        np.errstate(all="ignore"),
+    ):
+        items = support.flatten(1, 2)
+        point = support.new_zeros(tasks, way, way * shot + 1, dtype=torch.float64)
+        # Once half of the tasks in work have ended, the others go on without them.
+        in_work = torch.arange(tasks, device=support.device)
+        solver = _Solver(items, way, normalize, 1 / (c * way * shot), tol)
+        scale = solver.scale
+        for _ in range(max_iter):
+            if not solver.going.any():
+                break
+            if 2 * solver.going.sum() <= len(solver.going):
+                point[in_work] = solver.point
+                in_work = in_work[torch.from_numpy(solver.going).to(support.device)]
+                solver.drop_ended()
+            solver.iterate()
+        point[in_work] = solver.point
+        weights = (point[..., :-1] * scale).to(support.dtype) @ items
+        return weights, point[..., -1].to(support.dtype)
+
+
+class _Solver:
+    """L-BFGS on tasks side by side.
+
+    A vector of the space of ``(W, b)`` is given by coefficients ``(tasks, way, m + 1)``: those of
+    the items in ``W`` and, last, ``b``. Its image, of the same shape, holds the inner products of
+    ``W`` with the items and, last, ``b``; so the inner product of two vectors is the sum over the
+    one's coefficients times the other's image.
+    """
+
+    def __init__(
+        self, items: Tensor, way: int, normalize: bool, penalty: float, tol: float
+    ) -> None:
+        tasks, m, _ = items.shape
+        self.items, self.penalty, self.tol = items, penalty, tol
+        inner = (items @ items.mT).double()
+        # What the items are multiplied by, (tasks, 1, m); they themselves stay as they are.
+        self.scale = torch.ones_like(inner[:, :1])
+        if normalize:
+            squares = inner.diagonal(dim1=1, dim2=2)[:, None]
+            self.scale = squares.clamp(min=torch.finfo(items.dtype).tiny).rsqrt()
+        self.gram = inner.new_zeros(tasks, m + 1, m + 1)
+        self.gram[:, :m, :m] = inner * self.scale * self.scale.mT
+        self.gram[:, m, m] = 1
+        ways = torch.arange(way, device=items.device)[:, None]
+        self.targets = (ways == ways.repeat_interleave(m // way)).double()
+
+        self.point = self.gram.new_zeros(tasks, way, m + 1)
+        self.logits = self.gram.new_zeros(tasks, way, m)
+        self.errors = (1 / way - self.targets).expand(tasks, -1, -1)
+        # What is minimised; in it, the penalty; and the targets' mean logit.
+        self.value = np.full(tasks, np.log(way))
+        self.penalised, self.aim = np.zeros(tasks), np.zeros(tasks)
+        # The gradient, then pairs of a step and the gradient's change along it, oldest first.
+        self.vectors = [self._gradient()]
+        self.images = [self.vectors[0] @ self.gram]
+        self.going = np.ones(tasks, dtype=bool)
+        self.inner = self._look()
+
+    def drop_ended(self) -> None:
+        """Keep only the tasks that are going on."""
+        chosen = torch.from_numpy(self.going).to(self.gram.device)
+        self.items, self.scale = self.items[chosen], self.scale[chosen]
+        self.gram = self.gram[chosen]
+        self.point, self.logits = self.point[chosen], self.logits[chosen]
+        self.vectors = [vector[chosen] for vector in self.vectors]
+        self.images = [image[chosen] for image in self.images]
+        self.value, self.inner = self.value[self.going], self.inner[self.going]
+        self.penalised, self.aim = self.penalised[self.going], self.aim[self.going]
+        self.going = self.going[self.going]
+
+    def iterate(self) -> None:
+        """Take a step in each task that is going on."""
+        mix = _direction(self.inner)
+        slope = (mix * self.inner[:, 0]).sum(axis=1)
+        first = np.ones_like(slope) if len(self.vectors) > 1 else 1 / np.sqrt(-slope)
+        on_device = torch.from_numpy(mix).to(self.gram.device)[:, None]
+        direction, image = (
+            (on_device @ _rows(parts)).view_as(self.point) for parts in (self.vectors, self.images)
+        )
+        along = image[..., :-1] + image[..., -1:]
+        # Along the direction, the penalty and the targets' logits are polynomials.
+        pulls = torch.stack([self.point, direction])[..., :-1] * image[..., :-1]
+        pull, curve = self.penalty * _numbers(pulls.sum(dim=(2, 3)))
+        m = along.shape[2]
+        turn = _numbers((along * self.targets).sum(dim=(1, 2))) / m
+
+        def phi(step: Floats) -> tuple[Floats, Floats]:
+            self.tried = torch.addcmul(self.logits, self._wide(step), along)
+            sums, self.errors = self._losses(self.tried)
+            penalised = self.penalised + step * (pull + 0.5 * step * curve)
+            slope = _numbers((self.errors * along).sum(dim=(1, 2))) / m + pull + step * curve
+            return sums - self.aim - step * turn + penalised, slope
+
+        step, value, found = search(phi, self.value, slope, first, self.going & (slope < 0))
+        size = np.maximum(np.maximum(np.abs(value), np.abs(self.value)), 1)
+        progress = (self.value - value) / size > _LEAST_PROGRESS
+        self.value, self.logits = value, self.tried
+        self.penalised = self.penalised + step * (pull + 0.5 * step * curve)
+        self.aim = self.aim + step * turn
+        wide = self._wide(step)
+        moved = wide * direction
+        self.point = torch.where(wide > 0, self.point + moved, self.point)
+        gradient = self._gradient()
+        gradient_image = gradient @ self.gram
+        self.vectors += [moved, gradient - self.vectors[0]]
+        self.images += [wide * image, gradient_image - self.images[0]]
+        self.vectors[0], self.images[0] = gradient, gradient_image
+        if len(self.vectors) > 1 + 2 * _PAIRS:
+            del self.vectors[1:3], self.images[1:3]
+        self.going = self.going & found & progress
+        self.inner = self._look()
+
+    def _look(self) -> Floats:
+        """See which tasks go on; returns the vectors' inner products ``(tasks, n, n)``."""
+        inner = _numbers(_rows(self.vectors) @ _rows(self.images).mT)
+        length = np.sqrt(inner[:, 0, 0])
+        dim = self.items.shape[2]
+        n_entries = self.vectors[0].shape[1] * (dim + 1)
+        # The largest entry is at least length / sqrt(n_entries) and at most length; if that leaves
+        # it open, a part of the entries may show one above tol.
+        self.going = self.going & (length > self.tol)
+        unclear = self.going & (length <= self.tol * n_entries**0.5)
+        for first in (_GLANCE, dim):
+            if first <= dim and unclear.any():
+                above = self._largest(self.items[..., :first]) > self.tol
+                unclear = unclear & ~above
+        self.going = self.going & ~unclear
+        return inner
+
+    def _largest(self, items: Tensor) -> Floats:
+        """Return the size of the gradient's largest entry ``(tasks,)``; items ``(tasks, m, d)``
+        may be only a part of all dimensions."""
+        gradient = self.vectors[0]
+        of_weights = (gradient[..., :-1] * self.scale).to(items.dtype) @ items
+        largest = of_weights.flatten(1).abs().amax(dim=1).double()
+        return _numbers(torch.maximum(largest, gradient[..., -1].abs().amax(dim=1)))
+
+    def _gradient(self) -> Tensor:
+        m = self.errors.shape[2]
+        gradient = self.penalty * self.point
+        gradient[..., :-1].add_(self.errors, alpha=1 / m)
+        gradient[..., -1] = self.errors.sum(dim=2) / m
+        return gradient
+
+    def _losses(self, logits: Tensor) -> tuple[Floats, Tensor]:
+        """Return the mean over items of log sum exp ``(tasks,)``, and the ways' probabilities less
+        the targets ``(tasks, way, m)``."""
+        top = logits.amax(dim=1, keepdim=True)
+        exponentials = (logits - top).exp_()
+        total = exponentials.sum(dim=1, keepdim=True)
+        sums = _numbers(total.log().add_(top).mean(dim=(1, 2)))
+        return sums, exponentials.div_(total).sub_(self.targets)
+
+    def _wide(self, numbers: Floats) -> Tensor:
+        """Return numbers a task as ``(tasks, 1, 1)``."""
+        return torch.from_numpy(numbers).to(self.gram.device)[:, None, None]
+
+
+def _numbers(tensor: Tensor) -> Floats:
+    numbers: Floats = tensor.double().cpu().numpy()
+    return numbers
+
+
+def _rows(parts: list[Tensor]) -> Tensor:
+    """Return ``(tasks, len(parts), all entries)``."""
+    return torch.stack(parts, dim=1).flatten(2)
+
+
+def _direction(inner: Floats) -> Floats:
+    """Return the quasi-Newton direction by the two-loop recursion, as a mixture of vectors.
+
+    Args:
+        inner: ``(tasks, 1 + 2 * pairs, 1 + 2 * pairs)``, the vectors' inner products.
+
+    Returns:
+        ``(tasks, 1 + 2 * pairs)``, weights of the vectors.
+    """
+    n = inner.shape[1]
+    mix = np.zeros(inner.shape[:2])
+    mix[:, 0] = -1
+    alphas = {}
+    for step in range(n - 2, 0, -2):
+        alphas[step] = _ratio((mix * inner[:, step]).sum(axis=1), inner[:, step, step + 1])
+        mix[:, step + 1] -= alphas[step]
+    if n > 1:
+        mix *= _ratio(inner[:, -2, -1], inner[:, -1, -1])[:, None]
+    for step in range(1, n, 2):
+        beta = _ratio((mix * inner[:, step + 1]).sum(axis=1), inner[:, step, step + 1])
+        mix[:, step] += alphas[step] - beta
+    return mix
+
+
+def _ratio(numerator: Floats, denominator: Floats) -> Floats:
+    """Divide, but where a task has ended or a pair tells nothing give 0."""
+    return np.where(denominator > 0, numerator / denominator, 0.0)
