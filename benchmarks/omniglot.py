@@ -127,15 +127,14 @@ class Omniglot(Dataset):
         return np.repeat(turned[:, :, None], 3, axis=2)
 
 
-def experiment_of(data: Path, method: str, shape: tuple[int, int], **more: Any) -> dict[str, Any]:
-    """Return the options of a run."""
+def experiment_of(data: Path, shape: tuple[int, int], **more: Any) -> dict[str, Any]:
+    """Return the options of a run on random tasks of a way and shot."""
     way, shot = shape
     return {
         "dataset": {"name": "omniglot", "path": str(data)},
         "sampler": {"name": "random", "n_way": way, "n_shot": shot, "n_query": 15},
         "tasks": TASKS,
         "recipe": None,
-        **({} if "model" in more else {"method": {"name": method}}),
         **more,
     }
 
@@ -152,13 +151,13 @@ def main() -> None:
     rows = []
     for method in arguments.methods:
         source, printed = PUBLISHED.get(method, ("none found", {}))
-        recipe, minutes, model = RECIPES[method], "", None
+        recipe, minutes, model = {"method": method, **RECIPES[method]}, "", None
         for shape in SHAPES:
             way_shot = f"{shape[0]}-way {shape[1]}-shot"
             if model is None:
-                tree = experiment_of(arguments.data, method, shape, **recipe)
+                tree = experiment_of(arguments.data, shape, **recipe)
             else:
-                tree = experiment_of(arguments.data, method, shape, model=str(model))
+                tree = experiment_of(arguments.data, shape, model=str(model))
             try:
                 done = run_experiment(
                     resolve_experiment(registry, tree), registry, workspace, LogReporter()

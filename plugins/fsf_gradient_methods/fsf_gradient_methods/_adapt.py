@@ -33,6 +33,8 @@ class TaskBackbone:
     task, or in evaluation mode with the running statistics. In training, batch mode also updates
     running statistics, a copy a task, which ``keep_statistics`` gives the backbone.
 
+    To be made where gradients are enabled.
+
     Args:
         backbone: its own weights, buffers and flags stay as they are.
         tasks: number of tasks.

@@ -78,6 +78,9 @@ def can(side: int) -> Shapes:
     }
 
 
+STEPS = {"lr": 0.02, "train_iter": 2, "test_iter": 3}
+HEAD = linear("classifier.layers.0", WAY, DIM)
+
 FITTED = {
     "inner_batch_size": 4,
     "inner_optim": {
@@ -88,6 +91,7 @@ FITTED = {
 }
 
 KWARGS: Mapping[str, Mapping[str, Any]] = {
+    "ANIL": {"feat_dim": DIM, "inner_param": STEPS},
     "Baseline": {"feat_dim": DIM, "num_class": N_BASE, "inner_param": FITTED},
     "BaselinePlus": {"feat_dim": DIM, "num_class": N_BASE, "inner_param": FITTED},
     "CAN": {
@@ -98,6 +102,7 @@ KWARGS: Mapping[str, Mapping[str, Any]] = {
         "scale_cls": 7,
     },
     "DN4": {"n_k": 2},
+    "MAML": {"feat_dim": DIM, "inner_param": STEPS},
     "ProtoNet": {},
     "R2D2": {},
     "RENet": {
@@ -111,6 +116,7 @@ KWARGS: Mapping[str, Mapping[str, Any]] = {
 }
 
 WEIGHTS: Mapping[str, Shapes] = {
+    "ANIL": HEAD,
     "Baseline": linear("classifier", N_BASE, DIM),
     "BaselinePlus": {
         "classifier.fc.weight_g": (N_BASE, 1),
@@ -118,6 +124,7 @@ WEIGHTS: Mapping[str, Shapes] = {
     },
     "CAN": can(2),
     "DN4": {},
+    "MAML": HEAD,
     "ProtoNet": {},
     "R2D2": {f"classifier.{name}": (1,) for name in ("alpha", "beta", "gamma")},
     "RENet": renet(64),
@@ -125,6 +132,12 @@ WEIGHTS: Mapping[str, Shapes] = {
 }
 
 ON_MAPS = ("CAN", "DN4", "RENet")
+
+
+def tried(name: str) -> Shapes:
+    """Return the weights of a class that a test goes through; of RENet's eighty each tenth."""
+    shapes = WEIGHTS[name] or {"emb_func.layer1.1.bias": (64,)}
+    return dict(list(shapes.items())[:: 10 if len(shapes) > 20 else 1])
 
 
 def random_weights(shapes: Shapes) -> dict[str, Tensor]:
@@ -188,7 +201,7 @@ def test_a_class_is_read_and_does_its_work(name: str, tmp_path: Path) -> None:
 def test_every_weight_of_a_class_is_needed_and_known(name: str, tmp_path: Path) -> None:
     path = made_up(tmp_path, name) / "model_best.pth"
     state = torch.load(path, weights_only=True)
-    for key in WEIGHTS[name] or ("emb_func.layer1.1.bias",):
+    for key in tried(name):
         torch.save({k: v for k, v in state.items() if k != key}, path)
         with pytest.raises(DataError, match=f"weights missing: {key}$"):
             imported(tmp_path)
@@ -201,7 +214,7 @@ def test_every_weight_of_a_class_is_needed_and_known(name: str, tmp_path: Path) 
 def test_a_weight_of_another_shape_is_named(name: str, tmp_path: Path) -> None:
     path = made_up(tmp_path, name) / "model_best.pth"
     state = torch.load(path, weights_only=True)
-    for key, shape in (WEIGHTS[name] or {"emb_func.layer1.1.bias": (64,)}).items():
+    for key, shape in tried(name).items():
         torch.save({**state, key: torch.zeros(*shape, 2)}, path)
         with pytest.raises(DataError, match=f"{key} is "):
             imported(tmp_path)
@@ -221,6 +234,15 @@ def options(folder: Path, name: str, **changes: Any) -> Mapping[str, Any]:
 def test_the_options_of_renet(tmp_path: Path) -> None:
     found = options(tmp_path, "RENet")
     assert found == {"temperature": 0.2, "temperature_attn": 2.0, "lambda_epi": 0.5}
+
+
+@pytest.mark.parametrize("name", ["ANIL", "MAML"])
+def test_the_options_of_inner_steps(name: str, tmp_path: Path) -> None:
+    found = options(tmp_path, name)
+    assert (found["n_way"], found["inner_lr"]) == (WAY, 0.02)
+    assert (found["train_steps"], found["test_steps"]) == (2, 3)
+    earlier = options(tmp_path, name, inner_param={"lr": 0.02, "iter": 4})
+    assert (earlier["train_steps"], earlier["test_steps"]) == (4, 4)
 
 
 def test_the_options_of_can(tmp_path: Path) -> None:

@@ -99,6 +99,21 @@ def resnet12(*widths: int) -> dict[str, Tensor]:
     return state
 
 
+@pytest.mark.parametrize(
+    ("kwargs", "pooling"),
+    [({"avg_pool": True}, "mean"), ({"avg_pool": False, "is_flatten": True}, "flatten")],
+)
+def test_vectors_of_resnet12_are_means_or_whole_maps(
+    folder: Path, kwargs: dict[str, Any], pooling: str
+) -> None:
+    configure(folder, backbone={"name": "resnet12", "kwargs": {**kwargs, "planes": [2, 3, 4, 5]}})
+    torch.save(resnet12(2, 3, 4, 5), folder / "model_best.pth")
+    model = LibFewShot().read(folder)
+    assert model.backbone_options["pooling"] == pooling
+    assert model.backbone_options["widths"] == (2, 3, 4, 5)
+    assert model.weights["backbone.stages.2.drop.n_steps"] == 0
+
+
 @pytest.mark.parametrize("place", [".", "checkpoints"])
 def test_weights_lie_beside_the_configuration_or_below(folder: Path, place: str) -> None:
     (folder / place).mkdir(exist_ok=True)

@@ -105,8 +105,8 @@ class CAN(FewShotMethod):
         nn.init.normal_(self.expand.weight, std=math.sqrt(2 / locations))
         if self.fusion == "sum":
             with torch.no_grad():
-                self.expand.weight /= locations
-                self.expand.bias /= locations
+                self.expand.weight.div_(locations)
+                self.expand.bias.div_(locations)
 
     def embed(self, items: Tensor) -> Tensor:
         """Turn maps ``(n, C, h, w)`` into a row a location, ``(n, m, C)``, in full precision.
@@ -216,7 +216,8 @@ class CAN(FewShotMethod):
 
 def _inverse_lengths(rows: Tensor) -> Tensor:
     """Return 1 over the lengths of ``(tasks, n, m, C)`` as ``(tasks, n, 1, m)``."""
-    return torch.linalg.vector_norm(rows, dim=3).clamp_min(1e-12).reciprocal()[:, :, None]
+    lengths: Tensor = torch.linalg.vector_norm(rows, dim=3)
+    return lengths.clamp_min(1e-12).reciprocal()[:, :, None]
 
 
 def _mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ class DN4(FewShotMethod):
                 sums = self._differentiable(pools, descriptors)
             else:
                 sums = self._quick(pools, descriptors)
-            return sums.unflatten(1, (query.shape[1], -1)).sum(dim=2)
+            return sums.reshape(*query.shape[:3], -1).sum(dim=2)
 
     def _quick(self, pools: Tensor, descriptors: Tensor) -> Tensor:
         """Sum the ``n_k`` largest products, without gradients.
@@ -119,7 +119,8 @@ class DN4(FewShotMethod):
             columns = pools.flatten(1, 2).mT
             at_once = _at_once(pools) // (way * size)
             for t, c in itertools.product(slices(tasks, at_once // m), slices(m, at_once)):
-                products = torch.bmm(descriptors[t, c], columns[t]).unflatten(2, (way, size))
+                products = torch.bmm(descriptors[t, c], columns[t])
+                products = products.reshape(*products.shape[:2], way, size)
                 index[t, c] = products.topk(k, dim=3, sorted=False).indices + first[t]
         # The sum of products with the neighbours is the product with the sum of the neighbours.
         neighbours = functional.embedding_bag(
@@ -149,7 +150,8 @@ def _three_largest(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     greater = torch.maximum(x[:, :half], x[:, half:])
     less = torch.minimum(x[:, :half], x[:, half:], out=x[:, :half])
     spare = x[:, half : half + quarter]
-    g1, g2, l1, l2 = *greater.split(quarter, dim=1), *less.split(quarter, dim=1)
+    g1, g2 = greater[:, :quarter], greater[:, quarter:]
+    l1, l2 = less[:, :quarter], less[:, quarter:]
     middle = torch.minimum(g1, g2, out=spare)
     a = torch.maximum(g1, g2, out=g1)
     rest = torch.maximum(l1, l2, out=l1)

@@ -78,7 +78,8 @@ class MatchingNet(FewShotMethod):
         cosines = cosines / torch.linalg.vector_norm(query, dim=2, keepdim=True).clamp_min(1e-8)
         # A class' share of the softmax over images is the softmax over classes of what its images
         # sum up to; in logarithms, so that no share becomes 0.
-        together = (cosines / self.temperature).unflatten(2, way_shot).logsumexp(dim=3)
+        images = (cosines / self.temperature).reshape(*cosines.shape[:2], *way_shot)
+        together: Tensor = images.logsumexp(dim=3)
         return together.log_softmax(dim=2)
 
     def _support_in_context(self, vectors: Tensor) -> Tensor:

@@ -143,4 +143,5 @@ def _pooled(size: tuple[int, int]) -> tuple[int, int]:
 def _convolved(maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Convolve ``(tasks, n, C, h, w)``, channels innermost in memory as all that follows."""
     flat = maps.flatten(0, 1).contiguous(memory_format=torch.channels_last)
-    return functional.conv2d(flat, weight, bias, padding=1).unflatten(0, maps.shape[:2])
+    convolved = functional.conv2d(flat, weight, bias, padding=1)
+    return convolved.reshape(*maps.shape[:2], *convolved.shape[1:])

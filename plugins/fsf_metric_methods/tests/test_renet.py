@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any
 
 import pytest
@@ -208,7 +209,7 @@ def test_evaluation_follows_the_parameters_of_the_moment() -> None:
     assert relative_error(after[0], expected) < 1e-4
 
 
-def test_the_loss_is_the_sum_the_paper_states() -> None:
+def test_with_the_episode_alone_the_classes_of_its_images_are_learned() -> None:
     method = built(lambda_epi=0.5)
     batch = episode(tasks=2)
     assert batch.support is not None
@@ -233,6 +234,30 @@ def test_the_loss_is_the_sum_the_paper_states() -> None:
             + 0.5 * cross_entropy(scores.flatten(0, 1), batch.query_labels.flatten())
         )
         torch.testing.assert_close(method.loss(batch), expected)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_with_a_batch_beside_the_episode_its_classes_are_learned(training: bool) -> None:
+    method = built(lambda_epi=0.5).train(training)
+    other = copy.deepcopy(method)
+    of_episode = episode(tasks=2)
+    items, classes = torch.randn(9, 12, 5, 5).relu(), torch.arange(9) % N_BASE
+    both = dataclasses.replace(of_episode, items=items, classes=classes)
+    assert other.classify is not None
+    assert of_episode.query_classes is not None
+    assert of_episode.query_labels is not None
+    cross_entropy = functional.cross_entropy
+    with torch.no_grad():
+        # The episode first, then the batch: each has its own statistics in training.
+        support, query = other.embed_episode(of_episode)
+        shifted = (query - query.mean(dim=2, keepdim=True)).mean(dim=(3, 4)).flatten(0, 1)
+        scores = other.scores(support, query)
+        expected = (
+            cross_entropy(other.classify(other.embed(items).mean(dim=(2, 3))), classes)
+            + cross_entropy(other.classify(shifted), of_episode.query_classes.flatten())
+            + 0.5 * cross_entropy(scores.flatten(0, 1), of_episode.query_labels.flatten())
+        )
+        torch.testing.assert_close(method.loss(both), expected)
 
 
 @pytest.mark.parametrize("training", [False, True])

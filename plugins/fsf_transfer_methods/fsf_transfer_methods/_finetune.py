@@ -48,7 +48,8 @@ class FineTune(FewShotMethod):
         head_lr: learning rate of the head at the start, at least 0.
         batch_norm: whether BatchNorms use their ``running`` statistics, or those of the task's
             ``support``, for its queries, too.
-        tasks_at_once: at least 1; bounds the memory.
+        tasks_at_once: at least 1; bounds the memory. ``None`` for 8, on CPUs 1: there,
+            convolutions that differ by task are slower together.
 
     Raises:
         OptionError: an option is outside its range.
@@ -65,7 +66,7 @@ class FineTune(FewShotMethod):
         lr: float = 0.001,
         head_lr: float = 0.1,
         batch_norm: Literal["running", "support"] = "running",
-        tasks_at_once: int = 4,
+        tasks_at_once: int | None = None,
     ) -> None:
         super().__init__()
         if head not in ("linear", "cosine", "centroids"):
@@ -77,7 +78,7 @@ class FineTune(FewShotMethod):
                 raise OptionError(f"{name} must be at least 0, got {rate}")
         if batch_norm not in ("running", "support"):
             raise OptionError(f"batch_norm must be 'running' or 'support', got {batch_norm!r}")
-        if tasks_at_once < 1:
+        if tasks_at_once is not None and tasks_at_once < 1:
             raise OptionError(f"tasks_at_once must be at least 1, got {tasks_at_once}")
         self.head = head
         self.steps = steps
@@ -99,8 +100,9 @@ class FineTune(FewShotMethod):
             query: float ``(tasks, n, 3, H, W)``.
         """
         adapt_and_score = vmap(partial(self._scores_of_task, _Vectors(self.backbone)))
-        n = self.tasks_at_once
-        with torch.no_grad():
+        n = self.tasks_at_once or (1 if support.device.type == "cpu" else 8)
+        # BatchNorms know no mixed precision under vmap.
+        with torch.no_grad(), torch.autocast(support.device.type, enabled=False):
             parts = [
                 adapt_and_score(support[first : first + n], query[first : first + n])
                 for first in range(0, len(support), n)

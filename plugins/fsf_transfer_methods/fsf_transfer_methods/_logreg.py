@@ -108,9 +108,12 @@ class _Solver:
         # What is minimised; in it, the penalty; and the targets' mean logit.
         self.value = np.full(tasks, np.log(way))
         self.penalised, self.aim = np.zeros(tasks), np.zeros(tasks)
-        # The gradient, then pairs of a step and the gradient's change along it, oldest first.
-        self.vectors = [self._gradient()]
-        self.images = [self.vectors[0] @ self.gram]
+        # The gradient and its image; then places for pairs: a step, the gradient's change by it.
+        self.vectors = self.gram.new_empty(tasks, 1 + 2 * _PAIRS, way, m + 1)
+        self.images = torch.empty_like(self.vectors)
+        self.vectors[:, 0] = self._gradient()
+        self.images[:, 0] = self.vectors[:, 0] @ self.gram
+        self.n_iterations = 0
         self.going = np.ones(tasks, dtype=bool)
         self.inner = self._look()
 
@@ -120,21 +123,19 @@ class _Solver:
         self.items, self.scale = self.items[chosen], self.scale[chosen]
         self.gram = self.gram[chosen]
         self.point, self.logits = self.point[chosen], self.logits[chosen]
-        self.vectors = [vector[chosen] for vector in self.vectors]
-        self.images = [image[chosen] for image in self.images]
+        self.vectors, self.images = self.vectors[chosen], self.images[chosen]
         self.value, self.inner = self.value[self.going], self.inner[self.going]
         self.penalised, self.aim = self.penalised[self.going], self.aim[self.going]
         self.going = self.going[self.going]
 
     def iterate(self) -> None:
         """Take a step in each task that is going on."""
-        mix = _direction(self.inner)
+        mix = _direction(self.inner, self._pairs())
         slope = (mix * self.inner[:, 0]).sum(axis=1)
-        first = np.ones_like(slope) if len(self.vectors) > 1 else 1 / np.sqrt(-slope)
+        first = np.ones_like(slope) if self.n_iterations else 1 / np.sqrt(-slope)
         on_device = torch.from_numpy(mix).to(self.gram.device)[:, None]
-        direction, image = (
-            (on_device @ _rows(parts)).view_as(self.point) for parts in (self.vectors, self.images)
-        )
+        direction = (on_device @ self._used(self.vectors)).view_as(self.point)
+        image = (on_device @ self._used(self.images)).view_as(self.point)
         along = image[..., :-1] + image[..., -1:]
         # Along the direction, the penalty and the targets' logits are polynomials.
         pulls = torch.stack([self.point, direction])[..., :-1] * image[..., :-1]
@@ -160,37 +161,52 @@ class _Solver:
         self.point = torch.where(wide > 0, self.point + moved, self.point)
         gradient = self._gradient()
         gradient_image = gradient @ self.gram
-        self.vectors += [moved, gradient - self.vectors[0]]
-        self.images += [wide * image, gradient_image - self.images[0]]
-        self.vectors[0], self.images[0] = gradient, gradient_image
-        if len(self.vectors) > 1 + 2 * _PAIRS:
-            del self.vectors[1:3], self.images[1:3]
+        place = 1 + 2 * (self.n_iterations % _PAIRS)
+        self.n_iterations += 1
+        self.vectors[:, place], self.images[:, place] = moved, wide * image
+        torch.sub(gradient, self.vectors[:, 0], out=self.vectors[:, place + 1])
+        torch.sub(gradient_image, self.images[:, 0], out=self.images[:, place + 1])
+        self.vectors[:, 0], self.images[:, 0] = gradient, gradient_image
         self.going = self.going & found & progress
         self.inner = self._look()
 
+    def _pairs(self) -> list[int]:
+        """Return the places of pairs, oldest first."""
+        known = range(max(0, self.n_iterations - _PAIRS), self.n_iterations)
+        return [1 + 2 * (iteration % _PAIRS) for iteration in known]
+
+    def _used(self, places: Tensor) -> Tensor:
+        """Return ``(tasks, n, all entries)``: the places in use."""
+        return places[:, : 1 + 2 * min(self.n_iterations, _PAIRS)].flatten(2)
+
     def _look(self) -> Floats:
         """See which tasks go on; returns the vectors' inner products ``(tasks, n, n)``."""
-        inner = _numbers(_rows(self.vectors) @ _rows(self.images).mT)
+        inner = _numbers(self._used(self.vectors) @ self._used(self.images).mT)
         length = np.sqrt(inner[:, 0, 0])
-        dim = self.items.shape[2]
-        n_entries = self.vectors[0].shape[1] * (dim + 1)
+        way, dim = len(self.targets), self.items.shape[2]
         # The largest entry is at least length / sqrt(n_entries) and at most length; if that leaves
         # it open, a part of the entries may show one above tol.
         self.going = self.going & (length > self.tol)
-        unclear = self.going & (length <= self.tol * n_entries**0.5)
-        for first in (_GLANCE, dim):
-            if first <= dim and unclear.any():
-                above = self._largest(self.items[..., :first]) > self.tol
-                unclear = unclear & ~above
-        self.going = self.going & ~unclear
+        unclear = self.going & (length <= self.tol * (way * (dim + 1)) ** 0.5)
+        if dim > 2 * _GLANCE and unclear.any():
+            unclear = unclear & (self._largest(slice(None), _GLANCE) <= self.tol)
+        if unclear.any():
+            self.going = self.going & ~unclear
+            # To pick out items costs as much as to multiply them.
+            chosen = unclear if 2 * unclear.sum() < len(unclear) else np.ones_like(unclear)
+            largest = self._largest(torch.from_numpy(chosen).to(self.gram.device), dim)
+            self.going[chosen] |= unclear[chosen] & (largest > self.tol)
         return inner
 
-    def _largest(self, items: Tensor) -> Floats:
-        """Return the size of the gradient's largest entry ``(tasks,)``; items ``(tasks, m, d)``
-        may be only a part of all dimensions."""
-        gradient = self.vectors[0]
-        of_weights = (gradient[..., :-1] * self.scale).to(items.dtype) @ items
-        largest = of_weights.flatten(1).abs().amax(dim=1).double()
+    def _largest(self, chosen: slice | Tensor, dim: int) -> Floats:
+        """Return the size of the largest entry of the gradients of the chosen tasks.
+
+        Only the first ``dim`` dimensions of the items are looked at.
+        """
+        gradient = self.vectors[chosen, 0]
+        coefficients = (gradient[..., :-1] * self.scale[chosen]).to(self.items.dtype)
+        of_weights = coefficients @ self.items[chosen, :, :dim]
+        largest = of_weights.flatten(1).abs_().amax(dim=1).double()
         return _numbers(torch.maximum(largest, gradient[..., -1].abs().amax(dim=1)))
 
     def _gradient(self) -> Tensor:
@@ -219,30 +235,26 @@ def _numbers(tensor: Tensor) -> Floats:
     return numbers
 
 
-def _rows(parts: list[Tensor]) -> Tensor:
-    """Return ``(tasks, len(parts), all entries)``."""
-    return torch.stack(parts, dim=1).flatten(2)
-
-
-def _direction(inner: Floats) -> Floats:
+def _direction(inner: Floats, pairs: list[int]) -> Floats:
     """Return the quasi-Newton direction by the two-loop recursion, as a mixture of vectors.
 
     Args:
-        inner: ``(tasks, 1 + 2 * pairs, 1 + 2 * pairs)``, the vectors' inner products.
+        inner: ``(tasks, n, n)``, the inner products of vectors: the gradient, and at each of
+            ``pairs``, oldest first, a step and after it the gradient's change.
 
     Returns:
-        ``(tasks, 1 + 2 * pairs)``, weights of the vectors.
+        ``(tasks, n)``, weights of the vectors.
     """
-    n = inner.shape[1]
     mix = np.zeros(inner.shape[:2])
     mix[:, 0] = -1
     alphas = {}
-    for step in range(n - 2, 0, -2):
+    for step in reversed(pairs):
         alphas[step] = _ratio((mix * inner[:, step]).sum(axis=1), inner[:, step, step + 1])
         mix[:, step + 1] -= alphas[step]
-    if n > 1:
-        mix *= _ratio(inner[:, -2, -1], inner[:, -1, -1])[:, None]
-    for step in range(1, n, 2):
+    if pairs:
+        step = pairs[-1]
+        mix *= _ratio(inner[:, step, step + 1], inner[:, step + 1, step + 1])[:, None]
+    for step in pairs:
         beta = _ratio((mix * inner[:, step + 1]).sum(axis=1), inner[:, step, step + 1])
         mix[:, step] += alphas[step] - beta
     return mix

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsf_backbones import Conv64F
 from fsf_transfer_methods import Baseline, BaselinePlusPlus
 from fsframework.interfaces import Batch, OptionError
-from fsframework.testing import ToyBackbone, parametrize_with_checks
+from fsframework.testing import parametrize_with_checks
 
 
 @parametrize_with_checks(
@@ -142,7 +143,7 @@ def test_precision_follows_the_items(method: Any) -> None:
 def test_loss_of_baseline_is_the_cross_entropy_of_a_linear_layer() -> None:
     torch.manual_seed(0)
     method = Baseline()
-    method.build((9,), 4, ToyBackbone())
+    method.build((9,), 4, Conv64F())
     linear = nn.Linear(9, 4)
     assert method.classify is not None
     method.classify.load_state_dict(linear.state_dict())
@@ -155,7 +156,7 @@ def test_loss_of_baseline_is_the_cross_entropy_of_a_linear_layer() -> None:
 def test_class_logits_of_baseline_plus_plus_are_scaled_cosines(learn_lengths: bool) -> None:
     torch.manual_seed(0)
     method = BaselinePlusPlus(learn_lengths=learn_lengths)
-    method.build((9,), 4, ToyBackbone())
+    method.build((9,), 4, Conv64F())
     state = method.state_dict()
     assert set(state) == {"classify.directions"} | (
         {"classify.lengths"} if learn_lengths else set()
@@ -180,7 +181,7 @@ def test_scale_follows_the_number_of_classes(
     options: dict[str, float], n_classes: int, scale: float
 ) -> None:
     method = BaselinePlusPlus(**options)
-    method.build((9,), n_classes, ToyBackbone())
+    method.build((9,), n_classes, Conv64F())
     assert method.classify is not None
     assert method.classify.scale == scale
 
@@ -188,7 +189,7 @@ def test_scale_follows_the_number_of_classes(
 @pytest.mark.parametrize("method", [Baseline, BaselinePlusPlus])
 def test_neither_takes_a_teacher(method: Any) -> None:
     made = method()
-    made.build((9,), 4, ToyBackbone())
+    made.build((9,), 4, Conv64F())
     batch = Batch(
         items=torch.randn(6, 9), classes=torch.arange(6) % 4, teacher_logits=torch.zeros(6, 4)
     )

@@ -9,9 +9,10 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
+from fsf_backbones import Conv64F
 from fsf_transfer_methods import RFS, Logistic
 from fsframework.interfaces import Batch, OptionError
-from fsframework.testing import ToyBackbone, parametrize_with_checks
+from fsframework.testing import parametrize_with_checks
 
 
 @parametrize_with_checks([RFS, partial(RFS, normalize=False), Logistic, partial(Logistic, c=0.1)])
@@ -21,7 +22,7 @@ def test_conformance(make: Any, check: Any) -> None:
 
 def built(n_base: int = 3, dim: int = 2, **options: Any) -> RFS:
     method = RFS(**options)
-    method.build((dim,), n_base, ToyBackbone())
+    method.build((dim,), n_base, Conv64F())
     return method
 
 
