@@ -1,24 +1,32 @@
-"""Time of a training step, beside the same step in the default memory layout.
+"""Time of a training step, beside the same step as most libraries do it.
 
-Run ``python benchmarks/training_step.py``; it takes a few minutes. A step is forward and backward
-of one 5-way 5-shot task with 15 queries a way, 84 x 84 pixels through Conv-64F. The other
-implementation runs the same weights with contiguous images, and RENet's head as its formulas
-stand; both run in turns on two threads and the quickest of each counts. The published
-implementation takes 1.02 s (ProtoNet) and 4.74 s (RENet) on a quiet machine of two cores.
+Run ``python benchmarks/training_step.py``, with ``--threads`` for other than 2; it takes a few
+minutes. A step is forward and backward of one 5-way 5-shot task with 15 queries a way, 84 x 84
+pixels through Conv-64F; maps are 10 x 10 for DN4 and CAN and 5 x 5 for RENet. The other form runs
+the same weights with contiguous images and the head as its formulas stand (CAN's loss is ours on
+both sides); the last columns are ours with bfloat16 and with four tasks an update, a task. All
+forms run in turns and the quickest of each counts. ``gradient_steps.py`` has the methods that adapt
+by gradients.
 """
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
+from metric_heads import literal_dn4, literal_protonet, literal_r2d2
 from renet_head import literal_embed, literal_scores, quickest
 from torch import Tensor
+from torch.nn import functional
 
 from fsf_backbones import Conv64F
-from fsf_metric_methods import ProtoNet, RENet
+from fsf_metric_methods import CAN, DN4, R2D2, ProtoNet, RENet
 from fsframework.interfaces import Batch, FewShotMethod
 
 WAY, SHOT, N_QUERY, N_BASE = 5, 5, 75, 64
-PUBLISHED_S = {"ProtoNet": 1.02, "RENet": 4.74}
+MANY = 4
 
 
 class ContiguousConv64F(Conv64F):
@@ -42,43 +50,102 @@ class LiteralRENet(RENet):
         return literal_scores(self, support[0], query[0])[None]
 
 
-def step(backbone: Conv64F, method: FewShotMethod, images: Tensor) -> None:
-    """Do forward and backward of one task."""
+@dataclass(frozen=True)
+class Case:
+    """One row: how ours and the other form compute the loss, and what the reference takes."""
+
+    method: FewShotMethod
+    reference_s: float
+    required: float
+    literal: Callable[..., Tensor] | None = None
+    pooled: bool = True
+
+
+CASES = [
+    Case(ProtoNet(), 1.02, 1.3, literal_protonet),
+    Case(DN4(), 1.04, 1.0, literal_dn4, pooled=False),
+    Case(R2D2(), 0.91, 1.0, literal_r2d2),
+    Case(CAN(), 1.01, 1.0, None, pooled=False),
+    Case(RENet(), 4.74, 2.0, None),
+]
+
+
+def batch_of(backbone: Conv64F, method: FewShotMethod, images: Tensor, tasks: int) -> Batch:
+    """Run the backbone and arrange what it makes."""
     maps = backbone(images)
     items = maps if method.consumes == "maps" else backbone.vectors(maps)
-    items = items.reshape(1, -1, *items.shape[1:])
-    labels = torch.arange(N_QUERY)[None] % WAY
-    batch = Batch(
-        support=items[:, : WAY * SHOT].reshape(1, WAY, SHOT, *items.shape[2:]),
+    items = items.reshape(tasks, -1, *items.shape[1:])
+    labels = (torch.arange(N_QUERY) % WAY).expand(tasks, -1)
+    return Batch(
+        support=items[:, : WAY * SHOT].reshape(tasks, WAY, SHOT, *items.shape[2:]),
         query=items[:, WAY * SHOT :],
         query_labels=labels,
-        support_classes=torch.arange(WAY)[None, :, None].expand(1, WAY, SHOT),
+        support_classes=torch.arange(WAY)[None, :, None].expand(tasks, WAY, SHOT),
         query_classes=labels,
     )
-    backbone.zero_grad()
-    method.zero_grad()
-    method.loss(batch).backward()
+
+
+def measure(case: Case, repeats: int) -> str:
+    """Return the row of a case."""
+    torch.manual_seed(0)
+    images = torch.randn(MANY * (WAY * SHOT + N_QUERY), 3, 84, 84)
+    one = images[: WAY * SHOT + N_QUERY].contiguous()
+    ours, theirs = Conv64F(last_pool=case.pooled), ContiguousConv64F(last_pool=case.pooled)
+    theirs.load_state_dict(ours.state_dict())
+    method = case.method
+    method.build((64, 5, 5) if case.pooled else (64, 10, 10), N_BASE, ours)
+    other: FewShotMethod = method
+    if isinstance(method, RENet):
+        other = LiteralRENet()
+        other.build((64, 5, 5), N_BASE, ours)
+        other.load_state_dict(method.state_dict())
+
+    def step(tasks: int = 1, half: bool = False) -> None:
+        ours.zero_grad()
+        method.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            loss = method.loss(batch_of(ours, method, images if tasks > 1 else one, tasks))
+        loss.backward()
+
+    def literal_step() -> None:
+        theirs.zero_grad()
+        other.zero_grad()
+        batch = batch_of(theirs, other, one, 1)
+        if case.literal is None:
+            loss = other.loss(batch)
+        else:
+            assert batch.support is not None
+            assert batch.query is not None
+            assert batch.query_labels is not None
+            scores = case.literal(other, batch.support[0], batch.query[0])
+            loss = functional.cross_entropy(scores, batch.query_labels[0])
+        loss.backward()
+
+    forms = (step, literal_step, lambda: step(half=True), lambda: step(MANY))
+    fast, slow, half, many = quickest(*forms, repeats=repeats)
+    name = type(method).__name__
+    return (
+        f"{name:<12}{fast:>8.2f}{slow:>10.2f}{slow / fast:>8.2f}{case.required:>10g}"
+        f"{case.reference_s:>12g}{half:>10.2f}{many / MANY:>12.2f}"
+    )
 
 
 def main() -> None:
-    torch.manual_seed(0)
-    torch.set_num_threads(2)
-    images = torch.randn(WAY * SHOT + N_QUERY, 3, 84, 84)
-    ours, theirs = Conv64F(), ContiguousConv64F()
-    print(f"{'step':<12}{'channels last':>16}{'contiguous':>14}{'ratio':>8}{'published':>12}")
-    for mine, literal in ((ProtoNet(), ProtoNet()), (RENet(), LiteralRENet())):
-        for method in (mine, literal):
-            method.build((64, 5, 5), N_BASE, ours)
-        literal.load_state_dict(mine.state_dict())
-        fast, slow = quickest(
-            lambda method=mine: step(ours, method, images),
-            lambda method=literal: step(theirs, method, images),
-            repeats=4,
-        )
-        name = type(mine).__name__
-        print(
-            f"{name:<12}{fast:>14.2f} s{slow:>12.2f} s{slow / fast:>8.2f}{PUBLISHED_S[name]:>10} s"
-        )
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=4)
+    parser.add_argument("names", nargs="*", help="methods, all unless given")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    print(f"seconds a training step of one task; {options.threads} thread(s)")
+    print(
+        f"{'step':<12}{'ours':>8}{'literal':>10}{'ratio':>8}{'required':>10}{'reference':>12}"
+        f"{'bfloat16':>10}{'four tasks':>12}"
+    )
+    for case in CASES:
+        if not options.names or type(case.method).__name__ in options.names:
+            print(measure(case, options.repeats), flush=True)
+    print("reference: a published implementation, on a quiet machine of two cores, as stated")
 
 
 if __name__ == "__main__":

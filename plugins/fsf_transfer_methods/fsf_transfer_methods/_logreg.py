@@ -192,10 +192,12 @@ class _Solver:
             unclear = unclear & (self._largest(slice(None), _GLANCE) <= self.tol)
         if unclear.any():
             self.going = self.going & ~unclear
-            # To pick out items costs as much as to multiply them.
-            chosen = unclear if 2 * unclear.sum() < len(unclear) else np.ones_like(unclear)
-            largest = self._largest(torch.from_numpy(chosen).to(self.gram.device), dim)
-            self.going[chosen] |= unclear[chosen] & (largest > self.tol)
+            if 2 * unclear.sum() < len(unclear):
+                chosen = torch.from_numpy(unclear).to(self.gram.device)
+                self.going[unclear] = self._largest(chosen, dim) > self.tol
+            else:
+                # To pick out items costs as much as to multiply them.
+                self.going |= unclear & (self._largest(slice(None), dim) > self.tol)
         return inner
 
     def _largest(self, chosen: slice | Tensor, dim: int) -> Floats:
