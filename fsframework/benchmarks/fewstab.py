@@ -347,10 +347,10 @@ class _Maker:
         for recipe in self._recipes:
             if recipe.holds_for(slot, choice):
                 _overlay(tree, recipe.options)
-        recipe = tree.get("recipe")
-        if choice.label and isinstance(recipe, Given) and ":" not in str(recipe.value):
+        said = tree.get("recipe")
+        if choice.label and isinstance(said, Given) and ":" not in str(said.value):
             # The data set goes by another name here, a folder perhaps; the label says which it is.
-            tree["recipe"] = Given(f"{recipe.value}:{choice.label}", recipe.origin)
+            tree["recipe"] = Given(f"{said.value}:{choice.label}", said.origin)
         origin = _COMMAND_LINE if request.shots else _DEFAULT
         set_dotted(tree, "sampler.n_shot", Given(slot.shot, origin))
         detected = request.detectors or slot.words == DETECTOR

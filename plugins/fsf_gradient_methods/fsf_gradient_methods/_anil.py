@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fsf_gradient_methods._adapt import check_at_least
 from fsf_gradient_methods._head import Head, HeadKind, check_head, check_ways, fitted, linear
-from fsframework.interfaces import Backbone, FewShotMethod, OptionError
+from fsf_gradient_methods._options import check_above, check_at_least
+from fsframework.interfaces import Backbone, FewShotMethod
 
 __all__ = ["ANIL"]
 
@@ -34,7 +34,7 @@ class ANIL(FewShotMethod):
         first_order: treat the inner gradients as constants in training.
 
     Raises:
-        OptionError: an option is outside its range, or tasks have other ways than the head.
+        OptionError: an option is outside its range.
     """
 
     def __init__(
@@ -49,11 +49,10 @@ class ANIL(FewShotMethod):
     ) -> None:
         super().__init__()
         check_head(head, n_way)
-        if not inner_lr > 0:
-            raise OptionError(f"inner_lr must be above 0, got {inner_lr}")
+        check_above(0, inner_lr=inner_lr)
         check_at_least(1, train_steps=train_steps, test_steps=test_steps)
-        self.head = head
         self.n_way = n_way if head == "learned" else None
+        self.head = head
         self.inner_lr = inner_lr
         self.train_steps = train_steps
         self.test_steps = test_steps
@@ -72,7 +71,7 @@ class ANIL(FewShotMethod):
             query: float ``(tasks, n, D)``.
 
         Raises:
-            OptionError: the head is learned and ``way`` is not ``n_way``.
+            OptionError: the head is learned, and not for so many ways.
         """
         check_ways(self.n_way, support)
         # Steps on long vectors amplify rounding: half precision would spoil them.
@@ -85,4 +84,5 @@ class ANIL(FewShotMethod):
                 steps=self.train_steps if self.training else self.test_steps,
                 second_order=not self.first_order,
             )
+            assert bias is not None
             return linear(query.to(dtype), weight, bias)

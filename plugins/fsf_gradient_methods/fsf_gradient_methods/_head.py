@@ -7,10 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fsf_gradient_methods._adapt import movable
 from fsframework.interfaces import OptionError
 
-__all__ = ["Head", "HeadKind", "check_head", "check_ways", "fitted", "linear"]
+__all__ = ["Head", "HeadKind", "check_head", "check_ways", "fitted", "linear", "movable"]
 
 HeadKind = Literal["learned", "shared"]
 
@@ -32,6 +31,11 @@ class Head(nn.Module):
         """Return weights ``(tasks, way, D)`` and biases ``(tasks, way)``, views of the learned."""
         weight, bias = movable(self.weight), movable(self.bias)
         return weight.expand(tasks, way, weight.shape[1]), bias.expand(tasks, way)
+
+
+def movable(parameter: Tensor) -> Tensor:
+    """Return a parameter that has gradients: a frozen one too is adapted to a task."""
+    return parameter if parameter.requires_grad else parameter.detach().requires_grad_()
 
 
 def linear(items: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -58,30 +62,47 @@ def fitted(
         items: float ``(tasks, way, shot, D)``.
         weight: ``(tasks, way, D)``, where the heads start.
         bias: ``(tasks, way)``, or ``None`` for heads without.
-        rate: learning rate; that of the weights may be a tensor ``(D,)`` if there is no bias.
+        rate: learning rate; for heads without bias it may be a tensor ``(D,)``.
         steps: number of steps.
         second_order: whether the steps are differentiated; else they count as constants.
 
     Returns:
         weight and bias after the last step, of the shapes given.
     """
-    tasks, way, shot = items.shape[:3]
+    shot = items.shape[2]
     flat = items.flatten(1, 2)
     with torch.set_grad_enabled(second_order and torch.is_grad_enabled()):
-        scaled = flat * (rate / (way * shot))
+        rate = rate / flat.shape[1]
+        scaled = flat * rate
         products = torch.bmm(flat, scaled.mT)
-        logits = torch.matmul(flat, weight.mT)
+        logits = torch.bmm(flat, weight.mT)
         if bias is not None:
-            products = products + rate / (way * shot)
+            products = products + rate
             logits = logits + bias[:, None]
-        right = torch.eye(way, dtype=flat.dtype, device=flat.device).repeat_interleave(shot, dim=0)
-        residuals = torch.zeros_like(logits)
-        for _ in range(steps):
-            now = torch.baddbmm(logits, products, residuals, alpha=-1)
-            residuals = residuals + (now.softmax(dim=2) - right)
+        residuals = _descended(logits, products, steps, shot)
         moved = torch.bmm(residuals.mT, scaled)
-        moved_bias = residuals.sum(dim=1) * (rate / (way * shot))
-    return weight - moved, None if bias is None else bias - moved_bias
+        moved_bias = residuals.sum(dim=1) * rate if bias is not None else None
+    if bias is None or moved_bias is None:
+        return weight - moved, None
+    return weight - moved, bias - moved_bias
+
+
+def _descended(logits: Tensor, products: Tensor, steps: int, shot: int) -> Tensor:
+    """Return the residuals ``(tasks, m, way)``, probabilities less truth, summed over the steps.
+
+    Args:
+        logits: ``(tasks, m, way)`` of the ``m = way * shot`` items before the first step.
+        products: ``(tasks, m, m)`` of the items with each other, times the learning rate.
+        steps: number of steps.
+        shot: items a way.
+    """
+    truth = torch.eye(logits.shape[2], dtype=logits.dtype, device=logits.device)
+    truth = truth.repeat_interleave(shot, dim=0)
+    residuals = torch.zeros_like(logits)
+    for _ in range(steps):
+        now = torch.baddbmm(logits, products, residuals, alpha=-1)
+        residuals = residuals + (now.softmax(dim=2) - truth)
+    return residuals
 
 
 def check_head(head: str, n_way: int | None) -> None:
@@ -106,5 +127,5 @@ def check_ways(n_way: int | None, support: Tensor) -> None:
     if n_way not in (None, way):
         raise OptionError(
             f"n_way is {n_way}, the ways that the head has weights for: tasks of {way} ways need "
-            "a head trained for them, or the option head=shared"
+            "a method made for them (n_way), or a head that all ways share, where there is one"
         )

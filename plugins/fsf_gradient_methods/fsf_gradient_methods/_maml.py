@@ -6,18 +6,11 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from fsf_gradient_methods._adapt import (
-    TaskBackbone,
-    Weights,
-    check_at_least,
-    descend,
-    support_labels,
-    vector_size,
-)
-from fsf_gradient_methods._head import Head, HeadKind, check_head, check_ways, linear
-from fsframework.interfaces import Backbone, FewShotMethod, OptionError
+from fsf_gradient_methods._adapt import TaskNetwork, vector_size
+from fsf_gradient_methods._head import Head, HeadKind, check_head, check_ways
+from fsf_gradient_methods._options import check_above, check_at_least, check_one_of
+from fsframework.interfaces import Backbone, FewShotMethod
 
 __all__ = ["MAML"]
 
@@ -45,14 +38,14 @@ class MAML(FewShotMethod):
         inner_lr: learning rate of the inner steps, above 0; the paper takes 0.01 for miniImageNet
             and 0.4 for Omniglot.
         train_steps: inner steps in training, at least 1; the paper takes 5 for miniImageNet.
-        test_steps: inner steps in evaluation, at least 1; the paper takes 10.
-        first_order: treat the inner gradients as constants in training, the first-order
-            approximation of section 5.2 of the paper; about a third of the work.
+        test_steps: inner steps in evaluation, at least 1; the paper takes 10 for miniImageNet.
+        first_order: treat the inner gradients as constants in training, the approximation of the
+            paper's section 5.2; less than half of the work.
         batch_norm: in evaluation, ``batch`` normalises with the statistics of the batch and is
             transductive; ``running`` uses the running statistics, and each query counts alone.
 
     Raises:
-        OptionError: an option is outside its range, or tasks have other ways than the head.
+        OptionError: an option is outside its range.
     """
 
     consumes: ClassVar[Literal["vectors", "maps", "images"]] = "images"
@@ -70,13 +63,11 @@ class MAML(FewShotMethod):
     ) -> None:
         super().__init__()
         check_head(head, n_way)
-        if batch_norm not in ("batch", "running"):
-            raise OptionError(f"batch_norm must be 'batch' or 'running', got {batch_norm!r}")
-        if not inner_lr > 0:
-            raise OptionError(f"inner_lr must be above 0, got {inner_lr}")
+        check_above(0, inner_lr=inner_lr)
         check_at_least(1, train_steps=train_steps, test_steps=test_steps)
-        self.head = head
+        check_one_of(("batch", "running"), batch_norm=batch_norm)
         self.n_way = n_way if head == "learned" else None
+        self.head = head
         self.inner_lr = inner_lr
         self.train_steps = train_steps
         self.test_steps = test_steps
@@ -85,41 +76,38 @@ class MAML(FewShotMethod):
         self.transductive = batch_norm == "batch"
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
-        """Keep the backbone and create the head for images ``(3, H, W)``."""
+        """Keep the backbone, and create the head for images ``(3, H, W)``."""
         del n_base_classes
         self.backbone = backbone
         self.classify = Head(vector_size(backbone, item_shape), self.n_way)
 
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return the logits of the adapted network, float ``(tasks, n, way)``.
+        """Return the logits of the adapted networks, float ``(tasks, n, way)``.
 
         Args:
             support: float ``(tasks, way, shot, 3, H, W)``.
             query: float ``(tasks, n, 3, H, W)``.
 
         Raises:
-            OptionError: the head is learned and ``way`` is not ``n_way``.
+            OptionError: the head is learned, and not for so many ways.
         """
         check_ways(self.n_way, support)
-        tasks, way, shot = support.shape[:3]
-        images, labels = support.flatten(1, 2), support_labels(support).flatten()
-        second_order = self.training and torch.is_grad_enabled() and not self.first_order
+        second_order = self.training and not self.first_order and torch.is_grad_enabled()
         with torch.enable_grad():
-            backbone = TaskBackbone(
-                self.backbone, tasks, batch_statistics=self.batch_norm == "batch"
+            network = TaskNetwork(
+                self.backbone,
+                self.classify,
+                *support.shape[:2],
+                batch_statistics=self.batch_norm == "batch",
             )
-            weights = dict(backbone.weights)
-            weights["head.weight"], weights["head.bias"] = self.classify.start(tasks, way)
-            for _ in range(self.train_steps if self.training else self.test_steps):
-                logits = _logits(backbone, weights, images).flatten(0, 1)
-                loss = functional.cross_entropy(logits, labels, reduction="sum") / (way * shot)
-                weights = descend(weights, loss, self.inner_lr, second_order=second_order)
-        scores = _logits(backbone, weights, query)
+            weights = network.fitted(
+                support,
+                backbone_lr=self.inner_lr,
+                head_lr=self.inner_lr,
+                steps=self.train_steps if self.training else self.test_steps,
+                second_order=second_order,
+            )
+        logits = network.logits(weights, query)
         if self.training:
-            backbone.keep_statistics()
-        return scores
-
-
-def _logits(backbone: TaskBackbone, weights: Weights, images: Tensor) -> Tensor:
-    vectors = backbone.vectors(weights, images)
-    return linear(vectors, weights["head.weight"], weights["head.bias"])
+            network.keep_statistics()
+        return logits

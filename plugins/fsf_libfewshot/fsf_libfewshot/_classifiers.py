@@ -11,10 +11,12 @@ __all__ = ["CLASSIFIERS"]
 
 CLASSIFIERS: Mapping[str, Callable[[object, str, Tasks], ClassifierHere]] = {
     "ANIL": _gradient.anil,
+    "BOIL": _gradient.boil,
     "Baseline": _transfer.baseline,
     "BaselinePlus": _transfer.baseline_plus,
     "CAN": _metric.can,
     "DN4": _metric.dn4,
+    "LEO": _gradient.leo,
     "MAML": _gradient.maml,
     "ProtoNet": _metric.protonet,
     "R2D2": _metric.r2d2,

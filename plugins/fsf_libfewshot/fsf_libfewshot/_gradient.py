@@ -8,7 +8,10 @@ from fsf_libfewshot._here import ClassifierHere, Tasks
 from fsf_libfewshot._names import affine
 from fsf_libfewshot._section import Section
 
-__all__ = ["anil", "maml"]
+__all__ = ["anil", "boil", "leo", "maml"]
+
+_TESTING = {"NIL": "nil"}
+"""LibFewShot's ways of testing a BOIL."""
 
 _HEAD = affine("classifier.layers.0", "method.classify")
 
@@ -17,6 +20,48 @@ def anil(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
     """Read an ANIL; its head is made for the ways of its training."""
     given = Section(kwargs, where, ("feat_dim", "hid_dim", "inner_param"))
     return ClassifierHere("anil", "vectors", _inner(given, tasks), _HEAD)
+
+
+def boil(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read a BOIL; its head is made for the ways of its training."""
+    given = Section(kwargs, where, ("feat_dim", "inner_param", "testing_method"))
+    inner = given.section("inner_param", ("classifier_lr", "extractor_lr"))
+    rate = inner.number("extractor_lr")
+    inner.number("classifier_lr", rate)
+    testing = given.choice("testing_method", tuple(_TESTING))
+    options = {
+        "n_way": tasks.way,
+        "extractor_lr": rate,
+        # LibFewShot looks for the head by a name that it has not, and moves it as the rest.
+        "classifier_lr": rate,
+        "testing": _TESTING[testing],
+    }
+    return ClassifierHere("boil", "vectors", options, _HEAD)
+
+
+def leo(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read a LEO; what is drawn at random in training is left out of a comparison."""
+    weights = ("encoder_penalty_weight", "kl_weight", "orthogonality_penalty_weight")
+    given = Section(kwargs, where, ("feat_dim", "hid_dim", "inner_para", *weights))
+    inner = given.section("inner_para", ("finetune_iter", "finetune_lr", "iter", "lr"))
+    options = {
+        "latent_size": given.whole("hid_dim", least=1),
+        "inner_lr": inner.number("lr"),
+        "inner_steps": inner.whole("iter"),
+        "finetune_lr": inner.number("finetune_lr"),
+        "finetune_steps": inner.whole("finetune_iter"),
+        "kl_weight": given.number("kl_weight"),
+        "encoder_penalty_weight": given.number("encoder_penalty_weight"),
+        "orthogonality_weight": given.number("orthogonality_penalty_weight"),
+        "bias": True,
+        "learned_rates": False,
+        "spread": "relu",
+        "orthogonal": "outputs",
+    }
+    names = affine("encoder.encoder_func", "method.encode")
+    names |= affine("decoder.decoder_func", "method.decode")
+    names |= {f"encoder.relation_net.{i}.weight": f"method.relate.{i}.weight" for i in (0, 2, 4)}
+    return ClassifierHere("leo", "vectors", options, names, check_options={"sample": False})
 
 
 def maml(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:

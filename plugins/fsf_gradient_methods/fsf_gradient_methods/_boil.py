@@ -1,0 +1,124 @@
+"""Body only update in the inner loop."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fsf_gradient_methods._adapt import TaskNetwork, vector_size
+from fsf_gradient_methods._head import Head, check_head, check_ways
+from fsf_gradient_methods._options import check_above, check_at_least, check_one_of
+from fsframework.interfaces import Backbone, FewShotMethod
+
+__all__ = ["BOIL"]
+
+
+class BOIL(FewShotMethod):
+    """Learn a backbone that a gradient step on the support moves to where a fixed head is right.
+
+    Source: Oh, Yoo, Kim and Yun 2021, "BOIL: Towards Representation Change for Few-shot Learning",
+    section 3: MAML whose inner steps move the backbone only. A head that all ways share would give
+    the backbone no gradient, so there is none here. BatchNorm is that of ``MAML``.
+
+    LibFewShot's code differs: its head moves at the backbone's learning rate whatever
+    ``classifier_lr`` its configuration says, which is ``classifier_lr`` = ``extractor_lr`` here,
+    and its tests are those of ``testing`` = ``nil``.
+
+    Args:
+        n_way: ways of the tasks, at least 2, that the head has weights for; others are refused.
+        extractor_lr: learning rate of the backbone in the inner steps, above 0.
+        classifier_lr: learning rate of the head in the inner steps, at least 0; 0 in the paper.
+        train_steps: inner steps in training, at least 1.
+        test_steps: inner steps in evaluation, at least 1.
+        testing: how queries are scored in evaluation: ``adapted`` by the head on the vectors of
+            the moved backbone, as the paper has it; ``nil``, without inner loop, by the cosine
+            with the mean vectors of the ways, of the backbone as it was learned. Source of the
+            second: Raghu et al. 2020, section 5.1.
+        first_order: treat the inner gradients as constants in training.
+        batch_norm: in evaluation, ``batch`` normalises with the statistics of the batch and is
+            transductive; ``running`` uses the running statistics, and each query counts alone.
+
+    Raises:
+        OptionError: an option is outside its range.
+    """
+
+    consumes: ClassVar[Literal["vectors", "maps", "images"]] = "images"
+
+    def __init__(
+        self,
+        *,
+        n_way: int = 5,
+        extractor_lr: float = 0.5,
+        classifier_lr: float = 0.0,
+        train_steps: int = 1,
+        test_steps: int = 1,
+        testing: Literal["adapted", "nil"] = "adapted",
+        first_order: bool = False,
+        batch_norm: Literal["batch", "running"] = "batch",
+    ) -> None:
+        super().__init__()
+        check_head("learned", n_way)
+        check_above(0, extractor_lr=extractor_lr)
+        check_at_least(0, classifier_lr=classifier_lr)
+        check_at_least(1, train_steps=train_steps, test_steps=test_steps)
+        check_one_of(("adapted", "nil"), testing=testing)
+        check_one_of(("batch", "running"), batch_norm=batch_norm)
+        self.n_way: int = n_way
+        self.extractor_lr = extractor_lr
+        self.classifier_lr = classifier_lr
+        self.train_steps = train_steps
+        self.test_steps = test_steps
+        self.testing = testing
+        self.first_order = first_order
+        self.batch_norm = batch_norm
+        self.transductive = batch_norm == "batch"
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        """Keep the backbone, and create the head for images ``(3, H, W)``."""
+        del n_base_classes
+        self.backbone = backbone
+        self.classify = Head(vector_size(backbone, item_shape), self.n_way)
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return the logits of the adapted networks, or cosines, float ``(tasks, n, way)``.
+
+        Args:
+            support: float ``(tasks, way, shot, 3, H, W)``.
+            query: float ``(tasks, n, 3, H, W)``.
+
+        Raises:
+            OptionError: ``way`` is not ``n_way``.
+        """
+        check_ways(self.n_way, support)
+        second_order = self.training and not self.first_order and torch.is_grad_enabled()
+        with torch.enable_grad():
+            network = TaskNetwork(
+                self.backbone,
+                self.classify,
+                *support.shape[:2],
+                batch_statistics=self.batch_norm == "batch",
+            )
+            if self.testing == "adapted" or self.training:
+                weights = network.fitted(
+                    support,
+                    backbone_lr=self.extractor_lr,
+                    head_lr=self.classifier_lr,
+                    steps=self.train_steps if self.training else self.test_steps,
+                    second_order=second_order,
+                )
+        if self.testing == "nil" and not self.training:
+            return _cosines(network, support, query)
+        logits = network.logits(weights, query)
+        if self.training:
+            network.keep_statistics()
+        return logits
+
+
+def _cosines(network: TaskNetwork, support: Tensor, query: Tensor) -> Tensor:
+    vectors = network.vectors(network.start, support.flatten(1, 2))
+    means = vectors.unflatten(1, support.shape[1:3]).mean(dim=2)
+    query = functional.normalize(network.vectors(network.start, query), dim=-1)
+    return torch.bmm(query, functional.normalize(means, dim=-1).mT)

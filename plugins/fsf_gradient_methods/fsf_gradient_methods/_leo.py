@@ -1,0 +1,282 @@
+"""Latent embedding optimisation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fsf_gradient_methods._head import fitted
+from fsf_gradient_methods._options import check_above, check_at_least, check_one_of
+from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
+
+__all__ = ["LEO"]
+
+
+class LEO(FewShotMethod):
+    """Adapt a short code of each class by gradient steps, and decode it to the class' weights.
+
+    Source: Rusu et al. 2019, "Meta-Learning with Latent Embedding Optimization", algorithm 1, and
+    its authors' code. An encoder and a relation network make of the support a Gaussian over codes,
+    one a class (equation 4); a decoder makes of a code a Gaussian over the weights of a linear
+    classifier (equation 5). Gradient descent on the support's cross-entropy moves the codes
+    (equation 6) and then the decoded weights. The loss adds to the cross-entropy of the queries
+    (equation 7) the divergence of the codes from a standard Gaussian, the distance of the first
+    from the adapted codes, which are held still, and how far the decoder's rows are from
+    orthogonal. The vectors are those of a backbone trained before and frozen: the option
+    ``training.freeze`` of a run.
+
+    In training codes and weights are drawn, from PyTorch's global generator; in evaluation they
+    are the means, as in the authors' code, so that scores are the same every time. Unlike there
+    the images of a class share one draw, dropout does not touch the classifier's items, and the
+    L2 penalty is left to the optimiser's weight decay.
+
+    Args:
+        latent_size: numbers in a code.
+        inner_lr: learning rate of the codes, above 0.
+        inner_steps: steps of the codes, at least 0.
+        finetune_lr: learning rate of the decoded weights, above 0.
+        finetune_steps: steps of the decoded weights, at least 0.
+        learned_rates: whether the two rates are only where learned ones start, a number for each
+            place in a code and in a weight vector, as the authors have it.
+        kl_weight: weight of the divergence, the paper's beta; at least 0, as the next two.
+        encoder_penalty_weight: weight of the distance between codes, the paper's gamma.
+        orthogonality_weight: weight of the orthogonality penalty, the paper's lambda 2.
+        dropout: share of the encoder's inputs dropped in training, in [0, 1).
+        sample: draw codes and weights in training; else they are the means there too.
+        bias: whether encoder and decoder have biases; LibFewShot's have, the authors' have not.
+        spread: how a deviation is made of the networks' numbers: ``exp`` as the authors do, the
+            exponential less 1, at least 1e-10, and for weights at first that of Glorot's
+            initialisation; ``relu`` as LibFewShot does: the relation network ends in a rectifier,
+            and its numbers are the deviations; the decoder's are whatever it gives.
+        orthogonal: rows of the decoder's matrix that should be orthogonal: one for each place in
+            a code (``latents``, the authors), or for each number it gives (``outputs``,
+            LibFewShot).
+        first_order: treat the inner gradients as constants in training, as LibFewShot does.
+
+    Raises:
+        OptionError: an option is outside its range.
+    """
+
+    def __init__(
+        self,
+        *,
+        latent_size: int = 64,
+        inner_lr: float = 1.0,
+        inner_steps: int = 5,
+        finetune_lr: float = 1e-3,
+        finetune_steps: int = 5,
+        learned_rates: bool = True,
+        kl_weight: float = 1e-3,
+        encoder_penalty_weight: float = 1e-9,
+        orthogonality_weight: float = 1e-3,
+        dropout: float = 0.0,
+        sample: bool = True,
+        bias: bool = False,
+        spread: Literal["exp", "relu"] = "exp",
+        orthogonal: Literal["latents", "outputs"] = "latents",
+        first_order: bool = False,
+    ) -> None:
+        super().__init__()
+        check_at_least(1, latent_size=latent_size)
+        check_above(0, inner_lr=inner_lr, finetune_lr=finetune_lr)
+        check_at_least(0, inner_steps=inner_steps, finetune_steps=finetune_steps)
+        check_at_least(
+            0,
+            kl_weight=kl_weight,
+            encoder_penalty_weight=encoder_penalty_weight,
+            orthogonality_weight=orthogonality_weight,
+        )
+        check_one_of(("exp", "relu"), spread=spread)
+        check_one_of(("latents", "outputs"), orthogonal=orthogonal)
+        if not 0 <= dropout < 1:
+            raise OptionError(f"dropout must be in [0, 1), got {dropout}")
+        self.latent_size = latent_size
+        self.inner_lr = inner_lr
+        self.inner_steps = inner_steps
+        self.finetune_lr = finetune_lr
+        self.finetune_steps = finetune_steps
+        self.learned_rates = learned_rates
+        self.kl_weight = kl_weight
+        self.encoder_penalty_weight = encoder_penalty_weight
+        self.orthogonality_weight = orthogonality_weight
+        self.dropout = dropout
+        self.sample = sample
+        self.bias = bias
+        self.spread = spread
+        self.orthogonal = orthogonal
+        self.first_order = first_order
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        """Create encoder, relation network, decoder and learned rates for vectors ``(D,)``."""
+        del n_base_classes, backbone
+        size, both = item_shape[0], 2 * self.latent_size
+        self.encode = nn.Linear(size, self.latent_size, bias=self.bias)
+        self.relate = nn.Sequential(
+            nn.Linear(both, both, bias=False),
+            nn.ReLU(),
+            nn.Linear(both, both, bias=False),
+            nn.ReLU(),
+            nn.Linear(both, both, bias=False),
+        )
+        self.decode = nn.Linear(self.latent_size, 2 * size, bias=self.bias)
+        for layer in (self.encode, *self.relate, self.decode):
+            if isinstance(layer, nn.Linear):
+                nn.init.xavier_uniform_(layer.weight)
+        self.inner_rate = self.finetune_rate = None
+        if self.learned_rates:
+            self.inner_rate = nn.Parameter(torch.full((self.latent_size,), self.inner_lr))
+            self.finetune_rate = nn.Parameter(torch.full((size,), self.finetune_lr))
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return the logits of the adapted classifiers, float ``(tasks, n, way)``.
+
+        Args:
+            support: float ``(tasks, way, shot, D)``.
+            query: float ``(tasks, n, D)``.
+        """
+        return self._adapted(support, query).logits
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the queries' cross-entropy plus the weighted penalties."""
+        assert batch.query_labels is not None
+        adapted = self._adapted(*self.embed_episode(batch))
+        of_queries = functional.cross_entropy(
+            adapted.logits.flatten(0, 1), batch.query_labels.flatten()
+        )
+        return (
+            of_queries
+            + self.kl_weight * adapted.divergence
+            + self.encoder_penalty_weight * adapted.distance
+            + self.orthogonality_weight * self._orthogonality()
+        )
+
+    def _adapted(self, support: Tensor, query: Tensor) -> _Adapted:
+        """Do all of an episode but the loss."""
+        # Steps on long vectors amplify rounding: half precision would spoil them.
+        with torch.autocast(query.device.type, enabled=False):
+            dtype = self.decode.weight.dtype
+            support, query = support.to(dtype), query.to(dtype)
+            mean, deviation = self._codes(support)
+            first = mean
+            if self.training and self.sample:
+                first = mean + deviation * torch.randn_like(deviation)
+            codes, weight = self._descended(support, first)
+            rate = self.finetune_lr if self.finetune_rate is None else self.finetune_rate
+            weight, _ = fitted(
+                support,
+                weight,
+                None,
+                rate=rate,
+                steps=self.finetune_steps,
+                second_order=not self.first_order,
+            )
+            return _Adapted(
+                torch.bmm(query, weight.mT),
+                _divergence(first, mean, deviation),
+                (first - codes.detach()).square().mean(),
+            )
+
+    def _codes(self, support: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and deviation of the codes, each ``(tasks, way, latent_size)``.
+
+        A class' numbers are the mean over all pairs of one of its images with any of the support.
+        """
+        way, shot = support.shape[1:3]
+        items = functional.dropout(support.flatten(1, 2), self.dropout, self.training)
+        encoded = self.encode(items)
+        first, _, second, _, third = self.relate
+        # A pair's first layer is the sum of what each image adds, which needs no pairs.
+        left, right = first.weight.chunk(2, dim=1)
+        pairs = (encoded @ left.mT)[:, :, None] + (encoded @ right.mT)[:, None]
+        pairs = functional.relu(second(functional.relu(pairs)))
+        if self.spread == "relu":
+            pairs = functional.relu(third(pairs))
+        numbers = pairs.unflatten(1, (way, shot)).mean(dim=(2, 3))
+        if self.spread == "exp":
+            numbers = third(numbers)  # linear, so that the mean may come first
+        mean, spread = numbers.chunk(2, dim=-1)
+        return mean, self._deviation(spread, 0.0)
+
+    def _descended(self, support: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+        """Move codes ``(tasks, way, latent_size)`` and decode them.
+
+        Returns:
+            the codes after the last step, and their weights ``(tasks, way, D)``.
+        """
+        way, shot, size = support.shape[1:]
+        items = support.flatten(1, 2)
+        truth = torch.eye(way, dtype=items.dtype, device=items.device)
+        truth = truth.repeat_interleave(shot, dim=0)
+        rate = self.inner_lr if self.inner_rate is None else self.inner_rate
+        to_mean, to_spread = self.decode.weight.chunk(2)
+        weight, slope = self._decoded(codes)
+        for _ in range(self.inner_steps):
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not self.first_order):
+                residuals = torch.bmm(items, weight.mT).softmax(dim=2) - truth
+                of_weight = torch.bmm(residuals.mT, items) / len(truth)
+                gradient = of_weight @ to_mean
+                if slope is not None:
+                    gradient = gradient + (of_weight * slope) @ to_spread
+                step = rate * gradient
+            codes = codes - step
+            weight, slope = self._decoded(codes)
+        return codes, weight
+
+    def _decoded(self, codes: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Decode codes to weights ``(tasks, way, D)``.
+
+        Returns:
+            the weights, and how they change with the decoder's second half if they were drawn.
+        """
+        if not (self.training and self.sample):
+            size = len(self.decode.weight) // 2
+            bias = None if self.decode.bias is None else self.decode.bias[:size]
+            return functional.linear(codes, self.decode.weight[:size], bias), None
+        mean, spread = self.decode(codes).chunk(2, dim=-1)
+        noise = torch.randn_like(mean)
+        deviation = self._deviation(spread, math.sqrt(2 / (codes.shape[1] + mean.shape[-1])))
+        if self.spread == "relu":
+            return mean + deviation * noise, noise
+        slope = torch.where(deviation > _LEAST, spread.exp() * noise, 0.0)
+        return mean + deviation * noise, slope
+
+    def _deviation(self, spread: Tensor, at_zero: float) -> Tensor:
+        """Make of numbers deviations, ``at_zero`` of 0 in the authors' way."""
+        if self.spread == "relu":
+            return spread
+        return (spread.exp() - (1 - at_zero)).clamp(min=_LEAST)
+
+    def _orthogonality(self) -> Tensor:
+        """Return the mean squared distance of the rows' cosines from those of orthogonal ones."""
+        rows = self.decode.weight.mT if self.orthogonal == "latents" else self.decode.weight
+        rows = functional.normalize(rows, dim=1)
+        # |R R' - 1|^2 = |R' R|^2 - n, as the cosine of a row with itself is 1: whichever of the
+        # two products is small will do.
+        n = len(rows)
+        small = rows.mT @ rows if n > rows.shape[1] else rows @ rows.mT
+        return (small.square().sum() - n) / n**2
+
+
+_LEAST = 1e-10
+
+
+@dataclass(frozen=True)
+class _Adapted:
+    """What an episode comes to: logits ``(tasks, n, way)`` and the scalars of the penalties."""
+
+    logits: Tensor
+    divergence: Tensor
+    distance: Tensor
+
+
+def _divergence(codes: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    """Estimate from one draw how far codes' Gaussians are from the standard one, per number."""
+    # Small enough to change no deviation but 0, which rectifiers give.
+    deviation = deviation + 1e-20
+    log_own = -torch.log(deviation) - ((codes - mean) / deviation).square() / 2
+    return (log_own + codes.square() / 2).mean()

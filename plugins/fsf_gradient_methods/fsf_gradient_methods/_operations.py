@@ -1,0 +1,343 @@
+"""Convolution, BatchNorm and pooling of several tasks at once, made to be differentiated twice.
+
+PyTorch's own do all this too, at several times the cost: under ``vmap`` they lose the
+channels-last layout between any two layers, and the second derivative of BatchNorm takes dozens of
+passes over its maps. Here the tasks of a ``vmap`` stand beside the channels, ``(n, tasks * C, h,
+w)``, where a convolution has a group a task and BatchNorm and pooling need not know of tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["TaskOperations"]
+
+_Dims = tuple[int | None, ...]
+
+
+class TaskOperations(TorchFunctionMode):
+    """Within the block, convolutions, BatchNorm in batch mode and max-pooling are those of here.
+
+    Calls that they do not cover, such as padding by name, go to PyTorch.
+
+    Args:
+        vmapped: whether the block is, or stands within, a ``vmap`` over tasks.
+    """
+
+    def __init__(self, *, vmapped: bool) -> None:
+        super().__init__()
+        self._operations = _OF_MANY if vmapped else _OF_ONE
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call the operation of here, or PyTorch's."""
+        ours = self._operations.get(func)
+        result = ours(*args, **(kwargs or {})) if ours else NotImplemented
+        return func(*args, **(kwargs or {})) if result is NotImplemented else result
+
+
+def _conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Any:
+    if isinstance(padding, str) or input.ndim != 4:
+        return NotImplemented
+    # What autocast does for PyTorch's own operation.
+    kind = input.device.type
+    if torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind)
+        input, weight = input.to(dtype), weight.to(dtype)
+    result = _Convolution.apply(
+        input, weight, _pair(stride), _pair(padding), _pair(dilation), groups
+    )
+    return result if bias is None else result + bias.to(result.dtype)[:, None, None]
+
+
+def _pair(value: int | Sequence[int]) -> list[int]:
+    return [value, value] if isinstance(value, int) else list(value)
+
+
+class _Convolution(torch.autograd.Function):
+    """The 2-d convolution of ``x (n, i, h, w)`` with ``weight (o, i // groups, k, l)``.
+
+    It is linear in both, and so are its two gradients in all that they depend on: of the three,
+    each one's gradients are the other two.
+    """
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, *shape: Any) -> Tensor:
+        stride, padding, dilation, groups = shape
+        return torch.convolution(x, weight, None, stride, padding, dilation, False, [0, 0], groups)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, *ctx.shape = inputs
+        ctx.save_for_backward(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        x, weight = ctx.saved_tensors
+        return (
+            _ConvolutionInput.apply(g, weight, x, *ctx.shape) if ctx.needs_input_grad[0] else None,
+            _ConvolutionWeight.apply(g, x, weight, *ctx.shape) if ctx.needs_input_grad[1] else None,
+            *[None] * 4,
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: _Dims, x: Tensor, weight: Tensor, *shape: Any) -> Any:
+        tasks = info.batch_size
+        *sizes, groups = shape
+        if in_dims[1] is None:
+            assert in_dims[0] is not None
+            y = _Convolution.apply(x.movedim(in_dims[0], 0).flatten(0, 1), weight, *shape)
+            return y.unflatten(0, (tasks, -1)), 0
+        weight = weight.movedim(in_dims[1], 0).flatten(0, 1)
+        y = _Convolution.apply(_beside(x, in_dims[0], tasks), weight, *sizes, groups * tasks)
+        return y.unflatten(1, (tasks, -1)), 1
+
+
+class _ConvolutionInput(torch.autograd.Function):
+    """The gradient for the input of a convolution whose output has the gradient ``g``."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, weight: Tensor, x: Tensor, *shape: Any) -> Tensor:
+        ctx.save_for_backward(g, weight)
+        ctx.shape = shape
+        return _gradients(g, x, weight, shape, (True, False))[0]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, v: Tensor) -> tuple[Any, ...]:
+        g, weight = ctx.saved_tensors
+        of_g = _Convolution.forward(v, weight, *ctx.shape) if ctx.needs_input_grad[0] else None
+        of_weight = None
+        if ctx.needs_input_grad[1]:
+            of_weight = _gradients(g, v, weight, ctx.shape, (False, True))[1]
+        return of_g, of_weight, *[None] * 5
+
+
+class _ConvolutionWeight(torch.autograd.Function):
+    """The gradient for the weight of a convolution whose output has the gradient ``g``."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, x: Tensor, weight: Tensor, *shape: Any) -> Tensor:
+        ctx.save_for_backward(g, x)
+        ctx.shape = shape
+        return _gradients(g, x, weight, shape, (False, True))[1]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, v: Tensor) -> tuple[Any, ...]:
+        g, x = ctx.saved_tensors
+        of_g = _Convolution.forward(x, v, *ctx.shape) if ctx.needs_input_grad[0] else None
+        of_x = _gradients(g, x, v, ctx.shape, (True, False))[0] if ctx.needs_input_grad[1] else None
+        return of_g, of_x, *[None] * 5
+
+
+def _gradients(
+    g: Tensor, x: Tensor, weight: Tensor, shape: Sequence[Any], mask: tuple[bool, bool]
+) -> tuple[Tensor, Tensor]:
+    stride, padding, dilation, groups = shape
+    of_x, of_weight, _ = torch.ops.aten.convolution_backward(
+        _like(g, x), x, weight, None, stride, padding, dilation, False, [0, 0], groups,
+        [*mask, False],
+    )  # fmt: skip
+    return of_x, of_weight
+
+
+def _like(g: Tensor, x: Tensor) -> Tensor:
+    """Return ``g`` laid out as ``x`` is: in two layouts at once all is many times as slow."""
+    is_last = x.is_contiguous(memory_format=torch.channels_last)
+    return g.contiguous(memory_format=torch.channels_last) if is_last else g
+
+
+def _beside(x: Tensor, dim: int | None, tasks: int) -> Tensor:
+    """Put the tasks, dimension ``dim`` of images, beside the channels: ``(n, tasks * C, h, w)``.
+
+    Channels last in memory; ``None`` stands for images that all tasks share.
+    """
+    if dim is None:
+        return x.repeat(1, tasks, 1, 1).contiguous(memory_format=torch.channels_last)
+    x = x.movedim(dim, 1)
+    if x.stride(2) != 1:
+        x = x.movedim((1, 2), (-2, -1)).contiguous().movedim((-2, -1), (1, 2))
+    return x.flatten(1, 2).contiguous(memory_format=torch.channels_last)
+
+
+def _batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    if not training or input.ndim != 4:
+        return NotImplemented
+    channels = input.shape[1]
+    weight = input.new_ones(channels) if weight is None else weight
+    bias = input.new_zeros(channels) if bias is None else bias
+    normed, mean, variance = _Normalisation.apply(input, weight, bias, eps)
+    if running_mean is not None and running_var is not None:
+        n = input.numel() // channels
+        with torch.no_grad():
+            running_mean.mul_(1 - momentum).add_(momentum * mean)
+            running_var.mul_(1 - momentum).add_(momentum * n / max(1, n - 1) * variance)
+    return normed
+
+
+class _Normalisation(torch.autograd.Function):
+    """Maps ``x (n, C, h, w)`` less mean, over deviation, times weight, plus bias ``(C,)``.
+
+    Returns what comes of it, and mean and variance, without Bessel's correction, ``(C,)``.
+    Reductions are by ``sum``, whose rounding errors stay small where those of PyTorch's own
+    BatchNorm in channels-last grow with the number of locations: many steps amplify them.
+    """
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, ...]:
+        n = x.numel() // x.shape[1]
+        mean = _sum(x) / n
+        variance = _sum((x - _channels(mean)).square_()) / n
+        scale = weight * torch.rsqrt(variance + eps)
+        return _affine(x.dtype, bias - mean * scale, (x, scale)), mean, variance
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        x, weight, _, eps = inputs
+        _, mean, variance = output
+        ctx.mark_non_differentiable(mean, variance)
+        ctx.save_for_backward(x, weight, mean, torch.rsqrt(variance + eps))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, *_: Tensor) -> tuple[Any, ...]:
+        return *_NormalisationGradient.apply(g, *ctx.saved_tensors), None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: _Dims, x: Tensor, weight: Tensor, bias: Tensor, eps: float
+    ) -> Any:
+        tasks = info.batch_size
+        flat = [
+            (t.expand(tasks, -1) if dim is None else t.movedim(dim, 0)).flatten()
+            for t, dim in zip((weight, bias), in_dims[1:3], strict=True)
+        ]
+        normed, mean, variance = _Normalisation.apply(_beside(x, in_dims[0], tasks), *flat, eps)
+        by_task = (mean.unflatten(0, (tasks, -1)), variance.unflatten(0, (tasks, -1)))
+        return (normed.unflatten(1, (tasks, -1)), *by_task), (1, 0, 0)
+
+
+class _NormalisationGradient(torch.autograd.Function):
+    """The gradients for input, weight and bias of a normalisation whose output has ``g``.
+
+    With ``u = (x - mean) * r`` and ``P(g) = g - mean(g) - u * mean(g * u)`` they are
+    ``weight * r * P(g)``, ``sum(g * u)`` and ``sum(g)``. The gradients of these in turn, for
+    gradients ``a``, ``b`` and ``c`` that they have, follow from ``du = r * P(dx)`` and
+    ``dr = -r**2 * mean(u * dx)``. All are combinations of x, g and a with a factor a channel.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, g: Tensor, x: Tensor, weight: Tensor, mean: Tensor, r: Tensor
+    ) -> tuple[Tensor, ...]:
+        g = _like(g, x)
+        n = x.numel() // x.shape[1]
+        sum_g = _sum(g)
+        dot_g = (_sum(g * x) - mean * sum_g) * r
+        by_g = weight * r
+        by_x = -by_g * r * dot_g / n
+        of_x = _affine(x.dtype, -by_g * sum_g / n - by_x * mean, (g, by_g), (x, by_x))
+        ctx.save_for_backward(g, x, weight, mean, r, sum_g, dot_g)
+        return of_x, dot_g, sum_g
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor | None, ...]:
+        g, x, weight, mean, r, sum_g, dot_g = ctx.saved_tensors
+        a = _like(a, x)
+        n = x.numel() // x.shape[1]
+        sum_a = _sum(a)
+        dot_a = (_sum(a * x) - mean * sum_a) * r
+        dot_ag = _sum(a * g) - (sum_a * sum_g + dot_a * dot_g) / n  # sum(a * P(g))
+        by_u = b - weight * r * dot_a / n
+        of_g = None
+        if ctx.needs_input_grad[0]:
+            by_a = weight * r
+            constant = c - by_a * sum_a / n - by_u * r * mean
+            of_g = _affine(g.dtype, constant, (a, by_a), (x, by_u * r))
+        of_x = None
+        if ctx.needs_input_grad[1]:
+            by_g, by_a = r * by_u, -weight * r.square() * dot_g / n
+            by_x = -r * (by_g * dot_g + by_a * dot_a + weight * r.square() * dot_ag) / n
+            constant = -(by_g * sum_g + by_a * sum_a) / n - by_x * mean
+            of_x = _affine(x.dtype, constant, (x, by_x), (g, by_g), (a, by_a))
+        return of_g, of_x, r * dot_ag, None, None
+
+
+def _sum(x: Tensor) -> Tensor:
+    """Sum ``(n, C, h, w)`` over all but the channels, in single precision at least."""
+    dtype = torch.float32 if x.dtype in (torch.bfloat16, torch.float16) else x.dtype
+    return x.sum(dim=(0, 2, 3), dtype=dtype)
+
+
+def _affine(dtype: torch.dtype, constant: Tensor, *terms: tuple[Tensor, Tensor]) -> Tensor:
+    """Return the constant plus the terms' maps times their factors, all ``(C,)`` a channel."""
+    (x, factor), *rest = terms
+    total = torch.addcmul(_channels(constant), x, _channels(factor))
+    for x, factor in rest:
+        total.addcmul_(x, _channels(factor))
+    return total.to(dtype)
+
+
+def _channels(x: Tensor) -> Tensor:
+    return x[:, None, None]
+
+
+def _max_pool2d(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    if input.ndim != 4 or kwargs.get("return_indices"):
+        return NotImplemented
+    return _Pooling.apply(input, args, kwargs)
+
+
+class _Pooling(torch.autograd.Function):
+    """Max-pooling under ``vmap``; PyTorch's own knows how to be differentiated."""
+
+    @staticmethod
+    def forward(x: Tensor, args: Any, kwargs: Any) -> Tensor:
+        raise NotImplementedError("to be called within a vmap")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def vmap(info: Any, in_dims: _Dims, x: Tensor, args: Any, kwargs: Any) -> Any:
+        tasks = info.batch_size
+        y = functional.max_pool2d(_beside(x, in_dims[0], tasks), *args, **kwargs)
+        return y.unflatten(1, (tasks, -1)), 1
+
+
+_OF_ONE: dict[Callable[..., Any], Callable[..., Any]] = {
+    functional.conv2d: _conv2d,
+    functional.batch_norm: _batch_norm,
+}
+_OF_MANY = {**_OF_ONE, functional.max_pool2d: _max_pool2d}
