@@ -206,6 +206,8 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     settings = dataclasses.replace(settings, recipe=_name_of(recipe, settings))
     if recipe is not None:
         _add_recipe(tree, recipe)
+    if recipe is not None or settings.model is not None:
+        # Either may say the size of the images.
         sized = {k: v for k, v in tree.items() if k in parameters(Settings) and k != "recipe"}
         found, origins = resolve_settings(Settings, sized, "settings")
         settings = dataclasses.replace(found, recipe=settings.recipe)

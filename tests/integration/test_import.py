@@ -139,6 +139,7 @@ def test_an_imported_run_is_evaluated_on_other_data(fsf, checkpoint) -> None:
     run = RunRecord.load(Path(json.loads(done.stdout)["folder"]))
     assert run.digests["weights"] == RunRecord.load(Path(folder)).digests["weights"]
     assert run.resolved["backbone"] == RunRecord.load(Path(folder)).resolved["backbone"]
+    assert run.resolved["image_size"] == 84, "not the data set's own size"
 
 
 # Way, shot and query of the configuration stay 5, 1 and 15.

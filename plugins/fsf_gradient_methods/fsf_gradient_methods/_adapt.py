@@ -51,7 +51,11 @@ class TaskNetwork:
             name: movable(p).expand(tasks, *p.shape) for name, p in self._body.named_parameters()
         }
         self.start[_HEAD_WEIGHT], self.start[_HEAD_BIAS] = head.start(tasks, way)
-        self._buffers = {name: b.expand(tasks, *b.shape) for name, b in self._body.named_buffers()}
+        # Counters stay one for all tasks.
+        self._buffers = {
+            name: b.expand(tasks, *b.shape) if b.is_floating_point() else b
+            for name, b in self._body.named_buffers()
+        }
 
     def fitted(
         self,
@@ -75,7 +79,7 @@ class TaskNetwork:
         _, way, shot = support.shape[:3]
         images = support.flatten(1, 2)
         labels = torch.arange(way, device=support.device).repeat_interleave(shot)
-        rates = {name: backbone_lr for name in self._names}
+        rates = dict.fromkeys(self._names, backbone_lr)
         rates |= {_HEAD_WEIGHT: head_lr, _HEAD_BIAS: head_lr}
         moving = [name for name, rate in rates.items() if rate]
         weights = dict(self.start)
@@ -103,12 +107,15 @@ class TaskNetwork:
         # its gradient.
         buffers = {name: b.clone() for name, b in self._buffers.items()}
         state = {**{name: weights[name] for name in self._names}, **buffers}
-        with self._modes(), TaskOperations(vmapped=self._tasks > 1):
-            if self._tasks == 1:
-                one = {name: tensor[0] for name, tensor in state.items()}
-                vectors = self._run(one, images[0])[None]
+        many = self._tasks > 1
+        with self._modes(), TaskOperations(vmapped=many):
+            if many:
+                dims = {name: 0 if t.is_floating_point() else None for name, t in state.items()}
+                run = torch.vmap(self._run, (dims, 0), randomness="different")
+                vectors: Tensor = run(state, images)
             else:
-                vectors = torch.vmap(self._run, randomness="different")(state, images)
+                one = {n: t[0] if t.is_floating_point() else t for n, t in state.items()}
+                vectors = self._run(one, images[0])[None]
         if self._body.training:
             self._buffers = buffers
         return vectors
@@ -118,8 +125,7 @@ class TaskNetwork:
         with torch.no_grad():
             for name, own in self._body.named_buffers():
                 found = self._buffers[name]
-                # Counters went up equally in all tasks.
-                own.copy_(found.mean(dim=0) if own.is_floating_point() else found[0])
+                own.copy_(found.mean(dim=0) if found.is_floating_point() else found)
 
     def _run(self, state: dict[str, Tensor], images: Tensor) -> Tensor:
         vectors: Tensor = functional_call(self._body, state, (images,))

@@ -9,7 +9,16 @@ from torch import Tensor, nn
 
 from fsframework.interfaces import OptionError
 
-__all__ = ["Head", "HeadKind", "check_head", "check_ways", "fitted", "linear", "movable"]
+__all__ = [
+    "Head",
+    "HeadKind",
+    "check_head",
+    "check_ways",
+    "fitted",
+    "linear",
+    "movable",
+    "one_hot_ways",
+]
 
 HeadKind = Literal["learned", "shared"]
 
@@ -71,38 +80,45 @@ def fitted(
     """
     shot = items.shape[2]
     flat = items.flatten(1, 2)
+    # What rounding adds to the first logits grows with every step, where the learning rate is high
+    # for vectors so long; double precision costs little here.
+    exact = torch.float32 if items.device.type == "mps" else torch.float64
+    rate = rate / flat.shape[1]
     with torch.set_grad_enabled(second_order and torch.is_grad_enabled()):
-        rate = rate / flat.shape[1]
-        scaled = flat * rate
-        products = torch.bmm(flat, scaled.mT)
-        logits = torch.bmm(flat, weight.mT)
+        products = torch.bmm(flat * rate, flat.mT).to(exact)
+        logits = torch.bmm(weight.to(exact), flat.mT.to(exact))
         if bias is not None:
             products = products + rate
-            logits = logits + bias[:, None]
-        residuals = _descended(logits, products, steps, shot)
-        moved = torch.bmm(residuals.mT, scaled)
-        moved_bias = residuals.sum(dim=1) * rate if bias is not None else None
-    if bias is None or moved_bias is None:
-        return weight - moved, None
-    return weight - moved, bias - moved_bias
+            logits = logits + bias[:, :, None]
+        residuals = _descended(logits, products, steps, shot).to(flat.dtype)
+        gradients = torch.bmm(residuals, flat)
+    # A learned rate has a gradient even where those of the steps count as constants.
+    weight = weight - rate * gradients
+    return weight, None if bias is None else bias - rate * residuals.sum(dim=2)
 
 
 def _descended(logits: Tensor, products: Tensor, steps: int, shot: int) -> Tensor:
-    """Return the residuals ``(tasks, m, way)``, probabilities less truth, summed over the steps.
+    """Return the residuals ``(tasks, way, m)``, probabilities less truth, summed over steps.
 
     Args:
-        logits: ``(tasks, m, way)`` of the ``m = way * shot`` items before the first step.
+        logits: ``(tasks, way, m)`` of the ``m = way * shot`` items before the first step. A
+            softmax over ways is several times as fast with the items innermost.
         products: ``(tasks, m, m)`` of the items with each other, times the learning rate.
         steps: number of steps.
         shot: items a way.
     """
-    truth = torch.eye(logits.shape[2], dtype=logits.dtype, device=logits.device)
-    truth = truth.repeat_interleave(shot, dim=0)
+    truth = one_hot_ways(logits, shot)
     residuals = torch.zeros_like(logits)
     for _ in range(steps):
-        now = torch.baddbmm(logits, products, residuals, alpha=-1)
-        residuals = residuals + (now.softmax(dim=2) - truth)
+        now = torch.baddbmm(logits, residuals, products, alpha=-1)
+        residuals = residuals + (now.softmax(dim=1) - truth)
     return residuals
+
+
+def one_hot_ways(logits: Tensor, shot: int) -> Tensor:
+    """Return 1 where logits ``(tasks, way, way * shot)`` are of an item's own way, else 0."""
+    ways = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)
+    return ways.repeat_interleave(shot, dim=1)
 
 
 def check_head(head: str, n_way: int | None) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_gradient_methods._head import fitted
+from fsf_gradient_methods._head import fitted, one_hot_ways
 from fsf_gradient_methods._options import check_above, check_at_least, check_one_of
 from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
 
@@ -189,13 +189,13 @@ class LEO(FewShotMethod):
         way, shot = support.shape[1:3]
         items = functional.dropout(support.flatten(1, 2), self.dropout, self.training)
         encoded = self.encode(items)
-        first, _, second, _, third = self.relate
+        first, second, third = (part for part in self.relate if isinstance(part, nn.Linear))
         # A pair's first layer is the sum of what each image adds, which needs no pairs.
         left, right = first.weight.chunk(2, dim=1)
         pairs = (encoded @ left.mT)[:, :, None] + (encoded @ right.mT)[:, None]
-        pairs = functional.relu(second(functional.relu(pairs)))
+        pairs = functional.relu_(second(functional.relu_(pairs)))
         if self.spread == "relu":
-            pairs = functional.relu(third(pairs))
+            pairs = functional.relu_(third(pairs))
         numbers = pairs.unflatten(1, (way, shot)).mean(dim=(2, 3))
         if self.spread == "exp":
             numbers = third(numbers)  # linear, so that the mean may come first
@@ -208,42 +208,42 @@ class LEO(FewShotMethod):
         Returns:
             the codes after the last step, and their weights ``(tasks, way, D)``.
         """
-        way, shot, size = support.shape[1:]
+        shot, size = support.shape[2:]
         items = support.flatten(1, 2)
-        truth = torch.eye(way, dtype=items.dtype, device=items.device)
-        truth = truth.repeat_interleave(shot, dim=0)
+        to_mean, to_spread = self.decode.weight.split(size)
+        # As the decoder is linear, the logits of a code are its products with what the decoder's
+        # columns make of the items, but for the noise. Its bias is the same for every way.
+        seen = items @ to_mean
         rate = self.inner_lr if self.inner_rate is None else self.inner_rate
-        to_mean, to_spread = self.decode.weight.chunk(2)
-        weight, slope = self._decoded(codes)
         for _ in range(self.inner_steps):
+            noise = self._noise(codes)
             with torch.set_grad_enabled(torch.is_grad_enabled() and not self.first_order):
-                residuals = torch.bmm(items, weight.mT).softmax(dim=2) - truth
-                of_weight = torch.bmm(residuals.mT, items) / len(truth)
-                gradient = of_weight @ to_mean
-                if slope is not None:
-                    gradient = gradient + (of_weight * slope) @ to_spread
-                step = rate * gradient
-            codes = codes - step
-            weight, slope = self._decoded(codes)
-        return codes, weight
+                logits = torch.bmm(codes, seen.mT)
+                if noise is not None:
+                    logits = torch.baddbmm(logits, noise.added, items.mT)
+                residuals = (logits.softmax(dim=1) - one_hot_ways(logits, shot)) / items.shape[1]
+                gradient = torch.bmm(residuals, seen)
+                if noise is not None:
+                    of_spread = torch.bmm(residuals, items) * noise.slope
+                    gradient = gradient + of_spread @ to_spread
+            codes = codes - rate * gradient
+        bias = None if self.decode.bias is None else self.decode.bias[:size]
+        weight = functional.linear(codes, to_mean, bias)
+        noise = self._noise(codes)
+        return codes, weight if noise is None else weight + noise.added
 
-    def _decoded(self, codes: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Decode codes to weights ``(tasks, way, D)``.
-
-        Returns:
-            the weights, and how they change with the decoder's second half if they were drawn.
-        """
+    def _noise(self, codes: Tensor) -> _Noise | None:
+        """Draw what is added to the decoded means, in training."""
         if not (self.training and self.sample):
-            size = len(self.decode.weight) // 2
-            bias = None if self.decode.bias is None else self.decode.bias[:size]
-            return functional.linear(codes, self.decode.weight[:size], bias), None
-        mean, spread = self.decode(codes).chunk(2, dim=-1)
-        noise = torch.randn_like(mean)
-        deviation = self._deviation(spread, math.sqrt(2 / (codes.shape[1] + mean.shape[-1])))
+            return None
+        size = len(self.decode.weight) // 2
+        bias = None if self.decode.bias is None else self.decode.bias[size:]
+        spread = functional.linear(codes, self.decode.weight[size:], bias)
+        drawn = torch.randn_like(spread)
+        deviation = self._deviation(spread, math.sqrt(2 / (codes.shape[1] + size)))
         if self.spread == "relu":
-            return mean + deviation * noise, noise
-        slope = torch.where(deviation > _LEAST, spread.exp() * noise, 0.0)
-        return mean + deviation * noise, slope
+            return _Noise(deviation * drawn, drawn)
+        return _Noise(deviation * drawn, torch.where(deviation > _LEAST, spread.exp() * drawn, 0.0))
 
     def _deviation(self, spread: Tensor, at_zero: float) -> Tensor:
         """Make of numbers deviations, ``at_zero`` of 0 in the authors' way."""
@@ -263,6 +263,19 @@ class LEO(FewShotMethod):
 
 
 _LEAST = 1e-10
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """What is added to decoded means ``(tasks, way, D)``, and its derivative.
+
+    Args:
+        added: deviations times draws.
+        slope: its derivative by the numbers that the deviations are made of.
+    """
+
+    added: Tensor
+    slope: Tensor
 
 
 @dataclass(frozen=True)

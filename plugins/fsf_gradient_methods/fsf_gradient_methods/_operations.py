@@ -48,8 +48,11 @@ class TaskOperations(TorchFunctionMode):
         return func(*args, **(kwargs or {})) if result is NotImplemented else result
 
 
+# The parameters below bear the names by which PyTorch's functions may be called.
+
+
 def _conv2d(
-    input: Tensor,
+    input: Tensor,  # noqa: A002
     weight: Tensor,
     bias: Tensor | None = None,
     stride: int | Sequence[int] = 1,
@@ -61,12 +64,10 @@ def _conv2d(
         return NotImplemented
     # What autocast does for PyTorch's own operation.
     kind = input.device.type
-    if torch.is_autocast_enabled(kind):
-        dtype = torch.get_autocast_dtype(kind)
-        input, weight = input.to(dtype), weight.to(dtype)
-    result = _Convolution.apply(
-        input, weight, _pair(stride), _pair(padding), _pair(dilation), groups
-    )
+    autocast = torch.is_autocast_enabled(kind)
+    dtype = torch.get_autocast_dtype(kind) if autocast else weight.dtype
+    sizes = _pair(stride), _pair(padding), _pair(dilation)
+    result = _Convolution.apply(input.to(dtype), weight.to(dtype), *sizes, groups)
     return result if bias is None else result + bias.to(result.dtype)[:, None, None]
 
 
@@ -182,7 +183,7 @@ def _beside(x: Tensor, dim: int | None, tasks: int) -> Tensor:
 
 
 def _batch_norm(
-    input: Tensor,
+    input: Tensor,  # noqa: A002
     running_mean: Tensor | None,
     running_var: Tensor | None,
     weight: Tensor | None = None,
@@ -233,9 +234,7 @@ class _Normalisation(torch.autograd.Function):
         return *_NormalisationGradient.apply(g, *ctx.saved_tensors), None
 
     @staticmethod
-    def vmap(
-        info: Any, in_dims: _Dims, x: Tensor, weight: Tensor, bias: Tensor, eps: float
-    ) -> Any:
+    def vmap(info: Any, in_dims: _Dims, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Any:
         tasks = info.batch_size
         flat = [
             (t.expand(tasks, -1) if dim is None else t.movedim(dim, 0)).flatten()
@@ -312,7 +311,7 @@ def _channels(x: Tensor) -> Tensor:
     return x[:, None, None]
 
 
-def _max_pool2d(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def _max_pool2d(input: Tensor, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
     if input.ndim != 4 or kwargs.get("return_indices"):
         return NotImplemented
     return _Pooling.apply(input, args, kwargs)
@@ -340,4 +339,7 @@ _OF_ONE: dict[Callable[..., Any], Callable[..., Any]] = {
     functional.conv2d: _conv2d,
     functional.batch_norm: _batch_norm,
 }
-_OF_MANY = {**_OF_ONE, functional.max_pool2d: _max_pool2d}
+_OF_MANY: dict[Callable[..., Any], Callable[..., Any]] = {
+    **_OF_ONE,
+    functional.max_pool2d: _max_pool2d,
+}

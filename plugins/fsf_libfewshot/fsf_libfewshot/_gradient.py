@@ -10,8 +10,8 @@ from fsf_libfewshot._section import Section
 
 __all__ = ["anil", "boil", "leo", "maml"]
 
-_TESTING = {"NIL": "nil"}
-"""LibFewShot's ways of testing a BOIL."""
+_TESTING = {"NIL": "nil", "Once_update": "adapted"}
+"""LibFewShot's ways of testing a BOIL; to test it unadapted with its head is not one of ours."""
 
 _HEAD = affine("classifier.layers.0", "method.classify")
 
@@ -57,6 +57,7 @@ def leo(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
         "learned_rates": False,
         "spread": "relu",
         "orthogonal": "outputs",
+        "first_order": True,
     }
     names = affine("encoder.encoder_func", "method.encode")
     names |= affine("decoder.decoder_func", "method.decode")

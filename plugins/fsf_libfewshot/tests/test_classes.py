@@ -92,6 +92,11 @@ FITTED = {
 
 KWARGS: Mapping[str, Mapping[str, Any]] = {
     "ANIL": {"feat_dim": DIM, "inner_param": STEPS},
+    "BOIL": {
+        "feat_dim": DIM,
+        "inner_param": {"classifier_lr": 0.0, "extractor_lr": 0.02},
+        "testing_method": "NIL",
+    },
     "Baseline": {"feat_dim": DIM, "num_class": N_BASE, "inner_param": FITTED},
     "BaselinePlus": {"feat_dim": DIM, "num_class": N_BASE, "inner_param": FITTED},
     "CAN": {
@@ -102,6 +107,14 @@ KWARGS: Mapping[str, Mapping[str, Any]] = {
         "scale_cls": 7,
     },
     "DN4": {"n_k": 2},
+    "LEO": {
+        "encoder_penalty_weight": 1e-9,
+        "feat_dim": DIM,
+        "hid_dim": 8,
+        "inner_para": {"finetune_iter": 2, "finetune_lr": 0.01, "iter": 3, "lr": 0.5},
+        "kl_weight": 0.002,
+        "orthogonality_penalty_weight": 0.003,
+    },
     "MAML": {"feat_dim": DIM, "inner_param": STEPS},
     "ProtoNet": {},
     "R2D2": {},
@@ -117,6 +130,7 @@ KWARGS: Mapping[str, Mapping[str, Any]] = {
 
 WEIGHTS: Mapping[str, Shapes] = {
     "ANIL": HEAD,
+    "BOIL": HEAD,
     "Baseline": linear("classifier", N_BASE, DIM),
     "BaselinePlus": {
         "classifier.fc.weight_g": (N_BASE, 1),
@@ -124,6 +138,11 @@ WEIGHTS: Mapping[str, Shapes] = {
     },
     "CAN": can(2),
     "DN4": {},
+    "LEO": {
+        **linear("encoder.encoder_func", 8, DIM),
+        **{f"encoder.relation_net.{i}.weight": (16, 16) for i in (0, 2, 4)},
+        **linear("decoder.decoder_func", 2 * DIM, 8),
+    },
     "MAML": HEAD,
     "ProtoNet": {},
     "R2D2": {f"classifier.{name}": (1,) for name in ("alpha", "beta", "gamma")},
@@ -243,6 +262,26 @@ def test_the_options_of_inner_steps(name: str, tmp_path: Path) -> None:
     assert (found["train_steps"], found["test_steps"]) == (2, 3)
     earlier = options(tmp_path, name, inner_param={"lr": 0.02, "iter": 4})
     assert (earlier["train_steps"], earlier["test_steps"]) == (4, 4)
+
+
+@pytest.mark.parametrize(("there", "here"), [("NIL", "nil"), ("Once_update", "adapted")])
+def test_the_options_of_boil(there: str, here: str, tmp_path: Path) -> None:
+    found = options(tmp_path, "BOIL", testing_method=there)
+    assert (found["n_way"], found["testing"]) == (WAY, here)
+    assert found["extractor_lr"] == found["classifier_lr"] == 0.02, "as LibFewShot's code has it"
+    with pytest.raises(DataError, match="testing_method must be one of NIL, Once_update"):
+        imported(made_up(tmp_path, "BOIL", testing_method="Directly"))
+
+
+def test_the_options_of_leo(tmp_path: Path) -> None:
+    found = imported(made_up(tmp_path, "LEO"))
+    chosen = found.method.options
+    assert (chosen["latent_size"], chosen["inner_steps"], chosen["finetune_steps"]) == (8, 3, 2)
+    assert (chosen["inner_lr"], chosen["finetune_lr"]) == (0.5, 0.01)
+    weights = ("kl_weight", "encoder_penalty_weight", "orthogonality_weight")
+    assert [chosen[key] for key in weights] == [0.002, 1e-9, 0.003]
+    assert chosen["sample"], "only a comparison is made without random numbers"
+    assert found.read.check_method_options == {"sample": False}
 
 
 def test_the_options_of_can(tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""A training that is killed and given again ends in the weights of one that was left alone."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fsframework.records import RunRecord
+
+COMMON = (
+    "--sampler", "random", "-o", "dataset.size=32", "-o", "dataset.n_per_class=40",
+    "--shot", "1", "--query", "5", "--tasks", "10", "-o", "training.validation_tasks=5",
+)  # fmt: skip
+FAMILIES = {
+    "relationnet": ("-o", "training.epochs=4", "-o", "training.steps=12"),
+    "anil": ("-o", "training.epochs=4", "-o", "training.steps=12"),
+    # Two stages, the second with a teacher.
+    "rfs": ("-o", "training.epochs=2", "-o", "training.steps=12"),
+}
+
+
+def command(method: str, folder: Path) -> list[str]:
+    where = ["--runs-dir", str(folder / "runs"), "--cache-dir", str(folder / "cache")]
+    options = [*COMMON, *FAMILIES[method], *where]
+    return [sys.executable, "-m", "fsframework", "run", "--method", method, *options]
+
+
+def finished(method: str, folder: Path) -> RunRecord:
+    done = subprocess.run(command(method, folder), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    [record] = (folder / "runs").glob("*/run.json")
+    return RunRecord.load(record.parent)
+
+
+@pytest.mark.parametrize("method", FAMILIES)
+def test_killed_and_resumed_it_ends_in_equal_weights(tmp_path: Path, method: str) -> None:
+    whole = finished(method, tmp_path / "whole")
+    killed = tmp_path / "killed"
+    process = subprocess.Popen(
+        command(method, killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    # Killed as soon as an epoch has been written down.
+    while process.poll() is None and not [*killed.glob("cache/training/*/checkpoint.safetensors")]:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() != 0, "it ended before it could be killed"
+    assert not [*killed.glob("cache/training/*/weights.safetensors")]
+    resumed = finished(method, killed)
+    assert resumed.digests["weights"] == whole.digests["weights"]
+    assert resumed.estimates == whole.estimates
+    rows = [
+        [{k: v for k, v in row.items() if k != "seconds"} for row in record.training["history"]]
+        for record in (whole, resumed)
+    ]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 4
