@@ -34,6 +34,7 @@ PUBLISHED: dict[str, tuple[str, dict[tuple[int, int], float]]] = {
     "protonet": ("Snell 2017, Table 1", {(5, 1): 98.8, (5, 5): 99.7, (20, 1): 96.0}),
     "matchingnet": ("Vinyals 2016, Table 1", {(5, 1): 98.1, (5, 5): 98.9, (20, 1): 93.8}),
     "relationnet": ("Sung 2018, Table 1", {(5, 1): 99.6, (5, 5): 99.8, (20, 1): 97.6}),
+    "r2d2": ("Bertinetto 2019, Table 2", {(5, 1): 98.9, (5, 5): 99.7, (20, 1): 96.2}),
     "maml": ("Finn 2017, Table 1", {(5, 1): 98.7, (5, 5): 99.9, (20, 1): 95.8}),
 }
 

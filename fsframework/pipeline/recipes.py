@@ -108,7 +108,7 @@ def find_recipe(
     )
     raise OptionError(
         f"recipe {name} of {method.name} is not for {wanted} {shot}-shot, but for: {there}. If "
-        f"yours is one of them by another name, write recipe={name}:DATASET"
+        f"yours is one of them by another name, say --recipe {name}:DATASET"
     )
 
 

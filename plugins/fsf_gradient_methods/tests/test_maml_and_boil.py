@@ -203,18 +203,18 @@ def test_dropping_backbones_train_and_count_their_steps_once() -> None:
 
 
 def test_running_statistics_may_be_cumulative() -> None:
+    method = built(MAML(n_way=3, inner_lr=0.1, train_steps=2), ToyBackbone()).train()
+    for module in method.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = None
+    batch = episode(2)
     statistics = []
     for tasks in ([0, 1], [0], [1]):
-        backbone = ToyBackbone()
-        for module in backbone.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.momentum = None
-        method = built(MAML(n_way=3, inner_lr=0.1, train_steps=2), backbone).train()
-        batch = episode(2)
+        fresh = copy.deepcopy(method)
         assert batch.support is not None
         assert batch.query is not None
-        method.scores(batch.support[tasks], batch.query[tasks])
-        statistics.append(backbone.get_buffer("blocks.0.1.running_mean"))
+        fresh.scores(batch.support[tasks], batch.query[tasks])
+        statistics.append(fresh.backbone.get_buffer("blocks.0.1.running_mean"))
     torch.testing.assert_close(statistics[0], (statistics[1] + statistics[2]) / 2)
 
 
