@@ -227,7 +227,8 @@ def test_dry_run_prints_every_value_with_its_origin_and_runs_nothing(
         ("sampler.n_way", "5"): "default",
         ("seed", "7"): "environment",
         ("training.epochs", "2"): "exp.toml",
-        ("training.steps", rows_value(rows, "training.steps")): "default",
+        ("training.steps", rows_value(rows, "training.steps")): "recipe quick",
+        ("training.momentum", "0.9"): "default",
     }.items():
         assert rows[option, value].rstrip().endswith(origin)
     assert not (tmp_path / "runs").exists()
