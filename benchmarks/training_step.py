@@ -24,6 +24,7 @@ from torch.nn import functional
 from fsf_backbones import Conv64F
 from fsf_metric_methods import CAN, DN4, R2D2, ProtoNet, RENet
 from fsframework.interfaces import Batch, FewShotMethod
+from fsframework.pipeline.memory import keep_freed_memory
 
 WAY, SHOT, N_QUERY, N_BASE = 5, 5, 75, 64
 MANY = 4
@@ -137,6 +138,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="methods, all unless given")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    keep_freed_memory()  # as a run does, for both forms
     print(f"seconds a training step of one task; {options.threads} thread(s)")
     print(
         f"{'step':<12}{'ours':>8}{'literal':>10}{'ratio':>8}{'required':>10}{'reference':>12}"

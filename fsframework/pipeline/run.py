@@ -26,6 +26,7 @@ from fsframework.pipeline.attributes import pool_with_attributes
 from fsframework.pipeline.evaluation import ImageSource, evaluate
 from fsframework.pipeline.experiment import Experiment
 from fsframework.pipeline.images import image_array, image_size
+from fsframework.pipeline.memory import keep_freed_memory
 from fsframework.pipeline.model import (
     FewShotModel,
     build_model,
@@ -121,6 +122,8 @@ def _run_locked(
     earlier = _earlier(folder, prepared.fingerprint)
     if earlier is not None and earlier.status == "finished":
         return _with_missing_estimates(experiment, earlier, folder)
+    if prepared.device.type == "cpu":
+        keep_freed_memory()
     model = _initial_model(experiment, prepared)
     with timer("images"):
         images, splits = _pixels(experiment, prepared, model, workspace, reporter)

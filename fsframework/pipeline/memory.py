@@ -1,0 +1,30 @@
+"""What the process does with memory that is freed."""
+
+from __future__ import annotations
+
+import ctypes
+
+__all__ = ["keep_freed_memory"]
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
+"""Parameters of glibc's ``mallopt``, from its ``malloc.h``."""
+_LARGE, _PAD = 2**31 - 1, 64 << 20
+
+
+def keep_freed_memory() -> bool:
+    """Let the C library keep what is freed, for the next step of a training to take.
+
+    glibc gives large blocks back to the system at once, and a step asks for the same again: on a
+    CPU, to be given fresh pages takes about as long as to compute on them (a step of Conv-64F on
+    100 images of 84 x 84 pixels 1.45 s, with this 0.75 s). The process stays as large as it has
+    once been.
+
+    Returns:
+        Whether the C library is one that can be told.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):
+        return False
+    settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, _LARGE), (_TOP_PAD, _PAD))
+    return all(mallopt(name, value) == 1 for name, value in settings)
