@@ -7,8 +7,8 @@ import ctypes
 __all__ = ["keep_freed_memory"]
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
-"""Parameters of glibc's ``mallopt``, from its ``malloc.h``."""
-_LARGE, _PAD = 2**31 - 1, 64 << 20
+"""Parameters of glibc's ``mallopt``, from its ``malloc.h``; a threshold of -1 is never reached."""
+_NEVER, _PAD = -1, 64 << 20
 
 
 def keep_freed_memory() -> bool:
@@ -26,5 +26,5 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):
         return False
-    settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, _LARGE), (_TOP_PAD, _PAD))
+    settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, _NEVER), (_TOP_PAD, _PAD))
     return all(mallopt(name, value) == 1 for name, value in settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -15,12 +15,45 @@ from fsf_gradient_methods._head import Head, linear, movable
 from fsf_gradient_methods._operations import TaskOperations
 from fsframework.interfaces import Backbone
 
-__all__ = ["TaskNetwork", "Weights", "vector_size"]
+__all__ = ["TaskNetwork", "Weights", "scored", "vector_size"]
 
 Weights = dict[str, Tensor]
 """Parameters by name, each ``(tasks, *shape)``."""
 
 _HEAD_WEIGHT, _HEAD_BIAS = "head.weight", "head.bias"
+_NUMBERS_AT_ONCE = {"cpu": 3 << 18}
+"""Numbers of the images that are adapted to at once. One task of 100 images of 28 x 28 pixels keeps
+two cores busy; more at once then only leave the caches."""
+
+
+def scored(
+    score: Callable[[Tensor, Tensor], tuple[TaskNetwork, Tensor]],
+    support: Tensor,
+    query: Tensor,
+    *,
+    training: bool,
+) -> Tensor:
+    """Return what ``score`` gives, for as many tasks at once as the device does quickest.
+
+    Args:
+        score: given support and query of some of the tasks, returns their network and scores,
+            ``(tasks, n, way)``.
+        support: float ``(tasks, way, shot, 3, H, W)``.
+        query: float ``(tasks, n, 3, H, W)``.
+        training: whether the backbone is to keep the running statistics.
+    """
+    tasks = len(support)
+    most = _NUMBERS_AT_ONCE.get(support.device.type)
+    size = tasks
+    if most is not None:
+        size = min(max(1, most // (support[0].numel() + query[0].numel())), tasks)
+    parts = [
+        score(own, queries)
+        for own, queries in zip(support.split(size), query.split(size), strict=True)
+    ]
+    if training:
+        TaskNetwork.keep_statistics([network for network, _ in parts])
+    return torch.cat([scores for _, scores in parts])
 
 
 class TaskNetwork:
@@ -120,12 +153,16 @@ class TaskNetwork:
             self._buffers = buffers
         return vectors
 
-    def keep_statistics(self) -> None:
-        """Give the backbone the running statistics, the mean of those of the tasks."""
+    @staticmethod
+    def keep_statistics(networks: Sequence[TaskNetwork]) -> None:
+        """Give the backbone, the same in all, the running statistics, the mean of all tasks'."""
         with torch.no_grad():
-            for name, own in self._body.named_buffers():
-                found = self._buffers[name]
-                own.copy_(found.mean(dim=0) if found.is_floating_point() else found)
+            for name, own in networks[0]._body.named_buffers():
+                if own.is_floating_point():
+                    found = torch.cat([network._buffers[name] for network in networks])
+                    own.copy_(found.mean(dim=0))
+                else:
+                    own.copy_(networks[0]._buffers[name])
 
     def _run(self, state: dict[str, Tensor], images: Tensor) -> Tensor:
         vectors: Tensor = functional_call(self._body, state, (images,))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_gradient_methods._adapt import TaskNetwork, vector_size
+from fsf_gradient_methods._adapt import TaskNetwork, scored, vector_size
 from fsf_gradient_methods._head import Head, check_head, check_ways
 from fsf_gradient_methods._options import check_above, check_at_least, check_one_of
 from fsframework.interfaces import Backbone, FewShotMethod
@@ -93,6 +93,10 @@ class BOIL(FewShotMethod):
             OptionError: ``way`` is not ``n_way``.
         """
         check_ways(self.n_way, support)
+        return scored(self._scored, support, query, training=self.training)
+
+    def _scored(self, support: Tensor, query: Tensor) -> tuple[TaskNetwork, Tensor]:
+        """Adapt to all tasks given, at once."""
         second_order = self.training and not self.first_order and torch.is_grad_enabled()
         with torch.enable_grad():
             network = TaskNetwork(
@@ -101,20 +105,16 @@ class BOIL(FewShotMethod):
                 *support.shape[:2],
                 batch_statistics=self.batch_norm == "batch",
             )
-            if self.testing == "adapted" or self.training:
-                weights = network.fitted(
-                    support,
-                    backbone_lr=self.extractor_lr,
-                    head_lr=self.classifier_lr,
-                    steps=self.train_steps if self.training else self.test_steps,
-                    second_order=second_order,
-                )
-        if self.testing == "nil" and not self.training:
-            return _cosines(network, support, query)
-        logits = network.logits(weights, query)
-        if self.training:
-            network.keep_statistics()
-        return logits
+            if self.testing == "nil" and not self.training:
+                return network, _cosines(network, support, query)
+            weights = network.fitted(
+                support,
+                backbone_lr=self.extractor_lr,
+                head_lr=self.classifier_lr,
+                steps=self.train_steps if self.training else self.test_steps,
+                second_order=second_order,
+            )
+        return network, network.logits(weights, query)
 
 
 def _cosines(network: TaskNetwork, support: Tensor, query: Tensor) -> Tensor:

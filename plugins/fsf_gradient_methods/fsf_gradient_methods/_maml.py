@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fsf_gradient_methods._adapt import TaskNetwork, vector_size
+from fsf_gradient_methods._adapt import TaskNetwork, scored, vector_size
 from fsf_gradient_methods._head import Head, HeadKind, check_head, check_ways
 from fsf_gradient_methods._options import check_above, check_at_least, check_one_of
 from fsframework.interfaces import Backbone, FewShotMethod
@@ -92,6 +92,10 @@ class MAML(FewShotMethod):
             OptionError: the head is learned, and not for so many ways.
         """
         check_ways(self.n_way, support)
+        return scored(self._scored, support, query, training=self.training)
+
+    def _scored(self, support: Tensor, query: Tensor) -> tuple[TaskNetwork, Tensor]:
+        """Adapt to all tasks given, at once."""
         second_order = self.training and not self.first_order and torch.is_grad_enabled()
         with torch.enable_grad():
             network = TaskNetwork(
@@ -107,7 +111,4 @@ class MAML(FewShotMethod):
                 steps=self.train_steps if self.training else self.test_steps,
                 second_order=second_order,
             )
-        logits = network.logits(weights, query)
-        if self.training:
-            network.keep_statistics()
-        return logits
+        return network, network.logits(weights, query)

@@ -66,9 +66,9 @@ def _conv2d(
     kind = input.device.type
     autocast = torch.is_autocast_enabled(kind)
     dtype = torch.get_autocast_dtype(kind) if autocast else weight.dtype
+    bias = weight.new_zeros(len(weight)) if bias is None else bias
     sizes = _pair(stride), _pair(padding), _pair(dilation)
-    result = _Convolution.apply(input.to(dtype), weight.to(dtype), *sizes, groups)
-    return result if bias is None else result + bias.to(result.dtype)[:, None, None]
+    return _Convolution.apply(input.to(dtype), weight.to(dtype), bias.to(dtype), *sizes, groups)
 
 
 def _pair(value: int | Sequence[int]) -> list[int]:
@@ -76,91 +76,98 @@ def _pair(value: int | Sequence[int]) -> list[int]:
 
 
 class _Convolution(torch.autograd.Function):
-    """The 2-d convolution of ``x (n, i, h, w)`` with ``weight (o, i // groups, k, l)``.
+    """The 2-d convolution of ``x (n, i, h, w)`` with ``weight (o, i // groups, k, l)``, plus bias.
 
-    It is linear in both, and so are its two gradients in all that they depend on: of the three,
-    each one's gradients are the other two.
+    It is linear in image and weight, and so are its two gradients in all that they depend on: of
+    the three, each one's gradients are the other two.
     """
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, *shape: Any) -> Tensor:
-        stride, padding, dilation, groups = shape
-        return torch.convolution(x, weight, None, stride, padding, dilation, False, [0, 0], groups)
+    def forward(x: Tensor, weight: Tensor, bias: Tensor, *shape: Any) -> Tensor:
+        return _convolved(x, weight, bias, shape)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, weight, *ctx.shape = inputs
+        x, weight, _, *ctx.shape = inputs
         ctx.save_for_backward(x, weight)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
         x, weight = ctx.saved_tensors
-        return (
-            _ConvolutionInput.apply(g, weight, x, *ctx.shape) if ctx.needs_input_grad[0] else None,
-            _ConvolutionWeight.apply(g, x, weight, *ctx.shape) if ctx.needs_input_grad[1] else None,
-            *[None] * 4,
-        )
+        gradients = _ConvolutionGradient.apply(g, x, weight, ctx.needs_input_grad[0], *ctx.shape)
+        return *gradients, *[None] * 4
 
     @staticmethod
-    def vmap(info: Any, in_dims: _Dims, x: Tensor, weight: Tensor, *shape: Any) -> Any:
+    def vmap(
+        info: Any, in_dims: _Dims, x: Tensor, weight: Tensor, bias: Tensor, *shape: Any
+    ) -> Any:
         tasks = info.batch_size
         *sizes, groups = shape
-        if in_dims[1] is None:
+        if in_dims[1] is None and in_dims[2] is None:
             assert in_dims[0] is not None
-            y = _Convolution.apply(x.movedim(in_dims[0], 0).flatten(0, 1), weight, *shape)
+            y = _Convolution.apply(x.movedim(in_dims[0], 0).flatten(0, 1), weight, bias, *shape)
             return y.unflatten(0, (tasks, -1)), 0
-        weight = weight.movedim(in_dims[1], 0).flatten(0, 1)
-        y = _Convolution.apply(_beside(x, in_dims[0], tasks), weight, *sizes, groups * tasks)
+        flat = [
+            (t.expand(tasks, *t.shape) if dim is None else t.movedim(dim, 0)).flatten(0, 1)
+            for t, dim in zip((weight, bias), in_dims[1:3], strict=True)
+        ]
+        y = _Convolution.apply(_beside(x, in_dims[0], tasks), *flat, *sizes, groups * tasks)
         return y.unflatten(1, (tasks, -1)), 1
 
 
-class _ConvolutionInput(torch.autograd.Function):
-    """The gradient for the input of a convolution whose output has the gradient ``g``."""
+class _ConvolutionGradient(torch.autograd.Function):
+    """The gradients for input, weight and bias of a convolution whose output has ``g``.
+
+    That for the input is ``None`` where ``wants_input`` is false.
+    """
 
     @staticmethod
-    def forward(ctx: Any, g: Tensor, weight: Tensor, x: Tensor, *shape: Any) -> Tensor:
-        ctx.save_for_backward(g, weight)
+    def forward(
+        ctx: Any, g: Tensor, x: Tensor, weight: Tensor, wants_input: bool, *shape: Any
+    ) -> tuple[Tensor | None, ...]:
+        ctx.save_for_backward(g, x, weight)
         ctx.shape = shape
-        return _gradients(g, x, weight, shape, (True, False))[0]
+        ctx.set_materialize_grads(False)
+        return _gradients(g, x, weight, shape, (wants_input, True, True))
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, v: Tensor) -> tuple[Any, ...]:
-        g, weight = ctx.saved_tensors
-        of_g = _Convolution.forward(v, weight, *ctx.shape) if ctx.needs_input_grad[0] else None
-        of_weight = None
-        if ctx.needs_input_grad[1]:
-            of_weight = _gradients(g, v, weight, ctx.shape, (False, True))[1]
-        return of_g, of_weight, *[None] * 5
+    def backward(
+        ctx: Any, a: Tensor | None, b: Tensor | None, c: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        g, x, weight = ctx.saved_tensors
+        wants_g, wants_x, wants_weight = ctx.needs_input_grad[:3]
+        of_g = of_x = of_weight = None
+        if wants_g:
+            # The bias goes along with the first convolution that there is.
+            if a is not None:
+                of_g, c = _convolved(_like(a, x), weight, c, ctx.shape), None
+            if b is not None:
+                of_b, c = _convolved(x, b, c, ctx.shape), None
+                of_g = of_b if of_g is None else of_g.add_(of_b)
+            if c is not None:
+                of_g = _channels(c).expand_as(g)
+        if wants_x and b is not None:
+            of_x = _gradients(g, x, b, ctx.shape, (True, False, False))[0]
+        if wants_weight and a is not None:
+            of_weight = _gradients(g, _like(a, x), weight, ctx.shape, (False, True, False))[1]
+        return of_g, of_x, of_weight, *[None] * 5
 
 
-class _ConvolutionWeight(torch.autograd.Function):
-    """The gradient for the weight of a convolution whose output has the gradient ``g``."""
-
-    @staticmethod
-    def forward(ctx: Any, g: Tensor, x: Tensor, weight: Tensor, *shape: Any) -> Tensor:
-        ctx.save_for_backward(g, x)
-        ctx.shape = shape
-        return _gradients(g, x, weight, shape, (False, True))[1]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, v: Tensor) -> tuple[Any, ...]:
-        g, x = ctx.saved_tensors
-        of_g = _Convolution.forward(x, v, *ctx.shape) if ctx.needs_input_grad[0] else None
-        of_x = _gradients(g, x, v, ctx.shape, (True, False))[0] if ctx.needs_input_grad[1] else None
-        return of_g, of_x, *[None] * 5
+def _convolved(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Sequence[Any]) -> Tensor:
+    stride, padding, dilation, groups = shape
+    return torch.convolution(x, weight, bias, stride, padding, dilation, False, [0, 0], groups)
 
 
 def _gradients(
-    g: Tensor, x: Tensor, weight: Tensor, shape: Sequence[Any], mask: tuple[bool, bool]
-) -> tuple[Tensor, Tensor]:
+    g: Tensor, x: Tensor, weight: Tensor, shape: Sequence[Any], mask: tuple[bool, bool, bool]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     stride, padding, dilation, groups = shape
-    of_x, of_weight, _ = torch.ops.aten.convolution_backward(
-        _like(g, x), x, weight, None, stride, padding, dilation, False, [0, 0], groups,
-        [*mask, False],
+    of_x, of_weight, of_bias = torch.ops.aten.convolution_backward(
+        _like(g, x), x, weight, [len(weight)], stride, padding, dilation, False, [0, 0], groups,
+        mask,
     )  # fmt: skip
-    return of_x, of_weight
+    return of_x, of_weight, of_bias
 
 
 def _like(g: Tensor, x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fsf_backbones import Conv64F, ResNet12
-from fsf_gradient_methods import BOIL, MAML
+from fsf_gradient_methods import BOIL, MAML, _adapt
 from fsframework.interfaces import Backbone, Batch, OptionError
 from fsframework.testing.method import ToyBackbone
 
@@ -130,13 +130,22 @@ METHODS = [
 ]
 
 
-@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize(("tasks", "at_once"), [(1, 1), (3, 3), (3, 2)])
 @pytest.mark.parametrize(("method", "rates", "steps"), METHODS)
 def test_loss_gradients_and_statistics_are_those_of_a_loop(
-    method: Method, rates: tuple[float, float], steps: int, tasks: int
+    method: Method,
+    rates: tuple[float, float],
+    steps: int,
+    tasks: int,
+    at_once: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     method = built(copy.deepcopy(method), ToyBackbone()).train()
     batch = episode(tasks)
+    assert batch.support is not None
+    assert batch.query is not None
+    most = at_once * (batch.support[0].numel() + batch.query[0].numel())
+    monkeypatch.setattr(_adapt, "_NUMBERS_AT_ONCE", {"cpu": most})
     assert batch.query_labels is not None
     seen, logits = zip(
         *literal_tasks(

@@ -16,15 +16,18 @@ def double(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64).requires_grad_()
 
 
+@pytest.mark.parametrize("learned", [(0, 1, 2), (1, 2), (0,), (2,)])
 @pytest.mark.parametrize("shape", [((2, 1), (1, 1), (1, 1), 2), ((1, 1), (0, 2), (2, 1), 1)])
-def test_the_first_two_derivatives_of_a_convolution(shape: Any) -> None:
+def test_the_first_two_derivatives_of_a_convolution(shape: Any, learned: tuple[int, ...]) -> None:
     torch.manual_seed(0)
-    stride, padding, dilation, groups = shape
+    *sizes, groups = shape
 
-    def convolved(x: Tensor, weight: Tensor) -> Any:
-        return _Convolution.apply(x, weight, stride, padding, dilation, groups)
+    def convolved(*inputs: Tensor) -> Any:
+        # The square: gradients of what is linear in all that is learned would not depend on it.
+        return _Convolution.apply(*inputs, *sizes, groups).square()
 
-    inputs = double(2, 4, 6, 5), double(2, 4 // groups, 3, 3)
+    inputs = [double(2, 4, 6, 5), double(2, 4 // groups, 3, 3), double(2)]
+    inputs = [t.requires_grad_(i in learned) for i, t in enumerate(inputs)]
     assert torch.autograd.gradcheck(convolved, inputs)
     assert torch.autograd.gradgradcheck(convolved, inputs)
 
