@@ -27,6 +27,7 @@ from fsframework.errors import DataError
 
 __all__ = [
     "SCHEMA_VERSION",
+    "AccuracyOutcomes",
     "AttributeTable",
     "BoolArray",
     "Estimate",
@@ -54,6 +55,9 @@ QueryBatch = Literal["task", "class"]
 
 SCHEMA_VERSION = 1
 """Version of the file formats written by this module."""
+
+_ACCURACIES = "accuracies of tasks"
+"""What a file of ``AccuracyOutcomes`` is called in its header."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -127,7 +131,7 @@ def _named(words: Sequence[str], most: int = 3) -> str:
     return shown + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
-def _parquet_header(path: Path, what: str) -> tuple[Any, dict[str, Any]]:
+def _parquet_header(path: Path, *what: str) -> tuple[Any, dict[str, Any]]:
     """Read a Parquet file of ours; return its table and the header stored in its schema."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -140,15 +144,15 @@ def _parquet_header(path: Path, what: str) -> tuple[Any, dict[str, Any]]:
         raise DataError(f"{path}: not a Parquet file ({error})") from None
     raw = (table.schema.metadata or {}).get(b"fsframework")
     if raw is None:
-        raise DataError(f"{path}: not {what} written by fsframework (its header is missing)")
-    return table, _check_header(json.loads(raw), what, path)
+        raise DataError(f"{path}: not {what[0]} written by fsframework (its header is missing)")
+    return table, _check_header(json.loads(raw), path, *what)
 
 
-def _check_header(header: Any, what: str, path: Path) -> dict[str, Any]:
+def _check_header(header: Any, path: Path, *what: str) -> dict[str, Any]:
     if not isinstance(header, dict):
         raise DataError(f"{path}: its header is not a JSON object")
-    if header.get("what") != what:
-        raise DataError(f"{path}: holds {header.get('what')!r}, not {what}")
+    if header.get("what") not in what:
+        raise DataError(f"{path}: holds {header.get('what')!r}, not {what[0]}")
     version = header.get("schema_version")
     if not isinstance(version, int) or version > SCHEMA_VERSION:
         raise DataError(
@@ -388,7 +392,7 @@ class AttributeTable:
         raw = (table.schema.metadata or {}).get(b"fsframework")
         if raw is not None:
             try:
-                header = _check_header(json.loads(raw), "an attribute table", path)
+                header = _check_header(json.loads(raw), path, "an attribute table")
                 provenance, known = dict(header["provenance"]), header.get("words", [])
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(f"{path}: its header is damaged ({error})") from None
@@ -775,7 +779,7 @@ class TaskSet:
                 raw = (file.metadata() or {}).get("fsframework")
                 if raw is None:
                     raise DataError(f"{path}: not a task set written by fsframework")
-                header = _check_header(json.loads(raw), "a task set", path)
+                header = _check_header(json.loads(raw), path, "a task set")
                 missing = set(names) - set(file.keys())
                 if missing:
                     raise DataError(f"{path}: lacks the array {_named(sorted(missing))}")
@@ -867,6 +871,11 @@ class Outcomes:
         truth = np.arange(self.n_way, dtype=np.int16)[None, :, None]
         return _read_only(np.asarray((self.predictions == truth).mean(axis=2)))
 
+    @cached_property
+    def task_accuracy(self) -> FloatArray:
+        """Share of each task's queries that were right, float64 ``(T,)``."""
+        return _read_only(np.asarray(self.class_accuracy.mean(axis=1)))
+
     def save(self, path: str | Path) -> None:
         """Write Parquet: a row a task and way, its queries' predictions as a list."""
         import pyarrow as pa
@@ -891,15 +900,22 @@ class Outcomes:
         }
         _write_parquet(Path(path), columns, header)
 
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read what ``save`` wrote.
+    @staticmethod
+    def load(path: str | Path) -> Outcomes:
+        """Read what ``save`` wrote, ``AccuracyOutcomes`` included.
 
         Raises:
             DataError: the file does not hold outcomes or is damaged.
         """
         path = Path(path)
-        table, header = _parquet_header(path, "outcomes")
+        table, header = _parquet_header(path, "outcomes", _ACCURACIES)
+        if header["what"] == _ACCURACIES:
+            return AccuracyOutcomes(
+                table["accuracy"].to_numpy(),
+                header["task_digest"],
+                header["n_images"],
+                header["reuses_images"],
+            )
         flat = table["predictions"].combine_chunks().flatten().to_numpy()
         try:
             predictions = flat.reshape(-1, header["n_way"], header["n_query"])
@@ -908,13 +924,81 @@ class Outcomes:
         rows = [table[name].to_numpy() for name in ("task", "way")]
         if not np.array_equal(rows, np.indices(predictions.shape[:2]).reshape(2, -1)):
             raise DataError(f"{path}: its rows are not in the order of tasks and ways")
-        return cls(
+        return Outcomes(
             predictions,
             header["task_digest"],
             header["n_images"],
             header["reuses_images"],
             header.get("query_batch", "task"),
         )
+
+
+class AccuracyOutcomes(Outcomes):
+    """Accuracies of whole tasks, measured elsewhere: outcomes without predictions.
+
+    What needs a prediction, or the accuracy of a single class, raises an error that says so.
+
+    Args:
+        accuracy: float64 ``(T,)``, the share of each task's queries that were right, 0..1.
+        task_digest: equal for outcomes of equal tasks in equal order; whoever imports vouches.
+        n_images: distinct images in all tasks, 0 where it is not known.
+        reuses_images: whether two tasks share an image.
+
+    Raises:
+        DataError: not one dimension, or a value is no number of 0..1.
+
+    >>> AccuracyOutcomes([0.5, 1.0], "digest", 0, False).task_accuracy.tolist()
+    [0.5, 1.0]
+    """
+
+    def __init__(
+        self, accuracy: npt.ArrayLike, task_digest: str, n_images: int, reuses_images: bool
+    ) -> None:
+        values = _frozen(accuracy, np.float64, "accuracy", 1)
+        wrong = np.flatnonzero(~((values >= 0) & (values <= 1)))
+        if wrong.size:
+            raise DataError(
+                f"accuracies must lie in 0..1; that of task {wrong[0]} is {values[wrong[0]]}"
+            )
+        fields = (values, task_digest, n_images, reuses_images, "task")
+        names = ("_accuracy", "task_digest", "n_images", "reuses_images", "query_batch")
+        for name, value in zip(names, fields, strict=True):
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return int(self.task_accuracy.size)
+
+    def __repr__(self) -> str:
+        return f"AccuracyOutcomes(<{len(self)} tasks>, {self.task_digest!r}, {self.kind})"
+
+    @property
+    def task_accuracy(self) -> FloatArray:
+        """Accuracy of each task, float64 ``(T,)``."""
+        values: FloatArray = self.__dict__["_accuracy"]
+        return values
+
+    @property
+    def predictions(self) -> IntArray:
+        """Nothing: raises ``DataError``, and so do ``n_way`` and ``class_accuracy``."""
+        raise DataError(
+            "these are accuracies of whole tasks made elsewhere; they hold no predictions, and "
+            "what is computed from the answers of single queries or classes cannot be had"
+        )
+
+    @property
+    def class_accuracy(self) -> FloatArray:
+        """Nothing, see ``predictions``."""
+        return np.asarray(self.predictions, np.float64)
+
+    def save(self, path: str | Path) -> None:
+        """Write Parquet: a row a task."""
+        header = {
+            "what": _ACCURACIES,
+            "task_digest": self.task_digest,
+            "n_images": self.n_images,
+            "reuses_images": self.reuses_images,
+        }
+        _write_parquet(Path(path), {"accuracy": self.task_accuracy}, header)
 
 
 @dataclass(frozen=True)
@@ -984,7 +1068,7 @@ class Estimate:
             raw = json.loads(Path(path).read_text())
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: not an estimate ({error})") from None
-        _check_header(raw, "an estimate", Path(path))
+        _check_header(raw, Path(path), "an estimate")
         fields = {k: v for k, v in raw.items() if k not in ("what", "schema_version")}
         try:
             return cls.from_json(fields)

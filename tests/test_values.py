@@ -19,6 +19,7 @@ from fsframework.errors import DataError, FsfError
 from fsframework.testing import toy_pool
 from fsframework.values import (
     SCHEMA_VERSION,
+    AccuracyOutcomes,
     AttributeTable,
     Estimate,
     ImagePool,
@@ -626,6 +627,35 @@ def test_outcomes_check_themselves(predictions, message):
 def test_outcomes_have_the_shape_of_their_tasks(tasks):
     with pytest.raises(DataError, match=r"predictions of shape \(2, 2, 3\) for queries of"):
         Outcomes.of(tasks, PREDICTIONS[:2])
+
+
+def test_accuracies_of_whole_tasks_are_outcomes_without_predictions(tmp_path):
+    whole = Outcomes(np.array([[[0, 1], [1, 1]], [[0, 0], [1, 1]]]), "digest", 6, False)
+    bare = AccuracyOutcomes(whole.task_accuracy, "digest", 0, True)
+    assert bare.task_accuracy.tolist() == [0.75, 1.0]
+    assert (len(bare), bare.kind, bare.query_batch) == (2, "closed", "task")
+    for name in ("predictions", "class_accuracy", "n_way"):
+        with pytest.raises(DataError, match="made elsewhere; they hold no predictions"):
+            getattr(bare, name)
+    bare.save(tmp_path / "outcomes.parquet")
+    again = Outcomes.load(tmp_path / "outcomes.parquet")
+    assert isinstance(again, AccuracyOutcomes)
+    assert again.task_accuracy.tolist() == bare.task_accuracy.tolist()
+    assert (again.task_digest, again.n_images, again.kind) == ("digest", 0, "closed")
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "message"),
+    [
+        ([0.5, np.nan], "task 1 is nan"),
+        ([1.5], "0..1; that of task 0 is 1.5"),
+        ([-0.1], "task 0 is -0.1"),
+        ([[0.5]], "must have 1 dimensions"),
+    ],
+)
+def test_accuracies_check_themselves(accuracy, message):
+    with pytest.raises(DataError, match=message):
+        AccuracyOutcomes(accuracy, "digest", 0, False)
 
 
 def test_damaged_outcomes_are_noticed(tasks, tmp_path):
