@@ -34,6 +34,23 @@ _ORIGINS = {
     ParameterSource.ENVIRONMENT: "environment",
 }
 
+
+class _TaskCount(click.ParamType):
+    """A number, or ``all`` (or ``none``, as in a configuration): as many as there are."""
+
+    name = "N|all"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        if str(value).lower() in ("all", "none"):
+            return "none"
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor 'all'", param, ctx)
+
+
 _SHARED: dict[str, tuple[str, Any]] = {
     "dataset": (
         "dataset",
@@ -140,7 +157,12 @@ _SHARED: dict[str, tuple[str, Any]] = {
     ),
     "tasks": (
         "tasks",
-        click.option("--tasks", type=int, metavar="N", help="Number of tasks.  [default: 600]"),
+        click.option(
+            "--tasks",
+            type=_TaskCount(),
+            metavar="N|all",
+            help="Number of tasks; all, for samplers that end, such as depleting.  [default: 600]",
+        ),
     ),
     "seed": (
         "seed",

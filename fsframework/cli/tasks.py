@@ -39,6 +39,7 @@ def tasks() -> None:
     \b
     Examples:
       fsf tasks make tasks.safetensors --sampler fewstab --shot 1 --tasks 3000
+      fsf tasks make depleted.safetensors --sampler depleting --tasks all
       fsf tasks show tasks.safetensors --task 7 --output task7.png
       fsf tasks verify tasks.safetensors
       fsf tasks export tasks.safetensors tasks.jsonl
@@ -127,10 +128,10 @@ def make(
     drawn = dataclasses.replace(drawn, sampler=sampler.name, options=resolved)
     drawn.verify(pool)
     drawn.save(file)
-    _print_summary(file, drawn, as_json)
+    _print_summary(file, drawn, pool, as_json)
 
 
-def _summary(file: Path, tasks: TaskSet) -> dict[str, Any]:
+def _summary(file: Path, tasks: TaskSet, pool: ImagePool) -> dict[str, Any]:
     return {
         "file": str(file),
         "tasks": len(tasks),
@@ -141,16 +142,17 @@ def _summary(file: Path, tasks: TaskSet) -> dict[str, Any]:
         "options": dict(tasks.options),
         "seed": tasks.seed,
         "distinct_images": tasks.n_images,
+        "images_left_over": len(pool) - tasks.n_images,
         "interval_kind": "closed" if tasks.reuses_images else "open",
         "relaxed_share": round(float(tasks.relaxed.mean()), 4) if len(tasks) else 0.0,
         "digest": tasks.digest,
     }
 
 
-def _print_summary(file: Path, tasks: TaskSet, as_json: bool) -> None:
+def _print_summary(file: Path, tasks: TaskSet, pool: ImagePool, as_json: bool) -> None:
     from fsframework.cli import _render
 
-    summary = _summary(file, tasks)
+    summary = _summary(file, tasks, pool)
     if as_json:
         _render.print_json(summary)
         return
@@ -158,7 +160,8 @@ def _print_summary(file: Path, tasks: TaskSet, as_json: bool) -> None:
     click.echo(
         f"{file}: {s['tasks']:,} {s['sampler']} tasks, {s['way']}-way {s['shot']}-shot, "
         f"{s['query']} queries a class, seed {s['seed']}; {s['distinct_images']:,} distinct "
-        f"images, intervals {s['interval_kind']}, {100 * s['relaxed_share']:.1f} % of classes "
+        f"images, {s['images_left_over']:,} of {len(pool):,} left over, "
+        f"intervals {s['interval_kind']}, {100 * s['relaxed_share']:.1f} % of classes "
         f"relaxed; digest {s['digest'][:12]}"
     )
 
@@ -182,8 +185,8 @@ def verify(
 ) -> None:
     """Check that FILE is whole and belongs to a data set and its words."""
     _registry, experiment = _experiment(context, config, options, plugin_files)
-    tasks, _pool = _checked(file, experiment)
-    _print_summary(file, tasks, as_json)
+    tasks, pool = _checked(file, experiment)
+    _print_summary(file, tasks, pool, as_json)
 
 
 @tasks.command("export")

@@ -277,6 +277,12 @@ def _notes(experiment: Experiment, tasks: Mapping[str, TaskSet], pool: ImagePool
         without = int((~pool.attributes.bits.any(axis=1)).sum())
         if without:
             yield f"{without} of {len(pool)} images have no attribute"
+    for kind, chosen in tasks.items():
+        if not chosen.reuses_images:
+            yield (
+                f"{len(chosen):,} {_KINDS[kind]} take {chosen.n_images:,} images, none twice; "
+                f"{len(pool) - chosen.n_images:,} of the {len(pool):,} are left over"
+            )
     if experiment.settings.placebo:
         return  # what follows is of words that say nothing of the permuted images
     for kind, chosen in tasks.items():

@@ -1,9 +1,10 @@
-"""Task samplers: uniform tasks, and the attribute-biased tasks of FewSTAB."""
+"""Task samplers: uniform tasks, tasks without replacement, attribute-biased tasks of FewSTAB."""
 
+from fsf_samplers._depleting import DepletingSampler
 from fsf_samplers._fewstab import FewStabSampler
 from fsf_samplers._published import FewStabPublishedSampler
 from fsf_samplers._random import RandomSampler
 
 __version__ = "0.1.0"
 
-__all__ = ["FewStabPublishedSampler", "FewStabSampler", "RandomSampler"]
+__all__ = ["DepletingSampler", "FewStabPublishedSampler", "FewStabSampler", "RandomSampler"]

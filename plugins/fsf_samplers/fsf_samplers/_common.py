@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "attributes_of",
     "check_request",
+    "check_seed_and_ways",
     "empty_tasks",
     "exhausted",
     "greatest",
@@ -44,7 +45,20 @@ def check_request(
     """
     if n_tasks is None:
         raise OptionError(f"n_tasks must be a number, not None: {name!r} draws without an end")
-    if n_tasks < 1:
+    check_seed_and_ways(sampler, pool, n_tasks, seed)
+    return n_tasks
+
+
+def check_seed_and_ways(
+    sampler: TaskSampler, pool: ImagePool, n_tasks: int | None, seed: int
+) -> None:
+    """Check what every sampler must, whether it ends or not.
+
+    Raises:
+        OptionError: ``n_tasks`` is below 1, or ``seed`` is negative.
+        InfeasibleTask: the pool has fewer classes than a task.
+    """
+    if n_tasks is not None and n_tasks < 1:
         raise OptionError(f"n_tasks must be at least 1, not {n_tasks}")
     if seed < 0:
         raise OptionError(f"seed must be at least 0, not {seed}")
@@ -53,7 +67,6 @@ def check_request(
         raise InfeasibleTask(
             f"n_way must be at most the number of classes, {n_classes}, not {sampler.n_way}"
         )
-    return n_tasks
 
 
 # -- What samplers of attribute-biased tasks share -------------------------------------------------
