@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from fsframework._files import atomic_write
-from fsframework.errors import FsfError, RecordError
+from fsframework.errors import FsfError, RecordError, close_matches
 from fsframework.values import Estimate
 
-__all__ = ["RECORD_NAME", "RECORD_VERSION", "RunRecord", "list_records"]
+__all__ = ["RECORD_NAME", "RECORD_VERSION", "RunRecord", "find_run", "list_records"]
 
 RECORD_VERSION = 1
 RECORD_NAME = "run.json"
@@ -136,3 +136,22 @@ def list_records(folder: Path) -> list[tuple[Path, RunRecord | RecordError]]:
         except RecordError as error:
             found.append((path.parent, error))
     return found
+
+
+def find_run(run: str, runs_dir: Path) -> Path:
+    """Return the folder of a run given as a folder, or as the name of one or its beginning.
+
+    Raises:
+        RecordError: there is none, or the beginning fits several.
+    """
+    if (Path(run) / RECORD_NAME).exists():
+        return Path(run)
+    names = sorted(p.parent.name for p in runs_dir.glob(f"*/{RECORD_NAME}"))
+    near = [run] if run in names else [name for name in names if name.startswith(run)]
+    if len(near) == 1:
+        return runs_dir / near[0]
+    if near:
+        some = ", ".join(near[:5]) + (", ..." if len(near) > 5 else "")
+        raise RecordError(f"{run!r} begins the names of {len(near)} runs: {some}")
+    hint = close_matches(run, names)
+    raise RecordError(f"no run {run!r} in {runs_dir}{hint}; see fsf runs list")

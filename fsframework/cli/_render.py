@@ -81,7 +81,7 @@ def estimates_table(estimates: Mapping[str, Estimate]) -> None:
             shown(e),
             f"{100 * e.level:g} % {e.kind}, {e.estimator}",
             f"{e.n_tasks:,}",
-            f"{e.n_images:,}",
+            f"{e.n_images:,}" if e.n_images else "not known",
             e.query_batch,
         )
         for name, e in sorted(estimates.items(), key=lambda item: (order.get(item[0], 99), item[0]))

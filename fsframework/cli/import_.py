@@ -1,7 +1,8 @@
-"""`fsf import`: checkpoints of other libraries."""
+"""`fsf import`: checkpoints of other libraries, and accuracies made elsewhere."""
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,50 @@ if TYPE_CHECKING:
 
 __all__ = ["import_", "print_imported"]
 
+_runs_dir = click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    envvar="FSF_RUNS",
+    show_envvar=True,
+    help="Where runs are written.  [default: ./runs]",
+)
 
-@click.command("import", epilog="Exit code 1 where the comparison fails; then no run is written.")
-@click.argument("name", metavar="IMPORTER")
+
+class _Sources(click.Group):
+    """``accuracies`` is a command of its own; any other name is that of an importer."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        from fsframework.registry import Registry
+
+        return ["accuracies", *sorted(p.name for p in Registry().plugins("importer"))]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name == "accuracies":
+            return accuracies
+        command = copy.copy(checkpoint)
+        command.name = cmd_name
+        return command
+
+
+@click.group("import", cls=_Sources)
+def import_() -> None:
+    """Make runs of what was made elsewhere: checkpoints of other libraries, accuracies.
+
+    \b
+    Examples:
+      fsf import libfewshot ./results/ProtoNet-miniImageNet-Conv64F-5-1
+      fsf import accuracies results.csv --task-set cub-5-shot
+
+    An importer of checkpoints is a plugin: fsf plugins list --kind importer
+    """
+
+
+@click.command(
+    "checkpoint", epilog="Exit code 1 where the comparison fails; then no run is written."
+)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--check",
@@ -51,21 +93,13 @@ __all__ = ["import_", "print_imported"]
     metavar="NAME",
     help="Where to compare: cpu, cuda, cuda:N, mps or auto.",
 )
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    envvar="FSF_RUNS",
-    show_envvar=True,
-    help="Where runs are written.  [default: ./runs]",
-)
+@_runs_dir
 @plugin_option
 @json_option
 @click.pass_context
-def import_(
+def checkpoint(
     context: click.Context,
     /,
-    name: str,
     folder: Path,
     check: Path | None,
     tolerance: float,
@@ -78,9 +112,9 @@ def import_(
     """Make a run of a checkpoint of another library.
 
     \b
-    IMPORTER says which library (see fsf plugins list --kind importer), DIR is the
-    folder it has written. The run holds method, backbone, their options and the
-    weights; evaluate it with fsf run --model RUN. Every weight must fit.
+    DIR is the folder that the library has written. The run holds method, backbone,
+    their options and the weights; evaluate it with fsf run --model RUN. Every
+    weight must fit.
 
     \b
     Examples:
@@ -94,6 +128,7 @@ def import_(
     from fsframework.pipeline.workspace import Workspace
     from fsframework.spec import Given, resolve_component, set_dotted
 
+    name = context.info_name
     if not tolerance > 0:
         raise OptionError(f"--tolerance must be above 0, not {tolerance}")
     chosen = resolve_device(device)
@@ -121,6 +156,134 @@ def import_(
         _print(imported, found, run, record)
     if run is None:
         context.exit(1)
+
+
+@click.command()
+@click.argument(
+    "paths", metavar="PATH...", type=click.Path(path_type=Path), nargs=-1, required=True
+)
+@click.option(
+    "--task-set",
+    metavar="NAME",
+    help="Name of the tasks of files given themselves: equal names, the same tasks in the same "
+    "order.",
+)
+@click.option(
+    "--layout",
+    metavar="PARTS",
+    help="What each part of a path below a folder names: tasks, method or -, joined by /.  "
+    "[default: tasks/method/method/tasks]",
+)
+@click.option("--method", metavar="NAME", help="Name of the method.  [default: file or column]")
+@click.option(
+    "--tasks-kind",
+    type=click.Choice(["open", "closed"]),
+    metavar="open|closed",
+    default="closed",
+    show_default=True,
+    help="open: no image stands in two of the tasks, and intervals speak of the data's "
+    "distribution; closed: images recur, or you do not know.",
+)
+@click.option(
+    "--images",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Distinct images in all tasks, to stand beside intervals.  [default: not known]",
+)
+@click.option(
+    "--unit",
+    type=click.Choice(["auto", "percent", "share"]),
+    metavar="auto|percent|share",
+    default="auto",
+    show_default=True,
+    help="Of the accuracies; auto: percent if any of those given is above 1.",
+)
+@_runs_dir
+@json_option
+def accuracies(
+    paths: tuple[Path, ...],
+    task_set: str | None,
+    layout: str | None,
+    method: str | None,
+    tasks_kind: Any,
+    images: int | None,
+    unit: Any,
+    runs_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Make runs of accuracies of tasks.
+
+    They can be compared with fsf compare.
+    PATH is a file or a folder with files below it: .pt with a tensor, CSV or Parquet
+    with a column a method, a row a task. Accuracies carry no tasks, so which files
+    are of the same tasks is yours to say, and so is whether images recur in them.
+
+    \b
+    Examples:
+      fsf import accuracies results.csv --task-set cub-5-shot
+      fsf import accuracies mine.pt --method mine --task-set cub-5-shot --unit percent
+      fsf import accuracies ./accuracies --layout tasks/method/method/tasks --tasks-kind open
+    """
+    from fsframework.cli import _render
+    from fsframework.pipeline.accuracies import read_accuracies, write_runs
+    from fsframework.pipeline.workspace import Workspace
+    from fsframework.registry import Registry
+
+    given = {
+        "task_set": task_set,
+        "layout": layout,
+        "method": method,
+        "tasks_kind": tasks_kind,
+        "images": images,
+        "unit": unit,
+    }
+    read = read_accuracies(
+        paths,
+        layout=layout,
+        method=method,
+        task_set=task_set,
+        unit=unit,
+        kind=tasks_kind,
+        n_images=images or 0,
+    )
+    options = {key: value for key, value in given.items() if value is not None}
+    workspace = Workspace.default(runs_dir)
+    written, warnings = write_runs(
+        read, Registry(), workspace, {**options, "paths": [str(path) for path in paths]}
+    )
+    if as_json:
+        _render.print_json(
+            {
+                "runs": [
+                    {
+                        "folder": str(folder),
+                        **record.resolved["imported"],
+                        "estimates": {n: e.to_json() for n, e in record.estimates.items()},
+                    }
+                    for folder, record in written
+                ],
+                "notes": warnings,
+            }
+        )
+        return
+    _render.print_table(
+        ("tasks", "method", "number", "Acc", "interval", "run"),
+        [
+            (
+                record.resolved["imported"]["task_set"],
+                record.resolved["imported"]["method"],
+                f"{record.resolved['imported']['n_tasks']:,}",
+                _render.shown(record.estimates["acc-R"]),
+                f"95 % {record.estimates['acc-R'].kind}, student-t",
+                folder.name,
+            )
+            for folder, record in written
+        ],
+    )
+    click.echo()
+    for warning in warnings:
+        click.echo(f"note: {warning}")
+    click.echo(f"{len(written)} runs in {workspace.runs}; compare them: fsf compare RUN RUN ...")
 
 
 def _as_json(
@@ -215,8 +378,24 @@ def _rows(found: Comparison, tolerance: float) -> list[tuple[str, str, str, str]
 
 def print_imported(folder: Path, record: RunRecord) -> None:
     """Print an imported run as a researcher reads it."""
+    from fsframework.cli import _render
+
     resolved = record.resolved
-    facts, size = resolved["imported"], resolved["image_size"]
+    facts = resolved["imported"]
+    if facts.get("what") == "accuracies":
+        click.echo(
+            f"accuracies of {facts['method']} on {facts['n_tasks']:,} tasks "
+            f"{facts['task_set']!r}, imported from {facts['source']}"
+        )
+        click.echo()
+        _render.estimates_table(record.estimates)
+        click.echo()
+        for note in record.notes:
+            click.echo(f"note: {note}")
+        click.echo(f"compare it: fsf compare {folder} RUN ...")
+        click.echo(f"run: {folder}")
+        return
+    size = resolved["image_size"]
     click.echo(
         f"{resolved['method']['name']} with {resolved['backbone']['name']}, imported from "
         f"{facts['source']} in {facts['folder']}"

@@ -23,7 +23,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "import": (
         "fsframework.cli.import_:import_",
-        "Make a run of a checkpoint of another library, and compare it with given outputs.",
+        "Make runs of checkpoints of other libraries, and of accuracies made elsewhere.",
     ),
     "plugins": ("fsframework.cli.plugins:plugins", "List, show and check plugins."),
     "attributes": (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsframework.cli._options import flat_options, json_option
-from fsframework.errors import RecordError, close_matches
+from fsframework.errors import RecordError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,8 +80,11 @@ def list_runs(runs_dir: Path, as_json: bool) -> None:
             for name in ("acc-R", "wacc-R", "wacc-A", "wacc-gap")
         ]
         if record.status == "imported":
-            what = f"{record.resolved['imported']['source']}, no tasks yet"
-            rows.append((folder.name, record.status, what, *[""] * 6))
+            facts = record.resolved["imported"]
+            what = f"{facts['source']}, no tasks yet"
+            if facts.get("what") == "accuracies":
+                what = f"{facts['task_set']}, {facts['n_tasks']:,}"
+            rows.append((folder.name, record.status, what, *cells, "", ""))
             continue
         scored = str(record.resolved.get("query_batch", "task"))
         tested = list(record.tasks.values())[-1]
@@ -115,9 +118,9 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
     RUN is a folder, or the name or beginning of the name of one in the runs folder.
     """
     from fsframework.cli import _render
-    from fsframework.records import RunRecord
+    from fsframework.records import RunRecord, find_run
 
-    folder = _find(run, runs_dir)
+    folder = find_run(run, runs_dir)
     record = RunRecord.load(folder)
     if as_json:
         raw = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
@@ -126,6 +129,8 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
         return
     print_record(folder, record)
     click.echo()
+    if "training" not in record.resolved:
+        return  # accuracies made elsewhere: no options of ours made them
     options = [row for row in flat_options(record.resolved, record.origins) if row[2] != "default"]
     if options:
         _render.print_table(("option", "value", "origin"), options)
@@ -161,9 +166,9 @@ def curve(
     """
     from fsframework.cli import _render
     from fsframework.pipeline.curves import write_csv, write_tensorboard
-    from fsframework.records import RunRecord
+    from fsframework.records import RunRecord, find_run
 
-    folder = _find(run, runs_dir)
+    folder = find_run(run, runs_dir)
     history = RunRecord.load(folder).training.get("history", [])
     if not history:
         raise RecordError(f"{folder}: nothing was trained in this run, or not yet")
@@ -181,20 +186,6 @@ def curve(
         click.echo("validation accuracy, %")
         click.echo("\n".join(_render.chart([100 * value for value in validated])))
     click.echo(f"{len(history)} epochs from left to right")
-
-
-def _find(run: str, runs_dir: Path) -> Path:
-    if (Path(run) / "run.json").exists():
-        return Path(run)
-    names = sorted(p.parent.name for p in runs_dir.glob("*/run.json"))
-    near = [name for name in names if name.startswith(run)]
-    if len(near) == 1:
-        return runs_dir / near[0]
-    if near:
-        some = ", ".join(near[:5]) + (", ..." if len(near) > 5 else "")
-        raise RecordError(f"{run!r} begins the names of {len(near)} runs: {some}")
-    hint = close_matches(run, names)
-    raise RecordError(f"no run {run!r} in {runs_dir}{hint}; see fsf runs list")
 
 
 def print_record(folder: Path, record: RunRecord) -> None:
@@ -226,7 +217,8 @@ def print_record(folder: Path, record: RunRecord) -> None:
     click.echo()
     if any(e.kind == "closed" for e in record.estimates.values()):
         click.echo(
-            "closed: images recur between tasks, so the interval speaks of this data set only"
+            "closed: images recur between tasks, so the interval speaks of this data set only; "
+            "--interval image-level makes those of random tasks speak of new images too"
         )
     if any(e.query_batch == "class" for e in record.estimates.values()):
         click.echo(
