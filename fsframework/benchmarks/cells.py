@@ -122,7 +122,7 @@ def finished_runs(
     return found
 
 
-_NOT_DECIDING = ("statistics", "level", "device", "offline", "tensorboard")
+_NOT_DECIDING = ("statistics", "level", "interval", "device", "offline", "tensorboard")
 
 
 def _deciding(resolved: Any) -> dict[str, Any]:

@@ -80,6 +80,12 @@ __all__ = ["run"]
 )
 @click.option("--level", type=float, metavar="P", help="Level of intervals.  [default: 0.95]")
 @click.option(
+    "--interval",
+    type=click.Choice(["student-t", "percentile", "bca", "image-level", "class-level"]),
+    help="How intervals are made. The first three take tasks for independent draws; the last two "
+    "speak of new images, or new classes, even where tasks share theirs.  [default: student-t]",
+)
+@click.option(
     "--image-size",
     type=int,
     metavar="PIXELS",
@@ -136,6 +142,7 @@ def run(
         "placebo": "placebo",
         "statistics": "statistics",
         "level": "level",
+        "interval": "interval",
         "image_size": "image_size",
         "task_file": "task_file",
         "recipe": "recipe",

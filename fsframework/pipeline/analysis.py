@@ -2,40 +2,83 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
-from scipy import stats
 
 from fsframework.errors import DataError
 from fsframework.interfaces.statistic import Statistic
-from fsframework.values import Estimate, FloatArray, IntervalKind, Outcomes, TaskSet
+from fsframework.pipeline.intervals import (
+    LEVELS,
+    Estimator,
+    Interval,
+    difference_interval,
+    image_interval,
+    mean_interval,
+)
+from fsframework.values import Estimate, FloatArray, IntArray, IntervalKind, Outcomes, TaskSet
 
-__all__ = ["estimate", "gap", "mean_interval", "paired_difference"]
+__all__ = ["FEWEST_ANSWERS", "estimate", "estimator_for", "gap", "paired_difference", "saturation"]
+
+FEWEST_ANSWERS = 30
+"""With fewer wrong (or right) answers, intervals are shorter than they say."""
 
 
-def mean_interval(values: FloatArray, level: float = 0.95) -> tuple[float, float, float]:
-    """Return mean, low and high of the Student-t interval: mean ± t(T-1) sd(ddof 1) / sqrt(T).
+def estimator_for(interval: Interval, tasks: TaskSet) -> Interval:
+    """Return how an interval over these tasks can be made: as asked, or Student's.
 
-    A single task gives NaN bounds.
-
-    >>> mean_interval(np.array([0.0, 1.0]))[0]
-    0.5
+    ``image-level`` and ``class-level`` presume that classes and images were drawn uniformly,
+    which attribute-biased tasks are not, and that tasks share images: else Student's is the same.
     """
-    mean, count = float(np.mean(values)), len(values)
-    if count < 2:
-        return mean, float("nan"), float("nan")
-    half = float(stats.t.ppf((1 + level) / 2, count - 1) * np.std(values, ddof=1) / np.sqrt(count))
-    return mean, mean - half, mean + half
+    if interval not in LEVELS:
+        return interval
+    uniform = tasks.attributes_fingerprint is None
+    return interval if uniform and tasks.reuses_images and len(tasks) > 1 else "student-t"
 
 
-def estimate(name: str, statistic: Statistic, outcomes: Outcomes, level: float = 0.95) -> Estimate:
+def saturation(outcomes: Outcomes) -> str | None:
+    """Return what to be warned of where nearly all answers are right, or nearly all wrong.
+
+    >>> saturation(Outcomes(np.zeros((2, 2, 5)), "digest", 40, False)) is None
+    False
+    """
+    right = int((outcomes.predictions == np.arange(outcomes.n_way)[None, :, None]).sum())
+    total = outcomes.predictions.size
+    fewer, what = min((total - right, "wrong"), (right, "right"))
+    if fewer >= FEWEST_ANSWERS:
+        return None
+    return (
+        f"only {fewer:,} of {total:,} answers are {what}: intervals hold the truth less often than "
+        "they say; more tasks would help"
+    )
+
+
+def estimate(
+    name: str,
+    statistic: Statistic,
+    outcomes: Outcomes,
+    level: float = 0.95,
+    interval: Interval = "student-t",
+    drawn: tuple[TaskSet, IntArray] | None = None,
+) -> Estimate:
     """Estimate the mean of a statistic over tasks.
 
     The interval is *open* (it speaks of the distribution the data came from) only if no image
-    stands in two tasks; else it is *closed*: it speaks of this data set and would narrow to
-    nothing with more tasks.
+    stands in two tasks, or if it is an ``image-level`` or ``class-level`` one; else it is
+    *closed*: it speaks of this data set and would narrow to nothing with more tasks.
+
+    Args:
+        interval: how it is made; see ``intervals``.
+        drawn: the tasks and the number of images of each class, for the two levels.
     """
     values = _values(name, statistic, outcomes)
-    return _of_values(name, values, statistic, outcomes, level, paired=False)
+    found = _of_values(name, values, statistic, outcomes, level, paired=False, interval=interval)
+    if interval not in LEVELS:
+        return found
+    if drawn is None:
+        raise DataError(f"{name}: an {interval} interval needs the tasks and the class sizes")
+    over = image_interval(values, drawn[0], outcomes, drawn[1], level, interval)
+    return dataclasses.replace(found, low=over.low, high=over.high, kind="open")
 
 
 def gap(
@@ -44,11 +87,13 @@ def gap(
     random: tuple[TaskSet, Outcomes],
     biased: tuple[TaskSet, Outcomes],
     level: float = 0.95,
+    interval: Interval = "student-t",
 ) -> Estimate:
     """Estimate how much a statistic falls from random to attribute-biased tasks (R - A).
 
     The two task sets are drawn independently, so the interval is Welch's (1947) for a difference
-    of means. It is open only if no image stands in two tasks of both sets together.
+    of means, or a bootstrap of both where one is asked for. It is open only if no image stands in
+    two tasks of both sets together.
 
     Source: FewSTAB, appendix B (gap = wAcc-R - wAcc-A); the paper prints no interval for it.
     """
@@ -57,16 +102,8 @@ def gap(
     images = np.concatenate([tasks.images.ravel() for tasks, _ in (random, biased)])
     n_images = int(np.unique(images).size)
     kind: IntervalKind = "closed" if n_images < images.size else "open"
-    low = high = float("nan")
-    if min(len(first), len(second)) > 1:
-        parts = [v.var(ddof=1) / len(v) for v in (first, second)]
-        error = float(np.sqrt(sum(parts)))
-        half = 0.0
-        if error > 0:
-            squares = sum(p**2 / (len(v) - 1) for p, v in zip(parts, (first, second), strict=True))
-            freedom = error**4 / squares
-            half = float(stats.t.ppf((1 + level) / 2, freedom)) * error
-        low, high = mean - half, mean + half
+    estimator: str = "welch-t" if interval in ("student-t", *LEVELS) else interval
+    low, high = difference_interval(first, second, level, interval)
     return Estimate(
         name,
         mean,
@@ -75,7 +112,7 @@ def gap(
         level,
         kind,
         False,
-        "welch-t",
+        estimator,
         len(first) + len(second),
         n_images,
         _is_share(statistic),
@@ -113,8 +150,12 @@ def _of_values(
     level: float,
     *,
     paired: bool,
+    interval: Interval = "student-t",
 ) -> Estimate:
-    mean, low, high = mean_interval(values, level)
+    own: Estimator = "student-t"
+    if interval != "image-level" and interval != "class-level":
+        own = interval
+    mean, low, high = mean_interval(values, level, own)
     return Estimate(
         name,
         mean,
@@ -123,7 +164,7 @@ def _of_values(
         level,
         outcomes.kind,
         paired,
-        "student-t",
+        interval,
         len(values),
         outcomes.n_images,
         _is_share(statistic),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.errors import FsfError, OptionError, close_matches
+from fsframework.pipeline.intervals import Interval
 from fsframework.pipeline.recipes import QUICK, Recipe, find_recipe, unknown_recipe
 from fsframework.pipeline.stages import Stage
 from fsframework.records import RunRecord
@@ -47,6 +48,9 @@ class Settings:
             set's own words.
         placebo: permute the images of each class, anew for every task.
         level: of the intervals.
+        interval: how intervals are made: ``student-t``; ``percentile`` or ``bca``, bootstraps over
+            tasks; ``image-level`` or ``class-level``, which speak of new images, or new classes,
+            even where tasks share theirs. See ``pipeline.intervals``.
         image_size: height and width in pixels; ``none`` takes the data set's or backbone's.
         statistics: names of statistics.
         split: the split the tasks are drawn from.
@@ -71,6 +75,7 @@ class Settings:
     attributes: str | None = None
     placebo: bool = False
     level: float = 0.95
+    interval: Interval = "student-t"
     image_size: int | None = None
     statistics: tuple[str, ...] = ("acc", "wacc")
     split: str = "test"
@@ -289,6 +294,8 @@ def _add_model(tree: dict[str, Any], folder: Path) -> None:
                 f"be given, as in -o {kind}.KEY=VALUE)"
             )
     record, origin = RunRecord.load(folder), f"run {folder.name}"
+    if "method" not in record.resolved:
+        raise OptionError(f"--model {folder}: holds accuracies made elsewhere, and no model")
     for kind in ("method", "backbone"):
         _add_below(tree, {kind: record.resolved[kind]}, origin)
     if record.resolved.get("image_size") is not None:

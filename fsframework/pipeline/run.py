@@ -21,11 +21,12 @@ import fsframework
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline import curves
-from fsframework.pipeline.analysis import estimate, gap
+from fsframework.pipeline.analysis import estimate, estimator_for, gap, saturation
 from fsframework.pipeline.attributes import pool_with_attributes
 from fsframework.pipeline.evaluation import ImageSource, evaluate
 from fsframework.pipeline.experiment import Experiment
 from fsframework.pipeline.images import image_array, image_size
+from fsframework.pipeline.intervals import Interval
 from fsframework.pipeline.memory import keep_freed_memory
 from fsframework.pipeline.model import (
     FewShotModel,
@@ -47,7 +48,7 @@ from fsframework.pipeline.workspace import StoredArray, Workspace, locked, sweep
 from fsframework.records import RunRecord
 from fsframework.registry import Registry
 from fsframework.spec import canonical, resolve_component
-from fsframework.values import Estimate, ImagePool, Outcomes, TaskSet, digest_of
+from fsframework.values import Estimate, ImagePool, IntArray, Outcomes, TaskSet, digest_of
 
 __all__ = ["RunResult", "compute_estimates", "load_outcomes", "run_experiment"]
 
@@ -121,7 +122,7 @@ def _run_locked(
 ) -> RunResult:
     earlier = _earlier(folder, prepared.fingerprint)
     if earlier is not None and earlier.status == "finished":
-        return _with_missing_estimates(experiment, earlier, folder)
+        return _with_missing_estimates(experiment, earlier, folder, prepared)
     if prepared.device.type == "cpu":
         keep_freed_memory()
     model = _initial_model(experiment, prepared)
@@ -145,10 +146,13 @@ def _run_locked(
         prepared.tasks,
         outcomes,
         experiment.settings.level,
+        experiment.settings.interval,
+        prepared.pool.class_sizes,
     )
     record = dataclasses.replace(
         record,
         status="finished",
+        notes=(*record.notes, *_saturation_notes(outcomes)),
         timings={**record.timings, **timer.seconds},
         estimates=estimates,
         statistics={name: c.fingerprint for name, c in experiment.statistics.items()},
@@ -311,15 +315,31 @@ def _earlier(folder: Path, fingerprint: str) -> RunRecord | None:
     return record if record.fingerprint == fingerprint else None
 
 
-def _with_missing_estimates(experiment: Experiment, record: RunRecord, folder: Path) -> RunResult:
+def _saturation_notes(outcomes: Mapping[str, Outcomes]) -> Iterator[str]:
+    for kind, answered in outcomes.items():
+        if (warning := saturation(answered)) is not None:
+            yield f"{_KINDS[kind]}: {warning}"
+
+
+def _with_missing_estimates(
+    experiment: Experiment, record: RunRecord, folder: Path, prepared: _Prepared
+) -> RunResult:
     """Add statistics that an earlier run of the same outcomes did not compute."""
-    level = experiment.settings.level
+    level, interval = experiment.settings.level, experiment.settings.interval
+
+    def as_asked(key: str, e: Estimate) -> bool:
+        kind = key.rpartition("-")[2]
+        estimators: tuple[str, ...] = ("welch-t", interval)
+        if kind in prepared.tasks:
+            estimators = (estimator_for(interval, prepared.tasks[kind]),)
+        return e.level == level and e.estimator in estimators
+
     missing = {
         name: c
         for name, c in experiment.statistics.items()
         if record.statistics.get(name) != c.fingerprint
         or any(
-            key.rpartition("-")[0] == name and e.level != level
+            key.rpartition("-")[0] == name and not as_asked(key, e)
             for key, e in record.estimates.items()
         )
     }
@@ -329,15 +349,16 @@ def _with_missing_estimates(experiment: Experiment, record: RunRecord, folder: P
     if not outcomes:
         raise RecordError(f"{folder}: its outcomes are gone; delete the folder to run it again")
     statistics = {name: c.create() for name, c in missing.items()}
-    more = compute_estimates(statistics, tasks, outcomes, level)
+    sizes = prepared.pool.class_sizes
+    more = compute_estimates(statistics, tasks, outcomes, level, interval, sizes)
     added = dataclasses.replace(
         record,
         estimates=more,
         statistics={name: c.fingerprint for name, c in missing.items()},
         plugins=tuple(dataclasses.asdict(c.loaded.plugin) for c in missing.values()),
     )
-    # Estimates of another level would stand unmarked beside those asked for.
-    kept = {key: e for key, e in record.estimates.items() if e.level == level}
+    # Estimates of another level or kind would stand unmarked beside those asked for.
+    kept = {key: e for key, e in record.estimates.items() if as_asked(key, e)}
     names = {key.rpartition("-")[0] for key in kept}
     record = dataclasses.replace(
         record,
@@ -364,16 +385,24 @@ def compute_estimates(
     tasks: Mapping[str, TaskSet],
     outcomes: Mapping[str, Outcomes],
     level: float,
+    interval: Interval = "student-t",
+    class_sizes: IntArray | None = None,
 ) -> dict[str, Estimate]:
-    """Estimate every statistic on every kind of tasks, and its gap where there are both."""
+    """Estimate every statistic on every kind of tasks, and its gap where there are both.
+
+    Args:
+        interval: how intervals are made, where the tasks allow it; see ``estimator_for``.
+        class_sizes: images of each class of the data, for ``image-level`` and ``class-level``.
+    """
     found = {}
     for name, statistic in statistics.items():
         for kind, answered in outcomes.items():
-            key = f"{name}-{kind}"
-            found[key] = estimate(key, statistic, answered, level)
+            key, own = f"{name}-{kind}", estimator_for(interval, tasks[kind])
+            drawn = None if class_sizes is None else (tasks[kind], class_sizes)
+            found[key] = estimate(key, statistic, answered, level, own, drawn)
         if outcomes.keys() == {RANDOM, BIASED}:
             random, biased = ((tasks[kind], outcomes[kind]) for kind in (RANDOM, BIASED))
-            found[f"{name}-gap"] = gap(f"{name}-gap", statistic, random, biased, level)
+            found[f"{name}-gap"] = gap(f"{name}-gap", statistic, random, biased, level, interval)
     return found
 
 

@@ -108,6 +108,24 @@ def test_a_new_statistic_needs_no_new_run(fsf: Fsf, tmp_path: Path) -> None:
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
+def test_another_kind_of_interval_needs_no_new_run(fsf: Fsf, tmp_path: Path) -> None:
+    found = {}
+    for interval in ("student-t", "image-level", "bca", "image-level"):
+        done = fsf("run", *QUICK, "--interval", interval, "--json")
+        assert done.returncode == 0, done.stderr
+        found[interval] = json.loads(done.stdout)["estimates"]
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    told = {i: [(e[k]["estimator"], e[k]["kind"]) for k in e] for i, e in found.items()}
+    closed = "closed"
+    assert told["bca"] == [("bca", closed)] * 6
+    # Attribute-biased tasks are not drawn uniformly, and their intervals stay as they are.
+    level = [("image-level", "open"), ("student-t", closed), ("welch-t", closed)]
+    assert told["image-level"] == level * 2
+    length = {i: e["acc-R"]["high"] - e["acc-R"]["low"] for i, e in found.items()}
+    assert length["image-level"] > 1.1 * length["student-t"]
+    assert found["bca"]["acc-R"]["value"] == found["student-t"]["acc-R"]["value"]
+
+
 def test_an_edited_statistic_is_computed_anew(fsf: Fsf, tmp_path: Path) -> None:
     plugin = tmp_path / "mine.py"
     source = (

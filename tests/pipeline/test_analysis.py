@@ -10,7 +10,8 @@ from scipy import stats
 
 from fsframework.errors import DataError
 from fsframework.interfaces import Statistic
-from fsframework.pipeline.analysis import estimate, gap, mean_interval, paired_difference
+from fsframework.pipeline.analysis import estimate, gap, paired_difference
+from fsframework.pipeline.intervals import mean_interval
 from fsframework.values import FloatArray, ImagePool, Outcomes, TaskSet
 
 
