@@ -72,16 +72,28 @@ def pool_of(sizes: IntArray) -> ImagePool:
     return ImagePool(keys, labels, tuple(f"class {c}" for c in range(len(sizes))))
 
 
-Interval = Callable[[FloatArray, TaskSet, Outcomes, IntArray], tuple[float, float]]
+def accuracy(outcomes: Outcomes) -> FloatArray:
+    """Return Acc of each task."""
+    return outcomes.class_accuracy.mean(axis=1)
+
+
+def worst(outcomes: Outcomes) -> FloatArray:
+    """Return wAcc of each task."""
+    return outcomes.class_accuracy.min(axis=1)
+
+
+STATISTICS = (accuracy, worst)
+ACC, WACC = 0, 1
+Interval = Callable[[int, TaskSet, Outcomes, IntArray], tuple[float, float]]
 
 
 def of_images(over: str) -> Interval:
     """Return the interval over images, or over classes."""
 
     def interval(
-        values: FloatArray, tasks: TaskSet, outcomes: Outcomes, sizes: IntArray
+        which: int, tasks: TaskSet, outcomes: Outcomes, sizes: IntArray
     ) -> tuple[float, float]:
-        found = image_interval(values, tasks, outcomes, sizes, over=over)  # type: ignore[arg-type]
+        found = image_interval(STATISTICS[which], tasks, outcomes, sizes, over=over)  # type: ignore[arg-type]
         return found.low, found.high
 
     return interval
@@ -91,17 +103,16 @@ def of_tasks(estimator: str) -> Interval:
     """Return an interval that takes tasks for independent draws."""
 
     def interval(
-        values: FloatArray, tasks: TaskSet, outcomes: Outcomes, sizes: IntArray
+        which: int, tasks: TaskSet, outcomes: Outcomes, sizes: IntArray
     ) -> tuple[float, float]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = mean_interval(values, 0.95, estimator, n_resamples=1000)  # type: ignore[arg-type]
+            found = mean_interval(STATISTICS[which](outcomes), 0.95, estimator, n_resamples=1000)  # type: ignore[arg-type]
         return found[1:]
 
     return interval
 
 
-ACC, WACC = 0, 1
 RANDOM: dict[str, tuple[int, Interval]] = {
     "closed": (ACC, of_tasks("student-t")),
     "image": (ACC, of_images("image-level")),
@@ -117,15 +128,13 @@ DEPLETING: dict[str, tuple[int, Interval]] = {
 
 def simulated(
     world: World, task_sets: list[TaskSet], pool: ImagePool, replicates: int, seed: int
-) -> Iterator[tuple[tuple[FloatArray, FloatArray], TaskSet, Outcomes]]:
-    """Yield values (Acc and wAcc), tasks and outcomes of data sets drawn anew."""
+) -> Iterator[tuple[TaskSet, Outcomes]]:
+    """Yield tasks and outcomes of data sets drawn anew."""
     for replicate in range(replicates):
         tasks = task_sets[replicate % len(task_sets)]
         rng = np.random.default_rng([seed, replicate])
         features = world.images(pool.labels, rng)
-        outcomes = Outcomes.of(tasks, nearest(features[tasks.support], features[tasks.query]))
-        by_class = outcomes.class_accuracy
-        yield (by_class.mean(axis=1), by_class.min(axis=1)), tasks, outcomes
+        yield tasks, Outcomes.of(tasks, nearest(features[tasks.support], features[tasks.query]))
 
 
 def rows(replicates: int, which: str) -> Iterator[str]:
@@ -152,10 +161,10 @@ def rows(replicates: int, which: str) -> Iterator[str]:
                 intervals = DEPLETING if which == "depleting" else RANDOM
                 held = dict.fromkeys(intervals, 0)
                 length = dict.fromkeys(intervals, 0.0)
-                for values, tasks, outcomes in simulated(world, sets, pool, replicates, count):
-                    for name, (which_value, interval) in intervals.items():
-                        low, high = interval(values[which_value], tasks, outcomes, sizes)
-                        held[name] += low <= truth[which_value] <= high
+                for tasks, outcomes in simulated(world, sets, pool, replicates, count):
+                    for name, (statistic, interval) in intervals.items():
+                        low, high = interval(statistic, tasks, outcomes, sizes)
+                        held[name] += low <= truth[statistic] <= high
                         length[name] += high - low
                 cells = [
                     f"{100 * held[n] / replicates:>7.1f} % {100 * length[n] / replicates / 2:>6.2f}"

@@ -18,7 +18,15 @@ from fsframework.pipeline.intervals import (
 )
 from fsframework.values import Estimate, FloatArray, IntArray, IntervalKind, Outcomes, TaskSet
 
-__all__ = ["FEWEST_ANSWERS", "estimate", "estimator_for", "gap", "paired_difference", "saturation"]
+__all__ = [
+    "FEWEST_ANSWERS",
+    "estimate",
+    "estimator_for",
+    "gap",
+    "paired_difference",
+    "saturation",
+    "task_values",
+]
 
 FEWEST_ANSWERS = 30
 """With fewer wrong (or right) answers, intervals are shorter than they say."""
@@ -71,13 +79,13 @@ def estimate(
         interval: how it is made; see ``intervals``.
         drawn: the tasks and the number of images of each class, for the two levels.
     """
-    values = _values(name, statistic, outcomes)
+    values = task_values(name, statistic, outcomes)
     found = _of_values(name, values, statistic, outcomes, level, paired=False, interval=interval)
     if interval not in LEVELS:
         return found
     if drawn is None:
         raise DataError(f"{name}: an {interval} interval needs the tasks and the class sizes")
-    over = image_interval(values, drawn[0], outcomes, drawn[1], level, interval)
+    over = image_interval(statistic.per_task, drawn[0], outcomes, drawn[1], level, interval)
     return dataclasses.replace(found, low=over.low, high=over.high, kind="open")
 
 
@@ -97,7 +105,7 @@ def gap(
 
     Source: FewSTAB, appendix B (gap = wAcc-R - wAcc-A); the paper prints no interval for it.
     """
-    first, second = (_values(name, statistic, outcomes) for _, outcomes in (random, biased))
+    first, second = (task_values(name, statistic, outcomes) for _, outcomes in (random, biased))
     mean = float(first.mean() - second.mean())
     images = np.concatenate([tasks.images.ravel() for tasks, _ in (random, biased)])
     n_images = int(np.unique(images).size)
@@ -138,7 +146,7 @@ def paired_difference(
             "a paired comparison needs equal scoring: the queries of one were shown by "
             f"{first.query_batch}, those of the other by {second.query_batch}"
         )
-    values = _values(name, statistic, first) - _values(name, statistic, second)
+    values = task_values(name, statistic, first) - task_values(name, statistic, second)
     return _of_values(name, values, statistic, first, level, paired=True)
 
 
@@ -176,7 +184,13 @@ def _is_share(statistic: Statistic) -> bool:
     return tuple(statistic.bounds) == (0.0, 1.0)
 
 
-def _values(name: str, statistic: Statistic, outcomes: Outcomes) -> FloatArray:
+def task_values(name: str, statistic: Statistic, outcomes: Outcomes) -> FloatArray:
+    """Return a statistic of each task, float64 ``(T,)``, checked against its contract.
+
+    Raises:
+        DataError: a value is no finite number within the statistic's bounds, or there are not as
+            many as tasks.
+    """
     values = np.asarray(statistic.per_task(outcomes), dtype=np.float64)
     if values.shape != (len(outcomes),):
         raise DataError(f"{name}: {values.shape} values for {len(outcomes)} tasks")

@@ -6,6 +6,8 @@ tasks share images, ``image_interval`` speaks of the distribution of the images 
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -144,7 +146,7 @@ class ImageLevel:
 
 
 def image_interval(
-    values: FloatArray,
+    per_task: Callable[[Outcomes], FloatArray],
     tasks: TaskSet,
     outcomes: Outcomes,
     class_sizes: IntArray,
@@ -161,10 +163,10 @@ def image_interval(
     variance of the estimate; this Monte-Carlo part is taken off exactly, as the tasks are drawn
     independently: ``((sum x)**2 - sum x**2) / (T (T - 1))``, x the influence in each task.
 
-    Where values are accuracies, what a query image does is read off its own answers; what a
-    support image does, and any image to other statistics, from the values of the tasks it stands
-    in. ``class-level`` takes the classes for draws too, each with its images: the influences are
-    then those of classes, and few classes give long intervals.
+    What a query image does is read off its own answers, times what the statistic makes of one
+    answer; what a support image does, from the values of the tasks it stands in. ``class-level``
+    takes the classes for draws too, each with its images: the influences are then those of
+    classes, and few classes give long intervals.
 
     Source: Mentch and Hooker 2016, section 3 (incomplete U-statistics); Wager, Hastie and Efron
     2014, equations 5 and 7 (jackknife and Monte-Carlo correction); Wager and Athey 2018, equation
@@ -173,9 +175,10 @@ def image_interval(
     or a method's accuracy hangs on single images, the interval is somewhat short.
 
     Args:
-        values: float ``(T,)``, a statistic of each task.
+        per_task: a statistic, outcomes in and float ``(T,)`` out; it is asked once more for every
+            query of a task.
         tasks: the tasks, classes and images drawn uniformly.
-        outcomes: of the same tasks.
+        outcomes: of these tasks.
         class_sizes: int ``(n_classes,)``, images of each class in the data.
         level: confidence level, 0 < level < 1.
         over: what is taken for a draw, ``image-level`` or ``class-level``.
@@ -183,6 +186,7 @@ def image_interval(
     Raises:
         DataError: there is one task, or for ``class-level`` all classes stand in every task.
     """
+    values = np.asarray(per_task(outcomes), dtype=np.float64)
     count = len(values)
     if count < 2:
         raise DataError(f"an {over} interval needs at least 2 tasks, not {count}")
@@ -190,7 +194,7 @@ def image_interval(
     if over == "class-level":
         influences, lost, units = _of_classes(values, tasks, class_sizes)
     else:
-        influences, lost, units = _of_images(values, tasks, outcomes, class_sizes)
+        influences, lost, units = _of_images(per_task, values, tasks, outcomes, class_sizes)
     pairs = count * (count - 1)
     of_units, error = _off_diagonal(influences)
     of_units = _positive((of_units + lost) / pairs, float(np.sqrt(2 * error)) / pairs)
@@ -205,32 +209,27 @@ def image_interval(
 
 
 def _of_images(
-    values: FloatArray, tasks: TaskSet, outcomes: Outcomes, class_sizes: IntArray
+    per_task: Callable[[Outcomes], FloatArray],
+    values: FloatArray,
+    tasks: TaskSet,
+    outcomes: Outcomes,
+    class_sizes: IntArray,
 ) -> tuple[sparse.csr_array, float, int]:
     """Return influences ``(T, images)``, what centring took off their products, and the freedom.
 
     Of n images of a class a task takes S for support and Q for queries. Let b be what an image
     does to a task's value in the support and a what it does as a query, both of mean 0 over the
     class. An image in the support keeps others out, so that a task with it differs from the
-    class' mean by ``(b (n - S) - a Q) / (n - 1)``, and a task with it at all by ``(n - S - Q) /
-    (n - 1)`` times what its role does. The influence sought is ``S b + Q a`` over n.
+    class' mean by ``(b (n - S) - a Q) / (n - 1)``. The influence sought is ``S b + Q a`` over n.
     """
     way, shot, n_query = tasks.n_way, tasks.n_shot, tasks.n_query
     sizes = class_sizes.astype(np.float64)
-    right = outcomes.predictions == np.arange(way)[None, :, None]
     whole = np.broadcast_to(values[:, None], tasks.classes.shape)
+    of_query = _of_answers(per_task, values, tasks, outcomes, len(sizes)) * way * n_query
+    by_role = np.stack([whole, of_query.mean(axis=2)])
     # Factors a class; n / (n - 1) is for a variance about a mean that is estimated.
-    spread = np.sqrt(sizes / (sizes - 1))
-    if np.array_equal(values, right.mean(axis=2).mean(axis=1)):
-        by_role = np.stack([whole, right.mean(axis=2)])
-        of_query = right.astype(np.float64)
-        factors = np.stack([sizes - 1, sizes / (way * n_query)]) / (sizes - shot)
-    else:
-        by_role = np.stack([whole, whole])
-        of_query = np.broadcast_to(whole[:, :, None], right.shape)
-        left = np.maximum(sizes - shot - n_query, 1.0)
-        factors = np.stack([sizes - 1, sizes - 1]) / left
-    factors = factors * spread
+    factors = np.stack([sizes - 1, sizes / (way * n_query)]) / (sizes - shot)
+    factors = factors * np.sqrt(sizes / (sizes - 1))
     means, products = _class_moments(by_role, tasks, len(sizes))
 
     places = (tasks.support, tasks.query)
@@ -258,6 +257,34 @@ def _of_images(
         (np.concatenate(influences), (rows, unit)), shape=(len(tasks), len(units))
     )
     return matrix, float(lost.sum()), int((class_sizes[np.unique(tasks.classes)] - 1).sum())
+
+
+def _of_answers(
+    per_task: Callable[[Outcomes], FloatArray],
+    values: FloatArray,
+    tasks: TaskSet,
+    outcomes: Outcomes,
+    n_classes: int,
+) -> FloatArray:
+    """Return what each answer did to its task's value, ``(T, way, n_query)``.
+
+    It is the value less the one to expect with another image of the class in the query's place,
+    which would have been right as often as the class' queries are.
+    """
+    truth = np.arange(tasks.n_way, dtype=np.int16)[:, None]
+    right = outcomes.predictions == truth
+    flipped = np.where(right, (truth + 1) % tasks.n_way, truth)
+    share, _ = _class_moments(right.mean(axis=2)[None], tasks, n_classes)
+    expected = share[0][tasks.classes]
+    found = np.empty(right.shape)
+    predictions = np.array(outcomes.predictions)
+    for way, query in np.ndindex(*right.shape[1:]):
+        predictions[:, way, query] = flipped[:, way, query]
+        changed = per_task(dataclasses.replace(outcomes, predictions=predictions))
+        predictions[:, way, query] = outcomes.predictions[:, way, query]
+        likely = np.where(right[:, way, query], 1 - expected[:, way], expected[:, way])
+        found[:, way, query] = likely * (values - changed)
+    return found
 
 
 def _positive(variance: float, error: float) -> float:

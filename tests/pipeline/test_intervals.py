@@ -32,11 +32,15 @@ def drawn(count: int, seed: int = 0, sizes: IntArray = SIZES, **shape: Any) -> T
     return sampler.draw(pool_of(sizes), count, seed)
 
 
+def accuracy(outcomes: Outcomes) -> FloatArray:
+    return outcomes.class_accuracy.mean(axis=1)
+
+
 def answered(tasks: TaskSet, right: FloatArray) -> tuple[FloatArray, Outcomes]:
     """Return values and outcomes where whether an image is right depends on nothing else."""
     way = np.arange(tasks.n_way)[None, :, None]
     outcomes = Outcomes.of(tasks, np.where(right[tasks.query], way, (way + 1) % tasks.n_way))
-    return outcomes.class_accuracy.mean(axis=1), outcomes
+    return accuracy(outcomes), outcomes
 
 
 def test_student_is_worked_by_hand() -> None:
@@ -94,25 +98,29 @@ def test_where_no_image_recurs_the_image_level_is_students() -> None:
     )
     assert len(apart) > 3
     values, outcomes = answered(apart, np.random.default_rng(0).random(180) < 0.7)
-    found = image_interval(values, apart, outcomes, SIZES)
+    found = image_interval(accuracy, apart, outcomes, SIZES)
     assert found.units_variance == 0
     assert (found.mean, found.low, found.high) == pytest.approx(mean_interval(values))
 
 
-@pytest.mark.parametrize("own_answers", [True, False])
-def test_the_variance_over_images_is_that_of_the_mean_of_class_means(own_answers: bool) -> None:
+@pytest.mark.parametrize("weights", [(0.5, 0.5), (1.0, 0.0)])
+def test_the_variance_over_images_is_that_of_the_mean_of_class_means(
+    weights: tuple[float, float],
+) -> None:
     # Where an image is right or wrong whatever surrounds it, the complete mean over tasks is the
-    # mean over classes of their shares of right images, whose variance is known.
+    # mean over classes of their shares of right images, whose variance is known: also if a
+    # statistic counts the first way alone.
+    def statistic(outcomes: Outcomes) -> FloatArray:
+        return outcomes.class_accuracy @ np.array(weights)
+
     share = np.array([0.5, 0.6, 0.7, 0.8])
     known = float((share * (1 - share) / SIZES).sum()) / len(SIZES) ** 2
     rng = np.random.default_rng(2)
     found = []
     for replicate in range(60):
         tasks = drawn(150, replicate)
-        values, outcomes = answered(tasks, rng.random(180) < np.repeat(share, SIZES))
-        if not own_answers:  # as of any statistic: what images do is seen in their tasks alone
-            values = values * 0.999
-        found.append(image_interval(values, tasks, outcomes, SIZES).units_variance)
+        _, outcomes = answered(tasks, rng.random(180) < np.repeat(share, SIZES))
+        found.append(image_interval(statistic, tasks, outcomes, SIZES).units_variance)
     error = float(np.std(found)) / len(found) ** 0.5
     assert np.mean(found) == pytest.approx(known, abs=4 * error)
     assert error < 0.15 * known
@@ -125,7 +133,7 @@ def test_reused_tasks_cover_the_truth_at_the_image_level_alone() -> None:
         means = x[tasks.support].mean(axis=2)
         away = np.abs(x[tasks.query][..., None] - means[:, None, None, :])
         outcomes = Outcomes.of(tasks, away.argmin(axis=3))
-        return outcomes.class_accuracy.mean(axis=1), outcomes
+        return accuracy(outcomes), outcomes
 
     sizes = np.full(2, 40)
     rng = np.random.default_rng(3)
@@ -139,7 +147,7 @@ def test_reused_tasks_cover_the_truth_at_the_image_level_alone() -> None:
         tasks = sets[replicate % len(sets)]
         x = rng.normal(size=80) + np.repeat([-1, 1], 40)
         values, outcomes = answers(tasks, x)
-        found = image_interval(values, tasks, outcomes, sizes)
+        found = image_interval(accuracy, tasks, outcomes, sizes)
         held["image-level"] += found.low <= truth <= found.high
         _, low, high = mean_interval(values)
         held["student-t"] += low <= truth <= high
@@ -151,24 +159,24 @@ def test_the_class_level_is_wider_and_needs_classes_that_differ_between_tasks() 
     sizes = np.full(12, 40)
     share = np.linspace(0.3, 0.95, 12)
     tasks = drawn(300, 0, sizes, n_way=3)
-    values, outcomes = answered(
+    _, outcomes = answered(
         tasks, np.random.default_rng(4).random(480) < np.repeat(share, sizes)
     )
-    images = image_interval(values, tasks, outcomes, sizes)
-    classes = image_interval(values, tasks, outcomes, sizes, over="class-level")
+    images = image_interval(accuracy, tasks, outcomes, sizes)
+    classes = image_interval(accuracy, tasks, outcomes, sizes, over="class-level")
     # The mean of twelve shares, drawn anew, by far the most of what there is.
     assert classes.units_variance == pytest.approx(share.var(ddof=1) / 12, rel=0.35)
     assert classes.units_variance > 5 * images.units_variance
     assert classes.freedom < 13
     few = np.full(2, 40)
     tasks = drawn(10, 0, few)
-    values, outcomes = answered(tasks, np.arange(80) % 3 > 0)
+    _, outcomes = answered(tasks, np.arange(80) % 3 > 0)
     with pytest.raises(DataError, match="more classes than the 2 of a task"):
-        image_interval(values, tasks, outcomes, few, over="class-level")
+        image_interval(accuracy, tasks, outcomes, few, over="class-level")
 
 
 def test_a_single_task_is_refused() -> None:
     tasks = drawn(1)
-    values, outcomes = answered(tasks, np.ones(180, bool))
+    _, outcomes = answered(tasks, np.ones(180, bool))
     with pytest.raises(DataError, match="at least 2 tasks, not 1"):
-        image_interval(values, tasks, outcomes, SIZES)
+        image_interval(accuracy, tasks, outcomes, SIZES)
