@@ -27,6 +27,7 @@ __all__ = [
     "reporter",
     "shown",
     "sparkline",
+    "text_table",
 ]
 
 _NAMES = {
@@ -47,6 +48,11 @@ def print_json(value: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a plain table; wide cells wrap on a terminal and stay whole in a pipe."""
+    print(text_table(columns, rows))
+
+
+def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a plain table; wide cells wrap on a terminal and stay whole in a pipe."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -56,7 +62,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False)
     with console.capture() as captured:
         console.print(table)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 def shown(estimate: Estimate) -> str:
