@@ -20,6 +20,7 @@ from fsframework.cli._options import (
 
 if TYPE_CHECKING:
     from fsframework.benchmarks.cells import Cell, CellResult
+    from fsframework.benchmarks.tables import Table
 
 __all__ = ["benchmark"]
 
@@ -32,6 +33,7 @@ def benchmark() -> None:
     Examples:
       fsf benchmark fewstab
       fsf benchmark fewstab --dataset miniImageNet=folder:./mini --agreement
+      fsf benchmark open-intervals
     """
 
 
@@ -189,17 +191,155 @@ def fewstab(
     if as_json:
         _render.print_json(document)
     else:
-        for table in tables:
-            click.echo(f"Table {table.number}. {table.title}")
-            click.echo()
-            _render.print_table(table.columns(), table.rows())
-            click.echo()
-            for note in table.notes:
-                click.echo(f"  {note}")
-            click.echo()
+        _print_tables(tables)
         _print_summary(results)
     if any(result.reason for result in results):
         context.exit(1)
+
+
+@benchmark.command(
+    "open-intervals", epilog="Options left out come from --config, then from the defaults."
+)
+@click.option(
+    "--dataset",
+    "datasets",
+    multiple=True,
+    metavar="[LABEL=]NAME[:ARG]",
+    help="Data set; repeatable. A LABEL of the paper's (Aircraft, CUB, DTD, Fungi, MSCOCO, "
+    "Omniglot, Quickdraw, 'Traffic Signs', 'VGG Flower') puts the printed values beside.  "
+    "[default: planted]",
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="[LABEL=]RUN",
+    help="Run folder whose backbone is the frozen feature extractor; repeatable.  [default: a "
+    "conv64f is trained on the data set's training split first]",
+)
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="NAME",
+    help="Method on the features; repeatable.  [default: ncc, logistic and finetune]",
+)
+@click.option(
+    "--shot",
+    "shots",
+    multiple=True,
+    type=int,
+    metavar="N",
+    help="1, 5 or 10, with 1, 5 and 7 queries a class; repeatable.  [default: all]",
+)
+@click.option(
+    "--baseline",
+    metavar="'LABEL METHOD'",
+    help="What the others are compared with, e.g. 'conv64f FT'.  [default: the first model with "
+    "FT]",
+)
+@click.option(
+    "--tasks-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder of task files to publish with results: those that are there are evaluated, those "
+    "that are not are drawn and written, with image keys beside as JSONL.",
+)
+@shared("seed", "device")
+@set_options
+@folder_options
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the tables: .md, .csv (a row a value), .json (with every cell and pair) or "
+    ".tex; a file that is there is replaced.",
+)
+@json_option
+@click.pass_context
+def open_intervals(
+    context: click.Context,
+    /,
+    datasets: tuple[str, ...],
+    models: tuple[str, ...],
+    methods: tuple[str, ...],
+    shots: tuple[int, ...],
+    baseline: str | None,
+    tasks_dir: Path | None,
+    config: Path | None,
+    options: tuple[str, ...],
+    plugin_files: tuple[Path, ...],
+    runs_dir: Path | None,
+    cache_dir: Path | None,
+    output: Path | None,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Compare methods on tasks without replacement, by pairs (Lafargue et al. 2024).
+
+    \b
+    Tasks share no image, so that intervals speak of the data's distribution, and
+    all methods answer the same tasks, so that their differences have narrow ones.
+    Queries are few, which leaves more tasks: 1, 5 and 7 a class at 1, 5 and 10
+    shots. Every cell is a run as fsf run makes it; after an interruption the same
+    command goes on.
+
+    \b
+    Examples:
+      fsf benchmark open-intervals --tasks-dir ./tasks --output table.md
+      fsf benchmark open-intervals --dataset CUB=folder:./birds --model DINO=runs/dino
+      fsf benchmark open-intervals --method ncc --method logistic --shot 5
+    """
+    from fsframework.benchmarks.open_intervals import Request, run_benchmark
+    from fsframework.benchmarks.tables import check_suffix, write_tables
+    from fsframework.cli import _render
+    from fsframework.pipeline.workspace import Workspace
+
+    if output is not None:
+        check_suffix(output)
+    request = Request(
+        datasets=datasets,
+        models=models,
+        methods=methods,
+        shots=shots,
+        baseline=baseline,
+        tasks_dir=tasks_dir,
+    )
+    found = run_benchmark(
+        registry_with(plugin_files),
+        tree_of(context, config, options, {}),
+        request,
+        Workspace.default(runs_dir, cache_dir),
+        _render.reporter(),
+    )
+    document = {
+        "benchmark": "open-intervals",
+        "cells": [_as_json(result) for result in found.cells],
+        "tables": [table.to_json() for table in found.tables],
+        "comparisons": [comparison.to_json() for comparison in found.comparisons],
+    }
+    if output is not None:
+        write_tables(found.tables, document, output)
+    if as_json:
+        _render.print_json(document)
+    else:
+        _print_tables(found.tables)
+        _print_summary(found.cells)
+    if any(result.reason for result in found.cells):
+        context.exit(1)
+
+
+def _print_tables(tables: Sequence[Table]) -> None:
+    from fsframework.cli import _render
+
+    for table in tables:
+        click.echo(f"Table {table.number}. {table.title}")
+        click.echo()
+        _render.print_table(table.columns(), table.rows())
+        click.echo()
+        for note in table.notes:
+            click.echo(f"  {note}")
+        click.echo()
 
 
 def _print_cells(cells: Sequence[Cell], workspace: Any, as_json: bool) -> None:

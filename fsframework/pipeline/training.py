@@ -157,13 +157,18 @@ def start_from(model: FewShotModel, source: Path, parts: Sequence[str] = ()) -> 
     """
     path = source / "weights.safetensors" if source.is_dir() else source
     own = model.state_dict()
-    tensors = {_renamed(k, own): v for k, v in load_tensors(path)[0].items()}
+    found = load_tensors(path)[0]
+    # A backbone's weights are called otherwise where the method holds it: either name will do.
+    names = {key: (key, _renamed(key, own)) for key in found}
     for part in parts:
-        if not any(_under(key, part) for key in tensors):
-            tops = ", ".join(sorted({key.partition(".")[0] for key in tensors}))
+        if not any(_under(name, part) for both in names.values() for name in both):
+            tops = ", ".join(sorted({key.partition(".")[0] for key in found}))
             raise DataError(f"training.init_parts {part}: {path} has no such weights, but {tops}")
-    if parts:
-        tensors = {k: v for k, v in tensors.items() if any(_under(k, part) for part in parts)}
+    tensors = {
+        names[key][1]: tensor
+        for key, tensor in found.items()
+        if not parts or any(_under(name, part) for name in names[key] for part in parts)
+    }
     unfit = sorted(k for k in tensors if k in own and own[k].shape != tensors[k].shape)
     shared = {k: v for k, v in tensors.items() if k in own and k not in unfit}
     if not shared:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fsframework.errors import DataError, InfeasibleTask, OptionError
-from fsframework.interfaces import FewShotMethod
+from fsframework.interfaces import Backbone, FewShotMethod
 from fsframework.pipeline import training
 from fsframework.pipeline.model import FewShotModel, build_model
 from fsframework.pipeline.stages import Stage
@@ -380,6 +380,28 @@ def test_parts_of_other_weights_can_be_taken(tmp_path: Path, splits: tuple[Split
     wrong = Stage(epochs=0, init_from=source, init_parts=("bakcbone",))
     with pytest.raises(DataError, match="training.init_parts bakcbone: .* but backbone, method"):
         run(tmp_path / "third", splits, [wrong])
+
+
+class Holding(Prototypes):
+    """Holds the backbone itself, as methods do that adapt it."""
+
+    consumes = "images"
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        super().build(item_shape, n_base_classes, backbone)
+        self.backbone = backbone
+
+
+def test_a_backbone_is_found_also_where_the_method_holds_it(
+    tmp_path: Path, splits: tuple[Split, Split]
+) -> None:
+    first, _ = run(tmp_path / "first", splits, STAGES)
+    model = build_model(component(TinyBackbone), component(Holding), 16, 6, 5)
+    training.start_from(model, tmp_path / "first", ("backbone",))
+    given = {k: v for k, v in weights(first).items() if k.startswith("backbone.")}
+    assert given
+    for name, value in given.items():
+        assert torch.equal(weights(model)[f"method.{name}"], value), name
 
 
 def test_half_precision_computes_products_in_it_and_keeps_weights_whole(
