@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from fsframework.benchmarks.agreement import LEAST_CONTESTANTS, bootstrap_spearman, spearman
 from fsframework.benchmarks.cells import CellResult
 from fsframework.benchmarks.fewstab import (
     BACKBONE,
@@ -28,6 +27,7 @@ from fsframework.benchmarks.published import AVERAGE, DETECTORS, printed_values
 from fsframework.benchmarks.tables import Line, Quantity, Table
 from fsframework.errors import DataError
 from fsframework.pipeline.experiment import Experiment
+from fsframework.pipeline.ranking import LEAST_CONTESTANTS, bootstrap_spearman, spearman
 from fsframework.pipeline.run import load_outcomes
 from fsframework.records import RunRecord
 from fsframework.spec import parameters

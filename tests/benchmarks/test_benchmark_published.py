@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsframework.benchmarks.agreement import spearman
 from fsframework.benchmarks.published import (
     AVERAGE,
     DATASETS,
@@ -19,6 +18,7 @@ from fsframework.benchmarks.published import (
     read_table,
 )
 from fsframework.errors import DataError
+from fsframework.pipeline.ranking import spearman
 
 SHARED = Path(__file__).parents[3] / "shared" / "published"
 TEN = tuple(METHODS.values())

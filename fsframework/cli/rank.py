@@ -1,0 +1,196 @@
+"""`fsf rank`: whether two columns of results put methods in the same order."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fsframework.cli._options import json_option
+from fsframework.errors import DataError, OptionError
+
+if TYPE_CHECKING:
+    from fsframework.pipeline.ranking import Columns, RankAgreement
+
+__all__ = ["rank"]
+
+
+@click.command()
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+@click.option(
+    "--columns",
+    nargs=2,
+    metavar="A B",
+    required=True,
+    help="The two columns; of runs two estimates, such as wacc-R wacc-A.",
+)
+@click.option(
+    "--row", default="method", show_default=True, metavar="COLUMN", help="What names the rows."
+)
+@click.option(
+    "--by",
+    multiple=True,
+    metavar="COLUMN",
+    help="Rank each part of the table on its own; repeatable.",
+)
+@click.option(
+    "--pivot", metavar="COLUMN", help="A and B are values of this column, not columns themselves."
+)
+@click.option("--value", metavar="COLUMN", help="With --pivot: where the numbers stand.")
+@click.option("--level", type=float, default=0.95, show_default=True, metavar="X", help="Level.")
+@click.option(
+    "--resamples",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="Of the bootstrap over rows.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of it.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "markdown", "latex"]),
+    metavar="table|markdown|latex",
+    default="table",
+    show_default=True,
+    help="LaTeX needs booktabs.",
+)
+@click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    envvar="FSF_RUNS",
+    show_envvar=True,
+    metavar="DIR",
+    help="Where runs are looked for.  [default: ./runs]",
+)
+@json_option
+def rank(
+    sources: tuple[str, ...],
+    columns: tuple[str, str],
+    row: str,
+    by: tuple[str, ...],
+    pivot: str | None,
+    value: str | None,
+    level: float,
+    resamples: int,
+    seed: int,
+    form: str,
+    runs_dir: Path,
+    as_json: bool,
+) -> None:
+    """Tell whether two columns of results rank methods alike.
+
+    SOURCE is a CSV table with a row a method, or three runs and more. Spearman's rho
+    and Kendall's tau-b, each with a bootstrap interval over the rows.
+
+    \b
+    Examples:
+      fsf rank results.csv --columns wacc_r wacc_a
+      fsf rank table3.csv --columns wAcc-A wAcc-R --pivot metric --value value_percent --by shot
+      fsf rank ncc-planted maml-planted renet-planted --columns wacc-R wacc-A
+    """
+    from fsframework.cli import _compare_views as views
+    from fsframework.cli import _render
+    from fsframework.pipeline.ranking import rank_agreement, read_columns
+
+    notes: list[str] = []
+    if len(sources) == 1 and Path(sources[0]).suffix == ".csv":
+        path = Path(sources[0])
+        parts = read_columns(path, columns, row=row, by=by, pivot=pivot, value=value)
+    else:
+        if by or pivot or value:
+            raise OptionError("--by, --pivot and --value part a CSV table, not runs")
+        parts = [_of_runs(sources, columns, runs_dir, notes)]
+    found: list[tuple[Columns, RankAgreement]] = []
+    for part in parts:
+        try:
+            made = rank_agreement(
+                part.first, part.second, n_replicates=resamples, level=level, seed=seed
+            )
+        except DataError as error:
+            about = " ".join(part.group)
+            raise DataError(f"{about + ': ' if about else ''}{error}") from None
+        found.append((part, made))
+        if part.left_out:
+            lacking = ", ".join(part.left_out)
+            notes.append(f"{' '.join(part.group)}: left out, for they lack a value: {lacking}")
+        if math.isnan(made.rho):
+            notes.append(f"{' '.join(part.group)}: all values of a column are equal, no order")
+    if any(abs(made.rho) == 1 for _, made in found):
+        notes.append(
+            "where all rows are in order, so is every resample of them: an interval of no width "
+            "does not mean certainty"
+        )
+    if as_json:
+        _render.print_json(
+            {
+                "columns": list(columns),
+                "parts": [
+                    {
+                        **dict(zip(by, part.group, strict=True)),
+                        "rows": list(part.rows),
+                        "left_out": list(part.left_out),
+                        **{k: None if v != v else v for k, v in vars(made).items()},
+                    }
+                    for part, made in found
+                ],
+                "notes": notes,
+            }
+        )
+        return
+    table = views.Table(
+        f"{columns[0]} against {columns[1]}",
+        (*by, "rows", "Spearman", "Kendall", "interval"),
+        tuple(
+            (
+                *part.group,
+                str(made.n_rows),
+                _shown(made.rho, made.rho_low, made.rho_high),
+                _shown(made.tau, made.tau_low, made.tau_high),
+                f"{100 * level:g} %, bootstrap-percentile over rows",
+            )
+            for part, made in found
+        ),
+        (
+            "intervals speak of other methods like these, their values taken as given; of ten rows "
+            "or so they hold the truth less often than they say",
+            *(f"note: {note}" for note in notes),
+        ),
+    )
+    draw = {"table": views.as_text, "markdown": views.as_markdown, "latex": views.as_latex}[form]
+    click.echo(draw([table]))
+
+
+def _shown(value: float, low: float, high: float) -> str:
+    if math.isnan(value):
+        return "none"
+    return f"{value:.2f} [{low:.2f} to {high:.2f}]".replace("-", "−")
+
+
+def _of_runs(
+    sources: tuple[str, ...], columns: tuple[str, str], runs_dir: Path, notes: list[str]
+) -> Columns:
+    import numpy as np
+
+    from fsframework.pipeline.ranking import Columns
+    from fsframework.records import RunRecord, find_run
+
+    folders = [find_run(source, runs_dir) for source in sources]
+    records = [RunRecord.load(folder) for folder in folders]
+    for folder, record in zip(folders, records, strict=True):
+        for name in columns:
+            if name not in record.estimates:
+                known = ", ".join(record.estimates) or "none"
+                raise DataError(f"{folder.name}: has no estimate {name!r}; it has {known}")
+    used = {name.rpartition("-")[2] for name in columns} - {"gap"}
+    notes += [
+        f"not all runs were evaluated on the same tasks of the kind {kind}"
+        for kind in sorted(used)
+        if len({record.digests.get(f"tasks-{kind}") for record in records}) > 1
+    ]
+    first, second = (np.array([r.estimates[name].value for r in records]) for name in columns)
+    return Columns((), tuple(folder.name for folder in folders), first, second)

@@ -1,0 +1,371 @@
+"""How alike two rankings of contestants are, with an interval over the tasks or over the methods.
+
+A contestant is a method with its backbone. All contestants are evaluated on the same tasks, so
+their values are resampled together. Where only a table of results is at hand, its rows, the
+methods, are what can be resampled.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fsframework.errors import DataError, OptionError, close_matches
+from fsframework.values import FloatArray
+
+__all__ = [
+    "LEAST_CONTESTANTS",
+    "Agreement",
+    "Columns",
+    "RankAgreement",
+    "bootstrap_spearman",
+    "rank_agreement",
+    "read_columns",
+    "spearman",
+]
+
+LEAST_CONTESTANTS = 3
+"""Of two contestants the rank correlation is 1 or -1, whatever they do."""
+
+_NUMBERS_AT_ONCE = 1 << 22
+
+_DECIMALS = 12  # of means: sums in another order differ in the last digits, and would break ties
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Spearman's rank correlation of two sets of means.
+
+    Args:
+        rho: the correlation, -1..1.
+        low: lower bound of its percentile interval, NaN where there is none; ``high`` the upper.
+        level: of the interval.
+        n_contestants: how many were ranked.
+        n_replicates: bootstrap replicates behind the interval.
+        n_undefined: replicates left out, since all contestants were tied in them.
+    """
+
+    rho: float
+    low: float
+    high: float
+    level: float
+    n_contestants: int
+    n_replicates: int
+    n_undefined: int
+
+
+def spearman(first: FloatArray, second: FloatArray) -> float:
+    """Return Spearman's rank correlation of two vectors, tied values sharing their mean rank.
+
+    Args:
+        first: ``(contestants,)``, one value a contestant; ``second`` likewise.
+
+    Returns:
+        The correlation in -1..1; NaN where all values of one vector are equal.
+
+    Raises:
+        DataError: the vectors differ in length or have fewer than three values.
+
+    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
+    0.5
+    """
+    first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    if first.ndim != 1 or first.shape != second.shape:
+        raise DataError(f"cannot rank values of shape {first.shape} against {second.shape}")
+    if len(first) < LEAST_CONTESTANTS:
+        raise DataError(
+            f"a rank correlation needs at least {LEAST_CONTESTANTS} contestants, not {len(first)}"
+        )
+    return float(_correlations(first[None], second[None])[0])
+
+
+def bootstrap_spearman(
+    first: FloatArray,
+    second: FloatArray,
+    *,
+    n_replicates: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Agreement:
+    """Return Spearman's correlation of contestants' means with a bootstrap interval over tasks.
+
+    A replicate draws tasks with replacement, as many as there are: the same ones for every
+    contestant, independently for the two sets of tasks. The interval goes from the (1 - level)/2
+    to the (1 + level)/2 quantile of the replicates' correlations (percentile interval, Efron &
+    Tibshirani 1993, section 13.3). Contestants and their weights are taken as given: it speaks of
+    the drawing of tasks alone. Resampling adds noise that can only disturb a perfect order, so
+    the interval lies low where many means are close.
+
+    Args:
+        first: ``(contestants, tasks)``, one value a task; ``second`` likewise, with as many
+            contestants in the same order and any number of tasks.
+        n_replicates: at least 1; memory is some ``24 * n_replicates * tasks`` bytes.
+        level: of the interval, above 0 and below 1.
+        seed: of the replicates.
+
+    Raises:
+        DataError: the shapes do not fit, or there are fewer than three contestants.
+        OptionError: ``n_replicates`` or ``level`` is out of range.
+
+    >>> values = np.repeat([[0.1], [0.5], [0.9]], 20, axis=1)
+    >>> bootstrap_spearman(values, values, n_replicates=10)
+    Agreement(rho=1.0, low=1.0, high=1.0, level=0.95, n_contestants=3, n_replicates=10,
+        n_undefined=0)
+    """
+    if n_replicates < 1:
+        raise OptionError(f"n_replicates must be at least 1, not {n_replicates}")
+    if not 0 < level < 1:
+        raise OptionError(f"level must lie between 0 and 1, not {level}")
+    both = [np.asarray(values, np.float64) for values in (first, second)]
+    if any(values.ndim != 2 or values.shape[1] == 0 for values in both):
+        raise DataError("values must have the shape (contestants, tasks), with at least one task")
+    rho = spearman(*(_rounded(values.mean(axis=1)) for values in both))
+    means = []
+    for place, values in enumerate(both):
+        drawn = _drawn(values.shape[1], n_replicates, np.random.default_rng([seed, place]))
+        means.append(_rounded(drawn @ values.T / values.shape[1]))
+    correlations = _correlations(*means)
+    defined = correlations[~np.isnan(correlations)]
+    low = high = float("nan")
+    if defined.size:
+        low, high = map(float, np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]))
+    return Agreement(
+        rho, low, high, level, len(both[0]), n_replicates, n_replicates - int(defined.size)
+    )
+
+
+def _drawn(n_tasks: int, n_replicates: int, rng: np.random.Generator) -> FloatArray:
+    """Return how often each replicate draws each task, float64 ``(n_replicates, n_tasks)``."""
+    tasks = rng.integers(n_tasks, size=(n_replicates, n_tasks))
+    tasks += n_tasks * np.arange(n_replicates)[:, None]
+    counts = np.bincount(tasks.ravel(), minlength=n_replicates * n_tasks)
+    return counts.reshape(n_replicates, n_tasks).astype(np.float64)
+
+
+def _rounded(means: FloatArray) -> FloatArray:
+    return np.asarray(np.round(means, _DECIMALS))
+
+
+def _correlations(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return Spearman's correlation of each row of ``(n, contestants)`` with the other's row."""
+    from scipy import stats
+
+    x, y = (stats.rankdata(values, axis=1) for values in (first, second))
+    x, y = (ranks - ranks.mean(axis=1, keepdims=True) for ranks in (x, y))
+    spread = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
+    product = (x * y).sum(axis=1)
+    undefined = np.full_like(product, np.nan)
+    correlations = np.divide(product, spread, out=undefined, where=spread > 0)
+    return np.asarray(np.clip(correlations, -1.0, 1.0))
+
+
+@dataclass(frozen=True)
+class RankAgreement:
+    """Spearman's and Kendall's rank correlation of two columns of results.
+
+    Args:
+        rho: Spearman's, -1..1; NaN where a column is constant. ``rho_low`` and ``rho_high`` bound
+            its percentile interval.
+        tau: Kendall's tau-b likewise.
+        level: of the intervals.
+        n_rows: how many were ranked.
+        n_replicates: bootstrap replicates; ``n_undefined`` of them were left out, since a column
+            was constant in them.
+    """
+
+    rho: float
+    rho_low: float
+    rho_high: float
+    tau: float
+    tau_low: float
+    tau_high: float
+    level: float
+    n_rows: int
+    n_replicates: int
+    n_undefined: int
+
+
+def rank_agreement(
+    first: FloatArray,
+    second: FloatArray,
+    *,
+    n_replicates: int = 10_000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> RankAgreement:
+    """Return both rank correlations of two columns with bootstrap intervals over the rows.
+
+    A replicate draws rows, the methods, with replacement, so the interval speaks of other methods
+    of the kind of these, and takes their values as given.
+
+    Caveat: ten rows say little. A drawn row that stands twice ties with itself, which pulls
+    replicates below a perfect order, and the percentile interval of so few rows holds the truth
+    less often than it says. Values of a perfect order give an interval that ends at 1.
+
+    Args:
+        first: float ``(rows,)``; ``second`` likewise.
+        n_replicates: at least 1.
+        level: above 0 and below 1.
+        seed: of the replicates.
+
+    Raises:
+        DataError: the shapes do not fit, or there are fewer than three rows.
+        OptionError: ``n_replicates`` or ``level`` is out of range.
+
+    >>> found = rank_agreement(np.array([1.0, 2, 3, 4]), np.array([1.0, 3, 2, 4]))
+    >>> round(found.rho, 6), round(found.tau, 6)
+    (0.8, 0.666667)
+    """
+    from scipy import stats
+
+    if n_replicates < 1:
+        raise OptionError(f"n_replicates must be at least 1, not {n_replicates}")
+    if not 0 < level < 1:
+        raise OptionError(f"level must lie between 0 and 1, not {level}")
+    first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    rho = spearman(first, second)
+    tau = float(stats.kendalltau(first, second).statistic)
+    n = len(first)
+    rows = np.random.default_rng(seed).integers(n, size=(n_replicates, n))
+    rhos = _correlations(first[rows], second[rows])
+    block = max(1, _NUMBERS_AT_ONCE // n**2)
+    taus = np.concatenate(
+        [
+            _kendall(first[rows[i : i + block]], second[rows[i : i + block]])
+            for i in range(0, n_replicates, block)
+        ]
+    )
+    undefined = np.isnan(rhos)
+    bounds = []
+    for found in (rhos[~undefined], taus[~undefined]):
+        ends = [(1 - level) / 2, (1 + level) / 2]
+        bounds.append(np.quantile(found, ends) if found.size else np.full(2, np.nan))
+    (rho_low, rho_high), (tau_low, tau_high) = (map(float, pair) for pair in bounds)
+    return RankAgreement(
+        rho,
+        rho_low,
+        rho_high,
+        tau,
+        tau_low,
+        tau_high,
+        level,
+        n,
+        n_replicates,
+        int(undefined.sum()),
+    )
+
+
+def _kendall(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return tau-b of each row of ``(n, rows)`` with the other's row; NaN where one is constant."""
+    x, y = (np.sign(values[:, :, None] - values[:, None, :]) for values in (first, second))
+    spread = np.sqrt((x**2).sum(axis=(1, 2)) * (y**2).sum(axis=(1, 2)))
+    product = (x * y).sum(axis=(1, 2))
+    undefined = np.full_like(product, np.nan)
+    return np.asarray(np.divide(product, spread, out=undefined, where=spread > 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Two columns of a table over the rows that have both.
+
+    Args:
+        group: the values by which the table was parted.
+        rows: what each row is called; ``first`` and ``second`` float ``(rows,)``.
+        left_out: rows that lack one of the two.
+    """
+
+    group: tuple[str, ...]
+    rows: tuple[str, ...]
+    first: FloatArray
+    second: FloatArray
+    left_out: tuple[str, ...] = ()
+
+
+def read_columns(
+    path: Path,
+    columns: tuple[str, str],
+    *,
+    row: str = "method",
+    by: Sequence[str] = (),
+    pivot: str | None = None,
+    value: str | None = None,
+) -> list[Columns]:
+    """Read two columns of a CSV file, part by part.
+
+    Args:
+        columns: names of two columns; with ``pivot`` two values of that column, whose numbers
+            stand in the column ``value``.
+        row: the column that names the rows.
+        by: columns whose values part the table; each part is ranked on its own.
+
+    Raises:
+        DataError: the file cannot be read, lacks a column, has a row twice or a value that is no
+            number; the message names the line.
+        OptionError: ``pivot`` without ``value`` or the other way about.
+    """
+    if (pivot is None) != (value is None):
+        raise OptionError(
+            "--pivot says which column holds the names, --value where the numbers are"
+        )
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            lines = list(reader)
+            names = list(reader.fieldnames or ())
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read as CSV ({error})") from None
+    wanted = [row, *by, *(columns if pivot is None or value is None else (pivot, value))]
+    for name in wanted:
+        if name not in names:
+            raise DataError(f"{path}: has no column {name!r}{close_matches(name, names)}")
+    cells: dict[tuple[str, ...], dict[str, dict[str, float]]] = {}
+    for number, line in enumerate(lines, start=2):
+        part = cells.setdefault(tuple(line[name] or "" for name in by), {})
+        here = part.setdefault(line[row] or "", {})
+        for column in columns:
+            if pivot is not None and value is not None:
+                if line[pivot] != column:
+                    continue
+                text = line[value]
+            else:
+                text = line[column]
+            if column in here:
+                raise DataError(
+                    f"{path}, line {number}: {line[row]} has {column!r} twice (--by parts a table)"
+                )
+            if text and text.strip():
+                here[column] = _finite(text, f"{path}, line {number}: {column!r}")
+    if not cells:
+        raise DataError(f"{path}: has no rows")
+    found = [_columns(group, part, columns) for group, part in cells.items()]
+    if pivot is not None and all(not one.rows for one in found):
+        known = sorted({line[pivot] or "" for line in lines})
+        raise DataError(
+            f"{path}: no row has both {columns[0]!r} and {columns[1]!r}; the column {pivot!r} "
+            f"holds {', '.join(known[:8])}"
+        )
+    return found
+
+
+def _columns(
+    group: tuple[str, ...], part: Mapping[str, Mapping[str, float]], columns: tuple[str, str]
+) -> Columns:
+    whole = [name for name, here in part.items() if all(c in here for c in columns)]
+    first, second = (np.array([part[name][c] for name in whole]) for c in columns)
+    return Columns(
+        group, tuple(whole), first, second, tuple(name for name in part if name not in whole)
+    )
+
+
+def _finite(text: str, where: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not np.isfinite(number):
+        raise DataError(f"{where} must be a number, not {text!r}")
+    return number
