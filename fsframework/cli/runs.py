@@ -12,9 +12,10 @@ from fsframework.cli._options import flat_options, json_option
 from fsframework.errors import RecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fsframework.records import RunRecord
+    from fsframework.values import Estimate
 
 __all__ = ["print_record", "runs"]
 
@@ -73,12 +74,14 @@ def list_runs(runs_dir: Path, as_json: bool) -> None:
     rows: list[tuple[str, ...]] = []
     for folder, record in found:
         if not isinstance(record, RunRecord):
-            rows.append((folder.name, f"broken: {record}", *[""] * 7))
+            rows.append((folder.name, f"broken: {record}", *[""] * 8))
             continue
+        names = ("acc-R", "wacc-R", "wacc-A", "wacc-gap")
         cells = [
             _render.shown(record.estimates[name]) if name in record.estimates else ""
-            for name in ("acc-R", "wacc-R", "wacc-A", "wacc-gap")
+            for name in names
         ]
+        cells.append(_intervals([record.estimates[n] for n in names if n in record.estimates]))
         if record.status == "imported":
             facts = record.resolved["imported"]
             what = f"{facts['source']}, no tasks yet"
@@ -102,6 +105,7 @@ def list_runs(runs_dir: Path, as_json: bool) -> None:
         "wAcc-R",
         "wAcc-A",
         "gap",
+        "intervals",
         "queries by",
         "words",
     )
@@ -228,6 +232,21 @@ def print_record(folder: Path, record: RunRecord) -> None:
     for note in record.notes:
         click.echo(f"note: {note}")
     click.echo(f"run: {folder}")
+
+
+def _intervals(estimates: Sequence[Estimate]) -> str:
+    """Say what the intervals of a row are; what differs between them stands side by side."""
+
+    def each(values: Iterable[str]) -> str:
+        return "/".join(dict.fromkeys(values))
+
+    if not estimates:
+        return ""
+    images = each(f"{e.n_images:,}" if e.n_images else "?" for e in estimates)
+    return (
+        f"{each(f'{100 * e.level:g}' for e in estimates)} % {each(e.kind for e in estimates)}, "
+        f"{each(e.estimator for e in estimates)}, {images} images"
+    )
 
 
 def _dataset(resolved: Mapping[str, Any]) -> str:
