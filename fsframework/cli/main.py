@@ -17,9 +17,21 @@ __all__ = ["cli", "main"]
 
 _COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("fsframework.cli.run:run", "Evaluate a method on random and attribute-biased tasks."),
+    "plan": (
+        "fsframework.cli.plan:plan",
+        "Tell how many queries are best, how many tasks there are, what they will show.",
+    ),
     "benchmark": (
         "fsframework.cli.benchmark:benchmark",
         "Measure a paper's tables, its printed values beside.",
+    ),
+    "compare": (
+        "fsframework.cli.compare:compare",
+        "Compare methods on equal tasks: paired differences, and who cannot be told apart.",
+    ),
+    "rank": (
+        "fsframework.cli.rank:rank",
+        "Tell whether two columns of results rank methods alike.",
     ),
     "import": (
         "fsframework.cli.import_:import_",
