@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fsframework.errors import DataError
 from fsframework.interfaces.statistic import Statistic
 from fsframework.testing._suite import Make, Suite, require
 from fsframework.testing.toys import toy_outcomes
-from fsframework.values import Outcomes
+from fsframework.values import AccuracyOutcomes, Outcomes
 
 suite = Suite(Statistic)
 
@@ -130,4 +131,18 @@ def check_no_memory(make: Make) -> None:
         used.per_task(second),
         make().per_task(second),
         "the values of outcomes depend on the outcomes judged before",
+    )
+
+
+@suite.check(after=[check_one_number_a_task])
+def check_without_predictions(make: Make) -> None:
+    """Imported accuracies, which hold no predictions, give one number a task or a ``DataError``."""
+    outcomes = AccuracyOutcomes([0.2, 0.6, 1.0], "imported", 0, True)
+    try:
+        values = make().per_task(outcomes)
+    except DataError:
+        return  # the outcomes' own refusal says why
+    require(
+        np.shape(values) == (3,) and np.isfinite(values).all(),
+        f"three tasks must give three finite numbers or a DataError, not {values}",
     )

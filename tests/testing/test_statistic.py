@@ -115,6 +115,14 @@ class Remembering(Spread):
         return self._seen.setdefault(outcomes.predictions.shape, super().per_task(outcomes))
 
 
+class Peeping(Spread):
+    """The outcomes' fields instead of their names."""
+
+    def per_task(self, outcomes):
+        vars(outcomes)["predictions"]
+        return super().per_task(outcomes)
+
+
 BROKEN = {
     "check_construction": NoStatistic,
     "check_options_typed": Untyped,
@@ -129,6 +137,7 @@ BROKEN = {
     "check_way_order": FirstWay,
     "check_outcomes_unchanged": Destructive,
     "check_no_memory": Remembering,
+    "check_without_predictions": Peeping,
 }
 
 
