@@ -98,7 +98,7 @@ def tables_of(
 
 
 def _changes(comparison: Comparison, beside: Comparison) -> str:
-    """Say what becomes of the conclusions from closed intervals, as section 3 of the paper counts them."""
+    """Say what becomes of conclusions from closed intervals, counted as in the paper's section 3."""
     by_kind = {next(iter(c.values.values())).kind: c for c in (comparison, beside)}
     closed, opened = by_kind["closed"], by_kind["open"]
     concluded = [p for p in closed.pairs if p.direct != "0"]
@@ -132,8 +132,13 @@ def _values_table(
         ordered = c.groups or c.values
         for label in ordered:
             value = c.values[label]
+            first = (c.task_set,) if several else ()
             cells = (label, _number(value), *(() if baseline else (c.groups[label],)))
-            rows.append((*((c.task_set,) if several else ()), *cells, *_read_with(value)))
+            rows.append((*first, *cells, *_read_with(value)))
+            if label in c.opened:
+                value = c.opened[label]
+                cells = (label, _number(value), *(() if baseline else ("",)))
+                rows.append((*first, *cells, *_read_with(value)))
     columns = ("method", measure, *(() if baseline else ("group",)), *_READ_WITH)
     title = measure if several else f"{measure} on {comparisons[0].task_set}"
     return Table(
@@ -175,6 +180,8 @@ def _pairs_table(measure: str, comparisons: Sequence[Comparison], several: bool)
 
 
 def _matrix(comparison: Comparison, beside: Comparison | None) -> Table:
+    from fsframework.pipeline.comparison import direct_sign
+
     labels = list(comparison.groups or comparison.values)
     by_kind = {next(iter(c.values.values())).kind: c for c in (beside, comparison) if c}
     paired = by_kind.get("open", comparison)
@@ -186,6 +193,8 @@ def _matrix(comparison: Comparison, beside: Comparison | None) -> Table:
             _sign(by_kind[kind], row, column, "direct") if kind in by_kind else "·"
             for kind in ("closed", "open")
         ]
+        if comparison.opened and "open" not in by_kind:
+            signs[1] = _SIGNS[direct_sign(comparison.opened[row], comparison.opened[column])]
         last = _sign(paired, row, column, "paired")
         inverted = any({sign, last} == {"+", "−"} for sign in signs)
         return "".join(signs) + last + ("!" if inverted else "")
@@ -221,7 +230,7 @@ def _number(estimate: Estimate, *, signed: bool = False) -> str:
         return f"{value}{unit} (no interval)"
     if estimate.low == estimate.high and not estimate.paired:
         return f"{value}{unit} in every task"
-    if estimate.estimator.startswith("bootstrap"):
+    if estimate.estimator in ("percentile", "bca"):
         bounds = (
             f"{factor * b:.{digits}f}".replace("-", "−") for b in (estimate.low, estimate.high)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -226,13 +227,12 @@ def _compare(
         raise DataError(f"a comparison needs two methods at least; there is {group[0].label} alone")
     chosen = same_tasks(group)
     stems = {comparison.statistic_of(name) for name in statistics or ("acc", "wacc")}
-    known = {
-        stem: resolve_component(registry, "statistic", {"name": stem}).create() for stem in stems
-    }
+    known = {stem: resolve_component(registry, "statistic", stem).create() for stem in stems}
     measures, left_out = comparison.measures_of(chosen, known, statistics)
     notes += left_out
     labels = [c.label for c in chosen]
-    return [comparison.compare(labels, measure, **how) for measure in measures]
+    made = (comparison.compare(labels, measure, **how) for measure in measures)
+    return [dataclasses.replace(c, opened=comparison.opened_by_images(chosen, c)) for c in made]
 
 
 def _check_beside(made: Sequence[Comparison], others: Sequence[Comparison]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,11 @@ __all__ = [
     "compare",
     "count",
     "differences",
+    "direct_sign",
     "holm",
     "letters",
     "measures_of",
+    "opened_by_images",
     "statistic_of",
 ]
 
@@ -124,6 +126,8 @@ class Comparison:
         values: of each contestant, with its own interval.
         groups: letters of each; two that share one cannot be told apart, by Holm's p.
         notes: sentences on contestants, beside those on pairs.
+        opened: where tasks are closed, the contestants' own open intervals, if their runs have
+            them (``fsf run --interval image-level``).
     """
 
     measure: str
@@ -133,6 +137,7 @@ class Comparison:
     groups: Mapping[str, str]
     level: float
     notes: tuple[str, ...] = ()
+    opened: Mapping[str, Estimate] = field(default_factory=dict)
 
     def pair(self, first: str, second: str) -> tuple[Pair, int]:
         """Return the pair of two labels, and -1 where it stands the other way about."""
@@ -153,6 +158,7 @@ class Comparison:
             "groups": dict(self.groups),
             "pairs": [pair.to_json() for pair in self.pairs],
             "notes": list(self.notes),
+            "opened": {label: value.to_json() for label, value in self.opened.items()},
         }
 
 
@@ -184,6 +190,23 @@ def count(comparisons: Sequence[Comparison]) -> Counts:
         sum(d and not p for d, p in both),
         sum(p and not d for d, p in both),
     )
+
+
+def opened_by_images(
+    contestants: Sequence[Contestant], comparison: Comparison
+) -> dict[str, Estimate]:
+    """Return open intervals that the runs of all contestants hold for closed tasks, or nothing."""
+    found = {}
+    for one, (label, own) in zip(contestants, comparison.values.items(), strict=True):
+        estimate = one.estimates.get(comparison.measure)
+        if (
+            estimate is None
+            or (own.kind, estimate.kind) != ("closed", "open")
+            or estimate.level != comparison.level
+        ):
+            return {}
+        found[label] = estimate
+    return found
 
 
 def measures_of(
@@ -401,7 +424,7 @@ def compare(
                 float(by_holm[k]) if can else None,
                 float(by_bh[k]) if can else None,
                 None if np.isnan(r) else float(r),
-                _direct(values[labels[i]], values[labels[j]], bool(spread[i] and spread[j])),
+                direct_sign(values[labels[i]], values[labels[j]]),
                 _paired(difference) if can else "0",
                 note,
             )
@@ -474,7 +497,7 @@ def differences(
         low, high, p = _bootstrap(
             parts, tasks, contrasts, value, level, interval, n_resamples, seed
         )
-        estimator = f"bootstrap-{interval}"
+        estimator = interval
     # Without spread an interval of no width would claim what nobody knows, but for a method's own
     # value, which is what it is in every task, and for equal ones.
     single = np.count_nonzero(contrasts, axis=1) == 1
@@ -641,9 +664,12 @@ def _correlations(measure: Measure) -> FloatArray:
     return np.asarray(found)
 
 
-def _direct(first: Estimate, second: Estimate, spread: bool) -> str:
-    """Compare two intervals: they conclude if they do not meet (section 2.3 of the paper)."""
-    if not spread:
+def direct_sign(first: Estimate, second: Estimate) -> str:
+    """Return ``+``, ``-`` or ``0``: two intervals that do not meet conclude, if they have a width.
+
+    Source: Lafargue et al. 2024, section 2.3.
+    """
+    if not all(one.high - one.low > 0 for one in (first, second)):
         return "0"
     if first.low > second.high:
         return "+"

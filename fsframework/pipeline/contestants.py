@@ -12,7 +12,7 @@ from typing import Any
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.pipeline.accuracies import SUFFIXES, TaskAccuracies, Unit, read_accuracies
 from fsframework.records import RECORD_NAME, RunRecord, find_run
-from fsframework.values import IntervalKind, Outcomes
+from fsframework.values import Estimate, IntervalKind, Outcomes
 
 __all__ = ["KINDS_OF_TASKS", "Contestant", "by_tasks", "find_contestants", "same_tasks"]
 
@@ -32,6 +32,7 @@ class Contestant:
         outcomes: by kind of tasks, ``R`` random and ``A`` attribute-biased.
         tasks: what is known of the tasks of each kind, to say how two differ.
         fingerprint: of the run, empty for a file.
+        estimates: what its run has computed, with the intervals asked for there.
         longer: more and more of its name, for contestants whose labels are equal.
     """
 
@@ -40,6 +41,7 @@ class Contestant:
     outcomes: Mapping[str, Outcomes]
     tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fingerprint: str = ""
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)
     longer: tuple[str, ...] = ()
 
     def task_set(self, kinds: Iterable[str]) -> str:
@@ -129,7 +131,9 @@ def _of_run(folder: Path) -> Contestant:
         method, backbone = (str(resolved[part]["name"]) for part in ("method", "backbone"))
         label, tasks = method, dict(record.tasks)
         longer = (f"{method} {backbone}", f"{method} {backbone} {record.fingerprint[:8]}")
-    return Contestant(label, folder, outcomes, tasks, record.fingerprint, longer)
+    return Contestant(
+        label, folder, outcomes, tasks, record.fingerprint, dict(record.estimates), longer
+    )
 
 
 def _of_accuracies(read: TaskAccuracies) -> Contestant:

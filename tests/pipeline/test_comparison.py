@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import itertools
 import subprocess
 from pathlib import Path
@@ -22,6 +23,7 @@ from fsframework.pipeline.comparison import (
     holm,
     letters,
     measures_of,
+    opened_by_images,
 )
 from fsframework.pipeline.contestants import (
     Contestant,
@@ -233,6 +235,25 @@ def test_direct_and_paired_conclusions_and_their_counts() -> None:
     total = count([found, found])
     assert (total.pairs, total.direct, total.paired, total.holm) == (6, 4, 6, 6)
     assert (total.inverted, total.only_direct, total.only_paired) == (0, 0, 2)
+
+
+def test_open_intervals_of_runs_stand_beside_closed_ones() -> None:
+    found = compare(["a", "b"], dataclasses.replace(measured(accuracies(30, 2)), kind="closed"))
+    wide = {
+        label: dataclasses.replace(e, kind="open", estimator="image-level", low=e.low - 0.1)
+        for label, e in found.values.items()
+    }
+
+    def runs(**estimates: Estimate) -> list[Contestant]:
+        return [
+            Contestant(label, Path(label), {}, estimates={"acc-R": estimates[label]})
+            for label in ("a", "b")
+        ]
+
+    assert opened_by_images(runs(**wide), found) == wide
+    assert opened_by_images(runs(**found.values), found) == {}
+    other_level = {label: dataclasses.replace(e, level=0.9) for label, e in wide.items()}
+    assert opened_by_images(runs(**other_level), found) == {}
 
 
 # --- nothing to tell ------------------------------------------------------------------------------
