@@ -35,20 +35,20 @@ _ORIGINS = {
 }
 
 
-class _TaskCount(click.ParamType):
-    """A number, or ``all`` (or ``none``, as in a configuration): as many as there are."""
-
-    name = "N|all"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str:
-        if str(value).lower() in ("all", "none"):
-            return "none"
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither a number nor 'all'", param, ctx)
+def _task_count(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> int | str | None:
+    """Read a number of tasks; ``all``, or ``none`` as in a configuration, for as many as are."""
+    if value is None:
+        return None
+    if value.lower() in ("all", "none"):
+        return "none"
+    try:
+        return int(value)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is neither a number nor 'all'", context, parameter
+        ) from None
 
 
 _SHARED: dict[str, tuple[str, Any]] = {
@@ -159,7 +159,7 @@ _SHARED: dict[str, tuple[str, Any]] = {
         "tasks",
         click.option(
             "--tasks",
-            type=_TaskCount(),
+            callback=_task_count,
             metavar="N|all",
             help="Number of tasks; all, for samplers that end, such as depleting.  [default: 600]",
         ),

@@ -97,6 +97,13 @@ __all__ = ["run"]
     metavar="FILE",
     help="Evaluate the tasks of this file (see fsf tasks make).",
 )
+@click.option(
+    "--queries",
+    type=click.Choice(["auto"]),
+    metavar="auto",
+    help="Let a pilot run of random tasks find the number of queries that is best for tasks "
+    "without replacement (see fsf plan); with --sampler depleting.",
+)
 @shared("query-batch", *DROPPING, "offline")
 @set_options
 @folder_options
@@ -129,6 +136,7 @@ def run(
       fsf run --method protonet --shot 1 --tasks 3000 --placebo
       fsf run --dataset folder:./images --attributes words.csv --backbone resnet12
       fsf run --dataset folder:./images --detector vit-gpt2 --drop-class-words
+      fsf run --method ncc --sampler depleting --tasks all --queries auto
       fsf run --plugin ./mine.py --method mine -o method.temperature=0.2
       fsf run --method leo --init-from runs/baseline-planted-fewstab-1a2b3c4d
       fsf run --model runs/renet-planted-fewstab-1a2b3c4d --dataset folder:./images
@@ -143,6 +151,7 @@ def run(
         "statistics": "statistics",
         "level": "level",
         "interval": "interval",
+        "queries": "queries",
         "image_size": "image_size",
         "task_file": "task_file",
         "recipe": "recipe",

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fsframework.errors import FsfError, OptionError, close_matches
 from fsframework.pipeline.intervals import Interval
@@ -67,6 +67,9 @@ class Settings:
         model: a run folder: take its method and backbone with their options, its image size and
             its weights, and train nothing.
         tensorboard: also write the curve of the training for TensorBoard, into the run folder.
+        queries: ``given``, or ``auto``: the number that a pilot run finds best for tasks without
+            replacement. See ``pipeline.pilot``.
+        pilot_tasks: tasks of that pilot.
     """
 
     seed: int = 0
@@ -88,6 +91,8 @@ class Settings:
     recipe: str | None = QUICK
     model: Path | None = None
     tensorboard: bool = False
+    queries: Literal["given", "auto"] = "given"
+    pilot_tasks: int = 200
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
@@ -98,6 +103,8 @@ class Settings:
             raise OptionError(f"level must lie between 0 and 1, not {self.level}")
         if self.image_size is not None and self.image_size < 8:
             raise OptionError(f"image_size must be at least 8 pixels, not {self.image_size}")
+        if self.pilot_tasks < 3:
+            raise OptionError(f"pilot_tasks must be at least 3, not {self.pilot_tasks}")
         if self.min_count < 1:
             raise OptionError(f"min_count must be at least 1, not {self.min_count}")
 
@@ -113,6 +120,7 @@ class Experiment:
         stages: of the training.
         recipe: that said how to train, if any.
         given: what the user gave, as JSON values; ``origins``: where every value came from.
+        planned: how the number of queries was found, where a pilot run found it.
     """
 
     settings: Settings
@@ -127,6 +135,7 @@ class Experiment:
     given: Mapping[str, Any]
     origins: Mapping[str, Any]
     recipe: Recipe | None = None
+    planned: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return every resolved value as JSON values."""

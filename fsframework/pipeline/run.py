@@ -34,6 +34,7 @@ from fsframework.pipeline.model import (
     resolve_device,
     save_tensors,
 )
+from fsframework.pipeline.pilot import with_planned_queries
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.tasks import check_tasks, draw_tasks, placebo
 from fsframework.pipeline.training import (
@@ -103,6 +104,12 @@ def run_experiment(
     Raises:
         FsfError: bad input, in one sentence.
     """
+    if experiment.settings.queries == "auto" and not experiment.planned:
+        experiment = with_planned_queries(
+            experiment,
+            registry,
+            lambda pilot: run_experiment(pilot, registry, workspace, reporter).folder,
+        )
     timer = _Timer()
     with timer("tasks"):
         prepared = _prepare(experiment, workspace, registry, reporter)
@@ -273,6 +280,7 @@ def _tasks(experiment: Experiment, pool: ImagePool, workspace: Workspace) -> dic
 
 
 def _notes(experiment: Experiment, tasks: Mapping[str, TaskSet], pool: ImagePool) -> Iterator[str]:
+    yield from experiment.planned
     split = experiment.settings.split
     if _learns(experiment) and split in ("train", "val"):
         use = "trained on" if split == "train" else "chosen by"

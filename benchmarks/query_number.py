@@ -1,0 +1,198 @@
+"""How many queries are best: the variance of the mean against Eq. 7, and pilots against the truth.
+
+Run ``python benchmarks/query_number.py``; it takes some three minutes. The study is that of section
+4 of Lafargue et al. 2024: two classes drawn from Gaussians at -1 and 1 with standard deviation 1,
+1,000 images, the nearest class centre as classifier, tasks without replacement (two classes of a
+size are simply cut into tasks). The truth is an integral over where the centres fall.
+
+The first table sets the variance of the mean accuracy over ``REPLICATES`` data sets beside
+K/(NC) (alpha Q + beta/Q + gamma): R^2 of that curve with the true alpha and beta, and of the curve
+fitted to the variances; Q* by the truth, by the fit, and where the least variance was measured;
+and how much more than the least it is at one query.
+
+The second asks single pilots. A pilot of T tasks has a data set of 1,000 images of its own, whose
+images recur, with n queries a class; or, ``new images``, images of its own for every task.
+``unbiased`` is Q* by the moments, ``cautious`` allows for failed tasks the pilot may have missed;
+of both the share within a factor of 1.5 of the truth, and the 90th percentile of how much longer
+than the shortest the variance is at them. ``covers`` is the share of 95 % intervals with the truth
+in them. Shares have a standard error of about 1 in 100.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import norm
+
+from fsframework.pipeline.planning import Pilot, Spread
+
+CLASS_SIZE, REPLICATES, LEVEL = 500, 6000, 0.95
+QUERIES = {
+    1: (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40),
+    5: (1, 2, 3, 4, 5, 7, 10, 13, 15, 17, 20, 24, 28, 33, 40, 45, 57, 66, 78),
+    10: (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 52, 61, 73, 90, 115, 157),
+    20: (1, 2, 3, 5, 7, 10, 15, 20, 30, 42, 51, 63, 80, 105, 146, 230, 480),
+}
+Floats = npt.NDArray[np.float64]
+
+
+class Truth(NamedTuple):
+    """alpha and noise of a query, as ``Spread`` has them; Q* and the variance they come to."""
+
+    shot: int
+    alpha: float
+    within: float
+
+    @property
+    def best(self) -> float:
+        """Q*."""
+        return math.sqrt(self.shot * self.within / self.alpha)
+
+    def variance(self, n_query: npt.ArrayLike) -> Floats:
+        """Eq. 7, of the mean over as many tasks as there are, whole or not."""
+        q = np.asarray(n_query, np.float64)
+        return (self.shot + q) / CLASS_SIZE * (self.alpha + self.within / q)
+
+
+def truth(shot: int) -> Truth:
+    """Integrate over the midpoint of the two centres and over which of them is to the left."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(200)
+    weights = weights / weights.sum()
+    midpoint, crossed = nodes / math.sqrt(2 * shot), norm.cdf(-math.sqrt(2 * shot))
+    right = np.stack([norm.cdf(1 + midpoint), norm.cdf(1 - midpoint)])
+
+    def expected(straight: Floats, swapped: Floats) -> float:
+        return float(((1 - crossed) * straight + crossed * swapped) @ weights)
+
+    mean = expected(right.mean(axis=0), 1 - right.mean(axis=0))
+    square = expected(right.mean(axis=0) ** 2, (1 - right.mean(axis=0)) ** 2)
+    m2 = expected((right**2).mean(axis=0), ((1 - right) ** 2).mean(axis=0))
+    return Truth(shot, square - mean**2, (mean - m2) / 2)
+
+
+def accuracies(rng: np.random.Generator, n: int, shot: int, n_query: int) -> Floats:
+    """Return the accuracies of n tasks of images of their own."""
+    means = np.array([-1.0, 1.0])[:, None]
+    support = (rng.normal(size=(n, 2, shot)) + means).mean(axis=2)
+    query = rng.normal(size=(n, 2, n_query)) + means
+    return answers(support, query).mean(axis=(1, 2))
+
+
+def answers(centres: Floats, query: Floats) -> Floats:
+    """Return 1 for each query ``(n, 2, m)`` that lies nearer to its own class's centre."""
+    midpoint = centres.mean(axis=1)[:, None, None]
+    straight = (centres[:, 1] > centres[:, 0])[:, None, None]
+    above = query > midpoint
+    above[:, 0] = ~above[:, 0]
+    return (above == straight).astype(np.float64)
+
+
+def measured(shot: int, n_query: int, rng: np.random.Generator) -> float:
+    """Return the variance of the mean over the tasks of a data set, over many data sets."""
+    n_tasks = CLASS_SIZE // (shot + n_query)
+    means = []
+    for _ in range(10):
+        found = accuracies(rng, REPLICATES // 10 * n_tasks, shot, n_query)
+        means.append(found.reshape(-1, n_tasks).mean(axis=1))
+    return float(np.concatenate(means).var(ddof=1))
+
+
+def agreement(values: Floats, curve: Floats) -> float:
+    """Return R^2."""
+    return float(1 - ((values - curve) ** 2).sum() / ((values - values.mean()) ** 2).sum())
+
+
+def fitted(q: Floats, values: Floats) -> tuple[Floats, float]:
+    """Return the curve of Eq. 7 fitted by least squares, and its Q*."""
+    terms = np.stack([q, 1 / q, np.ones_like(q)], axis=1)
+    found, *_ = np.linalg.lstsq(terms, values, rcond=None)
+    best = math.sqrt(found[1] / found[0]) if found[0] > 0 < found[1] else math.inf
+    return terms @ found, best
+
+
+def pilot(rng: np.random.Generator, shot: int, n_tasks: int, n_query: int, new: bool) -> Pilot:
+    """Return a pilot on a data set of its own, or with new images for every task."""
+    shape = (n_tasks, 2, shot + n_query)
+    own = np.arange(2)[:, None]
+    if new:
+        images = np.arange(math.prod(shape)).reshape(shape)
+        values = rng.normal(size=shape) + 2 * own - 1
+    else:
+        drawn = rng.random((n_tasks, 2, CLASS_SIZE))
+        order = np.argsort(drawn, axis=2)[:, :, : shot + n_query]
+        images = order + CLASS_SIZE * own
+        values = (rng.normal(size=(2, CLASS_SIZE)) + 2 * own - 1).ravel()[images]
+    right = answers(values[:, :, :shot].mean(axis=2), values[:, :, shot:])
+    classes = np.tile(np.arange(2), (n_tasks, 1))
+    return Pilot(right, classes, images[:, :, :shot], images[:, :, shot:])
+
+
+def judged(of: Truth, make: Callable[[], Pilot], n_pilots: int) -> tuple[str, ...]:
+    """Return a row on so many pilots."""
+    spreads = [Spread.of(make(), LEVEL) for _ in range(n_pilots)]
+    cells = []
+    for name in ("best", "cautious"):
+        found = np.array([getattr(s, name) for s in spreads])
+        near = np.abs(np.log(found / of.best)) <= math.log(1.5)
+        # An unbounded number is the largest there is.
+        taken = np.clip(found, 1, CLASS_SIZE - of.shot)
+        longer = np.quantile(of.variance(taken) / of.variance(of.best) - 1, 0.9)
+        middle = float(np.median(found))
+        cells += [f"{middle:.1f}", f"{100 * near.mean():.0f} %", f"{100 * longer:.1f} %"]
+    covers = np.mean([s.best_low <= of.best <= s.best_high for s in spreads])
+    low, high = (
+        float(np.median([getattr(s, n) for s in spreads])) for n in ("best_low", "best_high")
+    )
+    return (*cells, f"{100 * covers:.1f} %", f"{low:.1f} to {high:.1f}")
+
+
+def main() -> None:
+    """Print both tables."""
+    print(f"Var(mean accuracy) over {REPLICATES:,} data sets of 1,000 images")
+    print(
+        f"{'shots':>5} {'R2 truth':>9} {'R2 fit':>7} {'Q* true':>8} {'fitted':>7} "
+        f"{'measured':>8} {'at Q = 1':>9}"
+    )
+    for shot, numbers in QUERIES.items():
+        of, q = truth(shot), np.array(numbers, np.float64)
+        rng = np.random.default_rng(shot)
+        values = np.array([measured(shot, n, rng) for n in numbers])
+        curve, best = fitted(q, values)
+        more = 100 * (values[0] / values.min() - 1)
+        print(
+            f"{shot:5} {agreement(values, of.variance(q)):9.4f} {agreement(values, curve):7.4f} "
+            f"{of.best:8.2f} {best:7.2f} {numbers[int(values.argmin())]:8} {more:+8.1f} %",
+            flush=True,
+        )
+    print()
+    heads = ("unbiased", "in 1.5", "longer", "cautious", "in 1.5", "longer", "covers", "interval")
+    print(f"{'shots':>5} {'true':>6} {'pilot':42}" + "".join(f"{h:>10}" for h in heads))
+    for shot in (1, 5, 10):
+        of = truth(shot)
+        everything = CLASS_SIZE - shot
+        for n_tasks, n_query, new, n_pilots in (
+            (200, everything, False, 600),
+            (200, 15, False, 600),
+            (200, 15, True, 600),
+            (200, 100, True, 600),
+            (2000, 100, True, 200),
+            (10000, 15, True, 100),
+        ):
+            rng = np.random.default_rng([shot, n_tasks, n_query, new])
+            cells = judged(of, lambda: pilot(rng, shot, n_tasks, n_query, new), n_pilots)  # noqa: B023
+            images = "new images" if new else "1,000 images"
+            name = f"{n_tasks:,} tasks, {n_query} queries, {images}"
+            print(
+                f"{shot:5} {of.best:6.1f} {name:42}"
+                + "".join(f"{c:>10}" for c in cells[:-1])
+                + f"   {cells[-1]}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
