@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import math
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -57,6 +59,26 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
 
+    def narrowed(self) -> Table:
+        """Return the table with what is the same in all rows, of how to read them, in its title."""
+        n = len(_READ_WITH)
+        said = {row[-n:] for row in self.rows}
+        if self.columns[-n:] != _READ_WITH or len(said) != 1:
+            return self
+        interval, tasks, images = said.pop()
+        return Table(
+            f"{self.title}: {interval}; {tasks} tasks, images {images}",
+            self.columns[:-n],
+            tuple(row[:-n] for row in self.rows),
+            self.notes,
+        )
+
+    @property
+    def width(self) -> int:
+        """Columns of characters it takes on a terminal."""
+        cells = zip(self.columns, *self.rows, strict=True)
+        return sum(max(map(len, column)) + 2 for column in cells) - 2
+
 
 def tables_of(
     comparisons: Sequence[Comparison],
@@ -98,7 +120,7 @@ def tables_of(
 
 
 def _changes(comparison: Comparison, beside: Comparison) -> str:
-    """Say what becomes of conclusions from closed intervals, counted as in the paper's section 3."""
+    """Say what becomes of conclusions from closed intervals, as the paper's section 3 does."""
     by_kind = {next(iter(c.values.values())).kind: c for c in (comparison, beside)}
     closed, opened = by_kind["closed"], by_kind["open"]
     concluded = [p for p in closed.pairs if p.direct != "0"]
@@ -256,6 +278,8 @@ def as_text(tables: Sequence[Table]) -> str:
     """Return plain tables, one below the other."""
     from fsframework.cli import _render
 
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    tables = [t if t.width <= room else t.narrowed() for t in tables]
     parts = [f"{t.title}\n{_render.text_table(t.columns, t.rows)}" for t in tables]
     notes = dict.fromkeys(note for table in tables for note in table.notes)
     return "\n\n".join([*parts, "\n".join(notes)])
@@ -283,7 +307,7 @@ def as_latex(tables: Sequence[Table]) -> str:
         return "    " + " & ".join(map(_escaped, cells)) + r" \\"
 
     parts = [r"% needs \usepackage{booktabs}"]
-    for table in tables:
+    for table in (table.narrowed() for table in tables):
         notes = " ".join(f"{note}." for note in (table.title, *table.notes))
         parts.append(
             "\n".join(

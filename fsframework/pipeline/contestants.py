@@ -193,6 +193,8 @@ def _difference(first: Contestant, other: Contestant, kind: str) -> str:
         if key in one and key in two and one[key] != two[key]:
             return intro + f"{one[key]} and {two[key]} {what}"
     names = [facts.get("name") for facts in (one, two)]
+    if counts[0] != counts[1] and not any(names):
+        return intro + f"{counts[0]:,} and {counts[1]:,} tasks; give both runs the same --tasks"
     if counts[0] != counts[1] and names[0] == names[1]:
         missing = abs(counts[0] - counts[1])
         lacks = other if counts[1] < counts[0] else first

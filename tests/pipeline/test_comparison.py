@@ -337,7 +337,7 @@ def contestant(label: str, digest: str, n_tasks: int = 6, **facts: object) -> Co
         (contestant("b", "y", shot=5), "1 and 5 shots"),
         (
             contestant("b", "y", n_tasks=4),
-            "6 and 4 tasks; b lacks 2, and which ones cannot",
+            "6 and 4 tasks; give both runs the same --tasks",
         ),
         (contestant("b", "y"), "another seed, sampler or from other images (digests x and y)"),
     ],
@@ -347,6 +347,12 @@ def test_different_tasks_are_refused_with_the_difference(other: Contestant, part
         same_tasks([contestant("a", "x"), other])
     assert str(caught.value).startswith("a and b were evaluated on different tasks")
     assert part in str(caught.value)
+
+
+def test_missing_tasks_are_counted() -> None:
+    long, short = contestant("a", "x", name="birds"), contestant("b", "y", 4, name="birds")
+    with pytest.raises(DataError, match="6 and 4 tasks; b lacks 2, and which ones cannot be told"):
+        same_tasks([long, short])
 
 
 def test_scoring_must_be_the_same() -> None:
