@@ -25,7 +25,9 @@ __all__ = [
     "Interval",
     "Level",
     "difference_interval",
+    "answers_of",
     "image_interval",
+    "interval_over",
     "mean_interval",
 ]
 
@@ -187,14 +189,49 @@ def image_interval(
         DataError: there is one task, or for ``class-level`` all classes stand in every task.
     """
     values = np.asarray(per_task(outcomes), dtype=np.float64)
+    answers = answers_of(per_task, tasks, outcomes, class_sizes) if over == "image-level" else None
+    return interval_over(values, answers, tasks, class_sizes, level, over)
+
+
+def answers_of(
+    per_task: Callable[[Outcomes], FloatArray],
+    tasks: TaskSet,
+    outcomes: Outcomes,
+    class_sizes: IntArray,
+) -> FloatArray:
+    """Return what each answer did to its task's value, float64 ``(T, way, n_query)``."""
+    values = np.asarray(per_task(outcomes), dtype=np.float64)
+    return _of_answers(per_task, values, tasks, outcomes, len(class_sizes))
+
+
+def interval_over(
+    values: FloatArray,
+    answers: FloatArray | None,
+    tasks: TaskSet,
+    class_sizes: IntArray,
+    level: float = 0.95,
+    over: Level = "image-level",
+) -> ImageLevel:
+    """Return the interval of ``image_interval`` from what it is made of.
+
+    Both values and answers may be differences of two methods on the same tasks: an image's
+    influence on a difference is the difference of its influences.
+
+    Args:
+        values: float64 ``(T,)``, one a task.
+        answers: what each answer did to them, see ``answers_of``; not used for ``class-level``.
+
+    Raises:
+        DataError: there is one task, or for ``class-level`` all classes stand in every task.
+    """
     count = len(values)
     if count < 2:
         raise DataError(f"an {over} interval needs at least 2 tasks, not {count}")
     mean = float(values.mean())
-    if over == "class-level":
+    if over == "class-level" or answers is None:
         influences, lost, units = _of_classes(values, tasks, class_sizes)
     else:
-        influences, lost, units = _of_images(per_task, values, tasks, outcomes, class_sizes)
+        influences, lost, units = _of_images(values, answers, tasks, class_sizes)
     pairs = count * (count - 1)
     of_units, error = _off_diagonal(influences)
     of_units = _positive((of_units + lost) / pairs, float(np.sqrt(2 * error)) / pairs)
@@ -209,11 +246,7 @@ def image_interval(
 
 
 def _of_images(
-    per_task: Callable[[Outcomes], FloatArray],
-    values: FloatArray,
-    tasks: TaskSet,
-    outcomes: Outcomes,
-    class_sizes: IntArray,
+    values: FloatArray, answers: FloatArray, tasks: TaskSet, class_sizes: IntArray
 ) -> tuple[sparse.csr_array, float, int]:
     """Return influences ``(T, images)``, what centring took off their products, and the freedom.
 
@@ -225,7 +258,7 @@ def _of_images(
     way, shot, n_query = tasks.n_way, tasks.n_shot, tasks.n_query
     sizes = class_sizes.astype(np.float64)
     whole = np.broadcast_to(values[:, None], tasks.classes.shape)
-    of_query = _of_answers(per_task, values, tasks, outcomes, len(sizes)) * way * n_query
+    of_query = answers * way * n_query
     by_role = np.stack([whole, of_query.mean(axis=2)])
     # Factors a class; n / (n - 1) is for a variance about a mean that is estimated.
     factors = np.stack([sizes - 1, sizes / (way * n_query)]) / (sizes - shot)

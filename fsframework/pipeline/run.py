@@ -508,6 +508,7 @@ def _new_record(experiment: Experiment, prepared: _Prepared) -> RunRecord:
                 "shot": t.n_shot,
                 "query": t.n_query,
                 "count": len(t),
+                "class_sizes": prepared.pool.class_sizes.tolist(),
             }
             for kind, t in prepared.tasks.items()
         },
