@@ -191,7 +191,8 @@ def load_pilot(folder: Path, kind: str = "") -> tuple[Pilot, TaskSet, RunRecord]
         raise DataError(
             f"{folder}: holds accuracies of whole tasks made elsewhere, and a plan needs the "
             "counts of right answers of each class: how far tasks lie apart cannot be told from "
-            "the noise of their queries otherwise. --task-sd and --correlation take what you know"
+            "the noise of their queries otherwise; without RUN, --task-sd and --correlation take "
+            "what you know of them"
         )
     tasks = TaskSet.load(folder / f"tasks-{name}.safetensors")
     try:
