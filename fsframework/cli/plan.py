@@ -21,7 +21,8 @@ from fsframework.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fsframework.pipeline.planning import Pilot, Plan, Row
+    from fsframework.pipeline.planning import Plan, Row
+    from fsframework.pipeline.spread import Pilot
     from fsframework.records import RunRecord
     from fsframework.registry import Registry
     from fsframework.values import TaskSet
@@ -142,7 +143,8 @@ def plan(
       fsf plan --class-sizes 600x20 --shot 1
       fsf plan --dataset folder:./images --task-sd 9 --correlation 0.7
     """
-    from fsframework.pipeline.planning import Plan, Spread, paired_pilot, parse_class_sizes
+    from fsframework.pipeline.planning import Plan, parse_class_sizes
+    from fsframework.pipeline.spread import Spread, paired_pilot
 
     registry = registry_with(plugin_files)
     tree = tree_of(context, config, options, {})
@@ -166,6 +168,8 @@ def plan(
     else:
         pilot, tasks, record, folder = _pilot(run, runs_dir, kind)
         _check_shape(tree, tasks)
+        if not {"dataset", "split"} & set(tree):
+            sizes = sizes or _sizes_of(record)
         sizes = sizes or _sizes(registry, tree, record)
         head.append(_described(folder, record, tasks))
         spread = Spread.of(pilot, level)
@@ -194,7 +198,7 @@ def _value(sampler: Any, name: str, default: int) -> Any:
 
 
 def _pilot(run: str, runs_dir: Path, kind: str | None) -> tuple[Pilot, TaskSet, RunRecord, Path]:
-    from fsframework.pipeline.planning import load_pilot
+    from fsframework.pipeline.spread import load_pilot
     from fsframework.records import find_run
 
     folder = find_run(run, runs_dir)
@@ -227,6 +231,12 @@ def _sizes(
         raise OptionError("name a pilot RUN, --dataset or --class-sizes")
     dataset = resolve_component(registry, "dataset", request).create()
     return tuple(int(n) for n in dataset.pool(split or "test").class_sizes)
+
+
+def _sizes_of(record: RunRecord) -> tuple[int, ...]:
+    """Return the class sizes that a record tells; none of an older one."""
+    told = [tasks.get("class_sizes", ()) for tasks in record.tasks.values()]
+    return tuple(int(n) for n in told[0]) if told else ()
 
 
 def _described(folder: Path, record: RunRecord, tasks: TaskSet) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fsframework.errors import InfeasibleTask, OptionError
 from fsframework.pipeline.experiment import Experiment
-from fsframework.pipeline.planning import Plan, Spread, load_pilot
+from fsframework.pipeline.planning import Plan
+from fsframework.pipeline.spread import Spread, load_pilot
 from fsframework.registry import Registry
 from fsframework.spec import resolve_component
 
@@ -36,8 +37,8 @@ def with_planned_queries(
         InfeasibleTask: the classes are too small for a pilot.
     """
     settings, sampler = experiment.settings, experiment.sampler
-    if settings.task_file is not None or "n_query" not in sampler.options:
-        raise OptionError("queries=auto needs a sampler that takes n_query")
+    if settings.task_file is not None:
+        raise OptionError(f"--task-file {settings.task_file} says how many queries; leave out auto")
     if sampler.cls.independent or sampler.cls.needs_attributes:
         raise OptionError(
             "queries=auto plans tasks without replacement, where more queries leave fewer tasks; "
@@ -80,7 +81,7 @@ def with_planned_queries(
     if "tasks" not in experiment.given:
         settings = dataclasses.replace(settings, tasks=None)
         origins["tasks"] = "queries=auto"
-    # The plan's last sentence but for the first two is on the number of tasks, which is noted.
+    # How many tasks there are stands in another note of the run.
     why = [line for line in plan.advice() if "without replacement" not in line]
     return dataclasses.replace(
         experiment,

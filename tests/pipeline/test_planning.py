@@ -13,18 +13,14 @@ from scipy.stats import norm
 from fsf_samplers import DepletingSampler
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.pipeline.planning import (
-    Pilot,
     Plan,
-    Spread,
-    _Sums,
     detectable_difference,
     most_tasks,
-    paired_pilot,
     parse_class_sizes,
-    pilot_of,
     tasks_needed,
     uniform_tasks,
 )
+from fsframework.pipeline.spread import Pilot, Spread, _Sums, paired_pilot, pilot_of
 from fsframework.values import FloatArray, ImagePool, IntArray, Outcomes
 
 SEED = 20240904
@@ -242,6 +238,12 @@ def test_the_tasks_counted_are_those_drawn(sizes: tuple[int, ...]) -> None:
     uniform = [len(DepletingSampler(n_query=5).draw(pool, None, seed)) for seed in range(8)]
     counted = [uniform_tasks(np.array(sizes), 5, 10, seed) for seed in range(8)]
     assert abs(np.mean(counted) - np.mean(uniform)) <= 1
+
+
+def test_tasks_of_very_large_data_are_counted_soon() -> None:
+    sizes = np.array([100_000] * 500 + [200_000] * 500)
+    most, found = most_tasks(sizes, 5, 2), uniform_tasks(sizes, 5, 2)
+    assert 0.97 * most < found <= most
 
 
 def test_class_sizes_are_read() -> None:

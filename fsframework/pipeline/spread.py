@@ -1,0 +1,370 @@
+"""What a pilot run tells of how far accuracies of tasks lie apart, and why."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from fsframework.errors import DataError, RecordError
+from fsframework.records import RunRecord
+from fsframework.values import AccuracyOutcomes, FloatArray, IntArray, Outcomes, TaskSet
+
+__all__ = ["Pilot", "Spread", "load_pilot", "paired_pilot", "pilot_of"]
+
+_MISSED = 0.5
+"""Failed tasks that a pilot is taken to have missed: Jeffreys' prior of their share."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pilot:
+    """The queries of a pilot run, each with the image it is.
+
+    Args:
+        values: float64 ``(T, way, n_query)``: 1 for a right answer, 0 for a wrong one; of two
+            methods on equal tasks, the differences of these.
+        classes: int ``(T, way)``; ``support`` int ``(T, way, shot)`` and ``query`` int
+            ``(T, way, n_query)``: images.
+        paired: whether the values are differences.
+
+    Raises:
+        DataError: one task, or one query a class: the spread cannot be told from the noise.
+    """
+
+    values: FloatArray
+    classes: IntArray
+    support: IntArray
+    query: IntArray
+    paired: bool = False
+
+    def __post_init__(self) -> None:
+        n_tasks, _, n_query = self.values.shape
+        if n_tasks < 3:
+            raise DataError(
+                f"a pilot needs at least 3 tasks, and this has {n_tasks}: how far tasks lie apart "
+                "cannot be told from so few"
+            )
+        if n_query < 2:
+            raise DataError(
+                "a pilot needs at least 2 queries a class, and this has 1: how far the accuracies "
+                "of tasks lie apart cannot be told from the noise of single queries"
+            )
+
+    @cached_property
+    def accuracies(self) -> FloatArray:
+        """Mean value of each task, float64 ``(T,)``."""
+        return np.asarray(self.values.mean(axis=(1, 2)))
+
+
+def pilot_of(tasks: TaskSet, outcomes: Outcomes) -> Pilot:
+    """Return what tasks and their outcomes tell.
+
+    Raises:
+        DataError: the outcomes are of other tasks, hold no answers of single queries, or are too
+            few.
+    """
+    if tasks.digest != outcomes.task_digest:
+        raise DataError("the outcomes of the pilot belong to other tasks")
+    ways = np.arange(outcomes.n_way)[None, :, None]
+    right = (outcomes.predictions == ways).astype(np.float64)
+    return Pilot(right, tasks.classes, tasks.support, tasks.query)
+
+
+def load_pilot(folder: Path, kind: str = "") -> tuple[Pilot, TaskSet, RunRecord]:
+    """Read a finished run as a pilot.
+
+    Args:
+        folder: of the run.
+        kind: ``R`` for its random tasks, ``A`` for its attribute-biased ones; by default the
+            first of them that it has.
+
+    Raises:
+        DataError: it tells of no single answers, or of too few.
+        RecordError: it is no run, or not finished.
+    """
+    record = RunRecord.load(folder)
+    there = [k for k in ("R", "A") if (folder / f"outcomes-{k}.parquet").exists()]
+    if kind and there and kind not in there:
+        raise RecordError(f"{folder}: has no {kind} tasks, only {', '.join(there)}")
+    if not there:
+        raise RecordError(f"{folder}: is not finished; give the command that made it again")
+    name = kind or there[0]
+    outcomes = Outcomes.load(folder / f"outcomes-{name}.parquet")
+    if isinstance(outcomes, AccuracyOutcomes):
+        raise DataError(
+            f"{folder}: holds accuracies of whole tasks made elsewhere, and a plan needs the "
+            "counts of right answers of each class: how far tasks lie apart cannot be told from "
+            "the noise of their queries otherwise; without RUN, --task-sd and --correlation take "
+            "what you know of them"
+        )
+    tasks = TaskSet.load(folder / f"tasks-{name}.safetensors")
+    try:
+        return pilot_of(tasks, outcomes), tasks, record
+    except DataError as error:
+        raise DataError(f"{folder}: {error}") from None
+
+
+def paired_pilot(first: Pilot, second: Pilot) -> Pilot:
+    """Return the differences of two pilots on equal tasks.
+
+    Raises:
+        DataError: the tasks differ.
+    """
+    equal = first.query.shape == second.query.shape and np.array_equal(first.query, second.query)
+    if not equal or not np.array_equal(first.support, second.support):
+        raise DataError("two pilots on different tasks cannot be paired")
+    return Pilot(first.values - second.values, first.classes, first.support, first.query, True)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far accuracies of tasks lie apart: Var(A_t) = alpha + within / Q for Q queries a class.
+
+    With mu_c the accuracy on class c at fixed support, m1 = E[mu], m2 = E[mu^2] and
+    m3 = (1/K^2) sum_{c != c'} E[mu_c mu_c']: alpha = m2/K + m3 - m1^2 is the variance between
+    tasks were Q unbounded, and within = (m1 - m2)/K the noise of a single query a class, so that
+    beta = shot * within, Q* = sqrt(beta/alpha) and, in a data set of C classes of N images,
+    Var(mean) = K/(NC) (alpha Q + beta/Q + beta/shot + shot alpha).
+
+    Source: Lafargue et al. 2024, Eq. 7 and appendix A, where they hold that these moments cannot
+    easily be estimated: from counts of right queries they can, without bias.
+
+    Args:
+        n_way: classes a task; ``n_shot``: support images a class; ``n_tasks``: of the pilot.
+        mean: m1; ``alpha`` and ``within`` as above, estimated without bias, so that ``alpha`` may
+            come out negative.
+        alpha_low: lower bound of ``alpha``, 0 at the least; ``alpha_high`` upper bound.
+        level: of the two bounds together.
+        unseen: what failed tasks that the pilot may have missed would add to ``alpha``, 0 for
+            differences.
+    """
+
+    n_way: int
+    n_shot: int
+    n_tasks: int
+    mean: float
+    alpha: float
+    within: float
+    alpha_low: float
+    alpha_high: float
+    level: float
+    unseen: float
+
+    @property
+    def m2(self) -> float:
+        """E[mu^2]; of differences, m1 - K within."""
+        return self.mean - self.n_way * self.within
+
+    @property
+    def m3(self) -> float:
+        """(1/K^2) sum_{c != c'} E[mu_c mu_c'], for m1^2 the square of the mean."""
+        return self.alpha + self.mean**2 - self.m2 / self.n_way
+
+    @property
+    def beta(self) -> float:
+        """Shot times ``within``: what each further query takes from the variance of the mean."""
+        return self.n_shot * self.within
+
+    @property
+    def best(self) -> float:
+        """Q* = sqrt(beta/alpha), infinite where alpha is not positive."""
+        return _ratio(self.beta, self.alpha)
+
+    @property
+    def best_low(self) -> float:
+        """Lower bound of Q*."""
+        return _ratio(self.beta, self.alpha_high)
+
+    @property
+    def best_high(self) -> float:
+        """Upper bound of Q*, infinite where alpha may be 0."""
+        return _ratio(self.beta, self.alpha_low)
+
+    @property
+    def cautious(self) -> float:
+        """Q* were ``unseen`` a part of alpha: the number that is best on the average.
+
+        Tasks that fail are rare and weigh much. Of two one-dimensional Gaussians at 5 shots, in one
+        task of 1,200 the classes change places, and such tasks make up three fifths of alpha. A
+        pilot that has none does not prove that there are none. A failed task is taken to be one
+        in which two classes cannot be told apart, which costs it (m1 - 1/K) / (K - 1), and the
+        pilot to have missed half a one: the mean of their share under Jeffreys' prior.
+        """
+        return _ratio(self.beta, max(self.alpha, 0.0) + self.unseen)
+
+    def variance(self, n_query: float | FloatArray) -> FloatArray:
+        """Return the variance of a task's accuracy at so many queries a class, ``unseen`` in it."""
+        return np.asarray(
+            max(self.alpha, 0.0) + self.unseen + self.within / np.asarray(n_query, np.float64)
+        )
+
+    @classmethod
+    def of(cls, pilot: Pilot, level: float = 0.95) -> Spread:
+        """Estimate the spread of a pilot.
+
+        alpha is the mean over tasks of what estimates E[A_t]^2 at fixed support without bias, less
+        the mean over pairs of tasks of the products of their accuracies. Where two tasks were
+        asked the same image, its product with itself is left out, so that tasks may share their
+        queries: a pilot may ask all images that are not in its support.
+
+        The bounds: the error of alpha/beta is that of a jackknife over tasks, with what images
+        add that stand in several tasks as query or support (a sandwich clustered in several ways:
+        Cameron, Gelbach & Miller 2011). It is laid on the variance of the accuracies as they were
+        measured, on a log scale, and their noise then taken off; the upper bound allows besides
+        for tasks that the pilot has missed in which two classes change places, by the upper
+        quantile of their share under Jeffreys' prior: these are few and decide much (see
+        ``cautious``), and without it a short pilot's interval misses the truth.
+
+        Caveats: the images are taken for draws from the distribution, the classes as given. Where
+        tasks share support images they are more alike than tasks of other data would be, which
+        takes about a share of 2 shot / N from alpha in classes of N images.
+
+        Raises:
+            DataError: every answer is the same, so that there is no spread to speak of.
+        """
+        found = _Sums(pilot)
+        n_tasks, n_way = pilot.classes.shape
+        alpha, within = found.alpha, found.within
+        mean = float(pilot.accuracies.mean())
+        if within <= 0:
+            raise DataError(
+                "every query of every task of the pilot was answered alike, so that there is no "
+                "spread to plan by"
+            )
+        error = math.sqrt(found.variance_of_ratio())
+        ratio = alpha / within
+        measured = max(float(pilot.accuracies.var(ddof=1)) / within, ratio, 1e-12)
+        noise = measured - ratio
+        wide = float(stats.t.ppf((1 + level) / 2, n_tasks - 1)) * error / measured
+        low = measured * math.exp(-wide) - noise
+        high = measured * math.exp(min(wide, 50.0)) - noise
+        # Of a task in which two classes cannot be told apart; twice that where they change places.
+        fall = 0.0 if pilot.paired else max(0.0, mean - 1 / n_way) / (n_way - 1)
+        missed = float(stats.beta.ppf((1 + level) / 2, _MISSED, n_tasks + _MISSED))
+        return cls(
+            n_way,
+            pilot.support.shape[2],
+            n_tasks,
+            mean,
+            alpha,
+            within,
+            max(0.0, low * within),
+            max(0.0, high * within) + missed * (2 * fall) ** 2,
+            level,
+            _MISSED / (n_tasks + 1) * fall**2,
+        )
+
+
+def _ratio(beta: float, alpha: float) -> float:
+    return math.sqrt(beta / alpha) if alpha > 0 else math.inf
+
+
+class _Sums:
+    """Sums over the tasks of a pilot, with the part that each task and each query has in them.
+
+    Products of different tasks' accuracies hold products of single answers; those of an image with
+    itself are taken out class by class: of the products of a class with itself, the mean is taken
+    over pairs of different images.
+    """
+
+    def __init__(self, pilot: Pilot) -> None:
+        self._pilot, y = pilot, pilot.values
+        n_tasks, n_way, n = y.shape
+        self._total = y.sum(axis=2)
+        squares = (y * y).sum(axis=2)
+        self._pairs = (self._total**2 - squares) / (n * (n - 1))
+        self._mean_square = squares / n
+        self._noise = self._mean_square - self._pairs
+        self._mean = self._total.mean(axis=1) / n
+        self._square = self._mean**2 - self._noise.sum(axis=1) / (n * n_way**2)
+        ids, labels = pilot.query.ravel(), pilot.classes.ravel()
+        sums, counts = np.bincount(ids, y.ravel()), np.bincount(ids)
+        # Of each answer: the sum of the other answers to its image, and their number.
+        self._others, self._n_others = sums[pilot.query] - y, counts[pilot.query] - 1.0
+        self._class_total, times = np.bincount(labels, self._total.ravel()), np.bincount(labels)
+        self._rest = self._class_total[pilot.classes] - self._total
+        self._n_rest = n * (times[pilot.classes] - 1.0)
+        # Of each class of each task, sums over its pairs of answers with other tasks: of products
+        # and their number, then the same of pairs of an image with itself.
+        self._rows: FloatArray = np.stack(
+            [
+                self._total * self._rest,
+                n * self._n_rest,
+                (y * self._others).sum(axis=2),
+                self._n_others.sum(axis=2),
+            ]
+        )
+        self._classes: FloatArray = np.stack(
+            [np.bincount(labels, row.ravel()) for row in self._rows]
+        ).astype(np.float64)
+        excess = float(_excess(self._classes).sum()) / (n * n_way) ** 2
+        sum_of_means = float(self._mean.sum())
+        self._products = self._mean * (sum_of_means - self._mean)
+        cross = (float(self._products.sum()) - excess) / (n_tasks * (n_tasks - 1))
+        self.alpha = float(self._square.mean()) - cross
+        self.within = float(self._noise.mean()) / n_way
+        self._excess = excess
+
+    def variance_of_ratio(self) -> float:
+        """Return the variance of the estimate of alpha / within."""
+        pilot = self._pilot
+        n_tasks = len(pilot.values)
+        parts = self._without_each_task()
+        parts = (n_tasks - 1) / n_tasks * (parts.mean() - parts)
+        by_task = float((parts**2).sum()) * n_tasks / (n_tasks - 1)
+        # An image asked in one task only is in that task's part already.
+        ids = pilot.query.ravel()
+        images = np.bincount(ids, self._part_of_each_answer().ravel())
+        shared = 1 - 1 / np.maximum(np.bincount(ids), 1)
+        by_query = float((shared * images**2).sum())
+        taken = pilot.support[0].size
+        supports = np.bincount(pilot.support.ravel(), np.repeat(parts, taken))
+        by_support = float((supports**2).sum() - taken * (parts**2).sum())
+        return by_task + by_query + max(0.0, by_support)  # products of pairs: may be below 0
+
+    def _without_each_task(self) -> FloatArray:
+        """Return alpha / within of all tasks but one, float64 ``(T,)``."""
+        n_tasks, n_way, n = self._pilot.values.shape
+        of_class = self._classes[:, self._pilot.classes]
+        change = (_excess(of_class - 2 * self._rows) - _excess(of_class)).sum(axis=1)
+        excess = self._excess + change / (n * n_way) ** 2
+        cross = self._products.sum() - 2 * self._products - excess
+        square = (self._square.sum() - self._square) / (n_tasks - 1)
+        noise = self._noise.mean(axis=1)
+        within = (noise.sum() - noise) / (n_tasks - 1) / n_way
+        alpha = square - cross / ((n_tasks - 1) * (n_tasks - 2))
+        return np.asarray(alpha / np.maximum(within, 1e-12))
+
+    def _part_of_each_answer(self) -> FloatArray:
+        """Return what alpha / within changes by with the weight of an answer, as the values."""
+        y = self._pilot.values
+        n_tasks, n_way, n = y.shape
+        total, pairs = self._total[..., None], self._pairs[..., None]
+        away = (y - total / n) / n
+        d_pairs = 2 * y * (total - y) / (n * (n - 1)) - 2 * pairs / n
+        d_noise = (y * y - self._mean_square[..., None]) / n - d_pairs
+        means = self._mean[:, None, None]
+        d_square = 2 * means * away / n_way - (2 * total / n * away - d_pairs) / n_way**2
+        products, n_products, same, n_same = self._classes[:, self._pilot.classes][..., None]
+        different = np.maximum(n_products - n_same, 1.0)
+        d_mean = (2 * self._rest[..., None] * y - 2 * y * self._others) / different
+        d_number = 2 * self._n_rest[..., None] - 2 * self._n_others
+        d_mean -= (products - same) / different**2 * d_number
+        d_excess = 2 * self._rest[..., None] / n * away - n_products / n**2 * d_mean
+        d_cross = 2 * (means.sum() - means) * away / n_way - d_excess / n_way**2
+        d_alpha = d_square / n_tasks - d_cross / (n_tasks * (n_tasks - 1))
+        d_within = d_noise / (n_tasks * n_way**2)
+        return np.asarray((d_alpha - self.alpha / self.within * d_within) / self.within)
+
+
+def _excess(sums: FloatArray) -> FloatArray:
+    """Return by how much sums of products differ from those over pairs of different images."""
+    products, n_products, same, n_same = sums
+    different = n_products - n_same
+    with np.errstate(divide="ignore", invalid="ignore"):
+        clean = (products - same) / different * n_products
+    return np.asarray(np.where(different > 0, products - clean, 0.0))
