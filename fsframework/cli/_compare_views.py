@@ -157,8 +157,8 @@ def _values_table(
             first = (c.task_set,) if several else ()
             cells = (label, _number(value), *(() if baseline else (c.groups[label],)))
             rows.append((*first, *cells, *_read_with(value)))
-            if label in c.opened:
-                value = c.opened[label]
+            if label in c.other_kind:
+                value = c.other_kind[label]
                 cells = (label, _number(value), *(() if baseline else ("",)))
                 rows.append((*first, *cells, *_read_with(value)))
     columns = ("method", measure, *(() if baseline else ("group",)), *_READ_WITH)
@@ -215,8 +215,10 @@ def _matrix(comparison: Comparison, beside: Comparison | None) -> Table:
             _sign(by_kind[kind], row, column, "direct") if kind in by_kind else "·"
             for kind in ("closed", "open")
         ]
-        if comparison.opened and "open" not in by_kind:
-            signs[1] = _SIGNS[direct_sign(comparison.opened[row], comparison.opened[column])]
+        for place, kind in enumerate(("closed", "open")):
+            own = comparison.other_kind
+            if kind not in by_kind and own and own[row].kind == kind:
+                signs[place] = _SIGNS[direct_sign(own[row], own[column])]
         last = _sign(paired, row, column, "paired")
         inverted = any({sign, last} == {"+", "−"} for sign in signs)
         return "".join(signs) + last + ("!" if inverted else "")

@@ -34,11 +34,12 @@ __all__ = ["compare"]
 )
 @click.option(
     "--interval",
-    type=click.Choice(["student-t", "percentile", "bca"]),
-    metavar="student-t|percentile|bca",
+    type=click.Choice(["student-t", "percentile", "bca", "image-level", "class-level"]),
+    metavar="NAME",
     default="student-t",
     show_default=True,
-    help="How intervals and p are made; the latter two by a bootstrap of the tasks.",
+    help="How intervals and p are made: student-t; percentile or bca, by a bootstrap of the "
+    "tasks; image-level or class-level, open ones for random tasks that share images.",
 )
 @click.option(
     "--resamples",
@@ -231,8 +232,11 @@ def _compare(
     measures, left_out = comparison.measures_of(chosen, known, statistics)
     notes += left_out
     labels = [c.label for c in chosen]
-    made = (comparison.compare(labels, measure, **how) for measure in measures)
-    return [dataclasses.replace(c, opened=comparison.opened_by_images(chosen, c)) for c in made]
+    made = [comparison.compare(labels, measure, **how) for measure in measures]
+    return [
+        dataclasses.replace(c, other_kind=c.other_kind or comparison.images_intervals(chosen, c))
+        for c in made
+    ]
 
 
 def _check_beside(made: Sequence[Comparison], others: Sequence[Comparison]) -> None:

@@ -8,8 +8,9 @@ open ones of a distribution. *Paired*: the interval of the difference task by ta
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,24 @@ from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.statistic import Statistic
 from fsframework.pipeline.analysis import task_values
 from fsframework.pipeline.contestants import Contestant
-from fsframework.pipeline.intervals import ESTIMATORS, Estimator
-from fsframework.values import Estimate, FloatArray, IntArray, IntervalKind, QueryBatch, TaskSet
+from fsframework.pipeline.intervals import (
+    ESTIMATORS,
+    LEVELS,
+    Estimator,
+    Interval,
+    Level,
+    answers_of,
+    interval_over,
+)
+from fsframework.values import (
+    Estimate,
+    FloatArray,
+    IntArray,
+    IntervalKind,
+    Outcomes,
+    QueryBatch,
+    TaskSet,
+)
 
 __all__ = [
     "FEWEST_DIFFERENT",
@@ -34,9 +51,9 @@ __all__ = [
     "differences",
     "direct_sign",
     "holm",
+    "images_intervals",
     "letters",
     "measures_of",
-    "opened_by_images",
     "statistic_of",
 ]
 
@@ -51,6 +68,23 @@ _NO_SPREAD = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
+class Drawn:
+    """What an interval over images is made of, beside the values.
+
+    Args:
+        per_task: the statistic.
+        outcomes: of each contestant.
+        tasks: file of the tasks.
+        class_sizes: int ``(n_classes,)``, images of each class in the data.
+    """
+
+    per_task: Callable[[Outcomes], FloatArray]
+    outcomes: tuple[Outcomes, ...]
+    tasks: Path
+    class_sizes: IntArray
+
+
+@dataclass(frozen=True, eq=False)
 class Measure:
     """One statistic of every contestant, task by task.
 
@@ -62,6 +96,7 @@ class Measure:
         kind: of every interval; ``n_images`` distinct images in all parts, 0 where not known.
         share: whether values are shares of 1.
         same: pairs of contestants whose outcomes are equal throughout.
+        drawn: for intervals over images; ``None`` where they cannot be had.
     """
 
     name: str
@@ -72,6 +107,7 @@ class Measure:
     share: bool
     query_batch: QueryBatch
     same: frozenset[tuple[int, int]] = frozenset()
+    drawn: Drawn | None = None
 
     @property
     def n_tasks(self) -> int:
@@ -126,8 +162,8 @@ class Comparison:
         values: of each contestant, with its own interval.
         groups: letters of each; two that share one cannot be told apart, by Holm's p.
         notes: sentences on contestants, beside those on pairs.
-        opened: where tasks are closed, the contestants' own open intervals, if their runs have
-            them (``fsf run --interval image-level``).
+        other_kind: the contestants' own intervals of the other kind on the same tasks, if there
+            are any: open ones over images beside closed ones, or the other way about.
     """
 
     measure: str
@@ -137,7 +173,7 @@ class Comparison:
     groups: Mapping[str, str]
     level: float
     notes: tuple[str, ...] = ()
-    opened: Mapping[str, Estimate] = field(default_factory=dict)
+    other_kind: Mapping[str, Estimate] = field(default_factory=dict)
 
     def pair(self, first: str, second: str) -> tuple[Pair, int]:
         """Return the pair of two labels, and -1 where it stands the other way about."""
@@ -158,7 +194,7 @@ class Comparison:
             "groups": dict(self.groups),
             "pairs": [pair.to_json() for pair in self.pairs],
             "notes": list(self.notes),
-            "opened": {label: value.to_json() for label, value in self.opened.items()},
+            "other_kind": {label: e.to_json() for label, e in self.other_kind.items()},
         }
 
 
@@ -192,7 +228,7 @@ def count(comparisons: Sequence[Comparison]) -> Counts:
     )
 
 
-def opened_by_images(
+def images_intervals(
     contestants: Sequence[Contestant], comparison: Comparison
 ) -> dict[str, Estimate]:
     """Return open intervals that the runs of all contestants hold for closed tasks, or nothing."""
@@ -306,7 +342,20 @@ def _measure(
         tuple(statistic.bounds) == (0.0, 1.0),
         outcomes[0].query_batch,
         _same(contestants, kinds),
+        _drawn(contestants, kinds, statistic),
     )
+
+
+def _drawn(
+    contestants: Sequence[Contestant], kinds: Sequence[str], statistic: Statistic
+) -> Drawn | None:
+    (kind, *more), first = kinds, contestants[0]
+    sizes = first.tasks.get(kind, {}).get("class_sizes")
+    if more or sizes is None:
+        return None
+    outcomes = tuple(c.outcomes[kind] for c in contestants)
+    path = first.source / f"tasks-{kind}.safetensors"
+    return Drawn(statistic.per_task, outcomes, path, np.asarray(sizes))
 
 
 def _same(contestants: Sequence[Contestant], kinds: Sequence[str]) -> frozenset[tuple[int, int]]:
@@ -334,7 +383,7 @@ def compare(
     *,
     task_set: str | None = None,
     level: float = 0.95,
-    interval: Estimator = "student-t",
+    interval: Interval = "student-t",
     n_resamples: int = 10_000,
     seed: int = 0,
     baseline: str | None = None,
@@ -347,6 +396,8 @@ def compare(
         interval: ``student-t`` (Welch's for a gap), or a bootstrap of the tasks, ``percentile``
             or ``bca``, in which all pairs share the resamples; p then comes from the bootstrap
             too: the level at which the interval would end at 0, so that both always agree.
+            ``image-level`` and ``class-level`` make the intervals of closed random tasks open
+            ones, those of differences too; where they cannot be had, Student's stands with a note.
         n_resamples: of the bootstrap; no p is below ``2 / (n_resamples + 1)``.
         baseline: compare with this one alone; p are adjusted for these pairs alone.
 
@@ -372,27 +423,34 @@ def compare(
     pairs = np.array(chosen)
     columns = np.eye(n)
     of_pairs = columns[pairs[:, 0]] - columns[pairs[:, 1]]
+    contrasts = np.vstack([columns, of_pairs])
+    base: Estimator = "student-t"
+    if interval != "image-level" and interval != "class-level":
+        base = interval
     found = differences(
         measure.parts,
-        np.vstack([columns, of_pairs]),
+        contrasts,
         level=level,
-        interval=interval,
+        interval=base,
         n_resamples=n_resamples,
         seed=seed,
     )
-    estimator = found.estimator
+    over, why_not = found, ""
+    if interval in LEVELS:
+        over, why_not = _over_images(measure, contrasts, found, level, interval)
 
-    def estimate(row: int, *, paired: bool) -> Estimate:
-        value, low, high = (float(a[row]) for a in (found.value, found.low, found.high))
+    def estimate(row: int, *, paired: bool, of: _Differences | None = None) -> Estimate:
+        of = of or over
+        value, low, high = (float(a[row]) for a in (of.value, of.low, of.high))
         return Estimate(
             measure.name,
             value,
             low,
             high,
             level,
-            measure.kind,
+            "open" if of.estimator in LEVELS else measure.kind,
             paired,
-            estimator,
+            of.estimator,
             measure.n_tasks,
             measure.n_images,
             measure.share,
@@ -400,8 +458,11 @@ def compare(
         )
 
     values = {label: estimate(i, paired=False) for i, label in enumerate(labels)}
+    beside = {}
+    if over is not found:
+        beside = {label: estimate(i, paired=False, of=found) for i, label in enumerate(labels)}
     spread = found.spread
-    p = [float(found.p[n + k]) if spread[n + k] else float("nan") for k in range(len(pairs))]
+    p = [float(over.p[n + k]) if spread[n + k] else float("nan") for k in range(len(pairs))]
     # A pair without spread is one of those compared, and is not called different.
     known = np.nan_to_num(np.array(p), nan=1.0)
     by_holm, by_bh = holm(known), benjamini_hochberg(known)
@@ -436,8 +497,43 @@ def compare(
         tuple(made),
         letters(labels, values, made, 1 - level) if baseline is None else {},
         level,
-        tuple(_notes(labels, measure, values, spread[:n])),
+        (*_notes(labels, measure, values, spread[:n]), *([why_not] if why_not else [])),
+        beside,
     )
+
+
+def _over_images(
+    measure: Measure, contrasts: FloatArray, found: _Differences, level: float, over: Interval
+) -> tuple[_Differences, str]:
+    """Return open intervals of contrasts on closed tasks, or those there are and why."""
+    missing = f"{measure.name}: no {over} interval, "
+    if measure.kind == "open" or found.estimator == "none":
+        return found, ""  # Student's is open already, or there is one task
+    if len(measure.parts) > 1:
+        return found, missing + "for attribute-biased tasks choose their images"
+    if measure.drawn is None:
+        return found, missing + (
+            "for it needs tasks, answers and class sizes: imported accuracies have none, and runs "
+            "made by earlier versions do not say their class sizes"
+        )
+    drawn = measure.drawn
+    tasks = TaskSet.load(drawn.tasks)
+    if tasks.attributes_fingerprint is not None:
+        return found, missing + "for attribute-biased tasks choose their images"
+    values = measure.parts[0][1] @ contrasts.T
+    answers: FloatArray | None = None
+    if over == "image-level":
+        of_each = [answers_of(drawn.per_task, tasks, o, drawn.class_sizes) for o in drawn.outcomes]
+        answers = np.tensordot(contrasts, np.stack(of_each), axes=1)
+    low, high, p = found.low.copy(), found.high.copy(), found.p.copy()
+    for row in np.flatnonzero(found.spread):
+        own = None if answers is None else answers[row]
+        level_over: Level = "image-level" if over == "image-level" else "class-level"
+        one = interval_over(values[:, row], own, tasks, drawn.class_sizes, level, level_over)
+        error = np.sqrt(one.units_variance + one.tasks_variance)
+        low[row], high[row] = one.low, one.high
+        p[row] = 2 * stats.t.sf(abs(one.mean) / error, one.freedom)
+    return _Differences(found.value, low, high, p, found.spread, over), ""
 
 
 @dataclass(frozen=True, eq=False)

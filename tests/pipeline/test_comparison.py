@@ -21,9 +21,9 @@ from fsframework.pipeline.comparison import (
     count,
     differences,
     holm,
+    images_intervals,
     letters,
     measures_of,
-    opened_by_images,
 )
 from fsframework.pipeline.contestants import (
     Contestant,
@@ -250,10 +250,10 @@ def test_open_intervals_of_runs_stand_beside_closed_ones() -> None:
             for label in ("a", "b")
         ]
 
-    assert opened_by_images(runs(**wide), found) == wide
-    assert opened_by_images(runs(**found.values), found) == {}
+    assert images_intervals(runs(**wide), found) == wide
+    assert images_intervals(runs(**found.values), found) == {}
     other_level = {label: dataclasses.replace(e, level=0.9) for label, e in wide.items()}
-    assert opened_by_images(runs(**other_level), found) == {}
+    assert images_intervals(runs(**other_level), found) == {}
 
 
 # --- nothing to tell ------------------------------------------------------------------------------
