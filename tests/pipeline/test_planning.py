@@ -115,6 +115,28 @@ def test_intervals_cover_in_pilots_with_images_of_their_own() -> None:
         assert np.mean([s.best_low <= best <= s.best_high for s in found]) >= 0.93
 
 
+def test_intervals_cover_in_five_ways_of_unlike_classes() -> None:
+    rng = np.random.default_rng(SEED)
+    difficulty = 0.4 * rng.normal(size=20)
+
+    def drawn(n_tasks: int) -> tuple[FloatArray, IntArray]:
+        classes = np.argsort(rng.random((n_tasks, 20)), axis=1)[:, :5]
+        shift = 0.25 * rng.normal(size=(n_tasks, 1)) + 0.4 * rng.normal(size=(n_tasks, 5))
+        return np.asarray(norm.cdf(0.6 + difficulty[classes] + shift)), classes
+
+    accuracy, _ = drawn(200_000)
+    noise = (accuracy * (1 - accuracy)).mean() / 5
+    best = math.sqrt(5 * noise / accuracy.mean(axis=1).var())
+    spreads = []
+    for _ in range(300):
+        accuracy, classes = drawn(100)
+        right = (rng.random((100, 5, 15)) < accuracy[:, :, None]).astype(float)
+        images = np.arange(100 * 5 * 20).reshape(100, 5, 20)
+        spreads.append(Spread.of(Pilot(right, classes, images[:, :, :5], images[:, :, 5:])))
+    assert np.mean([s.best_low <= best <= s.best_high for s in spreads]) >= 0.92
+    assert np.mean([best / 1.5 <= s.best <= best * 1.5 for s in spreads]) >= 0.95
+
+
 # -- Moments ---------------------------------------------------------------------------------------
 
 
