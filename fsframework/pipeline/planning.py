@@ -28,9 +28,7 @@ __all__ = [
 
 Choose = Literal["uniform", "by-what-is-left"]
 
-_PICKS_AT_ONCE = 1 << 20
-_PICKS = 5_000_000
-"""Classes looked at to count tasks; of larger data a part is counted, and multiplied."""
+_TASKS_AT_LEAST, _TASKS_AT_ONCE = 16, 1 << 18
 
 
 # -- What the data can yield -----------------------------------------------------------------------
@@ -70,17 +68,21 @@ def uniform_tasks(class_sizes: IntArray, n_way: int, n_images: int, seed: int = 
     >>> uniform_tasks(np.array([40, 40]), 2, 10)
     4
     """
-    groups = np.asarray(class_sizes) // n_images
-    part = 1 + int(groups.sum()) // n_way * len(groups) // _PICKS
-    left, count = groups // part, 0
+    left, count = np.asarray(class_sizes) // n_images, 0
     rng = np.random.default_rng(seed)
     while (able := np.flatnonzero(left)).size >= n_way:
         # No class can run out sooner than the smallest of them, so so many tasks need no check.
-        sure = min(int(left[able].min()), max(1, _PICKS_AT_ONCE // able.size))
-        picks = np.argsort(rng.random((sure, able.size)), axis=1)[:, :n_way]
+        sure = min(int(left[able].min()), _TASKS_AT_ONCE)
+        if able.size < 4 * n_way:
+            picks = np.argsort(rng.random((sure, able.size)), axis=1)[:, :n_way]
+        else:
+            # Tasks that name a class twice are thrown away.
+            picks = rng.integers(able.size, size=(max(sure, _TASKS_AT_LEAST), n_way))
+            ordered = np.sort(picks, axis=1)
+            picks = picks[(ordered[:, 1:] != ordered[:, :-1]).all(axis=1)][:sure]
         left[able] -= np.bincount(picks.ravel(), minlength=able.size)
-        count += sure
-    return count * part
+        count += len(picks)
+    return count
 
 
 def parse_class_sizes(text: str) -> tuple[int, ...]:
