@@ -60,6 +60,9 @@ __all__ = [
 _RESAMPLES_AT_ONCE = 1 << 20
 """Drawn tasks held in one go."""
 
+FEWEST_RESAMPLED = 20
+"""Tasks below which a bootstrap's intervals are noticeably too short."""
+
 FEWEST_DIFFERENT = 6
 """Tasks in which two methods must differ, or the output says in how few they do."""
 
@@ -497,7 +500,7 @@ def compare(
         tuple(made),
         letters(labels, values, made, 1 - level) if baseline is None else {},
         level,
-        (*_notes(labels, measure, values, spread[:n]), *([why_not] if why_not else [])),
+        (*_notes(labels, measure, values, spread[:n], interval), *([why_not] if why_not else [])),
         beside,
     )
 
@@ -812,11 +815,21 @@ def _why(
 
 
 def _notes(
-    labels: Sequence[str], measure: Measure, values: Mapping[str, Estimate], spread: Any
+    labels: Sequence[str],
+    measure: Measure,
+    values: Mapping[str, Estimate],
+    spread: Any,
+    interval: str,
 ) -> list[str]:
     notes = []
     if min(len(part) for _, part in measure.parts) < 2:
         return ["one task: there is no interval and no p, for it tells nothing of others"]
+    fewest = min(len(part) for _, part in measure.parts)
+    if interval in ("percentile", "bca") and fewest < FEWEST_RESAMPLED:
+        notes.append(
+            f"a bootstrap of {fewest} tasks gives intervals that are too short, and p that are too "
+            "small; student-t allows for few tasks"
+        )
     for label, varies in zip(labels, spread, strict=True):
         if not varies:
             value = values[label].value

@@ -311,6 +311,13 @@ def test_a_handful_of_tasks_is_named() -> None:
     assert pair.note == "a and b differ in 3 of 40 tasks only; interval and p rest on these"
 
 
+def test_a_bootstrap_of_few_tasks_is_warned_of() -> None:
+    few, many = (measured(accuracies(n, 2)) for n in (19, 20))
+    assert compare(["a", "b"], few, interval="bca").notes[0].startswith("a bootstrap of 19 tasks")
+    assert compare(["a", "b"], many, interval="bca").notes == ()
+    assert compare(["a", "b"], few).notes == ()
+
+
 def test_options_and_lone_methods_are_refused() -> None:
     with pytest.raises(DataError, match="there is a alone"):
         compare(["a"], measured(accuracies(5, 1)))
