@@ -159,9 +159,7 @@ def test_the_class_level_is_wider_and_needs_classes_that_differ_between_tasks() 
     sizes = np.full(12, 40)
     share = np.linspace(0.3, 0.95, 12)
     tasks = drawn(300, 0, sizes, n_way=3)
-    _, outcomes = answered(
-        tasks, np.random.default_rng(4).random(480) < np.repeat(share, sizes)
-    )
+    _, outcomes = answered(tasks, np.random.default_rng(4).random(480) < np.repeat(share, sizes))
     images = image_interval(accuracy, tasks, outcomes, sizes)
     classes = image_interval(accuracy, tasks, outcomes, sizes, over="class-level")
     # The mean of twelve shares, drawn anew, by far the most of what there is.
