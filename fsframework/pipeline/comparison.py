@@ -22,6 +22,7 @@ from fsframework.pipeline.analysis import task_values
 from fsframework.pipeline.contestants import Contestant
 from fsframework.pipeline.intervals import (
     ESTIMATORS,
+    FEWEST_RESAMPLED,
     LEVELS,
     Estimator,
     Interval,
@@ -59,9 +60,6 @@ __all__ = [
 
 _RESAMPLES_AT_ONCE = 1 << 20
 """Drawn tasks held in one go."""
-
-FEWEST_RESAMPLED = 20
-"""Tasks below which a bootstrap's intervals are noticeably too short."""
 
 FEWEST_DIFFERENT = 6
 """Tasks in which two methods must differ, or the output says in how few they do."""

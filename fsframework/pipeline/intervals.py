@@ -19,13 +19,14 @@ from fsframework.values import FloatArray, IntArray, Outcomes, TaskSet
 
 __all__ = [
     "ESTIMATORS",
+    "FEWEST_RESAMPLED",
     "LEVELS",
     "Estimator",
     "ImageLevel",
     "Interval",
     "Level",
-    "difference_interval",
     "answers_of",
+    "difference_interval",
     "image_interval",
     "interval_over",
     "mean_interval",
@@ -37,6 +38,8 @@ Level = Literal["image-level", "class-level"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 Interval = Literal[Estimator, Level]
 
+FEWEST_RESAMPLED = 20
+"""Tasks below which a bootstrap's intervals are noticeably too short."""
 _RESAMPLES = 10_000
 _NUMBERS_AT_ONCE = 1 << 22
 """Resampled numbers held in one go."""

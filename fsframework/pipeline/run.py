@@ -26,7 +26,7 @@ from fsframework.pipeline.attributes import pool_with_attributes
 from fsframework.pipeline.evaluation import ImageSource, evaluate
 from fsframework.pipeline.experiment import Experiment
 from fsframework.pipeline.images import image_array, image_size
-from fsframework.pipeline.intervals import Interval
+from fsframework.pipeline.intervals import FEWEST_RESAMPLED, Interval
 from fsframework.pipeline.memory import keep_freed_memory
 from fsframework.pipeline.model import (
     FewShotModel,
@@ -159,7 +159,7 @@ def _run_locked(
     record = dataclasses.replace(
         record,
         status="finished",
-        notes=(*record.notes, *_saturation_notes(outcomes)),
+        notes=(*record.notes, *_interval_notes(outcomes, experiment.settings.interval)),
         timings={**record.timings, **timer.seconds},
         estimates=estimates,
         statistics={name: c.fingerprint for name, c in experiment.statistics.items()},
@@ -323,10 +323,17 @@ def _earlier(folder: Path, fingerprint: str) -> RunRecord | None:
     return record if record.fingerprint == fingerprint else None
 
 
-def _saturation_notes(outcomes: Mapping[str, Outcomes]) -> Iterator[str]:
+def _interval_notes(outcomes: Mapping[str, Outcomes], interval: Interval) -> Iterator[str]:
+    """Yield what intervals of these outcomes cannot hold."""
     for kind, answered in outcomes.items():
         if (warning := saturation(answered)) is not None:
             yield f"{_KINDS[kind]}: {warning}"
+        if interval in ("percentile", "bca") and len(answered) < FEWEST_RESAMPLED:
+            yield (
+                f"{_KINDS[kind]}: a bootstrap of {len(answered)} tasks gives intervals that are "
+                f"too short; from {FEWEST_RESAMPLED} tasks on it is about right, and student-t "
+                "allows for few"
+            )
 
 
 def _with_missing_estimates(

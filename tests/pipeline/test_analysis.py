@@ -10,7 +10,7 @@ from scipy import stats
 
 from fsframework.errors import DataError
 from fsframework.interfaces import Statistic
-from fsframework.pipeline.analysis import estimate, gap, paired_difference
+from fsframework.pipeline.analysis import estimate, gap, paired_difference, saturation
 from fsframework.pipeline.intervals import mean_interval
 from fsframework.values import FloatArray, ImagePool, Outcomes, TaskSet
 
@@ -136,3 +136,16 @@ def test_tasks_of_the_toy_pool_belong_to_it() -> None:
     )  # fmt: skip
     tasks.verify(pool)
     assert not tasks.reuses_images
+
+
+@pytest.mark.parametrize(("wrong", "told"), [(0, True), (99, True), (100, False), (501, True)])
+def test_few_wrong_or_few_right_answers_are_told(wrong: int, told: bool) -> None:
+    predictions = np.repeat([0, 1], 150)[None, :].repeat(2, axis=0).reshape(2, 2, 150)
+    flat = predictions.reshape(-1).copy()
+    flat[:wrong] = 1 - flat[:wrong]
+    outcomes = Outcomes(flat.reshape(2, 2, 150), "digest", 600, False)
+    warning = saturation(outcomes)
+    assert (warning is not None) == told
+    if warning is not None:
+        fewer = min(wrong, 600 - wrong)
+        assert f"only {fewer} of 600 answers are {'wrong' if wrong < 300 else 'right'}" in warning
