@@ -32,6 +32,7 @@ from fsframework.pipeline.workspace import Workspace
 from fsframework.records import RunRecord
 from fsframework.registry import Registry
 from fsframework.spec import Given, resolve_component, set_dotted
+from fsframework.values import ImagePool, TaskSet
 
 __all__ = ["METHODS", "QUERIES", "Request", "Results", "printed_differences", "run_benchmark"]
 
@@ -252,8 +253,8 @@ class _Maker:
         for data, shot in itertools.product(self._data, self._shots):
             shape = {"sampler.n_shot": shot, "sampler.n_query": QUERIES[shot]}
             drawn = {"sampler.name": "depleting", **shape, "tasks": None}
-            if self._request.tasks_dir is not None:
-                drawn = {"task_file": str(self._task_file(data, drawn))}
+            if (path := self._task_file(data, drawn)) is not None:
+                drawn = {"task_file": str(path)}
             for model, method in itertools.product(models[data.label], self._methods):
                 contestant = f"{model.label} {METHODS.get(method, method)}"
                 tree = self._with(data, {**drawn, "method": method})
@@ -282,21 +283,42 @@ class _Maker:
             set_dotted(tree, key, Given(value, _DEFAULT))
         return tree
 
-    def _task_file(self, data: _Data, drawn: Mapping[str, Any]) -> Path:
-        """Return the file of a set of tasks; one that is not there is drawn and written."""
-        assert self._request.tasks_dir is not None
+    def _task_file(self, data: _Data, drawn: Mapping[str, Any]) -> Path | None:
+        """Return the file of a set of tasks, ``None`` where none is published and none asked for.
+
+        The folder asked for comes first; what is not there is taken from the published files, or
+        drawn, and written there.
+        """
         stem = f"{data.label}-{drawn['sampler.n_shot']}-shot".replace(" ", "-").replace("/", "-")
-        path = self._request.tasks_dir / f"{stem}.safetensors"
-        if not path.exists():
-            tree = self._with(data, {**drawn, "method": "ncc"})
-            experiment = resolve_experiment(self._registry, tree)
-            pool = experiment.dataset.create().pool(experiment.settings.split)
-            seed = experiment.settings.seed
+        folder = self._request.tasks_dir
+        if folder is not None and (folder / f"{stem}.safetensors").exists():
+            return folder / f"{stem}.safetensors"
+        experiment = resolve_experiment(
+            self._registry, self._with(data, {**drawn, "method": self._methods[0]})
+        )
+        pool = experiment.dataset.create().pool(experiment.settings.split)
+        seed = experiment.settings.seed
+        published = _published(stem, pool, seed)
+        if folder is None:
+            return published
+        if published is not None:
+            tasks = TaskSet.load(published)
+        else:
             tasks = draw_tasks(experiment.sampler, pool, None, seed, self._workspace)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            export_jsonl(tasks, pool, path.with_suffix(".jsonl"))
-            tasks.save(path)
-        return path
+        folder.mkdir(parents=True, exist_ok=True)
+        export_jsonl(tasks, pool, folder / f"{stem}.jsonl")
+        tasks.save(folder / f"{stem}.safetensors")
+        return folder / f"{stem}.safetensors"
+
+
+def _published(stem: str, pool: ImagePool, seed: int) -> Path | None:
+    """Return the file of tasks that comes with this package, if it is of these images and seed."""
+    path = Path(str(files("fsframework.benchmarks"))) / "data" / "open_intervals"
+    path /= f"{stem}.safetensors"
+    if not path.exists():
+        return None
+    tasks = TaskSet.load(path)
+    return path if (tasks.key_digest, tasks.seed) == (pool.key_digest, seed) else None
 
 
 def _split_label(text: str) -> tuple[str, str]:

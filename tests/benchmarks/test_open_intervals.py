@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-from fsframework.benchmarks.open_intervals import printed_differences
+from fsframework.benchmarks.open_intervals import QUERIES, printed_differences
+from fsframework.registry import Registry
+from fsframework.spec import resolve_component
 from fsframework.values import Outcomes, TaskSet
 from tests.conftest import Fsf
 
@@ -67,6 +70,18 @@ def test_methods_are_compared_by_pairs_on_the_tasks_of_the_files(fsf: Fsf, tmp_p
     assert other.returncode == 0, other.stderr
     assert "mine NCC" in other.stdout
     assert "training of" not in other.stderr
+
+
+@pytest.mark.parametrize("shot", [1, 5, 10])
+def test_the_published_tasks_are_those_that_are_drawn(shot: int) -> None:
+    # Whoever draws them anew, with any later version, must get the tasks that were published.
+    registry = Registry()
+    pool = resolve_component(registry, "dataset", "planted").create().pool("test")
+    folder = files("fsframework.benchmarks") / "data" / "open_intervals"
+    published = TaskSet.load(Path(str(folder)) / f"planted-{shot}-shot.safetensors")
+    published.verify(pool)
+    sampler = registry.load("sampler", "depleting").cls(n_shot=shot, n_query=QUERIES[shot])
+    assert sampler.draw(pool, None, 0).digest == published.digest
 
 
 @pytest.mark.parametrize(
