@@ -22,6 +22,7 @@ __all__ = [
     "json_option",
     "plugin_option",
     "registry_with",
+    "runs_dir_option",
     "set_options",
     "shared",
     "tree_of",
@@ -226,6 +227,19 @@ def set_options(function: F) -> F:
         help="Read options from a TOML file; the command line overrides it.",
     )
     return option(config(plugin_option(function)))
+
+
+def runs_dir_option(function: F) -> F:
+    """Add ``--runs-dir``, for commands that read runs."""
+    return click.option(
+        "--runs-dir",
+        type=click.Path(path_type=Path),
+        default=Path("runs"),
+        envvar="FSF_RUNS",
+        show_envvar=True,
+        metavar="DIR",
+        help="Where runs are looked for.  [default: ./runs]",
+    )(function)
 
 
 def plugin_option(function: F) -> F:

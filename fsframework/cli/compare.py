@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import json_option, plugin_option, registry_with
+from fsframework.cli._options import json_option, plugin_option, registry_with, runs_dir_option
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
@@ -100,15 +100,7 @@ __all__ = ["compare"]
     show_default=True,
     help="LaTeX needs booktabs; CSV holds the pairs, unrounded.",
 )
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    envvar="FSF_RUNS",
-    show_envvar=True,
-    metavar="DIR",
-    help="Where runs are looked for.  [default: ./runs]",
-)
+@runs_dir_option
 @plugin_option
 @json_option
 def compare(

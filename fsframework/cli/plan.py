@@ -12,6 +12,7 @@ import click
 from fsframework.cli._options import (
     json_option,
     registry_with,
+    runs_dir_option,
     set_options,
     shared,
     tree_of,
@@ -92,15 +93,7 @@ _POINTS = 100
     help="Advise no number of queries that leaves fewer tasks.",
 )
 @set_options
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    envvar="FSF_RUNS",
-    show_envvar=True,
-    metavar="DIR",
-    help="Where runs are written.  [default: ./runs]",
-)
+@runs_dir_option
 @json_option
 @click.pass_context
 def plan(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fsframework.cli._options import json_option
+from fsframework.cli._options import json_option, runs_dir_option
 from fsframework.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -58,15 +58,7 @@ __all__ = ["rank"]
     show_default=True,
     help="LaTeX needs booktabs.",
 )
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    envvar="FSF_RUNS",
-    show_envvar=True,
-    metavar="DIR",
-    help="Where runs are looked for.  [default: ./runs]",
-)
+@runs_dir_option
 @json_option
 def rank(
     sources: tuple[str, ...],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import flat_options, json_option
+from fsframework.cli._options import flat_options, json_option, runs_dir_option
 from fsframework.errors import RecordError
 
 if TYPE_CHECKING:
@@ -21,16 +21,6 @@ __all__ = ["print_record", "runs"]
 
 _CURVES = (("loss", "loss", 1), ("validation_accuracy", "validation", 100))
 """Columns of a training's history, their names, and the factor to what is shown."""
-
-_runs_dir = click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    envvar="FSF_RUNS",
-    show_envvar=True,
-    metavar="DIR",
-    help="Where runs are written.  [default: ./runs]",
-)
 
 
 @click.group()
@@ -45,7 +35,7 @@ def runs() -> None:
 
 
 @runs.command("list")
-@_runs_dir
+@runs_dir_option
 @json_option
 def list_runs(runs_dir: Path, as_json: bool) -> None:
     """List every run with its status and worst-class accuracies."""
@@ -114,7 +104,7 @@ def list_runs(runs_dir: Path, as_json: bool) -> None:
 
 @runs.command("show")
 @click.argument("run", metavar="RUN")
-@_runs_dir
+@runs_dir_option
 @json_option
 def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
     """Show one run: its estimates, options, versions and where it lies.
@@ -145,7 +135,7 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
 
 @runs.command()
 @click.argument("run", metavar="RUN")
-@_runs_dir
+@runs_dir_option
 @click.option(
     "--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="Write it as CSV."
 )
