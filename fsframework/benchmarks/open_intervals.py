@@ -13,7 +13,7 @@ import copy
 import csv
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -385,9 +385,18 @@ def _accuracies(by_place: Mapping[_Place, CellResult]) -> Table:
         "Acc in percent, of tasks that share no image",
         ("data set", "shots", "queries", "tasks"),
         tuple(lines),
-        ("intervals: 95 % open, student-t, unless --level or --interval say otherwise",),
+        tuple(_intervals(by_place)),
         differences=False,
     )
+
+
+def _intervals(by_place: Mapping[_Place, CellResult]) -> Iterator[str]:
+    """Yield what the intervals of the accuracies are."""
+    records = [result.record for result in by_place.values() if result.record is not None]
+    estimates = [record.estimates["acc-R"] for record in records]
+    found = dict.fromkeys(f"{100 * e.level:g} % {e.kind}, {e.estimator}" for e in estimates)
+    if found:
+        yield f"intervals: {'; '.join(found)}"
 
 
 def _numbers_of_tasks(by_place: Mapping[_Place, CellResult]) -> dict[tuple[str, int], str]:

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["benchmark"]
 
+_output_option = click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the tables: .md, .csv (a row a value), .json (with all there is) or .tex; a "
+    "file that is there is replaced.",
+)
+
 
 @click.group()
 def benchmark() -> None:
@@ -103,13 +111,7 @@ def benchmark() -> None:
 )
 @set_options
 @folder_options
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Also write the tables: .md, .csv (a row a value), .json (with every cell) or .tex; a "
-    "file that is there is replaced.",
-)
+@_output_option
 @click.option(
     "--dry-run", is_flag=True, help="List the cells, and which of them are done; run nothing."
 )
@@ -248,13 +250,7 @@ def fewstab(
 @shared("seed", "device")
 @set_options
 @folder_options
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Also write the tables: .md, .csv (a row a value), .json (with every cell and pair) or "
-    ".tex; a file that is there is replaced.",
-)
+@_output_option
 @json_option
 @click.pass_context
 def open_intervals(

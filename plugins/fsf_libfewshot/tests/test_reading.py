@@ -55,7 +55,7 @@ def test_what_concerns_the_training_is_left_alone(folder: Path) -> None:
         folder,
         includes=["headers/data.yaml"],
         optimizer={"name": "Adam", "kwargs": {"lr": 1e-3}, "other": None},
-        data_root="/data/miniImageNet--ravi",
+        data_root="./miniImageNet--ravi",
         parallel_part=["emb_func"],
         test_way=None,
         tb_scale=0.5,
