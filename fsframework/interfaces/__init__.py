@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fsframework.errors import DataError, InfeasibleTask, OptionError
     from fsframework.interfaces.backbone import Backbone, Preprocessing
-    from fsframework.interfaces.dataset import Dataset
+    from fsframework.interfaces.dataset import About, Dataset
     from fsframework.interfaces.detector import AttributeDetector, Captioner
     from fsframework.interfaces.importer import CheckpointImporter, ImportedModel
     from fsframework.interfaces.method import Batch, FewShotMethod
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fsframework.interfaces.statistic import Statistic
 
 __all__ = [
+    "About",
     "AttributeDetector",
     "Backbone",
     "Batch",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "About": "fsframework.interfaces.dataset",
     "AttributeDetector": "fsframework.interfaces.detector",
     "Backbone": "fsframework.interfaces.backbone",
     "Batch": "fsframework.interfaces.method",

@@ -35,7 +35,8 @@ class Backbone(nn.Module, ABC):
     """How images must be prepared; an instance may have its own."""
 
     pretrained_on: str | None = None
-    """Name of the data the weights were trained on before we train; ``None`` for no data."""
+    """Name of the data the weights were trained on before we train, lower-case with hyphens
+    (``imagenet-1k``, ``lvd-142m``); ``None`` for no data."""
 
     licence: str = "none: randomly initialised"
     """Licence of the pretrained weights."""
@@ -54,3 +55,10 @@ class Backbone(nn.Module, ABC):
     def vectors(self, maps: Tensor) -> Tensor:
         """Pool maps ``(n, C, h, w)`` into vectors ``(n, D)``; here the mean over locations."""
         return maps.mean(dim=(2, 3))
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Map normalised images ``(n, 3, H, W)`` to vectors ``(n, D)``; here ``vectors`` of the maps.
+
+        Override it where a vector is not a pooled map, as the class token of a transformer.
+        """
+        return self.vectors(self(images))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +13,31 @@ from PIL import Image
 from fsframework.errors import DataError
 from fsframework.values import ImagePool, IntArray, UInt8Array
 
-__all__ = ["Dataset"]
+__all__ = ["About", "Dataset"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What is published of a data set: facts for those who have it, and for those who look for it.
+
+    Args:
+        title: as its authors write it.
+        licence: under which it may be used; ``unknown`` where nothing is stated.
+        source: where to get it; nothing is ever fetched from there.
+        citation: authors, year, title.
+        counts: number of classes and of images of each split, as published.
+        layouts: pictures of the trees of files it may have, by a name for each.
+        images_from: names of larger data sets its images or classes were taken from
+            (``imagenet-1k``), so that a backbone trained on one of these has seen its classes.
+    """
+
+    title: str
+    licence: str
+    source: str
+    citation: str
+    counts: Mapping[str, tuple[int, int]]
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    images_from: tuple[str, ...] = ()
 
 
 class Dataset(ABC):
@@ -24,6 +49,9 @@ class Dataset(ABC):
 
     argument: ClassVar[str | None] = None
     """The option that ``NAME:VALUE`` on the command line sets (``folder:PATH``), if any."""
+
+    about: About | None = None
+    """What is published of it; ``None`` for data that are the user's own, or made."""
 
     native_size: int | None = None
     """Height and width in pixels the images are made for; ``None`` where they vary."""

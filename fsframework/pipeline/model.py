@@ -143,8 +143,10 @@ class FewShotModel(nn.Module):
         """Map normalised images ``(n, 3, H, W)`` to items ``(n, *item)``."""
         if self._sees_images:
             return images
-        maps = self.backbone(images)
-        return self.backbone.vectors(maps) if self.method.consumes == "vectors" else maps
+        if self.method.consumes == "vectors":
+            return self.backbone.encode(images)
+        maps: Tensor = self.backbone(images)
+        return maps
 
     def items(self, pixels: Tensor) -> Tensor:
         """Map uint8 images ``(n, H, W, 3)`` to items ``(n, *item)``."""

@@ -194,7 +194,7 @@ class _Body(nn.Module):
         self.training = backbone.training
 
     def forward(self, images: Tensor) -> Tensor:
-        vectors: Tensor = self.backbone.vectors(self.backbone(images))
+        vectors: Tensor = self.backbone.encode(images)
         return vectors
 
 
@@ -204,6 +204,6 @@ def vector_size(backbone: Backbone, image_shape: tuple[int, ...]) -> int:
     training = backbone.training
     backbone.eval()
     with torch.no_grad():
-        vectors = backbone.vectors(backbone(own.new_zeros(1, *image_shape)))
+        vectors = backbone.encode(own.new_zeros(1, *image_shape))
     backbone.train(training)
     return vectors.shape[1]

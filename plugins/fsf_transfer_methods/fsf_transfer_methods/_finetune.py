@@ -176,7 +176,7 @@ class _Vectors(nn.Module):
         self.backbone = backbone
 
     def forward(self, images: Tensor) -> Tensor:
-        vectors: Tensor = self.backbone.vectors(self.backbone(images))
+        vectors: Tensor = self.backbone.encode(images)
         return vectors
 
 
