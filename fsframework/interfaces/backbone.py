@@ -57,7 +57,7 @@ class Backbone(nn.Module, ABC):
         return maps.mean(dim=(2, 3))
 
     def encode(self, images: Tensor) -> Tensor:
-        """Map normalised images ``(n, 3, H, W)`` to vectors ``(n, D)``; here ``vectors`` of the maps.
+        """Map normalised images ``(n, 3, H, W)`` to vectors ``(n, D)``, the pooled maps by default.
 
         Override it where a vector is not a pooled map, as the class token of a transformer.
         """
