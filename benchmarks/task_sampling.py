@@ -25,6 +25,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+# Numba would take coverage.py beside this file for the package of that name.
+sys.path.remove(str(Path(__file__).parent.resolve()))
+
 N_TASKS, N_WAY, N_QUERY = 3_000, 5, 15
 REPETITIONS, N_LITERAL = 5, 8
 
@@ -35,6 +38,9 @@ SIZES = (
     (160, 1_289, 2_532, 1),
     (160, 1_289, 2_532, 5),
 )
+
+# classes, contexts, images of MetaCoCo's test split (Zhang et al. 2024, Table 1)
+METACOCO = 20, 155, 12_268
 
 # sampler, support, query; the first two are measured unless --constructions asks for all
 SAMPLERS = (
@@ -221,6 +227,52 @@ def measure(
     }
 
 
+def measure_contexts(n_shot: int, kind: str) -> dict[str, float]:
+    """Draw by context from a pool of MetaCoCo's size; return milliseconds a task, and a literal.
+
+    Every class has contexts of its own, 31 of the 155, of Zipf-like sizes.
+    """
+    import numpy as np
+
+    from fsf_samplers import ContextSampler
+    from fsframework.values import ImagePool
+
+    n_classes, n_contexts, n_images = METACOCO
+    rng = np.random.default_rng(0)
+    labels = np.arange(n_images) % n_classes
+    places = rng.choice(31, n_images, p=1 / np.arange(1, 32) / np.sum(1 / np.arange(1, 32)))
+    own = np.array([rng.choice(n_contexts, 31, replace=False) for _ in range(n_classes)])
+    context = own[labels, places]
+    keys = tuple(f"{i:06}" for i in range(n_images))
+    names = tuple(f"{i:03}" for i in range(n_classes))
+    pool = ImagePool(keys, labels, names, {"context": tuple(f"{c:03}" for c in context)})
+    _ = pool.key_digest, pool.fingerprint
+    sampler = ContextSampler(n_shot=n_shot, n_query=N_QUERY, kind=kind)
+    sampler.draw(pool, N_TASKS, 0)
+    seconds = []
+    for seed in range(REPETITIONS):
+        start = time.process_time()
+        sampler.draw(pool, N_TASKS, seed)
+        seconds.append(time.process_time() - start)
+
+    def literal() -> None:
+        for label in rng.choice(n_classes, N_WAY, replace=False):
+            mine = labels == label
+            sizes = np.bincount(context[mine], minlength=n_contexts)
+            first, second = rng.choice(np.flatnonzero(sizes >= n_shot + N_QUERY), 2, replace=False)
+            support = rng.choice(np.flatnonzero(mine & (context == first)), n_shot, replace=False)
+            queried = np.flatnonzero(mine & (context == (first if kind == "iid" else second)))
+            rng.choice(np.setdiff1d(queried, support), N_QUERY, replace=False)
+
+    start = time.process_time()
+    for _ in range(100):
+        literal()
+    return {
+        "ms": min(seconds) / N_TASKS * 1e3,
+        "literal": (time.process_time() - start) / 100 * 1e3,
+    }
+
+
 def apart(what: str, *arguments: object) -> str:
     """Do it in a process of its own; this one stays small, since a child's peak starts at it."""
     command = [sys.executable, __file__, f"--{what}", *map(str, arguments)]
@@ -232,6 +284,7 @@ def main() -> None:
     parser.add_argument("--constructions", action="store_true", help="measure the others too")
     parser.add_argument("--write", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--measure", nargs=9, help=argparse.SUPPRESS)
+    parser.add_argument("--contexts", action="store_true", help="measure the sampler context alone")
     given = parser.parse_args()
     if given.write:
         write_bits(Path(given.write[0]), *map(int, given.write[1:]))
@@ -242,6 +295,18 @@ def main() -> None:
         return
 
     print(f"{N_TASKS:,} tasks of {N_WAY} ways and {N_QUERY} queries, best of {REPETITIONS}")
+    print("classes x contexts, images   shot   ms/task   literal    ratio    tasks/s   sampler")
+    for n_shot, kind in ((1, "iid"), (1, "ood"), (5, "iid"), (5, "ood")):
+        found = measure_contexts(n_shot, kind)
+        print(
+            f"{METACOCO[0]:>7} x {METACOCO[1]}, {METACOCO[2]:>12,} {n_shot:>6} {found['ms']:>9.3f} "
+            f"{found['literal']:>9.2f} {found['literal'] / found['ms']:>8,.0f} "
+            f"{1e3 / found['ms']:>10,.0f}   context {kind}",
+            flush=True,
+        )
+    if given.contexts:
+        return
+    print()
     print(
         "classes x images x words   shot   ms/task   literal    ratio   relaxed   peak MiB"
         "   fingerprints ms   sampler"

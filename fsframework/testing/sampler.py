@@ -1,7 +1,7 @@
 """What every task sampler must keep, seen on ``toy_pool``.
 
 The pool grows with the sampler's options, so that tasks remain possible: at least 12 classes and
-twice ``n_way``, each with four times the images a task takes of it.
+twice ``n_way``, each with five times the images a task takes of it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ _PATIENCE = 20.0
 
 def _pool_size(sampler: TaskSampler) -> tuple[int, int, int]:
     # An image has 3 of 4 * n_way words, so a share of 0.35 / n_way of a class has its way's
-    # attribute and none of the others', as FewSTAB asks of a support: 1.4 times the shots.
-    images = 4 * max(sampler.n_shot + sampler.n_query, sampler.n_way * sampler.n_shot)
+    # attribute and none of the others', as FewSTAB asks of a support: 1.75 times the shots.
+    # Each of the pool's five contexts has as many images as a task takes of a class.
+    images = 5 * max(sampler.n_shot + sampler.n_query, sampler.n_way * sampler.n_shot)
     return max(12, 2 * sampler.n_way), images, max(20, 4 * sampler.n_way)
 
 

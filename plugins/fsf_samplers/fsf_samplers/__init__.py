@@ -1,5 +1,6 @@
-"""Task samplers: uniform tasks, tasks without replacement, attribute-biased tasks of FewSTAB."""
+"""Task samplers: uniform tasks, without replacement, attribute-biased (FewSTAB), by context."""
 
+from fsf_samplers._context import ContextSampler
 from fsf_samplers._depleting import DepletingSampler
 from fsf_samplers._fewstab import FewStabSampler
 from fsf_samplers._published import FewStabPublishedSampler
@@ -7,4 +8,10 @@ from fsf_samplers._random import RandomSampler
 
 __version__ = "0.1.0"
 
-__all__ = ["DepletingSampler", "FewStabPublishedSampler", "FewStabSampler", "RandomSampler"]
+__all__ = [
+    "ContextSampler",
+    "DepletingSampler",
+    "FewStabPublishedSampler",
+    "FewStabSampler",
+    "RandomSampler",
+]

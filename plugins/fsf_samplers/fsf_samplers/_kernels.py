@@ -22,9 +22,11 @@ __all__ = [
     "NO_ATTRIBUTE",
     "QUERY",
     "SUPPORT",
+    "Cells",
     "Choices",
     "Drawn",
     "WordChoices",
+    "draw_context_tasks",
     "draw_published_tasks",
     "draw_tasks",
     "group_by_word",
@@ -923,3 +925,88 @@ def draw_published_tasks(
             return task, faults, offers, unplaced
         draw_images(index, choices, work, others, most, lacking, drawn, task)
     return seeds.size, faults, offers, unplaced
+
+
+# -- Tasks by context ------------------------------------------------------------------------------
+
+
+class Cells(NamedTuple):
+    """The images of each class by context; only what can stand in a task."""
+
+    classes: Array
+    """int64: labels of the classes that can stand in a task."""
+
+    class_start: Array
+    """int64 ``(len(classes) + 1,)``: where the cells of each begin."""
+
+    cell_start: Array
+    """int64 ``(n_cells + 1,)``: where the images of each cell begin."""
+
+    images: Array
+    """int64: indices into the pool."""
+
+
+@inner
+def draw_from_cells(
+    cells: Cells, chosen: Array, without: Array, items: Array, state: Array, drawn: Array
+) -> None:
+    """Fill ``drawn`` with images of these cells, the first ones giving one more where it does not
+    come out even; none of ``without`` is taken.
+    """
+    n_cells, done = chosen.size, 0
+    for place, cell in enumerate(chosen):
+        n = 0
+        for i in range(cells.cell_start[cell], cells.cell_start[cell + 1]):
+            items[n] = cells.images[i]
+            n += 1
+            for image in without:
+                if image == cells.images[i]:
+                    n -= 1
+        count = (drawn.size + n_cells - 1 - place) // n_cells
+        choose(items, n, state, drawn[done : done + count])
+        done += count
+
+
+@entry
+def draw_context_tasks(
+    cells: Cells, n_contexts: int, same: bool, seeds: Array, drawn: Drawn
+) -> None:
+    """Fill classes, support and query of ``drawn``, task ``t`` from ``seeds[t]`` alone.
+
+    What both kinds of tasks share is drawn before the queries, so that ``same`` changes the
+    queries and nothing else.
+    """
+    n_way = drawn.classes.shape[1]
+    state = np.zeros(1, np.uint64)
+    usable = np.arange(cells.classes.size)
+    places = np.zeros(n_way, np.int64)
+    cell_items = np.zeros(cells.cell_start.size, np.int64)
+    items = np.zeros(cells.images.size, np.int64)
+    contexts = np.zeros((n_way, 2 * n_contexts), np.int64)
+    nothing = np.zeros(0, np.int64)
+    for task in range(seeds.size):
+        state[0] = seeds[task]
+        for i in range(usable.size):
+            usable[i] = i
+        choose(usable, usable.size, state, places)
+        for way in range(n_way):
+            drawn.classes[task, way] = cells.classes[places[way]]
+            first = cells.class_start[places[way]]
+            n = cells.class_start[places[way] + 1] - first
+            for i in range(n):
+                cell_items[i] = first + i
+            choose(cell_items, n, state, contexts[way])
+            draw_from_cells(
+                cells,
+                contexts[way, :n_contexts],
+                nothing,
+                items,
+                state,
+                drawn.support[task, way],
+            )
+        for way in range(n_way):
+            if same:
+                queried, without = contexts[way, :n_contexts], drawn.support[task, way]
+            else:
+                queried, without = contexts[way, n_contexts:], nothing
+            draw_from_cells(cells, queried, without, items, state, drawn.query[task, way])

@@ -1,0 +1,214 @@
+"""Tasks whose queries stand in the contexts of the support, or in others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from fsf_samplers._common import check_request, resolved_options, task_seeds
+from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
+from fsframework.values import ImagePool, IntArray, TaskSet
+
+if TYPE_CHECKING:
+    from fsf_samplers._kernels import Cells
+
+__all__ = ["ContextSampler"]
+
+Kind = Literal["iid", "ood"]
+_NAME = "context"
+
+
+class ContextSampler(TaskSampler):
+    """Lets queries stand in the contexts of their class's support (iid), or in others (ood).
+
+    MetaCoCo (section 4): in an IID episode support and query images have the same contexts, in an
+    OOD episode different ones. A context is a value of a metadata column; an image whose value is
+    empty is in no task. A task is drawn so:
+
+    1. ``n_way`` classes, uniformly without replacement.
+    2. For each class ``2 * n_contexts`` of its contexts, uniformly without replacement: the first
+       half are those of its support, the second half the others. Contexts of one class are drawn
+       without regard to those of another, which may be the same.
+    3. Support of a class: ``n_shot`` images, as many from each of the first half as from any
+       other of them, or one more; within a context uniformly without replacement.
+    4. Queries: ``n_query`` images in the same manner, from what the support has left of the first
+       half (``iid``), or from the second half (``ood``).
+
+    With equal numbers and seed, task ``t`` of one kind and task ``t`` of the other have the same
+    classes and the same support, so that their difference is that of the queries alone and can be
+    compared by pairs. A class stands in tasks of either kind only if it could in both, and only
+    contexts that could be support as well as queries are drawn: over the tasks, then, support and
+    queries of either kind come from each context of a class equally often. What differs is only
+    whether they come from it together.
+
+    The paper says neither how contexts are drawn nor what is done where few images share one.
+    ``n_contexts`` is our answer to the latter: with 5 shots in 5 contexts a context need have but
+    one image for the support.
+
+    Args:
+        n_way: classes a task, at least 2.
+        n_shot: support images a class, at least 1.
+        n_query: query images a class, at least 1.
+        kind: ``iid`` for queries in the contexts of the support, ``ood`` for queries in others.
+        column: the metadata column that holds the contexts.
+        n_contexts: contexts of a class's support, and of its queries; 1 to ``n_shot``.
+
+    Raises:
+        OptionError: a number is out of range, or ``kind`` is neither of the two.
+
+    >>> where = {"context": ("grass", "grass", "snow", "snow") * 2}
+    >>> pool = ImagePool(tuple("abcdefgh"), np.repeat([0, 1], 4), ("cat", "dog"), where)
+    >>> shape = {"n_way": 2, "n_shot": 1, "n_query": 1}
+    >>> iid = ContextSampler(**shape, kind="iid").draw(pool, 3, seed=0)
+    >>> ood = ContextSampler(**shape, kind="ood").draw(pool, 3, seed=0)
+    >>> bool(np.all(iid.support == ood.support))
+    True
+    >>> [bool(np.any(t.support // 2 == t.query // 2)) for t in (iid, ood)]
+    [True, False]
+    """
+
+    def __init__(
+        self,
+        *,
+        n_way: int = 5,
+        n_shot: int = 5,
+        n_query: int = 15,
+        kind: Kind = "ood",
+        column: str = "context",
+        n_contexts: int = 1,
+    ) -> None:
+        super().__init__(n_way=n_way, n_shot=n_shot, n_query=n_query)
+        if kind not in get_args(Kind):
+            named = " or ".join(map(repr, get_args(Kind)))
+            raise OptionError(f"kind must be {named}, not {kind!r}")
+        if not 1 <= n_contexts <= n_shot:
+            raise OptionError(
+                f"n_contexts must be from 1 to n_shot = {n_shot}, so that each gives an image, "
+                f"not {n_contexts}"
+            )
+        self.kind = kind
+        self.column = column
+        self.n_contexts = n_contexts
+
+    def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
+        """Draw tasks.
+
+        Args:
+            pool: the images to draw from, with the metadata ``column``.
+            n_tasks: number of tasks, at least 1.
+            seed: at least 0; ``task_seed(seed, t, "context")``, the same for both kinds, seeds a
+                SplitMix64 from which task ``t`` is drawn.
+
+        Returns:
+            The tasks, without attributes.
+
+        Raises:
+            InfeasibleTask: the pool lacks the column, or too few of its classes have contexts of
+                enough images.
+            OptionError: ``n_tasks`` is ``None`` or below 1, or ``seed`` is negative.
+        """
+        n_tasks = check_request(self, _NAME, pool, n_tasks, seed)
+        cells = self._cells(pool)
+        # Numba takes half a second to import, which listing and validating need not wait for.
+        from fsf_samplers._kernels import Drawn, draw_context_tasks
+
+        shape = n_tasks, self.n_way
+        drawn = Drawn(
+            np.empty(shape, np.int64),
+            np.empty((*shape, self.n_shot), np.int64),
+            np.empty((*shape, self.n_query), np.int64),
+            np.empty((0, 0), np.int32),
+            np.empty((0, 0), np.bool_),
+        )
+        seeds = task_seeds(_NAME, n_tasks, seed)
+        draw_context_tasks(cells, self.n_contexts, self.kind == "iid", seeds, drawn)
+        return TaskSet.of(
+            pool,
+            drawn.classes,
+            drawn.support,
+            drawn.query,
+            sampler=_NAME,
+            options=resolved_options(self),
+            seed=seed,
+        )
+
+    def _cells(self, pool: ImagePool) -> Cells:
+        """Return the contexts that tasks may be made of, of the classes that have enough."""
+        from fsf_samplers._kernels import Cells
+
+        if self.column not in pool.metadata:
+            there = ", ".join(map(repr, sorted(pool.metadata))) or "none"
+            raise InfeasibleTask(
+                f"{_NAME!r} needs the metadata column {self.column!r}; the data set's columns are "
+                f"{there}; name another with column"
+            )
+        values, context = np.unique(np.array(pool.metadata[self.column]), return_inverse=True)
+        cell_of = pool.labels * len(values) + context
+        known = np.flatnonzero(values[context] != "")
+        order = known[np.argsort(cell_of[known], kind="stable")]
+        cells, sizes = np.unique(cell_of[order], return_counts=True)
+        label = cells // len(values)
+        n_classes = len(pool.class_names)
+        enough = sizes >= self._needed(self.n_contexts)
+        per_class = np.bincount(label[enough], minlength=n_classes)
+        usable = per_class >= 2 * self.n_contexts
+        if usable.sum() < self.n_way:
+            raise self._too_few(pool, sizes, label)
+        taken = enough & usable[label]
+        images = order[np.repeat(taken, sizes)]
+        return Cells(
+            np.flatnonzero(usable),
+            np.append(0, np.cumsum(per_class[usable])),
+            np.append(0, np.cumsum(sizes[taken])),
+            images,
+        )
+
+    def _needed(self, n_contexts: int) -> int:
+        """Return how many images a context must have."""
+        return -(-self.n_shot // n_contexts) - (-self.n_query // n_contexts)
+
+    def _too_few(self, pool: ImagePool, sizes: IntArray, label: IntArray) -> InfeasibleTask:
+        """Return an error that names the best of the classes that cannot stand in a task."""
+        # How many images the class's context at place 2m has, its largest being at place 1.
+        by_size = np.lexsort((-sizes, label))
+        start = np.searchsorted(label[by_size], np.arange(len(pool.class_names)))
+        place = np.arange(label.size) - start[label[by_size]]
+
+        def at(n_contexts: int) -> IntArray:
+            found = np.zeros(len(pool.class_names), np.int64)
+            chosen = by_size[place == 2 * n_contexts - 1]
+            found[label[chosen]] = sizes[chosen]
+            return found
+
+        m = self.n_contexts
+        offered = at(m)
+        best = np.argsort(-offered, kind="stable")
+        n_usable = int((offered >= self._needed(m)).sum())
+        missing = int(best[self.n_way - 1])
+        size = int(offered[missing])
+        remedies = [f"n_way at most {n_usable}"] if n_usable >= 2 else []
+        most_shot = m * (size - -(-self.n_query // m))
+        most_query = m * (size - -(-self.n_shot // m))
+        if most_shot >= m:
+            remedies.append(f"n_shot at most {most_shot} with n_query = {self.n_query}")
+        if most_query >= 1:
+            remedies.append(f"n_query at most {most_query} with n_shot = {self.n_shot}")
+        for other in range(1, self.n_shot + 1):
+            if np.sort(at(other))[-self.n_way] >= self._needed(other):
+                remedies.append(f"n_contexts = {other}")
+                break
+        n_contexts = int(np.sum(label == missing))
+        named = repr(pool.class_names[missing])
+        if size:
+            has = f"the {2 * m} largest of {named} go down to {size}"
+        else:
+            has = f"{named} has only {n_contexts}"
+        return InfeasibleTask(
+            f"n_way = {self.n_way} classes are needed but only {n_usable} of "
+            f"{len(pool.class_names)} have {2 * m} contexts ({self.column}) of at least "
+            f"{self._needed(m)} images, n_shot + n_query"
+            + (f" in {m} contexts" if m > 1 else "")
+            + f": {has}"
+            + (f"; {' or '.join(remedies)}" if remedies else "")
+        )
