@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
 
+from fsf_datasets._trees import Tree
 from fsframework.interfaces import DataError, Dataset, OptionError
 from fsframework.values import IntArray, UInt8Array, digest_of
 
@@ -19,9 +19,10 @@ _MOST_THREADS = 8
 
 
 class ImageFileDataset(Dataset):
-    """A data set whose image ``i`` is the file ``_files[i]``."""
+    """A data set whose image ``i`` is the file ``_files[i]`` of ``_tree``."""
 
-    _files: tuple[Path, ...]
+    _tree: Tree
+    _files: tuple[str, ...]
 
     def image(self, index: int) -> UInt8Array:
         """Return one image, RGB uint8 ``(H, W, 3)``, turned as its EXIF orientation says.
@@ -59,9 +60,8 @@ class ImageFileDataset(Dataset):
         return out
 
     def _rgb(self, index: int) -> Image.Image:
-        file = self._files[index]
         try:
-            with Image.open(file) as image:
+            with self._tree.open(self._files[index]) as stream, Image.open(stream) as image:
                 return _to_rgb(image)
         except FileNotFoundError:
             raise DataError(f"{self._place(index)}: no such file") from None
@@ -70,7 +70,7 @@ class ImageFileDataset(Dataset):
 
     def _place(self, index: int) -> str:
         """Return where the user finds the image: its file."""
-        return str(self._files[index])
+        return self._tree.place(self._files[index])
 
 
 def _resampling(interpolation: str) -> Image.Resampling:
@@ -93,14 +93,6 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def files_digest(files: Iterable[Path]) -> str:
-    """Return a digest of size and time of change of each file; a missing one counts as missing."""
-    return digest_of([_state(file) for file in files])
-
-
-def _state(file: Path) -> str:
-    try:
-        state = file.stat()
-    except OSError:
-        return "missing"
-    return f"{state.st_size} {state.st_mtime_ns}"
+def files_digest(tree: Tree, files: Sequence[str]) -> str:
+    """Return a digest of the state of each file: size and time of change, or checksum."""
+    return digest_of(tree.states(files))

@@ -12,6 +12,7 @@ from fsf_datasets._image_files import ImageFileDataset, files_digest
 from fsf_datasets._messages import first_few
 from fsf_datasets._splits import SplitOptions, Splits, split_name
 from fsf_datasets._tables import read_table
+from fsf_datasets._trees import FolderTree, open_tree
 from fsframework.interfaces import DataError
 from fsframework.values import digest_of
 
@@ -30,7 +31,8 @@ class CsvTable(ImageFileDataset):
 
     Args:
         path: the CSV file.
-        root: the folder that paths are relative to; by default that of the CSV file.
+        root: the folder, or the ``.zip`` archive, that paths are relative to; by default the folder
+            of the CSV file.
         split: a file with the classes of each split, JSON ``{"train": [class, ...], "val": ...}``
             or CSV with the columns ``class`` (or ``label``) and ``split``. A class it does not
             name is in no split.
@@ -77,7 +79,10 @@ class CsvTable(ImageFileDataset):
         self.splits = options.splits(self.class_names, given, self.path)
         self.metadata = columns
         folder = self.path.parent if self.root is None else self.root
-        self._files = tuple(folder / key for key in self.keys)
+        # an archive knows its files; those of a folder are looked for when they are needed
+        archive = folder.suffix.lower() == ".zip" and folder.is_file()
+        self._tree = open_tree(folder) if archive else FolderTree(folder, walk=False)
+        self._files = self.keys
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
@@ -88,11 +93,11 @@ class CsvTable(ImageFileDataset):
             self.class_names,
             self.labels,
             *(part for split_and_classes in self.splits.items() for part in split_and_classes),
-            files_digest(self._files),
+            files_digest(self._tree, self._files),
         )
 
     def _place(self, index: int) -> str:
-        return f"{self.path}, row {self._rows[index]}: {self._files[index]}"
+        return f"{self.path}, row {self._rows[index]}: {super()._place(index)}"
 
 
 def _demand_unique(keys: Sequence[str], rows: Sequence[int], file: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -13,12 +11,12 @@ import numpy as np
 from fsf_datasets._image_files import ImageFileDataset, files_digest
 from fsf_datasets._messages import first_few, quoted
 from fsf_datasets._splits import SplitOptions, disjoint, split_name
+from fsf_datasets._trees import images_of, natural, open_tree
 from fsframework.interfaces import DataError, OptionError
 from fsframework.values import digest_of
 
 __all__ = ["Folder"]
 
-_ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif"})
 _SPLIT_FOLDERS = frozenset({"train", "val", "test"})
 
 
@@ -34,7 +32,7 @@ class Folder(ImageFileDataset):
     their names are no part of the class. Otherwise the classes are drawn.
 
     Args:
-        path: the folder.
+        path: the folder, or a ``.zip`` archive, which need not be unpacked.
         split: a file with the classes of each split, JSON ``{"train": [class, ...], "val": ...}``
             or CSV with the columns ``class`` (or ``label``) and ``split``. A class it does not
             name is in no split.
@@ -70,9 +68,8 @@ class Folder(ImageFileDataset):
         options = SplitOptions(self.split, split_fractions, split_seed)
         expression = None if pattern is None else _compiled(pattern)
 
-        found = _image_files(self.path)
-        self.keys = tuple(found)
-        self._files = tuple(found.values())
+        self._tree = open_tree(self.path)
+        self.keys = self._files = images_of(self._tree)
         folders = _class_folders(self.keys, self.path)
         given = None
         if self.split is None and _are_splits(folders):
@@ -81,7 +78,7 @@ class Folder(ImageFileDataset):
             classes = [name for name, _ in pairs]
         else:
             classes = ["/".join(folder) for folder in folders]
-        self.class_names = tuple(sorted(set(classes), key=_natural))
+        self.class_names = tuple(sorted(set(classes), key=natural))
         position = {name: i for i, name in enumerate(self.class_names)}
         self.labels = np.array([position[name] for name in classes], dtype=np.int64)
         self.splits = options.splits(self.class_names, given, self.path)
@@ -92,67 +89,19 @@ class Folder(ImageFileDataset):
             self.class_names,
             self.labels,
             *(part for split_and_classes in self.splits.items() for part in split_and_classes),
-            files_digest(self._files),
+            files_digest(self._tree, self._files),
         )
 
     def problems(self) -> list[str]:
         """Name the folders that should be a class but hold no image."""
-        empty = sorted(
-            Path(folder).relative_to(self.path).as_posix()
-            for folder, folders, files in os.walk(self.path)
-            if not folders
-            and not any(part.startswith(".") for part in Path(folder).relative_to(self.path).parts)
-            and not any(PurePosixPath(file).suffix.lower() in _ENDINGS for file in files)
-        )
+        leaves = self._tree.folders - {_above(folder) for folder in self._tree.folders}
+        empty = sorted(leaves - {_above(file) for file in self._files})
         return [f"no image in {quoted(empty)}"] if empty else []
 
 
-def _image_files(root: Path) -> dict[str, Path]:
-    """Return the image files below a folder by key, in natural order.
-
-    Raises:
-        DataError: there is none, a name is not Unicode, or two names are the same text.
-    """
-    if not root.is_dir():
-        raise DataError(f"{root}: no such folder")
-    found: dict[str, Path] = {}
-    for file in _walk(root):
-        key = unicodedata.normalize("NFC", file.relative_to(root).as_posix())
-        if not key.isprintable():
-            raise DataError(f"{str(file)!a}: the name of a file must be printable Unicode")
-        if key in found:
-            raise DataError(f"{file}: another file has the same name in another Unicode form")
-        found[key] = file
-    if not found:
-        endings = ", ".join(sorted(ending[1:] for ending in _ENDINGS))
-        raise DataError(f"{root}: holds no image ({endings})")
-    return {key: found[key] for key in sorted(found, key=_natural)}
-
-
-def _walk(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
-    """Yield the image files below a folder; links are followed unless they lead back above."""
-    real = folder.resolve()
-    if real in above:
-        return
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir():
-                yield from _walk(folder / entry.name, (*above, real))
-            elif PurePosixPath(entry.name).suffix.lower() in _ENDINGS:
-                yield folder / entry.name
-
-
-def _natural(text: str) -> tuple[list[tuple[int, str]], str]:
-    """Return a key that sorts ``cat2`` before ``cat10``; equal ones by their text.
-
-    >>> sorted(["cat10", "cat2", "b/1", "b"], key=_natural)
-    ['b', 'b/1', 'cat2', 'cat10']
-    """
-    parts = re.split(r"([0-9]+)", text)
-    numbers = [int(number) for number in parts[1::2]] + [0]
-    return [(0, parts[0]), *zip(numbers, [*parts[2::2], ""], strict=True)], text
+def _above(name: str) -> str:
+    """Return the folder that a file or folder lies in."""
+    return name.rpartition("/")[0]
 
 
 def _class_folders(keys: Sequence[str], root: Path) -> list[tuple[str, ...]]:

@@ -1,0 +1,305 @@
+"""Files by their relative names, whether they lie in a folder or in a zip archive."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import threading
+import unicodedata
+import weakref
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from fsframework.interfaces import DataError
+
+__all__ = ["ENDINGS", "FolderTree", "Tree", "ZipTree", "images_of", "natural", "open_tree"]
+
+ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif"})
+"""How the names of image files end, in any case."""
+
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".rar", ".7z", ".gz")
+_LOCAL_HEADER = 30  # bytes before the name of a member (PKWARE APPNOTE, section 4.3.7)
+
+
+class Tree(ABC):
+    """Files below a root; a name is relative to it, parted by ``/`` and in Unicode's NFC."""
+
+    root: Path
+    """The folder or archive."""
+
+    names: tuple[str, ...]
+    """Every file but hidden ones, in natural order."""
+
+    folders: frozenset[str]
+    """Every folder below the root but hidden ones."""
+
+    @abstractmethod
+    def open(self, name: str) -> BinaryIO:
+        """Open a file for reading; threads may do so at the same time.
+
+        Raises:
+            FileNotFoundError: there is none.
+            OSError: it is there but cannot be read, or is damaged within its archive.
+        """
+
+    @abstractmethod
+    def states(self, names: Iterable[str]) -> list[str]:
+        """Return for each file what changes when its content does, cheap to know."""
+
+    @abstractmethod
+    def place(self, name: str) -> str:
+        """Return where the user finds a file."""
+
+    def local(self, name: str) -> Path | None:
+        """Return the path of a file that can be mapped into memory, if it has one."""
+        return None
+
+
+class FolderTree(Tree):
+    """Files below a folder of the disk.
+
+    Args:
+        root: the folder.
+        walk: whether to look which files there are; without, any name may be asked for.
+
+    Raises:
+        DataError: two names are the same text, or one is not printable.
+    """
+
+    def __init__(self, root: Path, *, walk: bool = True) -> None:
+        self.root = root
+        self._written: dict[str, str] = {}
+        folders: set[str] = set()
+        found = list(self._walk("", (), folders)) if walk else []
+        self.names = self._in_one_form(found)
+        self.folders = frozenset(unicodedata.normalize("NFC", folder) for folder in folders)
+
+    def _walk(self, above: str, real_above: tuple[str, ...], folders: set[str]) -> Iterator[str]:
+        """Yield each file; links are followed unless they lead back above."""
+        folder = os.path.join(self.root, above)  # noqa: PTH118 - a Path a file would cost seconds
+        real = os.path.realpath(folder)
+        if real in real_above:
+            return
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                name = f"{above}/{entry.name}" if above else entry.name
+                if entry.is_dir():
+                    folders.add(name)
+                    yield from self._walk(name, (*real_above, real), folders)
+                else:
+                    yield name
+
+    def _in_one_form(self, found: Iterable[str]) -> tuple[str, ...]:
+        names: set[str] = set()
+        for written in found:
+            name = unicodedata.normalize("NFC", written)
+            if not name.isprintable():
+                place = str(self.root / written)
+                raise DataError(f"{place!a}: the name of a file must be printable Unicode")
+            if name in names:
+                raise DataError(
+                    f"{self.root / written}: another file has the same name in another Unicode form"
+                )
+            names.add(name)
+            if name != written:
+                self._written[name] = written
+        return tuple(sorted(names, key=natural))
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.root, self._written.get(name, name))  # noqa: PTH118 - as above
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file for reading."""
+        return open(self._path(name), "rb")  # noqa: PTH123 - as above
+
+    def states(self, names: Iterable[str]) -> list[str]:
+        """Return size and time of change of each file; a missing one counts as missing."""
+        return [self._state(name) for name in names]
+
+    def _state(self, name: str) -> str:
+        try:
+            state = os.stat(self._path(name))  # noqa: PTH116 - as above
+        except OSError:
+            return "missing"
+        return f"{state.st_size} {state.st_mtime_ns}"
+
+    def place(self, name: str) -> str:
+        """Return the path of a file."""
+        return self._path(name)
+
+    def local(self, name: str) -> Path | None:
+        """Return the path of a file."""
+        return Path(self._path(name))
+
+
+class ZipTree(Tree):
+    """Files within a zip archive, read where they are; nothing is unpacked.
+
+    A ``zipfile.ZipFile`` may not be shared between threads, and one a thread would read the table
+    of contents anew. So the table is read once and members are read by their place in the file.
+
+    Args:
+        root: the archive.
+
+    Raises:
+        DataError: it is no whole zip archive, or is encrypted.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        try:
+            with zipfile.ZipFile(root) as archive:
+                members = archive.infolist()
+        except (zipfile.BadZipFile, OSError, ValueError) as error:
+            raise DataError(
+                f"{root}: not a whole zip archive ({error}); was its download cut short?"
+            ) from None
+        self._members: dict[str, zipfile.ZipInfo] = {}
+        folders: set[str] = set()
+        for member in members:
+            name = _name_in_archive(member)
+            parts = PurePosixPath(name).parts
+            if not parts or parts[0] == "__MACOSX" or any(p.startswith(".") for p in parts):
+                continue
+            above = parts if member.is_dir() else parts[:-1]
+            folders.update("/".join(above[:depth]) for depth in range(1, len(above) + 1))
+            if member.is_dir():
+                continue
+            if member.flag_bits & 1:
+                raise DataError(f"{root}: its files are encrypted; unpack it first")
+            if not name.isprintable():
+                raise DataError(f"{root}: {name!a}: a file's name must be printable Unicode")
+            self._members[name] = member
+        self.names = tuple(sorted(self._members, key=natural))
+        self.folders = frozenset(folders)
+        self._lock = threading.Lock()
+        self._file = os.open(root, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        weakref.finalize(self, os.close, self._file)
+
+    def __reduce__(self) -> tuple[type[ZipTree], tuple[Path]]:
+        """Open the archive anew where this is unpickled."""
+        return type(self), (self.root,)
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file for reading; it is read whole and its checksum compared."""
+        return io.BytesIO(self._content(name))
+
+    def _content(self, name: str) -> bytes:
+        member = self._members.get(name)
+        if member is None:
+            raise FileNotFoundError(name)
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            return self._rarely_compressed(member)
+        header = self._bytes(member.header_offset, _LOCAL_HEADER)
+        if header[:4] != b"PK\x03\x04" or len(header) < _LOCAL_HEADER:
+            raise OSError("the archive is damaged here")
+        skipped = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+        start = member.header_offset + _LOCAL_HEADER + skipped
+        content = self._bytes(start, member.compress_size)
+        if member.compress_type == zipfile.ZIP_DEFLATED:
+            try:
+                content = zlib.decompress(content, -zlib.MAX_WBITS)
+            except zlib.error:
+                raise OSError("the archive is damaged here") from None
+        if len(content) != member.file_size or zlib.crc32(content) != member.CRC:
+            raise OSError("the archive is damaged here: its checksum differs")
+        return content
+
+    def _bytes(self, start: int, count: int) -> bytes:
+        if hasattr(os, "pread"):  # needs no lock, and processes that share the file do not mix
+            return os.pread(self._file, count, start)
+        with self._lock:
+            os.lseek(self._file, start, os.SEEK_SET)
+            return os.read(self._file, count)
+
+    def _rarely_compressed(self, member: zipfile.ZipInfo) -> bytes:
+        try:
+            with zipfile.ZipFile(self.root) as archive:
+                return archive.read(member)
+        except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+            raise OSError(f"{error}") from None
+
+    def states(self, names: Iterable[str]) -> list[str]:
+        """Return size and checksum of each file; a missing one counts as missing."""
+        return [
+            f"{self._members[name].file_size} {self._members[name].CRC:08x}"
+            if name in self._members
+            else "missing"
+            for name in names
+        ]
+
+    def place(self, name: str) -> str:
+        """Return the archive and the name within it."""
+        return f"{self.root}: {name}"
+
+
+def _name_in_archive(member: zipfile.ZipInfo) -> str:
+    """Return the name of a member; UTF-8 that is not marked as such, as macOS writes it, too."""
+    name = member.filename
+    if not member.flag_bits & 0x800 and not name.isascii():
+        with contextlib.suppress(UnicodeError):
+            name = name.encode("cp437").decode("utf-8")
+    return unicodedata.normalize("NFC", name)
+
+
+def open_tree(path: Path) -> Tree:
+    """Return the files of a folder or of a zip archive.
+
+    Raises:
+        DataError: there is none, or it is an archive of another type.
+    """
+    if path.is_dir():
+        return FolderTree(path)
+    if not path.exists():
+        raise DataError(f"{path}: no such folder")
+    if path.suffix.lower() == ".zip":
+        return ZipTree(path)
+    if path.name.lower().endswith(_ARCHIVES):
+        raise DataError(f"{path}: unpack it first; read are folders and .zip archives")
+    raise DataError(f"{path}: is a file; give a folder or a .zip archive")
+
+
+def images_of(tree: Tree) -> tuple[str, ...]:
+    """Return the names of the image files.
+
+    Raises:
+        DataError: there is none.
+    """
+    found = tuple(name for name in tree.names if ending(name) in ENDINGS)
+    if not found:
+        endings = ", ".join(sorted(ending[1:] for ending in ENDINGS))
+        raise DataError(f"{tree.root}: holds no image ({endings})")
+    return found
+
+
+def ending(name: str) -> str:
+    """Return the ending of a file's name in lower case.
+
+    >>> ending("cat/1.PNG"), ending("a.b/README")
+    ('.png', '')
+    """
+    last = name.rpartition("/")[2]
+    before, dot, after = last.rpartition(".")
+    return f".{after.lower()}" if before and dot else ""
+
+
+_NUMBERS = re.compile(r"([0-9]+)")
+
+
+def natural(text: str) -> tuple[list[tuple[int, str]], str]:
+    """Return a key that sorts ``cat2`` before ``cat10``; equal ones by their text.
+
+    >>> sorted(["cat10", "cat2", "b/1", "b"], key=natural)
+    ['b', 'b/1', 'cat2', 'cat10']
+    """
+    parts = _NUMBERS.split(text)
+    numbers = [int(number) for number in parts[1::2]] + [0]
+    return [(0, parts[0]), *zip(numbers, [*parts[2::2], ""], strict=True)], text
