@@ -1,49 +1,24 @@
-"""The four-block convolutional backbone."""
+"""The four-block convolutional backbones."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
 from fsf_backbones._layout import Colour, normalisation, prepared
 from fsframework.interfaces import Backbone, OptionError, Preprocessing
 
-__all__ = ["Conv64F"]
+__all__ = ["Conv32F", "Conv64F"]
 
-_WIDTH = 64
 _N_BLOCKS = 4
 
 
-class Conv64F(Backbone):
-    """Four blocks of 64 convolutions, the small backbone of most few-shot papers.
+class _FourBlocks(Backbone):
+    """What the backbones of four convolutions share; a subclass says how many filters they have."""
 
-    A block is a 3 x 3 convolution with 64 filters, BatchNorm, a rectifier and 2 x 2 max-pooling
-    that drops an odd last row or column. Source: Vinyals et al. 2016, section 4.1, and Snell et
-    al. 2017, section 3.1 (whose vectors are the flattened last map); the options are the variants
-    of LibFewShot's ``Conv64F``.
-
-    Args:
-        last_pool: pool after the fourth block too; without it 84 x 84 images give 10 x 10 maps
-            rather than 5 x 5.
-        maxpool_last2: pool after the third block; without it and ``last_pool``, 21 x 21 maps.
-        leaky_relu: rectify with a leaky ReLU.
-        negative_slope: of the leaky ReLU, in [0, 1); not used by the plain one.
-        pooling: how ``vectors`` pools a map: ``flatten`` to ``64 * h * w`` numbers, channel
-            first, or the ``mean`` over locations, 64 numbers.
-        mean: of pixel values in 0..1, red, green, blue; subtracted from the images. The usual
-            ImageNet values; weights trained with others need those.
-        std: by which the difference is divided, above 0.
-
-    Raises:
-        OptionError: an option is outside its range.
-
-    >>> import torch
-    >>> backbone = Conv64F()
-    >>> maps = backbone(torch.zeros(2, 3, 84, 84))
-    >>> maps.shape, backbone.vectors(maps).shape
-    (torch.Size([2, 64, 5, 5]), torch.Size([2, 1600]))
-    """
+    _name: ClassVar[str]
+    _width: ClassVar[int]
 
     def __init__(
         self,
@@ -73,13 +48,13 @@ class Conv64F(Backbone):
         pooled = (True, True, maxpool_last2, last_pool)
         self.smallest_size = 2 ** sum(pooled)
         self.blocks = nn.Sequential(
-            *(self._block(3 if i == 0 else _WIDTH, pooled[i]) for i in range(_N_BLOCKS))
+            *(self._block(3 if i == 0 else self._width, pooled[i]) for i in range(_N_BLOCKS))
         )
 
     def _block(self, in_channels: int, pool: bool) -> nn.Sequential:
         block = nn.Sequential()
-        block.add_module("conv", nn.Conv2d(in_channels, _WIDTH, 3, padding=1))
-        block.add_module("norm", nn.BatchNorm2d(_WIDTH))
+        block.add_module("conv", nn.Conv2d(in_channels, self._width, 3, padding=1))
+        block.add_module("norm", nn.BatchNorm2d(self._width))
         # Pooling before the rectifier gives the same numbers, as rectifiers rise monotonically,
         # and leaves it a quarter of the work.
         if pool:
@@ -89,14 +64,80 @@ class Conv64F(Backbone):
         return block
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map float images ``(n, 3, H, W)`` to maps ``(n, 64, h, w)``, channels last in memory.
+        """Map float images ``(n, 3, H, W)`` to maps ``(n, C, h, w)``, channels last in memory.
 
         Raises:
             OptionError: the images are too small to leave a map.
         """
-        maps: Tensor = self.blocks(prepared(images, self.smallest_size, "conv64f"))
+        maps: Tensor = self.blocks(prepared(images, self.smallest_size, self._name))
         return maps
 
     def vectors(self, maps: Tensor) -> Tensor:
-        """Pool maps ``(n, 64, h, w)`` into vectors ``(n, 64 * h * w)`` or ``(n, 64)``."""
+        """Pool maps ``(n, C, h, w)`` into vectors ``(n, C * h * w)`` or ``(n, C)``."""
         return maps.flatten(1) if self.pooling == "flatten" else super().vectors(maps)
+
+
+class Conv64F(_FourBlocks):
+    """Four blocks of 64 convolutions, the small backbone of most few-shot papers.
+
+    A block is a 3 x 3 convolution with 64 filters, BatchNorm, a rectifier and 2 x 2 max-pooling
+    that drops an odd last row or column. Source: Vinyals et al. 2016, section 4.1, and Snell et
+    al. 2017, section 3.1 (whose vectors are the flattened last map); the options are the variants
+    of LibFewShot's ``Conv64F``.
+
+    Args:
+        last_pool: pool after the fourth block too; without it 84 x 84 images give 10 x 10 maps
+            rather than 5 x 5.
+        maxpool_last2: pool after the third block; without it and ``last_pool``, 21 x 21 maps.
+        leaky_relu: rectify with a leaky ReLU.
+        negative_slope: of the leaky ReLU, in [0, 1); not used by the plain one.
+        pooling: how ``vectors`` pools a map: ``flatten`` to ``64 * h * w`` numbers, channel
+            first, or the ``mean`` over locations, 64 numbers.
+        mean: of pixel values in 0..1, red, green, blue; subtracted from the images. The usual
+            ImageNet values; weights trained with others need those.
+        std: by which the difference is divided, above 0.
+
+    Raises:
+        OptionError: an option is outside its range.
+
+    >>> import torch
+    >>> backbone = Conv64F()
+    >>> maps = backbone(torch.zeros(2, 3, 84, 84))
+    >>> maps.shape, backbone.vectors(maps).shape
+    (torch.Size([2, 64, 5, 5]), torch.Size([2, 1600]))
+    """
+
+    _name = "conv64f"
+    _width = 64
+
+
+class Conv32F(_FourBlocks):
+    """Four blocks of 32 convolutions, the backbone of MAML on miniImageNet.
+
+    ``Conv64F`` with half the filters. Source: Finn et al. 2017, section 5.2, who halve them to
+    reduce overfitting; the options are the variants of LibFewShot's ``Conv32F``.
+
+    Args:
+        last_pool: pool after the fourth block too; without it 84 x 84 images give 10 x 10 maps
+            rather than 5 x 5.
+        maxpool_last2: pool after the third block; without it and ``last_pool``, 21 x 21 maps.
+        leaky_relu: rectify with a leaky ReLU.
+        negative_slope: of the leaky ReLU, in [0, 1); not used by the plain one.
+        pooling: how ``vectors`` pools a map: ``flatten`` to ``32 * h * w`` numbers, channel
+            first, or the ``mean`` over locations, 32 numbers.
+        mean: of pixel values in 0..1, red, green, blue; subtracted from the images. The usual
+            ImageNet values; weights trained with others need those.
+        std: by which the difference is divided, above 0.
+
+    Raises:
+        OptionError: an option is outside its range.
+
+    >>> import torch
+    >>> backbone = Conv32F()
+    >>> maps = backbone(torch.zeros(2, 3, 84, 84))
+    >>> maps.shape, backbone.vectors(maps).shape
+    (torch.Size([2, 32, 5, 5]), torch.Size([2, 800]))
+    """
+
+    _name = "conv32f"
+    _width = 32

@@ -8,14 +8,17 @@ from torch import Tensor
 
 from fsframework.interfaces import OptionError, Preprocessing
 
-__all__ = ["Colour", "channels_last", "normalisation", "prepared"]
+__all__ = ["Colour", "channels_last", "normalisation", "prepared", "thinned"]
 
 Colour = tuple[float, float, float]
 """A number a channel: red, green, blue."""
 
 
-def normalisation(mean: Colour, std: Colour) -> Preprocessing:
+def normalisation(mean: Colour, std: Colour, size: int = Preprocessing.size) -> Preprocessing:
     """Return the preprocessing that subtracts ``mean`` and divides by ``std``.
+
+    Args:
+        size: of the images a backbone is made for, in pixels.
 
     Raises:
         OptionError: there are not three finite numbers of each, or a ``std`` is not above 0.
@@ -25,7 +28,7 @@ def normalisation(mean: Colour, std: Colour) -> Preprocessing:
             raise OptionError(f"{name} must be three numbers, red, green and blue, got {values}")
     if not min(std) > 0:
         raise OptionError(f"std must be above 0 in every channel, got {std}")
-    return Preprocessing(mean=mean, std=std)
+    return Preprocessing(size=size, mean=mean, std=std)
 
 
 def channels_last(images: Tensor) -> Tensor:
@@ -56,3 +59,12 @@ def prepared(images: Tensor, smallest_size: int, name: str) -> Tensor:
             f"map, got {height} x {width}"
         )
     return channels_last(images)
+
+
+def thinned(maps: Tensor, stride: int) -> Tensor:
+    """Return every ``stride``-th row and column of maps ``(n, C, h, w)``.
+
+    A 1 x 1 convolution of what is left is one with that stride, whose gradient some builds of
+    PyTorch write past the end of memory on a CPU: widths that are no multiple of 16, channels last.
+    """
+    return maps if stride == 1 else maps[..., ::stride, ::stride]

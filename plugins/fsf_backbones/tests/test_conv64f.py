@@ -8,12 +8,12 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
-from fsf_backbones import Conv64F
+from fsf_backbones import Conv32F, Conv64F
 from fsframework.interfaces import OptionError, Preprocessing
 from fsframework.testing import parametrize_with_checks
 
 
-@parametrize_with_checks([Conv64F])
+@parametrize_with_checks([Conv32F, Conv64F])
 def test_conformance(make: Any, check: Any) -> None:
     check(make)
 
@@ -41,6 +41,17 @@ def test_fewer_poolings_leave_larger_maps(
     assert backbone(torch.zeros(1, 3, smallest, smallest)).shape == (1, 64, 1, 1)
     with pytest.raises(OptionError, match=f"at least {smallest} x {smallest} pixels"):
         backbone(torch.zeros(1, 3, 84, smallest - 1))
+
+
+def test_conv32f_has_half_the_filters() -> None:
+    narrow, wide = Conv32F().eval(), Conv64F()
+    assert narrow(torch.zeros(1, 3, 84, 84)).shape == (1, 32, 5, 5)
+    # A block of n filters on m channels: 9 m n weights, n biases, a scale and a shift for each.
+    for backbone, n in ((narrow, 32), (wide, 64)):
+        by_hand = 9 * 3 * n + 3 * 9 * n * n + 4 * 3 * n
+        assert sum(p.numel() for p in backbone.parameters()) == by_hand
+    with pytest.raises(OptionError, match="conv32f needs images of at least 16 x 16 pixels"):
+        narrow(torch.zeros(1, 3, 15, 84))
 
 
 @pytest.mark.parametrize("leaky", [False, True])
