@@ -1,7 +1,12 @@
 """What holds for every test of the repository."""
 
 import os
+import tempfile
 
 # Tests run in as many processes as there are cores, so threads within one would only wait for
 # those of another; this must be said before torch is imported, and reaches child processes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# What the user has added is no part of a test.
+_no_data = tempfile.TemporaryDirectory(prefix="fsframework-tests-")
+os.environ["FSF_DATA"] = _no_data.name

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from fsframework.errors import FsfError
 
-__all__ = ["atomic_path", "atomic_write", "explain_os_error"]
+__all__ = ["atomic_path", "atomic_write", "explain_os_error", "locked"]
 
 
 def explain_os_error(error: OSError, path: Path) -> FsfError:
@@ -54,3 +55,29 @@ def atomic_write(path: Path, data: bytes | str) -> None:
     """Write ``data`` to ``path`` by way of a temporary file in the same folder."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def locked(
+    folder: Path, *, shared: bool = False, waiting: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Keep other processes out of a folder; they wait until this one is done with it.
+
+    Args:
+        shared: let others in who ask for a shared lock as well.
+        waiting: called once where there is another process to wait for.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    except OSError as error:
+        raise explain_os_error(error, folder) from error
+    with lock:
+        how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        try:
+            fcntl.flock(lock, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting is not None:
+                waiting()
+            fcntl.flock(lock, how)
+        yield

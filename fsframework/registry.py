@@ -160,15 +160,18 @@ class Registry:
         """Return the names of one kind, sorted."""
         return sorted({plugin.name for plugin in self.plugins(kind)})
 
-    def find(self, kind: str, name: str) -> Plugin:
+    def find(self, kind: str, name: str, also: Iterable[str] = ()) -> Plugin:
         """Return the one plugin of this kind and name, importing nothing.
+
+        Args:
+            also: what else could have been meant, for the message.
 
         Raises:
             PluginError: there is none, or two distributions claim the name.
         """
         same = [plugin for plugin in self.plugins(kind) if plugin.name == name]
         if not same:
-            names = self.names(kind)
+            names = sorted({*self.names(kind), *also})
             hint = close_matches(name, names)
             known = ", ".join(names) or "none is installed"
             if kind == "dataset" and Path(name).exists():
@@ -179,14 +182,17 @@ class Registry:
             raise PluginError(f"{kind} {name!r} is claimed by {claims}; uninstall one of them")
         return same[0]
 
-    def load(self, kind: str, name: str) -> Loaded:
+    def load(self, kind: str, name: str, also: Iterable[str] = ()) -> Loaded:
         """Import and return the class of one plugin.
+
+        Args:
+            also: see ``find``.
 
         Raises:
             PluginError: it is unknown, ambiguous, cannot be imported, is of the wrong type or
                 abstract.
         """
-        plugin = self.find(kind, name)
+        plugin = self.find(kind, name, also)
         if (kind, name) in self._files:
             return self._files[kind, name]
         if plugin.status != "ok":

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from fsframework._digest import digest_of
-from fsframework.errors import FsfError, OptionError, PluginError, close_matches
+from fsframework.added import Added, read_added
+from fsframework.errors import DataError, FsfError, OptionError, PluginError, close_matches
 from fsframework.registry import KINDS, Loaded, Registry
 
 __all__ = [
+    "ADDED_ORIGIN",
     "Component",
     "Given",
     "canonical",
@@ -32,6 +34,10 @@ __all__ = [
     "resolve_settings",
     "set_dotted",
 ]
+
+
+ADDED_ORIGIN = "fsf data add"
+"""Origin of the options of a data set that the user has added under a name."""
 
 
 @dataclass(frozen=True)
@@ -342,11 +348,14 @@ def resolve_component(
 ) -> Component:
     """Resolve a name, or a tree of ``Given`` with a ``name``, into a component.
 
-    ``NAME:VALUE`` sets the option that the class names as its ``argument``.
+    ``NAME:VALUE`` sets the option that the class names as its ``argument``. The name of a data
+    set that the user has added stands for its plugin with the options it was added with; options
+    given here are the stronger.
 
     Raises:
         OptionError: an option is unknown, missing or of the wrong type.
         PluginError: the plugin cannot be loaded.
+        DataError: an added data set lies no more where it did.
     """
     where = where or kind
     tree = dict(request) if isinstance(request, Mapping) else {"name": request}
@@ -357,14 +366,67 @@ def resolve_component(
         )
     name_given = _as_given(tree.pop("name"))
     name, colon, argument = str(name_given.value).partition(":")
-    loaded = registry.load(kind, name)
+    added = read_added() if kind == "dataset" else {}
+    entry = added.get(name)
+    loaded = _load(registry, kind, name, entry, added)
+    origin = name_given.origin
+    target = getattr(loaded.cls, "argument", None)
     if colon:
-        target = getattr(loaded.cls, "argument", None)
         if target is None:
             raise OptionError(f"{where} {name!r} takes no argument after the colon")
-        tree.setdefault(target, Given(argument, name_given.origin))
+        tree.setdefault(target, Given(argument, origin))
+    if entry is not None and not (entry.plugin == name and target in tree):
+        # A plugin's own name with a path of its own has nothing to do with what was added.
+        _add_added(tree, name, entry, target)
+        if entry.plugin != name:
+            origin = f"{ADDED_ORIGIN}: {name}"
+    if kind == "dataset" and target is not None and target not in tree:
+        _demand_place(loaded, target)
     options, origins = _resolve_options(registry, loaded.cls, tree, where, f"{kind} {name!r}")
-    return Component(loaded, options, {"name": name_given.origin, **origins})
+    return Component(loaded, options, {"name": origin, **origins})
+
+
+def _load(
+    registry: Registry, kind: str, name: str, entry: Added | None, added: Mapping[str, Added]
+) -> Loaded:
+    """Load the plugin that a name stands for."""
+    if entry is None:
+        return registry.load(kind, name, also=added)
+    if entry.plugin != name and name in registry.names(kind):
+        raise PluginError(
+            f"{kind} {name!r} is the name of a plugin, and of what was added as {name!r} "
+            f"({entry.plugin}); forget the latter: fsf data remove {name}"
+        )
+    try:
+        return registry.load(kind, entry.plugin)
+    except PluginError as error:
+        raise PluginError(f"{kind} {name!r}, added by fsf data add: {error}") from error
+
+
+def _add_added(tree: dict[str, Any], name: str, entry: Added, target: str | None) -> None:
+    """Add the options a data set was added with, where nothing else says them."""
+    for key, value in entry.options.items():
+        tree.setdefault(key, Given(value, ADDED_ORIGIN))
+    given = tree.get(target) if target is not None else None
+    if isinstance(given, Given) and given.origin == ADDED_ORIGIN:
+        place = Path(str(given.value))
+        if not place.exists():
+            raise DataError(
+                f"{name} was added from {place}, which is not there any more; add it again from "
+                f"where it lies, or forget it: fsf data remove {name}"
+            )
+
+
+def _demand_place(loaded: Loaded, target: str) -> None:
+    """See to it that published data are told where they lie."""
+    about = getattr(loaded.cls, "about", None)
+    if about is None or parameters(loaded.cls)[target][1] is not inspect.Parameter.empty:
+        return
+    name = loaded.plugin.name
+    raise OptionError(
+        f"{name}: not added yet; fsf data add {name} {target.upper()}, or "
+        f"--dataset {name}:{target.upper()} (where to get it: {about.source})"
+    )
 
 
 def _resolve_options(

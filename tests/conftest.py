@@ -18,6 +18,7 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep runs and caches of tests apart from the user's and from each other."""
     monkeypatch.setenv("FSF_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FSF_DATA", str(tmp_path / "added"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
 
 

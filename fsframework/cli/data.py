@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,61 +15,265 @@ from fsframework.cli._options import (
     shared,
     tree_of,
 )
-from fsframework.errors import PluginError
+from fsframework.errors import OptionError, close_matches
+
+if TYPE_CHECKING:
+    from fsframework.interfaces.dataset import About
+    from fsframework.pipeline.added import AddedReport, DataRow, SplitCounts
 
 __all__ = ["data"]
+
+_MOST_PROBLEMS = 20
+
+_data_dir_option = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    envvar="FSF_DATA",
+    show_envvar=True,
+    help="Where the list of what was added is kept; other commands find it by the environment "
+    "variable.  [default: ~/.local/share/fsframework]",
+)
 
 
 @click.group()
 def data() -> None:
-    """List data sets and check your own.
+    """Add data sets, list them and check your own.
 
     \b
     Examples:
       fsf data list
+      fsf data add folder ./images --as birds
+      fsf data show birds
       fsf data check --dataset folder:./images
-      fsf data check --dataset csv:images.csv --attributes words.csv
     """
 
 
-@data.command("list")
+@data.command("add")
+@click.argument("name", metavar="NAME")
+@click.argument("path", metavar="PATH", type=click.Path(path_type=Path))
+@click.option("--as", "alias", metavar="NAME", help="Call it so.  [default: its own name]")
+@click.option(
+    "-o",
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set an option of the data set (see fsf plugins show NAME --kind dataset); repeatable.",
+)
+@_data_dir_option
 @plugin_option
 @json_option
-def list_data(plugin_files: tuple[Path, ...], as_json: bool) -> None:
-    """List the kinds of data sets that can be named, with how to name each."""
-    import inspect
+def add(
+    name: str,
+    path: Path,
+    alias: str | None,
+    options: tuple[str, ...],
+    data_dir: Path | None,
+    plugin_files: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """Tell where a data set lies, once: its name alone then stands for it.
 
+    NAME is a data set of fsf data list that takes a path, or FILE.toml, a declaration
+    of your own. PATH is where you have it, in any layout that the data set knows;
+    nothing is copied or changed. Its classes and images are counted and compared
+    with those published. Data that lack some can be used; every run on them says so.
+
+    \b
+    Examples:
+      fsf data add folder ./images --as birds
+      fsf data add folder ./cue --as cue -o 'pattern=-(?P<texture>[a-z]+)\\d+'
+      fsf data add csv ./images.csv --as mine
+    """
     from fsframework.cli import _render
+    from fsframework.pipeline.added import add_dataset
 
     registry = registry_with(plugin_files)
-    found = []
-    for plugin in registry.plugins("dataset"):
-        try:
-            cls = registry.load("dataset", plugin.name).cls
-        except PluginError as error:
-            found.append(
-                {
-                    "name": plugin.name,
-                    "summary": f"broken: {error}",
-                    "distribution": plugin.distribution,
-                    "version": plugin.version,
-                }
-            )
-            continue
-        argument = cls.argument
-        found.append(
-            {
-                "name": plugin.name if argument is None else f"{plugin.name}:{argument.upper()}",
-                "summary": (inspect.getdoc(cls) or "").partition("\n")[0].replace("``", ""),
-                "distribution": plugin.distribution,
-                "version": plugin.version,
-            }
-        )
+    report = add_dataset(
+        registry, name, path, alias=alias, options=_given(options), folder=data_dir
+    )
     if as_json:
-        _render.print_json(found)
+        _render.print_json(report.to_json())
         return
-    rows = [(d["name"], d["summary"]) for d in found]
-    _render.print_table(("data set", "what it is"), rows)
+    _print_added(report)
+
+
+def _given(options: tuple[str, ...]) -> dict[str, Any]:
+    """Return options ``KEY=VALUE`` as a tree; ``dataset.KEY=VALUE`` will do too."""
+    from fsframework.spec import Given
+
+    found: dict[str, Any] = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise OptionError(f"-o {option}: must be KEY=VALUE, e.g. -o split=splits.json")
+        found[key.strip().removeprefix("dataset.")] = Given(value, "command line")
+    return found
+
+
+def _print_added(report: AddedReport) -> None:
+    from fsframework.cli import _render
+
+    if report.replaced is not None:
+        click.echo(f"{report.name} was added before, from {report.replaced.place}: replaced")
+    about = report.about
+    title = f" ({about.title})" if about is not None and about.title != report.name else ""
+    click.echo(f"{report.name}{title}: found in {report.entry.place}")
+    if report.layout:
+        click.echo(f"layout: {report.layout}")
+    click.echo()
+    columns, rows = _split_table(report.splits)
+    _render.print_table(columns, rows)
+    click.echo()
+    _print_problems(report.entry.problems, about, "complete: its counts are those published")
+    if about is not None:
+        click.echo(f"licence: {about.licence}")
+        click.echo(f"cite: {about.citation}")
+    click.echo(f"use it: fsf run --dataset {report.name}")
+
+
+def _split_table(splits: tuple[SplitCounts, ...]) -> tuple[list[str], list[list[str]]]:
+    columns = ["split", "classes", "images"]
+    published = any(split.published for split in splits)
+    rows = []
+    for split in splits:
+        row = [split.name, f"{split.classes:,}", f"{split.images:,}"]
+        if published:
+            row += [
+                f"{split.published[0]:,} classes, {split.published[1]:,} images"
+                if split.published
+                else "nothing of this split",
+                "" if split.as_published else "differs",
+            ]
+        rows.append(row)
+    return [*columns, *(["published", ""] if published else [])], rows
+
+
+def _print_problems(problems: tuple[str, ...], about: About | None, none: str) -> None:
+    for problem in problems[:_MOST_PROBLEMS]:
+        click.echo(f"problem: {problem}")
+    if len(problems) > _MOST_PROBLEMS:
+        click.echo(f"and {len(problems) - _MOST_PROBLEMS} more problems (fsf data check names all)")
+    if problems:
+        note = "" if about is None else "; every run on it carries a note of this"
+        click.echo(f"it can be used as it is{note}")
+    elif about is not None:
+        click.echo(none)
+
+
+@data.command("remove")
+@click.argument("name", metavar="NAME")
+@_data_dir_option
+def remove(name: str, data_dir: Path | None) -> None:
+    """Forget a data set that was added; its files stay untouched."""
+    from fsframework.pipeline.added import remove_dataset
+
+    gone = remove_dataset(name, data_dir)
+    click.echo(f"{name} is forgotten; its files in {gone.place} are untouched")
+
+
+@data.command("list")
+@_data_dir_option
+@plugin_option
+@json_option
+def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
+    """List every data set that can be named: what it is, its licence, whether it was added.
+
+    Classes and images are those published, else those found when it was added.
+    """
+    from fsframework.cli import _render
+    from fsframework.pipeline.added import data_rows
+
+    rows = data_rows(registry_with(plugin_files), data_dir)
+    if as_json:
+        _render.print_json([row.to_json() for row in rows])
+        return
+    table = []
+    for row in rows:
+        classes, images = row.totals or (None, None)
+        table.append(
+            (
+                row.usage if row.state == "not added" and row.about is None else row.name,
+                row.summary if row.state != "broken" else f"broken: {row.summary}",
+                "" if classes is None else f"{classes:,}",
+                "" if images is None else f"{images:,}",
+                "" if row.about is None else row.about.licence,
+                row.state_text,
+            )
+        )
+    _render.print_table(("data set", "what it is", "classes", "images", "licence", "state"), table)
+    click.echo()
+    click.echo(
+        "to add one: fsf data add NAME PATH; all there is to know of one: fsf data show NAME"
+    )
+
+
+@data.command("show")
+@click.argument("name", metavar="NAME")
+@_data_dir_option
+@plugin_option
+@json_option
+def show(name: str, data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
+    """Show all there is to know of a data set: where to get it, how it may lie, how to cite it."""
+    from fsframework.cli import _render
+    from fsframework.pipeline.added import data_rows
+
+    rows = {row.name: row for row in data_rows(registry_with(plugin_files), data_dir)}
+    if name not in rows:
+        raise OptionError(
+            f"unknown data set {name!r}{close_matches(name, rows)}; see fsf data list"
+        )
+    row = rows[name]
+    if as_json:
+        _render.print_json(row.to_json())
+        return
+    click.echo(f"{name}: {row.summary}")
+    click.echo(f"state: {row.state_text}")
+    if row.about is not None:
+        _print_about(row.about)
+    _print_state(row)
+
+
+def _print_about(about: About) -> None:
+    from fsframework.cli import _render
+
+    click.echo(f"licence: {about.licence}")
+    click.echo(f"where to get it: {about.source}")
+    click.echo(f"cite: {about.citation}")
+    if about.images_from:
+        click.echo(f"its images or classes are from: {', '.join(about.images_from)}")
+    if about.counts:
+        click.echo()
+        rows = [(s, f"{c:,}", f"{n:,}") for s, (c, n) in about.counts.items()]
+        _render.print_table(("split", "classes", "images"), rows)
+    for layout, picture in about.layouts.items():
+        click.echo(f"\nlayout: {layout}")
+        click.echo("\n".join(f"  {line}" for line in picture.strip("\n").splitlines()))
+
+
+def _print_state(row: DataRow) -> None:
+    from fsframework.cli import _render
+
+    click.echo()
+    if row.entry is None:
+        if row.state == "not added":
+            argument = row.usage.rpartition(":")[2]
+            called = "" if row.about is not None else " --as NAME"
+            click.echo(f"add it: fsf data add {row.name} {argument}{called}")
+        if row.state != "broken":
+            click.echo(f"use it: fsf run --dataset {row.usage}")
+        return
+    when = row.entry.when.partition("T")[0]
+    options = [(key, str(value)) for key, value in row.entry.options.items()]
+    click.echo(f"added {when}, read as {row.entry.plugin}")
+    _render.print_table(("option", "value"), options)
+    click.echo()
+    counts = [(s, f"{c:,}", f"{n:,}") for s, (c, n) in row.entry.counts.items()]
+    _render.print_table(("split", "classes found", "images found"), counts)
+    click.echo()
+    _print_problems(row.entry.problems, row.about, "complete when it was added")
+    click.echo(f"use it: fsf run --dataset {row.name}")
 
 
 @data.command("check")

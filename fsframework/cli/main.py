@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from fsframework import __version__
-from fsframework.errors import FsfError
+from fsframework.errors import DataError, FsfError
 
 __all__ = ["cli", "main"]
 
@@ -43,7 +43,10 @@ _COMMANDS: dict[str, tuple[str, str]] = {
         "Detect the words in images; count, compare and show them.",
     ),
     "tasks": ("fsframework.cli.tasks:tasks", "Make, show, verify and export task files."),
-    "data": ("fsframework.cli.data:data", "List data sets and check your own."),
+    "data": (
+        "fsframework.cli.data:data",
+        "Add data sets once, to name them ever after; list and check them.",
+    ),
     "recipes": (
         "fsframework.cli.recipes:recipes",
         "List and show how methods are trained, and what to expect.",
@@ -121,6 +124,11 @@ def _explain(error: BaseException) -> int:
         return _fail(error.format_message() + hint, 2)
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return _fail("interrupted; the same command goes on where it stopped", 130)
+    if isinstance(error, DataError):
+        # A sentence, and below it the picture of the expected files, if there is one.
+        sentence, _, below = str(error).partition("\n")
+        if any(sign in below for sign in "─├└"):
+            return _fail(sentence, 2, below.strip("\n"))
     if isinstance(error, FsfError):
         return _fail(str(error), 2)
     if isinstance(error, BrokenPipeError):
@@ -133,6 +141,8 @@ def _explain(error: BaseException) -> int:
     return _fail(f"unexpected {summary} (--verbose shows where)", 1)
 
 
-def _fail(message: Any, code: int) -> int:
+def _fail(message: Any, code: int, below: str = "") -> int:
     print(f"fsf: {' '.join(str(message).split())}", file=sys.stderr)
+    if below:
+        print(f"\n{below}", file=sys.stderr)
     return code

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fsframework._files import atomic_write, explain_os_error
+from fsframework._files import atomic_write, explain_os_error, locked
 from fsframework.errors import DataError
 from fsframework.pipeline.progress import Reporter
 
@@ -84,32 +82,6 @@ def stored_array(
         except OSError as error:
             raise explain_os_error(error, final) from error
     return StoredArray(_mapped(final), _digest(info), True)
-
-
-@contextmanager
-def locked(
-    folder: Path, *, shared: bool = False, waiting: Callable[[], None] | None = None
-) -> Iterator[None]:
-    """Keep other processes out of a folder; they wait until this one is done with it.
-
-    Args:
-        shared: let others in who ask for a shared lock as well.
-        waiting: called once where there is another process to wait for.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / "lock").open("w")
-    except OSError as error:
-        raise explain_os_error(error, folder) from error
-    with lock:
-        how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        try:
-            fcntl.flock(lock, how | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if waiting is not None:
-                waiting()
-            fcntl.flock(lock, how)
-        yield
 
 
 def sweep(folder: Path) -> None:

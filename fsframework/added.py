@@ -1,0 +1,129 @@
+"""Data sets a user has added: where each lies, kept in one file of the user's.
+
+A name that ``fsf data add`` was given stands for a plugin with options, wherever a data set is
+named. The file is read when a data set is resolved, never by a plugin.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fsframework._files import atomic_write, locked
+from fsframework.errors import DataError
+
+__all__ = ["ADDED_VERSION", "DECLARATIONS", "Added", "added_folder", "change_added", "read_added"]
+
+ADDED_VERSION = 1
+_FILE = "datasets.json"
+DECLARATIONS = "declarations"
+"""Folder beside that file with the copies of users' own declarations."""
+
+
+@dataclass(frozen=True)
+class Added:
+    """A data set that was added.
+
+    Args:
+        plugin: name of the plugin that reads it.
+        options: of the plugin, as JSON values; paths are absolute.
+        counts: classes and images of each split when it was added.
+        problems: what was wrong with it then, a sentence each.
+        fingerprint: of the data then.
+        when: it was added, ISO 8601.
+        about: what is published of it, as JSON values; ``None`` for the user's own.
+    """
+
+    plugin: str
+    options: Mapping[str, Any]
+    counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    fingerprint: str = ""
+    when: str = ""
+    about: Mapping[str, Any] | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it lies: its path, else the first of its options."""
+        return str(self.options.get("path") or next(iter(self.options.values()), ""))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return dataclasses.asdict(self)
+
+
+def added_folder(folder: Path | None = None) -> Path:
+    """Return the folder given, else ``FSF_DATA``, else the usual one of the user."""
+    home = os.environ.get("XDG_DATA_HOME")
+    usual = (Path(home) if home else Path.home() / ".local" / "share") / "fsframework"
+    return folder or Path(os.environ.get("FSF_DATA") or usual)
+
+
+def read_added(folder: Path | None = None) -> dict[str, Added]:
+    """Return every added data set by name, sorted.
+
+    Raises:
+        DataError: the file that holds them is damaged, or a newer version's.
+    """
+    path = added_folder(folder) / _FILE
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: the list of added data sets cannot be read ({error})") from None
+    version = raw.get("schema_version") if isinstance(raw, dict) else None
+    if isinstance(version, int) and version > ADDED_VERSION:
+        raise DataError(
+            f"{path}: schema_version {version} was written by a newer fsframework; this one reads "
+            f"versions up to {ADDED_VERSION}"
+        )
+    try:
+        return {name: _entry(one) for name, one in sorted(raw["datasets"].items())}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DataError(
+            f"{path}: the list of added data sets is damaged ({type(error).__name__}: {error}); "
+            "delete it and add them again"
+        ) from None
+
+
+def change_added(
+    change: Callable[[dict[str, Added]], None], folder: Path | None = None
+) -> dict[str, Added]:
+    """Let ``change`` edit the added data sets; two processes at once wait for one another.
+
+    Returns:
+        what is kept now.
+
+    Raises:
+        DataError: see ``read_added``.
+        FsfError: the file cannot be written.
+    """
+    folder = added_folder(folder)
+    with locked(folder):
+        entries = read_added(folder)
+        change(entries)
+        raw = {
+            "schema_version": ADDED_VERSION,
+            "datasets": {name: entries[name].to_json() for name in sorted(entries)},
+        }
+        text = json.dumps(raw, indent=2, ensure_ascii=False) + "\n"
+        atomic_write(folder / _FILE, text)
+    return entries
+
+
+def _entry(raw: Mapping[str, Any]) -> Added:
+    return Added(
+        plugin=str(raw["plugin"]),
+        options=dict(raw["options"]),
+        counts={split: (int(c), int(n)) for split, (c, n) in raw.get("counts", {}).items()},
+        problems=tuple(map(str, raw.get("problems", ()))),
+        fingerprint=str(raw.get("fingerprint", "")),
+        when=str(raw.get("when", "")),
+        about=None if raw.get("about") is None else dict(raw["about"]),
+    )

@@ -1,0 +1,401 @@
+"""Adding a data set: its layout found, its counts compared, its name usable from then on."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fsframework._files import atomic_write
+from fsframework.added import DECLARATIONS, Added, added_folder, change_added, read_added
+from fsframework.errors import DataError, OptionError, PluginError, close_matches
+from fsframework.interfaces.dataset import About, Dataset
+from fsframework.registry import Plugin, Registry
+from fsframework.spec import Component, parameters, resolve_component
+
+__all__ = [
+    "AddedReport",
+    "DataRow",
+    "SplitCounts",
+    "about_json",
+    "add_dataset",
+    "data_problems",
+    "data_rows",
+    "remove_dataset",
+    "split_counts",
+]
+
+_DECLARED = "declared"
+"""Name of the plugin that reads what a TOML file declares."""
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """Classes and images of a split, and as published; ``None`` where nothing is."""
+
+    name: str
+    classes: int
+    images: int
+    published: tuple[int, int] | None = None
+
+    @property
+    def as_published(self) -> bool:
+        """Whether the counts are those published, or none are."""
+        return self.published in (None, (self.classes, self.images))
+
+
+@dataclass(frozen=True)
+class AddedReport:
+    """What was found when a data set was added.
+
+    Args:
+        replaced: where the name pointed before, if it did.
+        layout: name of the layout that was found, where the data set tells.
+    """
+
+    name: str
+    entry: Added
+    about: About | None
+    splits: tuple[SplitCounts, ...]
+    layout: str = ""
+    replaced: Added | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return {
+            "name": self.name,
+            **self.entry.to_json(),
+            "layout": self.layout or None,
+            "splits": [vars(split) for split in self.splits],
+            "about": about_json(self.about),
+            "replaced": None if self.replaced is None else self.replaced.to_json(),
+        }
+
+
+def about_json(about: About | None) -> dict[str, Any] | None:
+    """Return what is published of a data set as JSON values."""
+    if about is None:
+        return None
+    return {**vars(about), "counts": dict(about.counts), "layouts": dict(about.layouts)}
+
+
+def split_counts(dataset: Dataset) -> tuple[SplitCounts, ...]:
+    """Count every split of a data set, those published but absent included.
+
+    Classes without an image do not count.
+    """
+    sizes = np.bincount(dataset.labels, minlength=len(dataset.class_names))
+    by_name = dict(zip(dataset.class_names, sizes.tolist(), strict=True))
+    published = {} if dataset.about is None else dataset.about.counts
+    found = []
+    for split in dict.fromkeys([*dataset.splits, *published]):
+        held = [by_name.get(name, 0) for name in dataset.splits.get(split, ())]
+        classes, images = sum(size > 0 for size in held), sum(held)
+        found.append(SplitCounts(split, classes, images, _pair(published.get(split))))
+    return tuple(found)
+
+
+def _pair(counts: tuple[int, int] | None) -> tuple[int, int] | None:
+    return None if counts is None else (counts[0], counts[1])
+
+
+def data_problems(dataset: Dataset) -> list[str]:
+    """Return what is wrong with data that can be used, a sentence each.
+
+    A data set speaks for itself; of one that finds nothing wrong the counts are compared with those
+    published.
+    """
+    own = dataset.problems()
+    if own or dataset.about is None:
+        return own
+    return [
+        f"split {split.name}: {split.classes:,} classes and {split.images:,} images, published are "
+        f"{split.published[0]:,} and {split.published[1]:,}"
+        for split in split_counts(dataset)
+        if not split.as_published and split.published is not None
+    ]
+
+
+def add_dataset(
+    registry: Registry,
+    name: str,
+    path: Path,
+    *,
+    alias: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
+) -> AddedReport:
+    """Find a data set where the user says it lies, and keep it under its name.
+
+    Args:
+        name: of a data set that takes a path, or the TOML file of a declaration.
+        path: where the images lie.
+        alias: the name it is to have; by default its own.
+        options: further options of the data set, as ``Given`` or plain values.
+        folder: where what was added is kept; see ``added_folder``.
+
+    Raises:
+        OptionError: the name is none that can be added, or an alias that is taken.
+        DataError: what lies at ``path`` is not this data set; nothing is kept.
+    """
+    # What another version wrote, or a damaged list, should be told before a long search.
+    read_added(folder)
+    tree = dict(options or {})
+    declaration = Path(name) if name.endswith(".toml") else None
+    if declaration is not None:
+        declared = _declared_name(declaration)
+        plugin, called = _DECLARED, alias or declared
+        if _DECLARED not in registry.names("dataset"):
+            raise PluginError(f"{name}: no plugin is installed that reads declarations")
+        tree["declaration"] = declaration.absolute()
+    else:
+        plugin, called = name, alias or name
+    _check_name(registry, called, plugin, own=alias is None and declaration is None)
+    target = _target(registry, plugin)
+    if target in tree:
+        raise OptionError(f"-o {target}: is what PATH says already; leave it out")
+    tree[target] = path.expanduser().absolute()
+    component = resolve_component(registry, "dataset", {"name": plugin, **tree})
+    dataset: Dataset = component.create()
+    splits = split_counts(dataset)
+    kept = {key: value for key, value in component.to_json().items() if key in tree}
+    kept |= {key: _absolute(component, key) for key in kept if _is_path(component, key)}
+    if declaration is not None:
+        kept["declaration"] = str(_copied(declaration, called, folder))
+    entry = Added(
+        plugin,
+        kept,
+        {s.name: (s.classes, s.images) for s in splits if s.name in dataset.splits},
+        tuple(data_problems(dataset)),
+        dataset.fingerprint,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        about_json(dataset.about),
+    )
+    before: list[Added] = []
+
+    def put(entries: dict[str, Added]) -> None:
+        if called in entries:
+            before.append(entries[called])
+        entries[called] = entry
+
+    change_added(put, folder)
+    return AddedReport(
+        called,
+        entry,
+        dataset.about,
+        splits,
+        str(getattr(dataset, "layout", "") or ""),
+        before[0] if before else None,
+    )
+
+
+def remove_dataset(name: str, folder: Path | None = None) -> Added:
+    """Forget a data set that was added; its files stay as they are.
+
+    Raises:
+        OptionError: nothing was added under this name.
+    """
+    gone: list[Added] = []
+
+    def drop(entries: dict[str, Added]) -> None:
+        if name not in entries:
+            known = ", ".join(entries) or "nothing"
+            raise OptionError(
+                f"{name}: not added{close_matches(name, entries)}; added are: {known}"
+            )
+        gone.append(entries.pop(name))
+
+    change_added(drop, folder)
+    if gone[0].plugin == _DECLARED:
+        copy = Path(str(gone[0].options.get("declaration", "")))
+        if copy.parent == added_folder(folder) / DECLARATIONS:
+            copy.unlink(missing_ok=True)
+    return gone[0]
+
+
+def _check_name(registry: Registry, called: str, plugin: str, *, own: bool) -> None:
+    """See to it that a name can be used, and is no plugin's unless the plugin is meant."""
+    if own:
+        return
+    if not _NAME.fullmatch(called):
+        raise OptionError(
+            f"{called!r} cannot be the name of a data set; it takes lower-case letters and digits "
+            "in words joined by hyphens, such as my-birds"
+        )
+    if called in registry.names("dataset"):
+        hint = f"; to add it: fsf data add {called} PATH" if called != plugin else ""
+        raise OptionError(f"{called!r} is the name of a data set that is installed{hint}")
+
+
+def _target(registry: Registry, plugin: str) -> str:
+    """Return the option that says where the data lie."""
+    cls = registry.load("dataset", plugin).cls
+    target = getattr(cls, "argument", None)
+    if target is None or target not in parameters(cls):
+        raise OptionError(f"{plugin}: there is nothing to add, it takes no path; name it as it is")
+    return str(target)
+
+
+def _declared_name(declaration: Path) -> str:
+    """Return the name that a declaration gives itself.
+
+    Raises:
+        DataError: the file is missing, not TOML, or gives no name.
+    """
+    try:
+        raw = tomllib.loads(declaration.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{declaration}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{declaration}: not TOML ({error})") from None
+    except OSError as error:
+        raise DataError(f"{declaration}: {error.strerror}") from None
+    name = raw.get("name")
+    if not isinstance(name, str):
+        raise DataError(f"{declaration}: must give the data set a name, such as name = 'my-birds'")
+    return name
+
+
+def _copied(declaration: Path, called: str, folder: Path | None) -> Path:
+    """Copy a declaration beside the list, for it to outlive the original."""
+    copy = (added_folder(folder) / DECLARATIONS / f"{called}.toml").absolute()
+    if copy != declaration.absolute():
+        atomic_write(copy, declaration.read_bytes())
+    return copy
+
+
+def _is_path(component: Component, key: str) -> bool:
+    return isinstance(component.options.get(key), Path)
+
+
+def _absolute(component: Component, key: str) -> str:
+    return str(Path(component.options[key]).expanduser().absolute())
+
+
+@dataclass(frozen=True)
+class DataRow:
+    """A data set as a list shows it.
+
+    Args:
+        name: by which it is given to ``--dataset``, after it was added where it must be.
+        usage: how to name it where it was not added: ``folder:PATH``.
+        plugin: ``None`` for a plugin that could not be found.
+        summary: what it is, or why it cannot be used.
+        state: ``nothing to add``, ``not added``, ``added``, ``gone`` or ``broken``.
+        entry: what was added under this name.
+    """
+
+    name: str
+    usage: str
+    plugin: Plugin | None
+    summary: str
+    state: str
+    about: About | None = None
+    entry: Added | None = None
+
+    @property
+    def totals(self) -> tuple[int, int] | None:
+        """Classes and images of all splits as published, else as they were when it was added."""
+        counts = self.about.counts if self.about is not None and self.about.counts else None
+        if counts is None and self.entry is not None:
+            counts = self.entry.counts
+        if not counts:
+            return None
+        return sum(c for c, _ in counts.values()), sum(n for _, n in counts.values())
+
+    @property
+    def state_text(self) -> str:
+        """The state as a person reads it."""
+        if self.entry is None:
+            return self.state
+        place = self.entry.place
+        if self.state == "gone":
+            return f"added: {place}, which is gone"
+        number = len(self.entry.problems)
+        if number:
+            return f"added: {place}, {number} problem{'s' if number > 1 else ''}"
+        return f"added: {place}" + (", complete" if self.about is not None else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row as JSON values."""
+        return {
+            "name": self.name,
+            "usage": self.usage,
+            "summary": self.summary,
+            "state": self.state,
+            "added": None if self.entry is None else self.entry.to_json(),
+            "about": about_json(self.about),
+            "distribution": None if self.plugin is None else self.plugin.distribution,
+            "version": None if self.plugin is None else self.plugin.version,
+        }
+
+
+def data_rows(registry: Registry, folder: Path | None = None) -> list[DataRow]:
+    """Return every data set that can be named: those of plugins, and those added under a name.
+
+    Looks at no data, but for whether what was added is still there.
+    """
+    added, rows = read_added(folder), []
+    plugins = registry.plugins("dataset")
+    for plugin in plugins:
+        entry = added.get(plugin.name)
+        own = entry if entry is not None and entry.plugin == plugin.name else None
+        rows.append(_plugin_row(registry, plugin, own))
+    by_name = {plugin.name: plugin for plugin in plugins}
+    for name, entry in added.items():
+        if entry.plugin != name:
+            rows.append(_alias_row(registry, name, entry, by_name.get(entry.plugin)))
+    return sorted(rows, key=lambda row: row.name)
+
+
+def _plugin_row(registry: Registry, plugin: Plugin, entry: Added | None) -> DataRow:
+    name = plugin.name
+    try:
+        cls = registry.load("dataset", name).cls
+    except PluginError as error:
+        return DataRow(name, name, plugin, str(error), "broken", entry=entry)
+    target = cls.argument
+    usage = name if target is None else f"{name}:{target.upper()}"
+    state = "nothing to add" if target is None else "not added" if entry is None else _state(entry)
+    return DataRow(name, usage, plugin, _summary(cls), state, cls.about, entry)
+
+
+def _alias_row(registry: Registry, name: str, entry: Added, plugin: Plugin | None) -> DataRow:
+    if plugin is None:
+        why = f"its plugin {entry.plugin!r} is not installed"
+        return DataRow(name, name, None, why, "broken", entry=entry)
+    if name in registry.names("dataset"):
+        why = f"a plugin has the same name; fsf data remove {name}"
+        return DataRow(name, name, plugin, why, "broken", entry=entry)
+    about = _about_of(entry)
+    summary = f"your own, read as {entry.plugin}" if about is None else about.title
+    return DataRow(name, name, plugin, summary, _state(entry), about, entry)
+
+
+def _about_of(entry: Added) -> About | None:
+    """Return what was published of a data set when it was added."""
+    if entry.about is None:
+        return None
+    known = {field.name for field in dataclasses.fields(About)}
+    raw = {key: value for key, value in entry.about.items() if key in known}
+    raw["counts"] = {split: (c, n) for split, (c, n) in raw["counts"].items()}
+    return About(**{**raw, "images_from": tuple(raw.get("images_from", ()))})
+
+
+def _state(entry: Added) -> str:
+    return "added" if Path(entry.place).exists() else "gone"
+
+
+def _summary(cls: type[Any]) -> str:
+    if isinstance(cls.about, About):
+        return cls.about.title
+    return (inspect.getdoc(cls) or "").partition("\n")[0].replace("``", "")

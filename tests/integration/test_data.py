@@ -1,0 +1,148 @@
+"""`fsf data`: what a user adds, sees in the lists, and can name ever after."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.conftest import Fsf
+from tests.toy_published import write_toy
+
+
+def images(root: Path, classes: int = 10, each: int = 4) -> Path:
+    for c in range(classes):
+        (root / f"kind{c}").mkdir(parents=True)
+        for i in range(each):
+            Image.new("RGB", (12, 12), (20 * c, 9 * i, 80)).save(root / f"kind{c}" / f"{i}-red.png")
+    return root
+
+
+def added(tmp_path: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads((tmp_path / "added/datasets.json").read_text())[
+        "datasets"
+    ]
+    return found
+
+
+def test_a_folder_of_one_s_own_gets_a_name(fsf: Fsf, tmp_path: Path) -> None:
+    images(tmp_path / "pictures")
+    done = fsf(
+        "data", "add", "folder", "pictures", "--as", "birds", "-o", "pattern=-(?P<colour>[a-z]+)"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "use it: fsf run --dataset birds" in done.stdout
+    resolved = json.loads(fsf("run", "--dataset", "birds", "--dry-run", "--json").stdout)
+    assert resolved["resolved"]["dataset"]["path"] == str(tmp_path / "pictures"), "from anywhere"
+    assert resolved["resolved"]["dataset"]["pattern"] == "-(?P<colour>[a-z]+)"
+    assert resolved["origins"]["dataset"]["pattern"] == "fsf data add"
+    rows = {row["name"]: row for row in json.loads(fsf("data", "list", "--json").stdout)}
+    assert rows["birds"]["state"] == "added"
+    assert rows["birds"]["added"]["counts"]["test"] == [3, 12]
+    assert rows["planted"]["state"] == "nothing to add"
+    again = fsf("data", "add", "folder", "pictures", "--as", "birds")
+    assert "birds was added before" in again.stdout
+    assert "pattern" not in str(added(tmp_path))
+    gone = fsf("data", "remove", "birds")
+    assert gone.returncode == 0
+    assert (tmp_path / "pictures/kind0/0-red.png").exists()
+    assert fsf("run", "--dataset", "birds", "--dry-run").returncode == 2
+
+
+def test_every_way_to_name_a_data_set_knows_it(
+    fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsf("data", "add", "folder", str(images(tmp_path / "pictures")), "--as", "birds")
+    (tmp_path / "exp.toml").write_text('dataset = "birds"\n')
+    for options in (("--config", "exp.toml"), ("-o", "dataset=birds")):
+        done = fsf("run", *options, "--dry-run")
+        assert str(tmp_path / "pictures") in done.stdout, done.stderr
+    monkeypatch.setenv("FSF_DATASET", "birds")
+    assert str(tmp_path / "pictures") in fsf("run", "--dry-run").stdout
+    assert "(kind0)" in fsf("data", "check").stdout
+    tasks = ("--sampler", "random", "--way", "2", "--shot", "1", "--query", "1", "--tasks", "3")
+    assert fsf("tasks", "make", "t.safetensors", *tasks).returncode == 0
+
+
+def test_published_data_are_compared(fsf: Fsf, tmp_path: Path) -> None:
+    plugin, place = write_toy(tmp_path)
+    with_toy = ("--plugin", str(plugin))
+    done = fsf("data", "add", "toy-set", str(place), *with_toy)
+    assert "complete: its counts are those published" in done.stdout
+    assert "licence: CC0" in done.stdout
+    done = fsf("data", "add", "toy-set", str(place), "-o", "per_class=15", *with_toy)
+    assert done.returncode == 0, "data that lack some can be used"
+    assert "split test: 6 classes and 90 images, published are 6 and 120" in done.stdout
+    assert f"added: {place}, 2 problems" in fsf("data", "list", *with_toy).stdout
+    shown = fsf("data", "show", "toy-set", *with_toy).stdout
+    for part in ("example.org/toy", "Toy et al. 2020", "└── c00/", "imagenet-1k", "per_class"):
+        assert part in shown
+
+
+def test_what_does_not_fit_is_a_sentence_and_a_picture(fsf: Fsf, tmp_path: Path) -> None:
+    plugin, _ = write_toy(tmp_path)
+    done = fsf("data", "add", "toy-set", str(tmp_path / "added"), "--plugin", str(plugin))
+    assert done.returncode == 2
+    first, *picture = done.stderr.splitlines()
+    assert first.endswith("no layout of toy-set fits what is there")
+    assert picture == ["", "folders:", "  toy/", "  └── c00/"]
+    assert not (tmp_path / "added/datasets.json").exists(), "nothing is kept"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("folder", "pictures", "--as", "csv"), "'csv' is the name of a data set"),
+        (("folder", "pictures", "--as", "My Birds"), "lower-case"),
+        (("planted", "pictures"), "nothing to add"),
+        (("foldr", "pictures", "--as", "b"), "did you mean 'folder'"),
+        (("folder", "nowhere", "--as", "b"), "no such folder"),
+        (("folder", "pictures", "--as", "b", "-o", "pattern"), "KEY=VALUE"),
+        (("folder", "pictures", "--as", "b", "-o", "patern=x"), "did you mean 'pattern'"),
+        (("folder", "pictures", "--as", "b", "-o", "path=x"), "leave it out"),
+        (("nowhere.toml", "pictures"), "no such file"),
+        (("broken.toml", "pictures"), "not TOML"),
+        (("nameless.toml", "pictures"), "name"),
+    ],
+)
+def test_what_cannot_be_added(
+    fsf: Fsf, tmp_path: Path, arguments: tuple[str, ...], part: str
+) -> None:
+    images(tmp_path / "pictures", 2)
+    (tmp_path / "broken.toml").write_text("name = ")
+    (tmp_path / "nameless.toml").write_text("title = 'x'\n")
+    done = fsf("data", "add", *arguments)
+    assert done.returncode == 2
+    assert part in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "added/datasets.json").exists()
+
+
+def test_names_that_are_not_there(fsf: Fsf) -> None:
+    for command in ("remove", "show"):
+        done = fsf("data", command, "birdz")
+        assert done.returncode == 2
+        assert "birdz" in done.stderr
+
+
+def test_the_list_imports_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; from fsframework.cli.main import cli; "
+        "cli.main(['data', 'list'], standalone_mode=False); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, capture_output=True)
+
+
+def test_check_names_every_broken_image(fsf: Fsf, tmp_path: Path) -> None:
+    root = images(tmp_path / "pictures", 6, 60)
+    for name in ("kind1/3-red.png", "kind5/7-red.png"):
+        (root / name).write_bytes(b"none")
+    done = fsf("data", "check", "--dataset", f"folder:{root}")
+    assert done.returncode == 1
+    assert done.stdout.count("not a readable image") == 2
+    assert "kind1/3-red.png" in done.stdout
+    assert "kind5/7-red.png" in done.stdout
