@@ -43,7 +43,7 @@ def main() -> None:
     vectors = centres[torch.tensor(labels)] + 5 * noise
     backbone = resolve_component(registry, "backbone", "resnet12").create()
     method = resolve_component(registry, "method", "protonet").create()
-    model, source = FewShotModel(backbone, method, 32, 0), ImageSource(vectors, False)
+    model, source = FewShotModel(backbone, method, 32, 0), ImageSource(vectors)
 
     def quickest(work: object) -> tuple[float, np.ndarray]:
         best, result = float("inf"), np.empty(0)

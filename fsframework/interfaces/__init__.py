@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fsframework.errors import DataError, InfeasibleTask, OptionError
     from fsframework.interfaces.backbone import Backbone, Preprocessing
-    from fsframework.interfaces.dataset import About, Dataset
+    from fsframework.interfaces.dataset import About, Dataset, Decoding
     from fsframework.interfaces.detector import AttributeDetector, Captioner
     from fsframework.interfaces.importer import CheckpointImporter, ImportedModel
     from fsframework.interfaces.method import Batch, FewShotMethod
@@ -28,6 +28,7 @@ __all__ = [
     "CheckpointImporter",
     "DataError",
     "Dataset",
+    "Decoding",
     "FewShotMethod",
     "ImportedModel",
     "InfeasibleTask",
@@ -47,6 +48,7 @@ _HOME = {
     "CheckpointImporter": "fsframework.interfaces.importer",
     "DataError": "fsframework.errors",
     "Dataset": "fsframework.interfaces.dataset",
+    "Decoding": "fsframework.interfaces.dataset",
     "FewShotMethod": "fsframework.interfaces.method",
     "ImportedModel": "fsframework.interfaces.importer",
     "InfeasibleTask": "fsframework.errors",

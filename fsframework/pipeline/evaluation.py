@@ -13,16 +13,19 @@ import torch
 from torch import Tensor
 
 from fsframework.errors import DataError
+from fsframework.pipeline.images import Pixels, PixelSource
 from fsframework.pipeline.model import (
     FewShotModel,
     load_tensors,
+    lowered,
     pixels_to,
     reseed,
     save_tensors,
     seeded,
 )
 from fsframework.pipeline.progress import Reporter
-from fsframework.pipeline.workspace import StoredArray, Workspace, stored_array
+from fsframework.pipeline.stages import Precision
+from fsframework.pipeline.workspace import Workspace, stored_array
 from fsframework.values import Outcomes, QueryBatch, TaskSet, UInt8Array, digest_of
 
 __all__ = ["ImageSource", "evaluate", "predict"]
@@ -38,63 +41,81 @@ _SECONDS_BETWEEN_SAVES = 10.0
 
 @dataclass(frozen=True)
 class ImageSource:
-    """What ``scores`` is given for an image: its embedded item, ready on the device.
+    """What ``scores`` is given for an image: its embedded item, or for some methods its pixels.
 
     Args:
-        items: ``(n, *embedded)``, or the pixels uint8 ``(n, H, W, 3)`` for a method that
-            consumes images.
-        is_pixels: which of the two.
+        items: embedded items ``(n, *embedded)`` on the device of the model; ``None`` for a method
+            that consumes images, for which there are
+        pixels: uint8 ``(n, H, W, 3)``, brought to the device when they are needed.
         position: row of ``items`` for each image of the pool; ``None`` where they are the same.
+        precision: of what is computed with the pixels.
     """
 
-    items: Tensor
-    is_pixels: bool
+    items: Tensor | None = None
+    pixels: PixelSource | None = None
     position: Tensor | None = None
+    precision: Precision = "fp32"
 
     @classmethod
-    def computed(cls, model: FewShotModel, pixels: UInt8Array, tasks: TaskSet) -> ImageSource:
+    def computed(
+        cls,
+        model: FewShotModel,
+        pixels: PixelSource,
+        tasks: TaskSet,
+        precision: Precision = "fp32",
+    ) -> ImageSource:
         """Embed just the images of some tasks, keeping them in memory."""
+        if model.method.consumes == "images":
+            return cls(pixels=pixels, precision=precision)
         used = np.unique(tasks.images)
         position = torch.full((len(pixels),), -1, dtype=torch.int64)
         position[torch.from_numpy(used)] = torch.arange(len(used))
-        device = model.mean.device
-        position, block = position.to(device), _images_a_batch(device)
-        if model.method.consumes == "images":
-            return cls(pixels_to(pixels[used], device), True, position)
         model.eval()
+        embed = _Embedder(model, precision)
         blocks = [
-            _embed(model, pixels[used[start : start + block]])
-            for start in range(0, len(used), block)
+            embed(pixels[used[start : start + embed.at_once]])
+            for start in range(0, len(used), embed.at_once)
         ]
-        return cls(torch.cat(blocks), False, position)
+        return cls(torch.cat(blocks), None, position.to(model.mean.device))
 
     @classmethod
     def cached(
-        cls, model: FewShotModel, images: StoredArray, workspace: Workspace, reporter: Reporter
+        cls,
+        model: FewShotModel,
+        images: Pixels,
+        workspace: Workspace,
+        reporter: Reporter,
+        precision: Precision = "fp32",
     ) -> ImageSource:
-        """Embed every image of a pool, or map the result of an earlier run into memory."""
-        device = model.mean.device
+        """Embed every image of a pool, or map the result of an earlier run into memory.
+
+        The cache is shared between runs: its key is made of the weights, the preprocessing, the
+        precision, the kind of device and what the images look like.
+        """
         if model.method.consumes == "images":
-            return cls(pixels_to(images.array, device), True)
+            return cls(pixels=images, precision=precision)
+        device = model.mean.device
         model.eval()
+        embed = _Embedder(model, precision)
         key = digest_of(
             "features",
             model.weights_digest(),
             images.digest,
             model.embedding_identity,
-            f"{model.size} {device.type} float32",
+            [model.preprocessing_identity],
+            f"{device.type} {precision}",
         )
-        first = _embed(model, images.array[:1]).cpu().numpy()
+        first = embed(images[:1]).cpu().numpy()
         stored = stored_array(
             workspace.cache / "features" / key[:24],
-            (len(images.array), *first.shape[1:]),
+            (len(images), *first.shape[1:]),
             first.dtype,
-            lambda start, stop: _embed(model, images.array[start:stop]).cpu().numpy(),
-            block=_images_a_batch(device),
+            lambda start, stop: embed(images[start:stop]).cpu().numpy(),
+            block=embed.at_once,
             label="features",
             reporter=reporter,
         )
-        return cls(torch.from_numpy(stored.array).to(device), False)
+        return cls(torch.from_numpy(stored.array).to(device))
 
     def gather(
         self, model: FewShotModel, images: Tensor, buffers: dict[str, Tensor], use: str
@@ -106,6 +127,11 @@ class ImageSource:
                 pages each time would take three times as long as the copying.
         """
         index = images.reshape(-1)
+        if self.items is None:
+            assert self.pixels is not None
+            pixels = pixels_to(self.pixels[index.cpu().numpy()], model.mean.device)
+            chosen = model.method.embed(model.items(pixels))
+            return chosen.reshape(*images.shape, *chosen.shape[1:])
         if self.position is not None:
             index = self.position[index]
         buffer = buffers.get(use)
@@ -113,8 +139,6 @@ class ImageSource:
             buffer = self.items.new_empty(len(index), *self.items.shape[1:])
             buffers[use] = buffer
         chosen = torch.index_select(self.items, 0, index, out=buffer[: len(index)])
-        if self.is_pixels:
-            chosen = model.method.embed(model.items(chosen))
         return chosen.reshape(*images.shape, *chosen.shape[1:])
 
 
@@ -122,10 +146,56 @@ def _images_a_batch(device: torch.device) -> int:
     return _IMAGES_A_BATCH["cuda" if device.type == "cuda" else "cpu"]
 
 
-@torch.no_grad()
-def _embed(model: FewShotModel, pixels: npt.NDArray[np.uint8]) -> Tensor:
-    items = model.items(pixels_to(np.ascontiguousarray(pixels), model.mean.device))
-    return model.method.embed(items).float().contiguous()
+class _Embedder:
+    """Embeds images in batches, which it halves for good where one does not fit the memory.
+
+    Args:
+        precision: of the backbone and the method's own embedding; items are float32 in any case.
+    """
+
+    def __init__(self, model: FewShotModel, precision: Precision) -> None:
+        self._model, self._precision = model, precision
+        self.at_once = _images_a_batch(model.mean.device)
+
+    @torch.no_grad()
+    def __call__(self, pixels: UInt8Array) -> Tensor:
+        """Map uint8 ``(n, H, W, 3)`` to items float32 ``(n, *embedded)`` on the device.
+
+        Raises:
+            DataError: not even one image fits.
+        """
+        done: list[Tensor] = []
+        start = 0
+        while start < len(pixels):
+            try:
+                done.append(self._embedded(pixels[start : start + self.at_once]))
+            except (torch.OutOfMemoryError, RuntimeError) as error:
+                if not _is_out_of_memory(error):
+                    raise
+                if self.at_once == 1:
+                    raise DataError(
+                        "the memory does not suffice to embed one image of "
+                        f"{pixels.shape[1]} x {pixels.shape[2]} pixels; use a smaller --image-size"
+                    ) from None
+            else:
+                start += self.at_once
+                continue
+            # Outside of the handler, which keeps the tensors of the failed call alive.
+            self.at_once //= 2
+            if self._model.mean.device.type == "cuda":
+                torch.cuda.empty_cache()
+        return torch.cat(done) if len(done) > 1 else done[0]
+
+    def _embedded(self, pixels: UInt8Array) -> Tensor:
+        device = self._model.mean.device
+        with lowered(device, self._precision):
+            items = self._model.items(pixels_to(np.ascontiguousarray(pixels), device))
+            return self._model.method.embed(items).float().contiguous()
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    # On a CPU it is told by the text alone.
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 class _Predictor:
@@ -138,7 +208,7 @@ class _Predictor:
     def __init__(
         self, model: FewShotModel, tasks: TaskSet, source: ImageSource, query_batch: QueryBatch
     ) -> None:
-        device = source.items.device
+        device = model.mean.device
         self._model, self._source = model.eval(), source
         self._support = torch.tensor(tasks.support, device=device)
         self._parts = tasks.n_way if query_batch == "class" else 1
@@ -149,7 +219,7 @@ class _Predictor:
         self._back = torch.tensor(np.argsort(order), device=device)
         self._shape = tasks.query.shape[1:]
         self._buffers: dict[str, Tensor] = {}
-        self.tasks_a_batch = max(1, _tasks_a_batch(tasks, source) // self._parts)
+        self.tasks_a_batch = max(1, _tasks_a_batch(tasks, source, device) // self._parts)
 
     @torch.no_grad()
     def __call__(self, start: int) -> Tensor:
@@ -159,10 +229,13 @@ class _Predictor:
         query = self._query[start * self._parts : stop * self._parts]
         # What a method draws depends on the tasks alone, not on what was drawn before.
         reseed(start, query.device)
-        scores = self._model.method.scores(
-            self._source.gather(self._model, support, self._buffers, "support"),
-            self._source.gather(self._model, query, self._buffers, "query"),
-        )
+        # Scores of embedded items take little time, and are worth their full precision.
+        precision = self._source.precision if self._source.items is None else "fp32"
+        with lowered(query.device, precision):
+            scores = self._model.method.scores(
+                self._source.gather(self._model, support, self._buffers, "support"),
+                self._source.gather(self._model, query, self._buffers, "query"),
+            )
         expected = (*query.shape, support.shape[1])
         if scores.shape != expected or not bool(torch.isfinite(scores).all()):
             name = type(self._model.method).__name__
@@ -176,14 +249,14 @@ class _Predictor:
         return way.reshape(-1, *self._shape).to(torch.int16).cpu()
 
 
-def _tasks_a_batch(tasks: TaskSet, source: ImageSource) -> int:
-    item_bytes = source.items[0].numel() * source.items.element_size()
-    per_task = item_bytes * int(tasks.images.shape[1])
-    if source.is_pixels:
+def _tasks_a_batch(tasks: TaskSet, source: ImageSource, device: torch.device) -> int:
+    per_task = int(tasks.images.shape[1])
+    if source.items is None:
         # A backbone's activations outweigh the pixels: what counts is the number of images.
-        return max(1, 4 * _images_a_batch(source.items.device) // int(tasks.images.shape[1]))
-    limit = _BYTES_A_BATCH.get(source.items.device.type, 8 << 20)
-    return max(1, min(1024, limit // per_task))
+        return max(1, 4 * _images_a_batch(device) // per_task)
+    item_bytes = source.items[0].numel() * source.items.element_size()
+    limit = _BYTES_A_BATCH.get(device.type, 8 << 20)
+    return max(1, min(1024, limit // (item_bytes * per_task)))
 
 
 def predict(
@@ -191,7 +264,7 @@ def predict(
 ) -> npt.NDArray[np.int16]:
     """Return the way each query is given to, int16 ``(T, way, n_query)``; in evaluation mode."""
     predictor = _Predictor(model, tasks, source, query_batch)
-    with seeded(0, source.items.device):
+    with seeded(0, model.mean.device):
         parts = [predictor(start) for start in range(0, len(tasks), predictor.tasks_a_batch)]
     return torch.cat(parts).numpy()
 
@@ -216,12 +289,12 @@ def evaluate(
         partial: file that holds the predictions so far; a killed evaluation goes on from it.
     """
     predictor = _Predictor(model, tasks, source, query_batch)
-    identity = digest_of(tasks.digest, model.weights_digest(), query_batch)
+    identity = digest_of(tasks.digest, model.weights_digest(), f"{query_batch} {source.precision}")
     done = _resume(partial, identity)
     finished = sum(map(len, done))
     saved = time.monotonic()
     progress = reporter.stage(label, len(tasks), finished)
-    with progress as advance, seeded(0, source.items.device):
+    with progress as advance, seeded(0, model.mean.device):
         for start in range(finished, len(tasks), predictor.tasks_a_batch):
             done.append(predictor(start))
             advance(len(done[-1]))

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fsframework.errors import FsfError, OptionError, close_matches
+from fsframework.interfaces.dataset import Decoding
+from fsframework.pipeline.images import Broken
 from fsframework.pipeline.intervals import Interval
 from fsframework.pipeline.recipes import QUICK, Recipe, find_recipe, unknown_recipe
-from fsframework.pipeline.stages import Stage
+from fsframework.pipeline.stages import Precision, Stage
 from fsframework.records import RunRecord
 from fsframework.registry import Registry
 from fsframework.spec import (
@@ -52,6 +54,12 @@ class Settings:
             tasks; ``image-level`` or ``class-level``, which speak of new images, or new classes,
             even where tasks share theirs. See ``pipeline.intervals``.
         image_size: height and width in pixels; ``none`` takes the data set's or backbone's.
+        precision: of the backbone when images are embedded, and of all that a method computes that
+            adapts its backbone: ``fp32``, or products and convolutions in ``bf16`` or ``fp16``.
+            That of training is an option of its stages.
+        decoding: of image files: ``exact``, or ``scaled`` to skip detail that the size cannot
+            show, which is faster and changes pixels a little.
+        broken: what an image is that cannot be decoded: ``fatal``, or ``skip`` to leave it out.
         statistics: names of statistics.
         split: the split the tasks are drawn from.
         task_file: evaluate these tasks rather than draw some with the sampler.
@@ -80,6 +88,9 @@ class Settings:
     level: float = 0.95
     interval: Interval = "student-t"
     image_size: int | None = None
+    precision: Precision = "fp32"
+    decoding: Decoding = "exact"
+    broken: Broken = "fatal"
     statistics: tuple[str, ...] = ("acc", "wacc")
     split: str = "test"
     task_file: Path | None = None

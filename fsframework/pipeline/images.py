@@ -1,16 +1,55 @@
-"""Pixels: decoded and resized once, then read from one memory-mapped array."""
+"""Pixels: decoded and resized once into one memory-mapped array a size, read from there.
+
+Imports no torch: packing a large data set stays small in memory.
+"""
 
 from __future__ import annotations
 
-from fsframework.interfaces.backbone import Preprocessing
-from fsframework.interfaces.dataset import Dataset
+import hashlib
+import itertools
+import json
+import math
+import mmap
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+
+import numpy as np
+
+from fsframework._files import atomic_write, explain_os_error
+from fsframework.errors import DataError
+from fsframework.interfaces.dataset import Dataset, Decoding
 from fsframework.pipeline.progress import Reporter
-from fsframework.pipeline.workspace import StoredArray, Workspace, stored_array
-from fsframework.values import digest_of
+from fsframework.pipeline.workspace import Workspace, locked, sweep
+from fsframework.values import IntArray, UInt8Array, digest_of
 
-__all__ = ["image_array", "image_size"]
+if TYPE_CHECKING:
+    from fsframework.interfaces.backbone import Preprocessing
 
-_BLOCK = 256
+__all__ = [
+    "Broken",
+    "ImageStore",
+    "PixelSource",
+    "Pixels",
+    "Readable",
+    "decoding_difference",
+    "image_size",
+    "pixels_of",
+    "without_broken",
+]
+
+Broken = Literal["fatal", "skip"]
+"""What an image that cannot be decoded is: the end of the job, or left out."""
+
+_IMAGES_A_BLOCK = 256
+_DIGEST_BYTES = 16
+_BROKEN = b"\xff" * _DIGEST_BYTES
+_BYTES_BEFORE_RELEASE = 64 << 20
+"""Bytes read from a map before its pages are given back: they stay in the machine's file cache,
+but no longer count as this process's memory, however large the store."""
 
 
 def image_size(dataset: Dataset, preprocessing: Preprocessing, wanted: int | None) -> int:
@@ -18,31 +57,333 @@ def image_size(dataset: Dataset, preprocessing: Preprocessing, wanted: int | Non
     return wanted or dataset.native_size or preprocessing.size
 
 
-def image_array(
-    dataset: Dataset,
-    identity: str,
-    split: str,
-    size: int,
-    interpolation: str,
-    workspace: Workspace,
-    reporter: Reporter,
-) -> StoredArray:
-    """Return the images of a split, uint8 ``(n, size, size, 3)``, in the order of its pool.
+class PixelSource(Protocol):
+    """Images uint8 ``(n, H, W, 3)``, read by index: an array, or ``Pixels`` on the disk."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(n, H, W, 3)``."""
+
+    def __len__(self) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice, /) -> UInt8Array: ...
+
+    @overload
+    def __getitem__(self, index: IntArray, /) -> UInt8Array: ...
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Some images of a store, in an order of their own; reading gives fresh arrays.
+
+    Args:
+        rows: int64 ``(n,)``, the row of the store that each image is in.
+        digest: of what the images look like.
+    """
+
+    store: ImageStore
+    rows: IntArray
+    digest: str
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """``(n, size, size, 3)``."""
+        return (len(self.rows), self.store.size, self.store.size, 3)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes they would take in memory."""
+        return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: slice | IntArray) -> UInt8Array:
+        return self.store.read(self.rows[index])
+
+
+@dataclass(frozen=True)
+class ImageStore:
+    """The decoded images of a data set at one size: a row an image, filled when first needed.
+
+    ``array.npy`` is an ordinary NumPy file of uint8 ``(n, size, size, 3)``; its rows are those of
+    the data set. ``rows.bin`` holds 16 bytes an image: zeros where the row is not filled, else a
+    hash of its pixels, written after them, so that a killed job goes on where it stopped.
 
     Args:
         identity: fingerprint of the component that made ``dataset``: its code and options.
+        size: height and width in pixels.
+        decoding: ``exact``, or ``scaled`` to let a decoder skip detail that the size cannot show.
+    """
+
+    dataset: Dataset
+    identity: str
+    size: int
+    interpolation: str
+    decoding: Decoding
+    workspace: Workspace
+    _state: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder of the store in the cache."""
+        described = f"{self.size} {self.interpolation} {self.decoding}"
+        key = digest_of("images", self.identity, self.dataset.fingerprint, described)
+        return self.workspace.cache / "images" / key[:24]
+
+    @property
+    def path(self) -> Path:
+        """The NumPy file."""
+        return self.folder / "array.npy"
+
+    def __len__(self) -> int:
+        return len(self.dataset.keys)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes an image."""
+        return self.size * self.size * 3
+
+    def broken(self) -> dict[int, str]:
+        """Return the rows that cannot be decoded, and why, as far as it was tried."""
+        try:
+            raw = json.loads((self.folder / "broken.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return {int(row): str(why) for row, why in raw.items()}
+
+    def fill(self, rows: IntArray, broken: Broken, label: str, reporter: Reporter) -> None:
+        """Decode the rows that are missing, in blocks; other processes wait.
+
+        Raises:
+            DataError: an image cannot be read, unless those are skipped; the message names it.
+            FsfError: the disk is full or cannot be written to.
+        """
+        rows = np.unique(rows)
+        if self.path.exists() and not self._missing(rows, broken).size:
+            return
+        try:
+            with locked(self.folder):
+                sweep(self.folder)
+                self._create()
+                self._fill_locked(rows, broken, label, reporter)
+        except OSError as error:
+            raise explain_os_error(error, self.path) from error
+
+    def _missing(self, rows: IntArray, broken: Broken) -> IntArray:
+        """Return the rows still to be decoded; broken ones may have been mended since."""
+        hashes = self._hashes()[rows]
+        missing = ~hashes.any(axis=1)
+        if broken == "fatal":
+            missing |= (hashes == 255).all(axis=1)
+        return rows[missing]
+
+    def read(self, rows: IntArray) -> UInt8Array:
+        """Return filled rows, uint8 ``(k, size, size, 3)``."""
+        mapped, array = self._mapped()
+        found = array[rows]
+        self._state["read"] = self._state.get("read", 0) + found.nbytes
+        if self._state["read"] > _BYTES_BEFORE_RELEASE:
+            mapped.madvise(mmap.MADV_DONTNEED)
+            self._state["read"] = 0
+        return found
+
+    def digest(self, rows: IntArray) -> str:
+        """Return a digest of what the images of some rows look like."""
+        return digest_of("pixels", self._hashes()[rows])
+
+    def _mapped(self) -> tuple[mmap.mmap, UInt8Array]:
+        if "mapped" not in self._state:
+            with self.path.open("rb") as file:
+                start = _header_end(file)
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            shape = (len(self), self.size, self.size, 3)
+            array = np.frombuffer(mapped, np.uint8, math.prod(shape), start).reshape(shape)
+            self._state["mapped"] = (mapped, array)
+        found: tuple[mmap.mmap, UInt8Array] = self._state["mapped"]
+        return found
+
+    def _hashes(self) -> UInt8Array:
+        try:
+            raw = np.fromfile(self.folder / "rows.bin", np.uint8)
+        except FileNotFoundError:
+            raw = np.zeros(len(self) * _DIGEST_BYTES, np.uint8)
+        return raw.reshape(len(self), _DIGEST_BYTES)
+
+    def _create(self) -> None:
+        """Make the files at their full length, which takes no room until rows are written."""
+        if self.path.exists():
+            return
+        temporary = self.folder / ".array.tmp"
+        with temporary.open("wb") as file:
+            shape = (len(self), self.size, self.size, 3)
+            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            file.truncate(file.tell() + math.prod(shape))
+        with (self.folder / "rows.bin").open("wb") as file:
+            file.truncate(len(self) * _DIGEST_BYTES)
+        temporary.replace(self.path)
+
+    def _fill_locked(self, rows: IntArray, broken: Broken, label: str, reporter: Reporter) -> None:
+        known, missing = self.broken(), self._missing(rows, broken)
+        with (
+            reporter.stage(label, len(rows), len(rows) - len(missing)) as advance,
+            self.path.open("r+b") as array,
+            (self.folder / "rows.bin").open("r+b") as states,
+        ):
+            start = _header_end(array)
+            for first in range(0, len(missing), _IMAGES_A_BLOCK):
+                block = missing[first : first + _IMAGES_A_BLOCK]
+                pixels, reasons = self._decoded(block, broken)
+                hashes = [
+                    hashlib.blake2b(image, digest_size=_DIGEST_BYTES).digest() for image in pixels
+                ]
+                for place in reasons:
+                    hashes[place] = _BROKEN
+                for part in _runs(block):
+                    at = int(block[part.start])
+                    _write(array.fileno(), pixels[part], start + at * self.row_bytes)
+                    _write(states.fileno(), b"".join(hashes[part]), at * _DIGEST_BYTES)
+                named = {int(block[place]): why for place, why in reasons.items()}
+                if named or any(row in known for row in block.tolist()):
+                    known = {row: why for row, why in known.items() if row not in block} | named
+                    atomic_write(self.folder / "broken.json", json.dumps(known))
+                advance(len(block))
+            os.fsync(array.fileno())
+
+    def _decoded(self, block: IntArray, broken: Broken) -> tuple[UInt8Array, dict[int, str]]:
+        """Return the pixels of some images, and by place why one could not be had."""
+        try:
+            return self._images(block), {}
+        except DataError:
+            if broken == "fatal":
+                raise
+        except OSError as error:
+            # Not the file being written, but one that was to be read.
+            raise DataError(str(error)) from error
+        pixels = np.zeros((len(block), self.size, self.size, 3), np.uint8)
+        reasons = {}
+        for place in range(len(block)):
+            try:
+                pixels[place] = self._images(block[place : place + 1])[0]
+            except DataError as error:
+                reasons[place] = str(error)
+        return pixels, reasons
+
+    def _images(self, block: IntArray) -> UInt8Array:
+        if self.decoding == "exact":
+            return self.dataset.images(block, self.size, self.interpolation)
+        return self.dataset.scaled_images(block, self.size, self.interpolation)
+
+
+def _header_end(file: Any) -> int:
+    file.seek(0)
+    np.lib.format.read_magic(file)
+    np.lib.format.read_array_header_1_0(file)
+    return int(file.tell())
+
+
+def _runs(rows: IntArray) -> list[slice]:
+    """Return the places of ascending rows that follow one another.
+
+    >>> _runs(np.array([3, 4, 5, 9]))
+    [slice(0, 3, None), slice(3, 4, None)]
+    """
+    edges = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
+    return [slice(a, b) for a, b in itertools.pairwise(edges)]
+
+
+def _write(descriptor: int, data: UInt8Array | bytes, offset: int) -> None:
+    # Plain writes, since a full disk kills a process that writes to a memory map.
+    left = memoryview(data if isinstance(data, bytes) else np.ascontiguousarray(data).tobytes())
+    while left:
+        written = os.pwrite(descriptor, left, offset)
+        left, offset = left[written:], offset + written
+
+
+@dataclass(frozen=True, eq=False)
+class Readable(Dataset):
+    """A data set less the images that cannot be decoded.
+
+    Args:
+        original: the whole data set.
+        rows: int64 ``(n,)``, the indices of ``original`` that are kept, ascending.
+    """
+
+    original: Dataset
+    rows: IntArray
+
+    def __post_init__(self) -> None:
+        whole, rows = self.original, self.rows
+        kept: dict[str, Any] = {
+            "native_size": whole.native_size,
+            "about": whole.about,
+            "keys": tuple(whole.keys[i] for i in rows),
+            "labels": whole.labels[rows],
+            "class_names": whole.class_names,
+            "splits": whole.splits,
+            "metadata": {k: tuple(column[i] for i in rows) for k, column in whole.metadata.items()},
+            "fingerprint": digest_of("readable", whole.fingerprint, rows),
+        }
+        for name, value in kept.items():
+            object.__setattr__(self, name, value)
+
+    def image(self, index: int) -> UInt8Array:
+        """Return one image, RGB uint8 ``(H, W, 3)``."""
+        return self.original.image(int(self.rows[index]))
+
+    def images(
+        self, indices: Sequence[int] | IntArray, size: int, interpolation: str = "bilinear"
+    ) -> UInt8Array:
+        """Return images resized to a square, RGB uint8 ``(n, size, size, 3)``."""
+        return self.original.images(self.rows[np.asarray(indices)], size, interpolation)
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the data, a sentence each."""
+        return self.original.problems()
+
+
+def without_broken(store: ImageStore, reporter: Reporter) -> tuple[Dataset, dict[int, str]]:
+    """Fill a store and return its data set less the images that cannot be decoded, and these."""
+    everything = np.arange(len(store))
+    store.fill(everything, "skip", "images", reporter)
+    broken = store.broken()
+    if not broken:
+        return store.dataset, {}
+    kept = np.setdiff1d(everything, np.fromiter(broken, np.int64, len(broken)))
+    return Readable(store.dataset, kept), broken
+
+
+def pixels_of(store: ImageStore, dataset: Dataset, split: str, reporter: Reporter) -> Pixels:
+    """Return the images of a split in the order of its pool, decoding those that are missing.
+
+    Args:
+        dataset: the store's own, or what ``without_broken`` made of it.
 
     Raises:
         DataError: an image cannot be read; the message names it.
     """
-    indices = dataset.split_indices(split)
-    key = digest_of("images", identity, dataset.fingerprint, indices, f"{size} {interpolation}")
-    return stored_array(
-        workspace.cache / "images" / key[:24],
-        (len(indices), size, size, 3),
-        "uint8",
-        lambda start, stop: dataset.images(indices[start:stop], size, interpolation),
-        block=_BLOCK,
-        label=f"images of {split}",
-        reporter=reporter,
-    )
+    rows = dataset.split_indices(split)
+    if isinstance(dataset, Readable):
+        rows = dataset.rows[rows]
+    store.fill(rows, "fatal", f"images of {split}", reporter)
+    return Pixels(store, rows, store.digest(rows))
+
+
+def decoding_difference(store: ImageStore, most: int = 64) -> tuple[float, float, int]:
+    """Return how far the pixels of scaled decoding are from exact ones, in levels of 0..255.
+
+    Args:
+        most: images looked at, evenly spread over the data set.
+
+    Returns:
+        The mean, the 99th percentile and the largest absolute difference.
+    """
+    good = np.setdiff1d(np.arange(len(store)), np.fromiter(store.broken(), np.int64))
+    chosen = good[np.unique(np.linspace(0, len(good) - 1, min(most, len(good))).astype(int))]
+    size, how = store.size, store.interpolation
+    exact = store.dataset.images(chosen, size, how).astype(np.int16)
+    scaled = store.dataset.scaled_images(chosen, size, how)
+    apart = np.abs(exact - scaled)
+    return float(apart.mean()), float(np.percentile(apart, 99)), int(apart.max())

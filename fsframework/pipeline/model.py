@@ -18,6 +18,7 @@ from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.pipeline.augmentation import augmented
+from fsframework.pipeline.stages import Precision
 from fsframework.spec import Component
 from fsframework.values import UInt8Array, digest_of
 
@@ -25,6 +26,7 @@ __all__ = [
     "FewShotModel",
     "build_model",
     "load_tensors",
+    "lowered",
     "pixels_to",
     "reseed",
     "resolve_device",
@@ -58,6 +60,15 @@ def resolve_device(wanted: str) -> torch.device:
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise OptionError(f"--device {wanted}: not available here; use --device cpu")
     return device
+
+
+_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def lowered(device: torch.device, precision: Precision) -> torch.autocast:
+    """Return a context in which convolutions and products are computed in a precision."""
+    dtype = _DTYPES.get(precision, torch.bfloat16)
+    return torch.autocast(device.type, dtype, enabled=precision != "fp32")
 
 
 @contextmanager
@@ -94,6 +105,9 @@ class FewShotModel(nn.Module):
     embedding_identity: str
     """Says, beside the weights, what decides an image's embedded item."""
 
+    preprocessing_identity: str
+    """Says what is done to an image before the backbone sees it."""
+
     def __init__(
         self, backbone: Backbone, method: FewShotMethod, size: int, n_base_classes: int
     ) -> None:
@@ -108,6 +122,7 @@ class FewShotModel(nn.Module):
         if not self._sees_images:
             self.backbone = backbone
         pre = backbone.preprocessing
+        self.preprocessing_identity = f"{size} {pre.interpolation} {pre.mean} {pre.std}"
         self.register_buffer("mean", 255 * torch.tensor(pre.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", 255 * torch.tensor(pre.std).view(3, 1, 1), persistent=False)
         method.build(self._item_shape(backbone), n_base_classes, backbone)

@@ -25,7 +25,13 @@ from fsframework.pipeline.analysis import estimate, estimator_for, gap, saturati
 from fsframework.pipeline.attributes import pool_with_attributes
 from fsframework.pipeline.evaluation import ImageSource, evaluate
 from fsframework.pipeline.experiment import Experiment
-from fsframework.pipeline.images import image_array, image_size
+from fsframework.pipeline.images import (
+    ImageStore,
+    Pixels,
+    image_size,
+    pixels_of,
+    without_broken,
+)
 from fsframework.pipeline.intervals import FEWEST_RESAMPLED, Interval
 from fsframework.pipeline.memory import keep_freed_memory
 from fsframework.pipeline.model import (
@@ -45,7 +51,7 @@ from fsframework.pipeline.training import (
     start_from,
     train,
 )
-from fsframework.pipeline.workspace import StoredArray, Workspace, locked, sweep
+from fsframework.pipeline.workspace import Workspace, locked, sweep
 from fsframework.records import RunRecord
 from fsframework.registry import Registry
 from fsframework.spec import canonical, resolve_component
@@ -56,6 +62,7 @@ __all__ = ["RunResult", "compute_estimates", "load_outcomes", "run_experiment"]
 RANDOM, BIASED = "R", "A"
 """Suffixes of FewSTAB: random tasks and attribute-biased tasks."""
 
+_DTYPE_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _KINDS = {RANDOM: "random tasks", BIASED: "attribute-biased tasks"}
 
 
@@ -73,6 +80,7 @@ class _Prepared:
     """All that is decided before anything long begins."""
 
     dataset: Dataset
+    store: ImageStore
     pool_of: Callable[[str], ImagePool]
     """The pool of a split, made once: that of a large data set takes a while."""
     pool: ImagePool
@@ -134,7 +142,7 @@ def _run_locked(
         keep_freed_memory()
     model = _initial_model(experiment, prepared)
     with timer("images"):
-        images, splits = _pixels(experiment, prepared, model, workspace, reporter)
+        images, splits = _pixels(experiment, prepared, model, reporter)
     record = earlier or _new_record(experiment, prepared)
     record.save(folder)
     sweep(folder)
@@ -176,6 +184,10 @@ def _prepare(
     if settings.tensorboard:
         curves.check_tensorboard()
     dataset: Dataset = experiment.dataset.create()
+    store = _store(experiment, dataset, workspace)
+    broken: dict[int, str] = {}
+    if settings.broken == "skip":
+        dataset, broken = without_broken(store, reporter)
     pool_of = functools.cache(dataset.pool)
     pool = pool_of(settings.split)
     word_notes: tuple[str, ...] = ()
@@ -205,7 +217,7 @@ def _prepare(
     if _learns(experiment):
         tested, method = next(iter(tasks.values())), experiment.method.create()
         check_stages(experiment.stages, method, tested, pool_of("train"), registry)
-    notes = (*word_notes, *_notes(experiment, tasks, pool))
+    notes = (*word_notes, *_notes(experiment, tasks, pool), *_pixel_notes(store, broken))
     if settings.placebo:
         tasks = {kind: placebo(t, pool, settings.seed) for kind, t in tasks.items()}
     identity = {
@@ -219,11 +231,39 @@ def _prepare(
         "stages": _stage_digests(experiment),
         "seed": settings.seed,
         "image_size": settings.image_size,
+        "decoding": settings.decoding,
+        "precision": settings.precision,
         "query_batch": settings.query_batch,
         "device": device.type,
     }
     fingerprint = digest_of("run", canonical(identity))
-    return _Prepared(dataset, pool_of, pool, tasks, device, notes, fingerprint)
+    return _Prepared(dataset, store, pool_of, pool, tasks, device, notes, fingerprint)
+
+
+def _store(experiment: Experiment, dataset: Dataset, workspace: Workspace) -> ImageStore:
+    settings, prepared = experiment.settings, experiment.backbone.create().preprocessing
+    return ImageStore(
+        dataset,
+        experiment.dataset.fingerprint,
+        image_size(dataset, prepared, settings.image_size),
+        prepared.interpolation,
+        settings.decoding,
+        workspace,
+    )
+
+
+def _pixel_notes(store: ImageStore, broken: Mapping[int, str]) -> Iterator[str]:
+    """Yield what was done to images that a reader of the numbers should know."""
+    if broken:
+        first = next(iter(broken.values()))
+        yield f"{len(broken)} of {len(store):,} images cannot be read and are left out: {first}" + (
+            ", ..." if len(broken) > 1 else ""
+        )
+    if store.decoding == "scaled":
+        yield (
+            "image files were decoded at a reduced scale (decoding = scaled), which changes "
+            "pixels a little; fsf data pack says how far"
+        )
 
 
 def _asked_of_words(experiment: Experiment) -> str:
@@ -423,11 +463,11 @@ def compute_estimates(
 
 def _initial_model(experiment: Experiment, prepared: _Prepared) -> FewShotModel:
     """Build the untrained model; images too small for the backbone end here."""
-    settings, dataset = experiment.settings, prepared.dataset
-    backbone = experiment.backbone.create()
-    size = image_size(dataset, backbone.preprocessing, settings.image_size)
+    settings = experiment.settings
     n_base = len(prepared.pool_of("train").class_names) if _learns(experiment) else 0
-    model = build_model(experiment.backbone, experiment.method, size, n_base, settings.seed)
+    model = build_model(
+        experiment.backbone, experiment.method, prepared.store.size, n_base, settings.seed
+    )
     if not _trains(experiment, model):
         for stage in experiment.stages:
             if stage.init_from is not None:
@@ -448,30 +488,21 @@ def _pixels(
     experiment: Experiment,
     prepared: _Prepared,
     model: FewShotModel,
-    workspace: Workspace,
     reporter: Reporter,
-) -> tuple[list[StoredArray], tuple[Split, Split | None] | None]:
+) -> tuple[list[Pixels], tuple[Split, Split | None] | None]:
     """Return the arrays used, those under test last, and the splits to train on, if any."""
-    dataset = prepared.dataset
+    dataset, store = prepared.dataset, prepared.store
 
-    def load(split: str) -> StoredArray:
-        return image_array(
-            dataset,
-            experiment.dataset.fingerprint,
-            split,
-            model.size,
-            model.interpolation,
-            workspace,
-            reporter,
-        )
+    def load(split: str) -> Pixels:
+        return pixels_of(store, dataset, split, reporter)
 
     if not _trains(experiment, model):
         return [load(experiment.settings.split)], None
     names = ["train", *(["val"] if "val" in dataset.splits else []), experiment.settings.split]
     arrays = [load(name) for name in names]
     parts = [
-        Split(prepared.pool_of(name), stored.array)
-        for name, stored in zip(names[:-1], arrays, strict=False)
+        Split(prepared.pool_of(name), pixels)
+        for name, pixels in zip(names[:-1], arrays, strict=False)
     ]
     return arrays, (parts[0], parts[1] if len(parts) > 1 else None)
 
@@ -493,7 +524,7 @@ def _new_record(experiment: Experiment, prepared: _Prepared) -> RunRecord:
             "numpy": np.__version__,
             "device": str(prepared.device),
             "device_name": _device_name(prepared.device),
-            "dtype": "float32",
+            "dtype": _DTYPE_NAMES[experiment.settings.precision],
         },
         digests={
             "data": prepared.dataset.fingerprint,
@@ -532,7 +563,7 @@ def _train(
     experiment: Experiment,
     prepared: _Prepared,
     model: FewShotModel,
-    images: list[StoredArray],
+    images: list[Pixels],
     splits: tuple[Split, Split | None],
     run_folder: Path,
     workspace: Workspace,
@@ -604,7 +635,7 @@ def _with_model(
     record: RunRecord,
     model: FewShotModel,
     trained: Trained | None,
-    images: list[StoredArray],
+    images: list[Pixels],
     folder: Path,
 ) -> RunRecord:
     digest = model.weights_digest()
@@ -633,7 +664,7 @@ def _outcomes(
     experiment: Experiment,
     prepared: _Prepared,
     model: FewShotModel,
-    images: StoredArray,
+    images: Pixels,
     folder: Path,
     workspace: Workspace,
     reporter: Reporter,
@@ -657,7 +688,9 @@ def _outcomes(
             continue
         if source is None:
             with timer("features"):
-                source = ImageSource.cached(model, images, workspace, reporter)
+                source = ImageSource.cached(
+                    model, images, workspace, reporter, experiment.settings.precision
+                )
         with timer(f"evaluation-{kind}"):
             found[kind] = evaluate(
                 model,
@@ -683,7 +716,7 @@ def _kept_outcomes(path: Path) -> Outcomes | None:
 
 
 def _outcomes_key(
-    experiment: Experiment, model: FewShotModel, images: StoredArray, tasks: TaskSet
+    experiment: Experiment, model: FewShotModel, images: Pixels, tasks: TaskSet
 ) -> str:
     """Return what outcomes depend on, as a file name."""
     key = digest_of(
@@ -693,7 +726,7 @@ def _outcomes_key(
         model.weights_digest(),
         images.digest,
         tasks.digest,
-        experiment.settings.query_batch,
+        f"{experiment.settings.query_batch} {experiment.settings.precision}",
         model.mean.device.type,
     )
     return f"{key[:24]}.parquet"

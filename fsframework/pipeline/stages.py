@@ -10,7 +10,10 @@ from typing import Literal
 from fsframework.errors import OptionError
 from fsframework.spec import Component
 
-__all__ = ["AUGMENTATIONS", "Stage"]
+__all__ = ["AUGMENTATIONS", "Precision", "Stage"]
+
+Precision = Literal["fp32", "bf16", "fp16"]
+"""In what numbers a backbone computes; what is not safe in the shorter ones stays in fp32."""
 
 Augmentation = Literal["resized-crop", "color-jitter", "flip"]
 AUGMENTATIONS: tuple[Augmentation, ...] = ("resized-crop", "color-jitter", "flip")
@@ -100,7 +103,7 @@ class Stage:
     init_from: Path | None = None
     init_parts: tuple[str, ...] = ()
     distill: bool = False
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    precision: Precision = "fp32"
     compile: bool = False
     validation_tasks: int = 50
     patience: int | None = None

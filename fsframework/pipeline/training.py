@@ -23,9 +23,11 @@ from fsframework._files import atomic_write
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.pipeline.evaluation import ImageSource, predict
+from fsframework.pipeline.images import PixelSource
 from fsframework.pipeline.model import (
     FewShotModel,
     load_tensors,
+    lowered,
     pixels_to,
     save_tensors,
     seeded,
@@ -35,14 +37,13 @@ from fsframework.pipeline.stages import Stage
 from fsframework.pipeline.workspace import sweep
 from fsframework.registry import Registry
 from fsframework.spec import resolve_component
-from fsframework.values import ImagePool, TaskSet, UInt8Array, digest_of
+from fsframework.values import ImagePool, TaskSet, digest_of
 
 __all__ = ["Split", "Trained", "check_stages", "learns", "start_from", "train"]
 
 _SECONDS_BETWEEN_CHECKPOINTS = 60.0
 _MOST_BYTES_OF_ITEMS = 2 << 30
 _IMAGES_A_BLOCK = 64
-_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def learns(stages: Sequence[Stage], method: type[FewShotMethod] | FewShotMethod) -> bool:
@@ -55,7 +56,7 @@ class Split:
     """A pool with its pixels, uint8 ``(n, H, W, 3)``."""
 
     pool: ImagePool
-    pixels: UInt8Array
+    pixels: PixelSource
 
 
 @dataclass(frozen=True)
@@ -547,8 +548,7 @@ class _StageLoop:
     def _step(self, batches: Callable[[int], Batch], step: int) -> Tensor:
         """Do one update and return its loss."""
         self.optimizer.zero_grad(set_to_none=True)
-        dtype = _DTYPES.get(self.stage.precision, torch.bfloat16)
-        with torch.autocast(self.device.type, dtype, enabled=self.stage.precision != "fp32"):
+        with lowered(self.device, self.stage.precision):
             loss = self.model.method.loss(batches(step))
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         if self.stage.clip_norm is not None:

@@ -49,7 +49,7 @@ def worst(bench: Bench, pool: ImagePool, items: Tensor, seed: int = 0, **options
     """Return wAcc of ProtoNet on 600 tasks; with ``name="random"`` wAcc-R."""
     sampler = resolve_component(Registry(), "sampler", {"name": "fewstab", **options}).create()
     tasks = sampler.draw(pool, 600, seed)
-    outcomes = Outcomes.of(tasks, predict(bench.model(), tasks, ImageSource(items, False)))
+    outcomes = Outcomes.of(tasks, predict(bench.model(), tasks, ImageSource(items)))
     statistic = resolve_component(Registry(), "statistic", "wacc").create()
     return estimate("wacc", statistic, outcomes).value
 

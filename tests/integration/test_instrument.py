@@ -66,13 +66,13 @@ class Bench:
         # Centred and scaled, as a trained network's last BatchNorm would.
         with torch.no_grad():
             vectors = model.items(torch.tensor(self.pixels))
-        return ImageSource((vectors - vectors.mean(0)) / vectors.std(0), False)
+        return ImageSource((vectors - vectors.mean(0)) / vectors.std(0))
 
     @cached_property
     def classes(self) -> ImageSource:
         count = len(self.pool.class_names)
         labels = torch.tensor(self.pool.labels)
-        return ImageSource(torch.nn.functional.one_hot(labels, count).float(), False)
+        return ImageSource(torch.nn.functional.one_hot(labels, count).float())
 
     def model(self, method: FewShotMethod | None = None) -> FewShotModel:
         chosen = method or resolve_component(Registry(), "method", "protonet").create()

@@ -13,9 +13,9 @@ from fsframework.errors import DataError
 from fsframework.pipeline import evaluation
 from fsframework.pipeline.analysis import estimate, paired_difference
 from fsframework.pipeline.evaluation import ImageSource, evaluate, predict
-from fsframework.pipeline.images import image_array
+from fsframework.pipeline.images import ImageStore, Pixels, pixels_of
 from fsframework.pipeline.model import FewShotModel, build_model
-from fsframework.pipeline.workspace import StoredArray, Workspace
+from fsframework.pipeline.workspace import Workspace
 from fsframework.registry import Registry
 from fsframework.spec import resolve_component
 from fsframework.values import Outcomes, QueryBatch, TaskSet
@@ -43,8 +43,12 @@ def tasks() -> TaskSet:
     return drawn
 
 
-def images(workspace: Workspace, reporter: Counting | None = None) -> StoredArray:
-    return image_array(Blobs(), "blobs", "test", 16, "bilinear", workspace, reporter or Counting())
+def images(
+    workspace: Workspace, reporter: Counting | None = None, data: Blobs | None = None
+) -> Pixels:
+    data = data or Blobs()
+    store = ImageStore(data, "blobs", 16, "bilinear", "exact", workspace)
+    return pixels_of(store, data, "test", reporter or Counting())
 
 
 def model(method: type = Prototypes) -> FewShotModel:
@@ -56,7 +60,7 @@ def test_scores_become_predictions(workspace: Workspace, tasks: TaskSet) -> None
     net = model().eval()
     source = ImageSource.cached(net, images(workspace), workspace, Counting())
     predicted = predict(net, tasks, source)
-    pixels = torch.from_numpy(np.array(images(workspace).array))
+    pixels = torch.from_numpy(images(workspace)[:])
     with torch.no_grad():
         vectors = net.items(pixels)
     for t in range(0, len(tasks), 7):
@@ -70,17 +74,12 @@ def test_scores_become_predictions(workspace: Workspace, tasks: TaskSet) -> None
 
 def test_every_image_is_decoded_and_embedded_once(workspace: Workspace, tasks: TaskSet) -> None:
     data, reporter = Blobs(), Counting()
-    stored = image_array(data, "blobs", "test", 16, "bilinear", workspace, reporter)
+    stored = images(workspace, reporter, data)
     assert data.decoded == 60
     ImageSource.cached(model(), stored, workspace, reporter)
     assert reporter.units == {"images of test": 60, "features": 60}
     again = Counting()
-    ImageSource.cached(
-        model(),
-        image_array(data, "blobs", "test", 16, "bilinear", workspace, again),
-        workspace,
-        again,
-    )
+    ImageSource.cached(model(), images(workspace, again, data), workspace, again)
     assert again.units == {}, "a second run redoes nothing"
     assert data.decoded == 60
 
@@ -114,7 +113,7 @@ def test_the_size_of_a_batch_changes_nothing(
 def test_only_the_images_of_the_tasks_are_embedded(tasks: TaskSet, workspace: Workspace) -> None:
     net, stored = model(), images(workspace)
     few = tasks[0:1]
-    source = ImageSource.computed(net, stored.array, few)
+    source = ImageSource.computed(net, stored, few)
     assert len(source.items) == few.n_images
     everything = ImageSource.cached(net, stored, workspace, Counting())
     assert (predict(net, few, source) == predict(net, few, everything)).all()
@@ -157,7 +156,7 @@ def test_a_killed_build_of_an_array_goes_on(
 ) -> None:
     from fsframework.pipeline import images as module
 
-    monkeypatch.setattr(module, "_BLOCK", 8)
+    monkeypatch.setattr(module, "_IMAGES_A_BLOCK", 8)
     with pytest.raises(Killed):
         images(workspace, Counting("images of test", 20))
     reporter = Counting()
@@ -165,14 +164,7 @@ def test_a_killed_build_of_an_array_goes_on(
     assert reporter.units["images of test"] == 60 - 24
     data = Blobs()
     expected = data.images(data.split_indices("test"), 16)
-    assert (stored.array == expected).all()
-
-
-def test_other_code_of_a_data_set_is_other_pixels(workspace: Workspace) -> None:
-    reporter = Counting()
-    image_array(Blobs(), "blobs", "test", 16, "bilinear", workspace, Counting())
-    image_array(Blobs(), "blobs, edited", "test", 16, "bilinear", workspace, reporter)
-    assert reporter.units == {"images of test": 60}
+    assert (stored[:] == expected).all()
 
 
 def test_a_cache_that_lost_its_array_is_built_again(workspace: Workspace) -> None:
@@ -180,7 +172,7 @@ def test_a_cache_that_lost_its_array_is_built_again(workspace: Workspace) -> Non
     for array in workspace.cache.rglob("array.npy"):
         array.unlink()
     reporter = Counting()
-    assert len(images(workspace, reporter).array) == 60
+    assert len(images(workspace, reporter)) == 60
     assert reporter.units == {"images of test": 60}
 
 
