@@ -36,6 +36,9 @@ class RunRecord:
         environment: versions of fsframework, Python and the numerical libraries, device, dtype.
         digests: of tasks, weights, images and attributes.
         notes: what a reader must know (relaxed tasks, images without attributes, ...).
+        cautions: those of the notes that stand under every table that shows the run: classes the
+            model may have seen before, data that are not as published.
+        data: name of the data, size of the images, and what the weights were trained on.
         timings: wall-clock seconds by stage, 0 where a stage was reused.
         training: a row an epoch, and the best validation accuracy.
         tasks: of each kind sampler, options, seed, shape and number.
@@ -53,6 +56,8 @@ class RunRecord:
     environment: Mapping[str, str]
     digests: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
     tasks: Mapping[str, Any] = field(default_factory=dict)
@@ -85,6 +90,7 @@ class RunRecord:
         try:
             raw["estimates"] = {n: Estimate.from_json(e) for n, e in raw["estimates"].items()}
             raw["plugins"], raw["notes"] = tuple(raw["plugins"]), tuple(raw["notes"])
+            raw["cautions"] = tuple(raw.get("cautions", ()))
             return cls(**{name: value for name, value in raw.items() if name in known})
         except (KeyError, TypeError, AttributeError, ValueError, FsfError) as error:
             raise RecordError(f"{path}: is damaged ({error})") from None

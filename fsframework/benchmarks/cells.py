@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import fsframework
 from fsframework.errors import FsfError
+from fsframework.pipeline.contamination import footnotes
 from fsframework.pipeline.experiment import Experiment
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.run import run_experiment
@@ -18,7 +19,7 @@ from fsframework.records import RunRecord, list_records
 from fsframework.registry import Registry
 from fsframework.spec import canonical
 
-__all__ = ["Cell", "CellResult", "finished_runs", "run_cells"]
+__all__ = ["Cell", "CellResult", "cell_footnotes", "finished_runs", "run_cells"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ class CellResult:
     record: RunRecord | None = None
     reused: bool = False
     reason: str = ""
+
+
+def cell_footnotes(results: Iterable[CellResult]) -> list[str]:
+    """Return what must stand under a table of these cells, each sentence once."""
+    return footnotes({r.cell.name: r.record.cautions for r in results if r.record is not None})
 
 
 def run_cells(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fsframework.benchmarks.cells import CellResult
+from fsframework.benchmarks.cells import CellResult, cell_footnotes
 from fsframework.benchmarks.fewstab import (
     BACKBONE,
     DETECTOR,
@@ -170,6 +170,7 @@ class _View:
             "contestants": 1,
             "run": None if result.folder is None else str(result.folder),
             "fingerprint": None if record is None else record.fingerprint,
+            "cautions": "" if record is None else "; ".join(record.cautions),
         }
 
     def table_s5(self, dataset: str, backbone: str) -> Table | None:
@@ -423,6 +424,7 @@ class _View:
             notes.append("printed: FewSTAB's, of its ten methods; it gives no interval")
         if any(line.from_printed for line in lines):
             notes.append("printed, these methods: computed from its values of the methods here")
+        notes += self._cautions(slots)
         columns = (*names, "contestants")
         return Table(number, f"{title}.", columns, tuple(lines), tuple(notes), differences=False)
 
@@ -439,9 +441,15 @@ class _View:
         said += [f"failed: {reason}" for reason in reasons if len(reason) > _LONGEST_REASON]
         if any(line.printed for line in lines):
             said.append(self._printed_note(number, slots))
+        said += self._cautions(slots)
         name = self._choices[slots[0].dataset].name
         title = f"{name}, {slots[0].backbone}: {title}."
         return Table(number, title, ("shot", "method"), tuple(lines), tuple(said))
+
+    def _cautions(self, slots: Sequence[Slot]) -> list[str]:
+        """Say whose classes may not be new, and what data are not as published."""
+        results = [self._result(slot) for slot in slots]
+        return cell_footnotes(results)
 
     def _settings(self, slots: Sequence[Slot]) -> list[str]:
         """Say what the cells of a table have in common, several values where they have not."""

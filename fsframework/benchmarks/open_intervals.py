@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from fsframework.benchmarks.cells import Cell, CellResult, run_cells
+from fsframework.benchmarks.cells import Cell, CellResult, cell_footnotes, run_cells
 from fsframework.benchmarks.tables import Line, Quantity, Table
 from fsframework.errors import DataError, OptionError, RecordError, close_matches
 from fsframework.pipeline.comparison import Comparison, compare, count, measures_of
@@ -360,7 +360,9 @@ def _comparisons(
 def _about(result: CellResult) -> dict[str, Any]:
     """Return what must be known to read a value."""
     if result.record is None:
-        return dict.fromkeys(("run", "kind", "estimator", "level", "n_tasks", "n_images"))
+        return dict.fromkeys(
+            ("run", "kind", "estimator", "level", "n_tasks", "n_images", "cautions")
+        )
     e = result.record.estimates["acc-R"]
     return {
         "run": str(result.folder),
@@ -369,6 +371,7 @@ def _about(result: CellResult) -> dict[str, Any]:
         "level": e.level,
         "n_tasks": e.n_tasks,
         "n_images": e.n_images,
+        "cautions": "; ".join(result.record.cautions),
     }
 
 
@@ -385,7 +388,7 @@ def _accuracies(by_place: Mapping[_Place, CellResult]) -> Table:
         "Acc in percent, of tasks that share no image",
         ("data set", "shots", "queries", "tasks"),
         tuple(lines),
-        tuple(_intervals(by_place)),
+        (*_intervals(by_place), *cell_footnotes(by_place.values())),
         differences=False,
     )
 
@@ -443,6 +446,7 @@ def _differences(
         f"conclusive of {counts.pairs} comparisons: {counts.paired} paired, {counts.direct} by "
         f"whether the two open intervals overlap; {counts.holm} paired ones after Holm, within "
         "each set of tasks",
+        *cell_footnotes(by_place.values()),
     )
     title = f"Difference of Acc from {baseline}, in points, with paired intervals"
     return Table("4", title, ("data set", "shots", "tasks"), tuple(lines), notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import math
 import shutil
@@ -28,7 +29,7 @@ _GROUPS = "methods that share a letter cannot be told apart (Holm's p over all p
 _CSV = (
     *("measure", "tasks", "first", "second", "first_value", "second_value"),
     *("difference", "low", "high", "level", "kind", "estimator", "n_tasks", "n_images"),
-    *("p", "p_holm", "p_bh", "correlation", "direct", "paired", "inverted", "note"),
+    *("p", "p_holm", "p_bh", "correlation", "direct", "paired", "inverted", "note", "cautions"),
 )
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -52,12 +53,16 @@ _LATEX = {
 
 @dataclass(frozen=True)
 class Table:
-    """A table as every format draws it: a title, columns, rows of text, and lines below."""
+    """A table as every format draws it: a title, columns, rows of text, and lines below.
+
+    ``cautions`` are lines too, which stand below each table where tables are apart, and last.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
 
     def narrowed(self) -> Table:
         """Return the table with what is the same in all rows, of how to read them, in its title."""
@@ -71,6 +76,7 @@ class Table:
             self.columns[:-n],
             tuple(row[:-n] for row in self.rows),
             self.notes,
+            self.cautions,
         )
 
     @property
@@ -85,11 +91,13 @@ def tables_of(
     counts: Counts,
     beside: Mapping[str, Comparison],
     baseline: str | None,
+    cautions: Sequence[str] = (),
 ) -> list[Table]:
     """Return the tables of one or many comparisons.
 
     Args:
         beside: by measure, the same methods on tasks of the other kind.
+        cautions: sentences that must stand under every table.
     """
     tables = []
     notes: list[str] = []
@@ -116,7 +124,7 @@ def tables_of(
     tables[-1] = Table(
         last.title, last.columns, last.rows, (*last.notes, *summary, *dict.fromkeys(notes))
     )
-    return tables
+    return [dataclasses.replace(t, cautions=tuple(cautions)) for t in tables]
 
 
 def _changes(comparison: Comparison, beside: Comparison) -> str:
@@ -276,6 +284,12 @@ def _verdict(pair: Pair, alpha: float) -> str:
     return f"{pair.first if pair.difference.value > 0 else pair.second} higher"
 
 
+def _lines_below(tables: Sequence[Table]) -> list[str]:
+    """Return the lines below all tables, each once, what must be known of the data last."""
+    notes = [note for table in tables for note in table.notes]
+    return list(dict.fromkeys([*notes, *(said for table in tables for said in table.cautions)]))
+
+
 def as_text(tables: Sequence[Table]) -> str:
     """Return plain tables, one below the other."""
     from fsframework.cli import _render
@@ -283,7 +297,7 @@ def as_text(tables: Sequence[Table]) -> str:
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     tables = [t if t.width <= room else t.narrowed() for t in tables]
     parts = [f"{t.title}\n{_render.text_table(t.columns, t.rows)}" for t in tables]
-    notes = dict.fromkeys(note for table in tables for note in table.notes)
+    notes = _lines_below(tables)
     return "\n\n".join([*parts, "\n".join(notes)])
 
 
@@ -298,7 +312,7 @@ def as_markdown(tables: Sequence[Table]) -> str:
         rule = "|" + "---|" * len(table.columns)
         rows = [line(table.columns), rule, *map(line, table.rows)]
         parts.append("\n".join([f"### {table.title}\n", *rows]))
-    notes = dict.fromkeys(note for table in tables for note in table.notes)
+    notes = _lines_below(tables)
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)])
 
 
@@ -310,7 +324,7 @@ def as_latex(tables: Sequence[Table]) -> str:
 
     parts = [r"% needs \usepackage{booktabs}"]
     for table in (table.narrowed() for table in tables):
-        notes = " ".join(f"{note}." for note in (table.title, *table.notes))
+        notes = " ".join(f"{note}." for note in (table.title, *table.notes, *table.cautions))
         parts.append(
             "\n".join(
                 [
@@ -340,14 +354,19 @@ def _escaped(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)
 
 
-def as_csv(comparisons: Sequence[Comparison]) -> str:
+def as_csv(
+    comparisons: Sequence[Comparison], cautions: Mapping[str, Sequence[str]] | None = None
+) -> str:
     """Return every pair of every measure, a line each, numbers unrounded and shares of 1."""
+    from fsframework.pipeline.contamination import footnotes
+
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_CSV)
     for c in comparisons:
         for pair in c.pairs:
             d = pair.difference
+            said = {name: (cautions or {}).get(name, ()) for name in (pair.first, pair.second)}
             bounds = ("" if math.isnan(bound) else bound for bound in (d.low, d.high))
             writer.writerow(
                 [
@@ -370,6 +389,7 @@ def as_csv(comparisons: Sequence[Comparison]) -> str:
                     pair.paired,
                     int(pair.inverted),
                     pair.note,
+                    "; ".join(footnotes(said)),
                 ]
             )
     return out.getvalue().rstrip("\n")

@@ -391,7 +391,10 @@ def _print_summary(results: Sequence[CellResult]) -> None:
     """Print the notes of the runs, each once, and how many cells there are of each state."""
     told: dict[str, list[str]] = {}
     for result in results:
-        for note in () if result.record is None else result.record.notes:
+        record = result.record
+        for note in () if record is None else record.notes:
+            if record is not None and note in record.cautions:
+                continue  # stands under the tables
             told.setdefault(note, []).append(result.cell.name)
     for note, (first, *others) in told.items():
         more = f" and {len(others)} more" if others else ""
@@ -402,3 +405,4 @@ def _print_summary(results: Sequence[CellResult]) -> None:
     click.echo(
         f"{_counted(len(results))}: {now} run now, {before} finished before, {failed} failed"
     )
+        "cautions": [] if record is None else list(record.cautions),

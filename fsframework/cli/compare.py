@@ -140,6 +140,7 @@ def compare(
     from fsframework.cli import _render
     from fsframework.pipeline import comparison
     from fsframework.pipeline import contestants as found
+    from fsframework.pipeline.contamination import footnotes
 
     registry = registry_with(plugin_files)
     files = {
@@ -166,10 +167,11 @@ def compare(
             raise OptionError(f"--baseline {baseline}: must be one of {labels}")
     made: list[Comparison] = []
     notes: list[str] = []
+    cautions: dict[str, list[str]] = {}
     for group in groups:
         if by_tasks and len(group) < 2:
             continue
-        made += _compare(group, registry, statistics, how, notes)
+        made += _compare(group, registry, statistics, how, notes, cautions)
     if by_tasks and alone:
         notes.append(f"{len(alone)} stand alone on their tasks: " + _some([c.label for c in alone]))
     if not made:
@@ -179,7 +181,7 @@ def compare(
         if by_tasks:
             raise OptionError("--beside goes with one set of tasks, not with --by-tasks")
         other = found.find_contestants(beside, runs_dir, **files)
-        others = _compare(other, registry, statistics, how, notes)
+        others = _compare(other, registry, statistics, how, notes, cautions)
         _check_beside(made, others)
     counts = comparison.count(made)
     notes = list(dict.fromkeys(notes))
@@ -190,13 +192,15 @@ def compare(
                 "beside": [c.to_json() for c in others],
                 "counts": vars(counts),
                 "notes": notes,
+                "cautions": cautions,
             }
         )
         return
     if form == "csv":
-        click.echo(views.as_csv([*made, *others]))
+        click.echo(views.as_csv([*made, *others], cautions))
         return
-    tables = views.tables_of(made, counts, {c.measure: c for c in others}, baseline)
+    beside_them = {c.measure: c for c in others}
+    tables = views.tables_of(made, counts, beside_them, baseline, footnotes(cautions))
     draw = {"table": views.as_text, "markdown": views.as_markdown, "latex": views.as_latex}[form]
     click.echo(draw(tables))
     for note in notes:
@@ -209,8 +213,9 @@ def _compare(
     statistics: Sequence[str],
     how: dict[str, Any],
     notes: list[str],
+    cautions: dict[str, list[str]],
 ) -> list[Comparison]:
-    """Compare contestants of equal tasks in every measure."""
+    """Compare contestants of equal tasks in every measure; also collect what to say of them."""
     from fsframework.errors import DataError
     from fsframework.pipeline import comparison
     from fsframework.pipeline.contestants import same_tasks
@@ -219,9 +224,12 @@ def _compare(
     if len(group) < 2:
         raise DataError(f"a comparison needs two methods at least; there is {group[0].label} alone")
     chosen = same_tasks(group)
+    for one in chosen:
+        known = cautions.setdefault(one.label, [])
+        known += [sentence for sentence in one.cautions if sentence not in known]
     stems = {comparison.statistic_of(name) for name in statistics or ("acc", "wacc")}
-    known = {stem: resolve_component(registry, "statistic", stem).create() for stem in stems}
-    measures, left_out = comparison.measures_of(chosen, known, statistics)
+    by_stem = {stem: resolve_component(registry, "statistic", stem).create() for stem in stems}
+    measures, left_out = comparison.measures_of(chosen, by_stem, statistics)
     notes += left_out
     labels = [c.label for c in chosen]
     made = [comparison.compare(labels, measure, **how) for measure in measures]

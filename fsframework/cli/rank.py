@@ -168,6 +168,7 @@ def _of_runs(
 ) -> Columns:
     import numpy as np
 
+    from fsframework.pipeline.contamination import footnotes
     from fsframework.pipeline.ranking import Columns
     from fsframework.records import RunRecord, find_run
 
@@ -184,5 +185,6 @@ def _of_runs(
         for kind in sorted(used)
         if len({record.digests.get(f"tasks-{kind}") for record in records}) > 1
     ]
+    notes += footnotes({f.name: r.cautions for f, r in zip(folders, records, strict=True)})
     first, second = (np.array([r.estimates[name].value for r in records]) for name in columns)
     return Columns((), tuple(folder.name for folder in folders), first, second)

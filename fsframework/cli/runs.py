@@ -56,12 +56,14 @@ def list_runs(runs_dir: Path, as_json: bool) -> None:
                     "estimates": {
                         n: e.to_json() for n, e in getattr(record, "estimates", {}).items()
                     },
+                    "cautions": list(getattr(record, "cautions", ())),
                 }
                 for folder, record in found
             ]
         )
         return
     rows: list[tuple[str, ...]] = []
+    marks: dict[str, int] = {}
     for folder, record in found:
         if not isinstance(record, RunRecord):
             rows.append((folder.name, f"broken: {record}", *[""] * 8))
@@ -83,7 +85,9 @@ def list_runs(runs_dir: Path, as_json: bool) -> None:
         tested = list(record.tasks.values())[-1]
         shape = f"{tested['way']}-way {tested['shot']}-shot, {tested['count']:,}"
         tasks = f"{_sampler(record)} {shape}"
-        rows.append((folder.name, record.status, tasks, *cells, scored, _words(record.resolved)))
+        numbers = sorted(marks.setdefault(said, len(marks) + 1) for said in record.cautions)
+        status = record.status + "".join(f" [{number}]" for number in numbers)
+        rows.append((folder.name, status, tasks, *cells, scored, _words(record.resolved)))
     if not rows:
         click.echo(f"no runs in {runs_dir}")
         return
@@ -100,6 +104,10 @@ def list_runs(runs_dir: Path, as_json: bool) -> None:
         "words",
     )
     _render.print_table(heads, rows)
+    if marks:
+        click.echo()
+    for said, number in marks.items():
+        click.echo(f"[{number}] {said}")
 
 
 @runs.command("show")
@@ -196,7 +204,7 @@ def print_record(folder: Path, record: RunRecord) -> None:
     shape = f"{tested['way']}-way {tested['shot']}-shot, {tested['query']} queries a class"
     click.echo(
         f"{resolved['method']['name']} with {resolved['backbone']['name']} on "
-        f"{_dataset(resolved)}: {_sampler(record)} tasks, {shape}, seed {tested['seed']}"
+        f"{_dataset(record)}: {_sampler(record)} tasks, {shape}, seed {tested['seed']}"
     )
     if "A" in record.tasks:
         click.echo(f"words: {_words(resolved)}")
@@ -239,10 +247,14 @@ def _intervals(estimates: Sequence[Estimate]) -> str:
     )
 
 
-def _dataset(resolved: Mapping[str, Any]) -> str:
+def _dataset(record: RunRecord) -> str:
     """Return the data set as one would name it, with the folder or file it is read from."""
-    path = resolved["dataset"].get("path")
-    return str(resolved["dataset"]["name"]) + (f":{path}" if path else "")
+    resolved, origins = record.resolved["dataset"], record.origins.get("dataset", {})
+    path = resolved.get("path")
+    spelt = str(resolved["name"]) + (f":{path}" if path else "")
+    # The origin of the name of a data set added under a name of its own holds that name.
+    called = str(origins.get("name", "")).partition("fsf data add: ")[2]
+    return f"{called} ({spelt})" if called else spelt
 
 
 def _words(resolved: Mapping[str, Any]) -> str:

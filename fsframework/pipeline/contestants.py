@@ -33,6 +33,7 @@ class Contestant:
         tasks: what is known of the tasks of each kind, to say how two differ.
         fingerprint: of the run, empty for a file.
         estimates: what its run has computed, with the intervals asked for there.
+        cautions: what must stand under every table that shows it; see ``RunRecord``.
         longer: more and more of its name, for contestants whose labels are equal.
     """
 
@@ -43,6 +44,7 @@ class Contestant:
     fingerprint: str = ""
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
     longer: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
 
     def task_set(self, kinds: Iterable[str]) -> str:
         """Return what its tasks of these kinds are called."""
@@ -132,7 +134,14 @@ def _of_run(folder: Path) -> Contestant:
         label, tasks = method, dict(record.tasks)
         longer = (f"{method} {backbone}", f"{method} {backbone} {record.fingerprint[:8]}")
     return Contestant(
-        label, folder, outcomes, tasks, record.fingerprint, dict(record.estimates), longer
+        label,
+        folder,
+        outcomes,
+        tasks,
+        record.fingerprint,
+        dict(record.estimates),
+        longer,
+        record.cautions,
     )
 
 

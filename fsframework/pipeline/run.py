@@ -23,6 +23,7 @@ from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline import curves
 from fsframework.pipeline.analysis import estimate, estimator_for, gap, saturation
 from fsframework.pipeline.attributes import pool_with_attributes
+from fsframework.pipeline.contamination import with_cautions
 from fsframework.pipeline.evaluation import ImageSource, evaluate
 from fsframework.pipeline.experiment import Experiment
 from fsframework.pipeline.images import (
@@ -143,7 +144,14 @@ def _run_locked(
     model = _initial_model(experiment, prepared)
     with timer("images"):
         images, splits = _pixels(experiment, prepared, model, reporter)
-    record = earlier or _new_record(experiment, prepared)
+    record = earlier or with_cautions(
+        _new_record(experiment, prepared),
+        experiment,
+        prepared.store.dataset,
+        model.extractor,
+        size=model.size,
+        trains=splits is not None,
+    )
     record.save(folder)
     sweep(folder)
     trained = None

@@ -1,0 +1,99 @@
+"""Under every table that shows a contaminated run stands that it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Fsf
+from tests.toy_published import write_toy
+
+NOTE = (
+    "contamination: the backbone was pretrained on imagenet-1k, from which the classes of toy-set"
+)
+LACKS = (
+    "toy-set is not as published: split train: 6 classes and 132 images, published are 6 and 120"
+)
+BACKBONE = '''
+from torch import nn
+
+from fsframework.interfaces import Backbone
+
+
+class Seen(Backbone):
+    """A backbone that has seen much."""
+
+    name = "seen"
+    pretrained_on = "imagenet-1k"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, stride=4)
+
+    def forward(self, images):
+        return self.conv(images)
+'''
+
+
+@pytest.fixture
+def ran(fsf: Fsf, tmp_path: Path) -> Callable[..., dict[str, object]]:
+    plugin, place = write_toy(tmp_path)
+    (tmp_path / "seen.py").write_text(BACKBONE)
+    fsf("data", "add", "toy-set", str(place), "-o", "per_class=22", "--plugin", str(plugin))
+
+    def call(*options: str) -> dict[str, object]:
+        done = fsf(
+            *("run", "--plugin", str(plugin), "--plugin", "seen.py", "--dataset", "toy-set"),
+            *("--sampler", "random", "--tasks", "4", "--recipe", "none", "--json", *options),
+            *("-o", "training.epochs=0"),
+        )
+        assert done.returncode == 0, done.stderr
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    return call
+
+
+def test_it_stands_under_every_table(fsf: Fsf, ran: Callable[..., dict[str, object]]) -> None:
+    runs = [
+        Path(str(ran("--backbone", "seen", "--method", m)["folder"])) for m in ("protonet", "ncc")
+    ]
+    clean = Path(str(ran("--backbone", "conv64f")["folder"]))
+    shown = fsf("runs", "show", runs[0].name).stdout
+    assert NOTE in shown
+    assert LACKS in shown
+    listed = fsf("runs", "list").stdout
+    (number,) = (line[1] for line in listed.splitlines() if line[3:].strip().startswith(NOTE))
+    rows = {line.split()[0]: line for line in listed.splitlines() if line.startswith(("p", "n"))}
+    assert all(f"[{number}]" in rows[run.name] for run in runs)
+    assert f"[{number}]" not in rows[clean.name]
+    for form in ("table", "markdown", "csv"):
+        done = fsf("compare", *map(str, runs), "--format", form)
+        assert f"protonet, ncc: {NOTE}" in done.stdout, done.stderr
+        assert LACKS in done.stdout
+    latex = fsf("compare", *map(str, runs), "--format", "latex").stdout
+    assert latex.count(NOTE) == latex.count(r"\caption")
+    assert (
+        NOTE in json.loads(fsf("compare", *map(str, runs), "--json").stdout)["cautions"]["ncc"][0]
+    )
+    half = fsf("compare", str(runs[0]), str(clean)).stdout
+    assert f"protonet seen: {NOTE}" in half
+    ranked = fsf("rank", *map(str, [*runs, clean]), "--columns", "acc-R", "wacc-R").stdout
+    assert f"{runs[0].name}, {runs[1].name}: {NOTE}" in ranked
+
+
+def test_weights_of_a_run_inherit_it(ran: Callable[..., dict[str, object]]) -> None:
+    first = ran("--backbone", "seen")
+    second = ran("--model", str(first["folder"]), "--tasks", "5")
+    assert any(NOTE in note for note in second["notes"])  # type: ignore[attr-defined]
+
+
+def test_a_run_on_whole_data_with_a_fresh_backbone_has_none(
+    ran: Callable[..., dict[str, object]],
+) -> None:
+    notes = " ".join(ran("-o", "dataset.per_class=20")["notes"])  # type: ignore[arg-type]
+    assert "contamination" not in notes
+    assert "published" not in notes

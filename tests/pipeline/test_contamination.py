@@ -1,0 +1,154 @@
+"""What a model had seen, and what is said of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsframework.pipeline.contamination import (
+    Lineage,
+    contamination,
+    footnotes,
+    incompleteness,
+    lineage_of,
+    under_test,
+)
+from fsframework.records import RunRecord
+from fsframework.registry import Registry
+from fsframework.spec import resolve_component
+from tests.toy_published import write_toy
+
+CERTAIN = "the accuracies are not few-shot on new classes"
+A = {"name": "a", "options": {"name": "a"}, "place": "/a", "images_from": []}
+PERHAPS = "the accuracies may not be few-shot on new classes"
+
+
+def toy(tmp_path: Path, **about: Any) -> Any:
+    plugin, place = write_toy(tmp_path)
+    registry = Registry()
+    registry.load_file(plugin)
+    component = resolve_component(registry, "dataset", f"toy-set:{place}")
+    dataset = component.create()
+    dataset.about = dataclasses.replace(dataset.about, **about)
+    return under_test(component, dataset)
+
+
+def said(data: Any, pretrained: str) -> tuple[str, ...]:
+    class Pretrained:
+        pretrained_on = pretrained
+
+    return contamination(data, lineage_of(Pretrained(), ()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("pretrained", "images_from", "part", "end"),
+    [
+        ("imagenet-1k", ("imagenet-1k",), "on imagenet-1k, from which the classes of", CERTAIN),
+        ("imagenet-21k", ("imagenet-1k",), "21k, which contains imagenet-1k, from", CERTAIN),
+        ("laion-2b+imagenet-1k", ("imagenet-1k",), "on imagenet-1k, from which", CERTAIN),
+        ("lvd-142m", ("imagenet-1k",), "lvd-142m, which contains imagenet-1k", CERTAIN),
+        ("lvd-142m", ("cub-200-2011",), "gathered by its likeness to images of cub-2", PERHAPS),
+        ("imagenet-21k", ("cub",), "which shares images with cub-200-2011", PERHAPS),
+        ("imagenet-12k", ("imagenet-1k",), "a part of imagenet-22k", PERHAPS),
+        ("wit-400m", ("imagenet-1k",), "wit-400m, which may hold images like those of", PERHAPS),
+        ("unknown", (), "on data that are not known", PERHAPS),
+        ("toy-set", (), "on toy-set, the data under test", CERTAIN),
+    ],
+)
+def test_the_note_says_what_was_seen(
+    tmp_path: Path, pretrained: str, images_from: tuple[str, ...], part: str, end: str
+) -> None:
+    (note,) = said(toy(tmp_path, images_from=images_from), pretrained)
+    assert part in note
+    assert note.endswith(f": {end}")
+    assert note.startswith("contamination: " if end == CERTAIN else "possible contamination: ")
+
+
+@pytest.mark.parametrize(
+    ("pretrained", "images_from"),
+    [("places365", ("imagenet-1k",)), ("imagenet-1k", ("cifar-100",)), ("", ("imagenet-1k",))],
+)
+def test_no_note_where_nothing_was_seen(
+    tmp_path: Path, pretrained: str, images_from: tuple[str, ...]
+) -> None:
+    assert said(toy(tmp_path, images_from=images_from), pretrained) == ()
+
+
+def test_nothing_is_known_of_a_user_s_own_data(tmp_path: Path) -> None:
+    (tmp_path / "a" / "x").mkdir(parents=True)
+    registry = Registry()
+    (tmp_path / "a" / "x" / "1.png").write_bytes(b"")
+    component = resolve_component(registry, "dataset", f"folder:{tmp_path / 'a'}")
+    (note,) = said(under_test(component, component.create()), "imagenet-1k")
+    assert "whether that holds classes of these data cannot be told" in note
+
+
+def test_rendered_data_cannot_have_been_seen() -> None:
+    component = resolve_component(Registry(), "dataset", "planted")
+    made = under_test(component, component.create())
+    assert said(made, "wit-400m+unknown") == ()
+    assert contamination(made, Lineage(unknown=("w.safetensors",))) == ()
+
+
+def trained(data: Any, **changes: Any) -> Lineage:
+    one = {"name": data.name, "options": dict(data.options), "place": "/x", "images_from": []}
+    return Lineage(trained_on=({**one, **changes},))
+
+
+def test_training_on_the_training_classes_is_as_it_should_be(tmp_path: Path) -> None:
+    data = toy(tmp_path)
+    assert contamination(data, trained(data)) == ()
+
+
+def test_training_on_another_split_of_the_data_is_noted(tmp_path: Path) -> None:
+    data = toy(tmp_path)
+    (note,) = contamination(data, trained(data, options={**data.options, "per_class": 5}))
+    assert "toy-set with other options than these (per_class=5)" in note
+
+
+def test_training_on_data_of_the_same_source_is_noted(tmp_path: Path) -> None:
+    data = toy(tmp_path)
+    other = {"name": "other", "options": {"name": "other"}, "images_from": ["imagenet-1k"]}
+    (note,) = contamination(data, trained(data, **other))
+    assert "trained on other, which has images or classes of imagenet-1k in common" in note
+    assert contamination(data, trained(data, **{**other, "images_from": ["cifar-100"]})) == ()
+
+
+def test_weights_bring_along_what_their_run_had_seen(tmp_path: Path) -> None:
+    class Fresh:
+        pretrained_on = None
+
+    seen = {"pretrained_on": ["imagenet-1k"], "trained_on": [A]}
+    record = RunRecord("f", "finished", "", {}, {}, {}, (), {}, data=seen)
+    record.save(tmp_path / "run")
+    assert RunRecord.load(tmp_path / "run").data == seen
+    (tmp_path / "w.safetensors").write_bytes(b"")
+    sources = [tmp_path / "run", tmp_path / "w.safetensors"]
+    found = lineage_of(Fresh(), sources)  # type: ignore[arg-type]
+    assert found.pretrained_on == ("imagenet-1k",)
+    assert found.trained_on == (A,)
+    assert found.unknown == (str(tmp_path / "w.safetensors"),)
+    assert "is not known" in contamination(toy(tmp_path), found)[-1]
+
+
+def test_records_of_before_can_be_read(tmp_path: Path) -> None:
+    RunRecord("f", "finished", "", {}, {}, {}, (), {}).save(tmp_path)
+    path = tmp_path / "run.json"
+    text = path.read_text().replace('"cautions": [],', "").replace('"data": {},', "")
+    assert "cautions" not in text
+    path.write_text(text)
+    assert RunRecord.load(tmp_path).cautions == ()
+
+
+def test_many_problems_are_counted() -> None:
+    assert incompleteness("cub", []) == ()
+    assert incompleteness("cub", ["a"]) == ("cub is not as published: a",)
+    assert "(and 1 more problem; see" in incompleteness("cub", ["a", "b"])[0]
+
+
+def test_footnotes_name_a_few() -> None:
+    rows = {name: ["x"] for name in "abcdef"}
+    assert footnotes(rows) == ["a, b, c, d and 2 more: x"]
