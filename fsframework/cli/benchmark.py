@@ -384,6 +384,7 @@ def _as_json(result: CellResult) -> dict[str, Any]:
         if record is None
         else {name: e.to_json() for name, e in record.estimates.items()},
         "notes": [] if record is None else list(record.notes),
+        "cautions": [] if record is None else list(record.cautions),
     }
 
 
@@ -405,4 +406,3 @@ def _print_summary(results: Sequence[CellResult]) -> None:
     click.echo(
         f"{_counted(len(results))}: {now} run now, {before} finished before, {failed} failed"
     )
-        "cautions": [] if record is None else list(record.cautions),
