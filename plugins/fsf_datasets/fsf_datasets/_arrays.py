@@ -1,0 +1,343 @@
+"""Images within arrays: the pickles of miniImageNet and tieredImageNet, the files of CIFAR-100.
+
+Where arrays lie in a file of the disk they are mapped into memory, so that only what is looked at
+is read; those within a zip archive are read whole.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from fsf_datasets._class_names import ClassNames
+from fsf_datasets._declaration import Layout
+from fsf_datasets._found import Found, Pictures
+from fsf_datasets._trees import Tree
+from fsf_datasets._unpickle import StoredArray, read_pickle
+from fsframework.interfaces import DataError
+from fsframework.values import UInt8Array
+
+__all__ = ["find_cifar", "find_pickles"]
+
+_IMAGES = ("image_data", "data", "images", "images_png")
+_LABELS = ("labels", "label_specific", "fine_labels")
+_SIDE = 32
+_PLANES = 3 * _SIDE * _SIDE
+
+
+class _Rows(Pictures):
+    """Images of the rows of arrays ``(n, H, W, 3)``, one array after the other."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Any] = []
+        self._places: list[tuple[int, int]] = []
+
+    def add(self, block: Any, rows: Sequence[int]) -> None:
+        """Take rows of one more array."""
+        self._blocks.append(block)
+        self._places.extend((len(self._blocks) - 1, int(row)) for row in rows)
+
+    def __getitem__(self, index: int) -> Image.Image:
+        block, row = self._places[index]
+        found = self._blocks[block][row]
+        return found if isinstance(found, Image.Image) else Image.fromarray(np.asarray(found))
+
+
+class _Encoded:
+    """Image files one after the other, as PNG or JPEG."""
+
+    def __init__(self, items: Sequence[Any], whole: UInt8Array | None) -> None:
+        self._items, self._whole = items, whole
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, row: int) -> Image.Image:
+        item = self._items[row]
+        raw = item if isinstance(item, bytes) else item.numpy(self._whole).tobytes()
+        with Image.open(io.BytesIO(raw)) as image:
+            return image.convert("RGB")
+
+
+class _Planes:
+    """Images stored as a red, a green and a blue plane, after ``skip`` bytes of each row."""
+
+    def __init__(self, rows: UInt8Array, skip: int) -> None:
+        self._rows, self._skip = rows, skip
+
+    def __getitem__(self, row: int) -> UInt8Array:
+        planes = np.asarray(self._rows[row, self._skip :]).reshape(3, _SIDE, _SIDE)
+        return np.ascontiguousarray(planes.transpose(1, 2, 0))
+
+
+def _by_name(tree: Tree, name: str) -> str | None:
+    """Return the file of a name in any folder, the one nearest to the root."""
+    same = [n for n in tree.names if n.rpartition("/")[2].casefold() == name.casefold()]
+    return min(same, key=lambda n: (n.count("/"), n), default=None)
+
+
+def _whole(tree: Tree, name: str) -> UInt8Array | None:
+    """Return all bytes of a file, mapped into memory, where it is one of the disk."""
+    local = tree.local(name)
+    if local is None or local.stat().st_size == 0:
+        return None
+    return np.memmap(local, np.uint8, mode="r")
+
+
+# --- pickles ---------------------------------------------------------------------------------
+
+
+def find_pickles(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
+    """Find the images of pickles (or ``.npz``) of images, labels and perhaps class names."""
+    found = Found(layout.name)
+    pictures = _Rows()
+    sources: list[str] = []
+    for split, wanted in layout.files.items():
+        files = [_by_name(tree, name) for name in wanted]
+        there = [file for file in files if file is not None]
+        if len(there) < len(wanted):
+            if there:
+                absent = next(n for n, file in zip(wanted, files, strict=True) if file is None)
+                found.problems.append(f"{there[0]} is there but {absent} is not; both are needed")
+            continue
+        sources += there
+        content: dict[str, Any] = {}
+        for file in there:
+            content |= _content(tree, file)
+        _take(found, pictures, split, content, tree.place(there[0]), names)
+    found.pictures = pictures if found.files else None
+    found.sources = tuple(sources)
+    return found
+
+
+def _content(tree: Tree, file: str) -> dict[str, Any]:
+    """Return what a pickle or ``.npz`` holds, by name."""
+    place, whole = tree.place(file), _whole(tree, file)
+    if file.casefold().endswith(".npz"):
+        return _npz(tree, file)
+    with tree.open(file) as stream:
+        raw = read_pickle(stream, place, leave=whole is not None)
+    if not isinstance(raw, dict):
+        raw = {"images_png": raw}
+    try:
+        return {_text(key): _ready(value, whole) for key, value in raw.items()}
+    except ValueError as error:
+        raise DataError(f"{place}: an array is damaged ({error})") from None
+
+
+def _ready(value: Any, whole: UInt8Array | None) -> Any:
+    if isinstance(value, dict):
+        return {key: _ready(inner, whole) for key, inner in value.items()}
+    if isinstance(value, StoredArray):
+        if not isinstance(value.data, list):
+            return value.numpy(whole)
+        value = value.data
+    if isinstance(value, list) and value and isinstance(value[0], (StoredArray, bytes)):
+        return _Encoded(value, whole)
+    return value
+
+
+def _npz(tree: Tree, file: str) -> dict[str, Any]:
+    """Return the arrays of an ``.npz``, mapped into memory where they are stored as they are."""
+    place, local = tree.place(file), tree.local(file)
+    try:
+        with tree.open(file) as stream, zipfile.ZipFile(stream) as archive:
+            found = {}
+            for member in archive.infolist():
+                name = member.filename.removesuffix(".npy")
+                if name not in (*_IMAGES, *_LABELS):
+                    continue
+                mapped = None
+                if local is not None and member.compress_type == zipfile.ZIP_STORED:
+                    mapped = _mapped(local, member)
+                if mapped is None:
+                    with archive.open(member) as raw:
+                        mapped = np.lib.format.read_array(raw, allow_pickle=False)
+                found[name] = mapped
+            return found
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise DataError(f"{place}: no .npz of plain arrays, or cut short ({error})") from None
+
+
+def _mapped(local: Path, member: zipfile.ZipInfo) -> npt.NDArray[Any] | None:
+    with local.open("rb") as stream:
+        stream.seek(member.header_offset + 26)
+        lengths = stream.read(4)
+        skipped = int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
+        stream.seek(member.header_offset + 30 + skipped)
+        version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
+        if version != (1, 0):
+            return None
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)  # type: ignore[no-untyped-call]
+        if fortran or dtype.hasobject:
+            return None
+        return np.memmap(local, dtype, mode="r", offset=stream.tell(), shape=shape)
+
+
+def _take(
+    found: Found,
+    pictures: _Rows,
+    split: str,
+    content: Mapping[str, Any],
+    place: str,
+    names: ClassNames | None,
+) -> None:
+    """Take the images of one split."""
+    images = next((content[key] for key in _IMAGES if key in content), None)
+    encoded = isinstance(images, _Encoded)
+    if not encoded and not (
+        isinstance(images, np.ndarray)
+        and images.dtype == np.uint8
+        and images.ndim == 4
+        and images.shape[3] == 3
+    ):
+        held = ", ".join(content) or "nothing"
+        raise DataError(
+            f"{place}: holds no images, uint8 (n, height, width, 3), under {' or '.join(_IMAGES)}; "
+            f"it holds {held}"
+        )
+    assert images is not None
+    count = len(images)
+    rows = _rows_of_classes(content, place, count)
+    written = _written(content, rows)
+    for label, members in rows.items():
+        text = written.get(label)
+        name = None if text is None else (text if names is None else names(text))
+        if name is None:
+            found.nameless = True
+            name = f"{split}/{label:02d}" if isinstance(label, int) else f"{split}/{label}"
+        found.laid[name].add(split)
+        found.add(name, [f"{name}/{row:05d}" for row in members])
+        pictures.add(images, members)
+
+
+def _rows_of_classes(content: Mapping[str, Any], place: str, count: int) -> dict[Any, list[int]]:
+    """Return the rows of each label or class name, in the order of the labels."""
+    rows: dict[Any, list[int]] = defaultdict(list)
+    listed = content.get("class_dict")
+    labels = next((content[key] for key in _LABELS if key in content), None)
+    if isinstance(listed, dict):
+        for name, members in listed.items():
+            rows[_text(name)] = [int(m) for m in _plain(members)]
+    elif labels is not None:
+        for row, label in enumerate(_plain(labels)):
+            rows[_text(label) if isinstance(label, (str, bytes)) else int(label)].append(row)
+        if sum(map(len, rows.values())) != count:
+            total = sum(map(len, rows.values()))
+            raise DataError(f"{place}: holds {count:,} images and {total:,} labels")
+    else:
+        raise DataError(f"{place}: holds no class_dict and no {' or '.join(_LABELS)}")
+    if any(not 0 <= row < count for members in rows.values() for row in members):
+        raise DataError(f"{place}: holds {count:,} images and names others")
+    return (
+        {label: rows[label] for label in sorted(rows, key=str)}
+        if listed
+        else dict(sorted(rows.items()))
+    )
+
+
+def _written(content: Mapping[str, Any], rows: Mapping[Any, Any]) -> dict[Any, str]:
+    """Return the name of each label, as far as the pickle says it."""
+    if all(isinstance(label, str) for label in rows):
+        return {label: label for label in rows}
+    by_name = content.get("catname2label")
+    if isinstance(by_name, dict):
+        return {int(label): _text(name) for name, label in by_name.items()}
+    listed = content.get("label_specific_str")
+    if listed is not None:
+        return dict(enumerate(_text(name) for name in _plain(listed)))
+    return {}
+
+
+def _plain(values: Any) -> list[Any]:
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+# --- CIFAR-100 -------------------------------------------------------------------------------
+
+
+def find_cifar(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
+    """Find CIFAR-100's own files: binary ones, or pickles of Python."""
+    binary = _by_name(tree, "fine_label_names.txt")
+    if binary is not None:
+        with tree.open(binary) as stream:
+            fine = stream.read().decode().split()
+        return _cifar(layout, tree, names, fine, binary, (".bin", _binary))
+    meta = _by_name(tree, "meta")
+    if meta is None:
+        return Found(layout.name)
+    content = _content(tree, meta)
+    if "fine_label_names" not in content:
+        raise DataError(f"{tree.place(meta)}: holds no fine_label_names")
+    fine = [_text(name) for name in content["fine_label_names"]]
+    return _cifar(layout, tree, names, fine, meta, ("", _pickled))
+
+
+def _cifar(
+    layout: Layout,
+    tree: Tree,
+    names: ClassNames | None,
+    fine: Sequence[str],
+    source: str,
+    how: tuple[str, Any],
+) -> Found:
+    found = Found(layout.name)
+    pictures = _Rows()
+    sources = [source]
+    suffix, read = how
+    for part in ("train", "test"):
+        file = _by_name(tree, f"{part}{suffix}")
+        if file is None:
+            found.problems.append(f"{part}{suffix} is not there")
+            continue
+        sources.append(file)
+        labels, planes = read(tree, file)
+        if labels.size and labels.max() >= len(fine):
+            raise DataError(f"{tree.place(file)}: holds the label {labels.max()} of {len(fine)}")
+        for label in np.unique(labels).tolist():
+            name = fine[label] if names is None else names(fine[label])
+            rows = np.flatnonzero(labels == label).tolist()
+            if name is None:
+                found.strangers[fine[label]] += len(rows)
+                continue
+            found.add(name, [f"{name}/{part}_{row:05d}" for row in rows])
+            pictures.add(planes, rows)
+    found.pictures = pictures if found.files else None
+    found.sources = tuple(sources)
+    return found
+
+
+def _binary(tree: Tree, file: str) -> tuple[Any, _Planes]:
+    """Read rows of a coarse label, a fine label and 3,072 pixels."""
+    raw = _whole(tree, file)
+    if raw is None:
+        with tree.open(file) as stream:
+            raw = np.frombuffer(stream.read(), np.uint8)
+    if raw.size == 0 or raw.size % (_PLANES + 2):
+        raise DataError(
+            f"{tree.place(file)}: {raw.size:,} bytes are no multiple of {_PLANES + 2:,}; cut short?"
+        )
+    rows = raw.reshape(-1, _PLANES + 2)
+    return np.array(rows[:, 1]), _Planes(rows, 2)
+
+
+def _pickled(tree: Tree, file: str) -> tuple[Any, _Planes]:
+    """Read the pickle of 3,072 pixels a row and fine labels."""
+    content = _content(tree, file)
+    data, labels = content.get("data"), np.array(_plain(content.get("fine_labels", [])))
+    good = isinstance(data, np.ndarray) and data.dtype == np.uint8
+    if not good or data.shape != (len(labels), _PLANES):  # type: ignore[union-attr]
+        raise DataError(f"{tree.place(file)}: holds no data and fine_labels of CIFAR-100")
+    return labels, _Planes(data, 0)  # type: ignore[arg-type]

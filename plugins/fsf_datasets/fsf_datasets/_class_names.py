@@ -1,0 +1,74 @@
+"""Recognising the published classes of a data set in the names of a user's folders."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+
+__all__ = ["ClassNames"]
+
+_NUMBER = re.compile(r"(\d+)[._ -]+(?=\S)")
+_SYNSET = re.compile(r"(n\d{8})(?!\d)")
+
+
+class ClassNames:
+    """Finds the published class that a written name means, or none.
+
+    Tried in this order: the same text; the same synset (``n02085620-Chihuahua`` for ``n02085620``);
+    the same letters and digits, whatever their case and what stands between; the same but for a
+    leading number (``190.Red_cockaded_Woodpecker``); that number alone. A form that two classes
+    share finds neither.
+
+    >>> names = ClassNames(["190.Red_cockaded_Woodpecker", "F-16A/B", "747-100", "747-200"])
+    >>> names("red cockaded woodpecker"), names("00190"), names("F-16A_B"), names("747")
+    ('190.Red_cockaded_Woodpecker', '190.Red_cockaded_Woodpecker', 'F-16A/B', None)
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self._known: list[dict[str, str | None]] = []
+        for form in _FORMS:
+            found: dict[str, str | None] = {}
+            for name in self.names:
+                key = form(unicodedata.normalize("NFC", name))
+                if key:
+                    found[key] = name if found.get(key, name) == name else None
+            self._known.append(found)
+        self._seen: dict[str, str | None] = {}
+
+    def __call__(self, written: str) -> str | None:
+        """Return the class, or ``None`` if there is none, or more than one."""
+        if written not in self._seen:
+            self._seen[written] = self._find(unicodedata.normalize("NFC", written))
+        return self._seen[written]
+
+    def _find(self, written: str) -> str | None:
+        for form, known in zip(_FORMS, self._known, strict=True):
+            name = known.get(form(written))
+            if name is not None:
+                return name
+        return None
+
+
+def _synset(text: str) -> str:
+    found = _SYNSET.match(text)
+    return found[1] if found else ""
+
+
+def _loose(text: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFKC", text).casefold() if c.isalnum())
+
+
+def _unnumbered(text: str) -> str:
+    return _loose(_NUMBER.sub("", text, count=1) if _NUMBER.match(text) else text)
+
+
+def _number(text: str) -> str:
+    if text.isdecimal():
+        return str(int(text))
+    found = re.match(r"(\d+)\.", text)  # as Meta-Dataset writes it
+    return str(int(found[1])) if found else ""
+
+
+_FORMS: tuple[Callable[[str], str], ...] = (str, _synset, _loose, _unnumbered, _number)

@@ -1,0 +1,513 @@
+"""What a declaration of a data set may say, and reading it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import lzma
+import re
+import string
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from fsf_datasets._splits import split_name
+from fsframework.interfaces import About, DataError
+
+__all__ = ["Declaration", "Layout", "Pixels", "Split", "placeholders", "read_declaration"]
+
+Kind = Literal["folders", "tables", "pickles", "cifar-100"]
+SPLITS = ("train", "val", "test")
+WHOLE = "all"
+"""The name under which counts of a whole data set stand, where its splits are not published."""
+
+_MISSING: Any = object()
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """What is done to each image before anybody sees it.
+
+    Args:
+        size: height and width that each is brought to; ``None`` leaves them as they are.
+        interpolation: how.
+        invert: whether black becomes white and white black.
+    """
+
+    size: int | None = None
+    interpolation: str = "bilinear"
+    invert: bool = False
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way in which the files of a data set may lie; which options count depends on ``kind``.
+
+    Args:
+        name: what it is called.
+        kind: one of the four ways there are.
+        levels: names of the folders of an image, the last being the one that holds it
+            (``folders``).
+        class_: the class, with levels in braces (``folders``).
+        within: the folder below which images count, where there is one (``folders``).
+        pattern: a regular expression with named groups, searched in each file's name (``folders``).
+        columns: metadata columns, with levels and groups in braces (``folders``).
+        tables: names of the CSV files (``tables``).
+        image: the column with the image's file name (``tables``).
+        label: the column with its class; ``None`` where each class is a column of its own and
+            holds 1 for the images of that class (``tables``).
+        files: for each split its file, or its files of images and of labels (``pickles``).
+    """
+
+    name: str
+    kind: Kind
+    levels: tuple[str, ...] = ("class",)
+    class_: str = "{class}"
+    within: str | None = None
+    pattern: re.Pattern[str] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    tables: tuple[str, ...] = ()
+    image: str = "filename"
+    label: str | None = "label"
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which classes are for what, as published or as drawn.
+
+    Args:
+        name: what it is called.
+        source: who published it, or how it came about.
+        inline: the classes of each split, with the number of images where it is published.
+        file: the file that says so instead.
+        draw: numbers of classes for train, val and test, drawn by ``seed`` among those there are.
+        seed: of that draw.
+        rotations: degrees by which images are turned, each turn being classes of its own.
+        stated: numbers of classes and images of each split, where ``members`` do not tell.
+    """
+
+    name: str
+    source: str
+    inline: Mapping[str, Mapping[str, int | None]] | None = None
+    file: Path | None = None
+    draw: tuple[int, int, int] | None = None
+    seed: int = 0
+    rotations: tuple[int, ...] = ()
+    stated: Mapping[str, tuple[int, int]] | None = None
+
+    @cached_property
+    def _read(self) -> tuple[Mapping[str, Mapping[str, int | None]], Mapping[str, frozenset[str]]]:
+        if self.file is None:
+            return self.inline or {}, {}
+        return _read_split_file(self.file)
+
+    @property
+    def members(self) -> Mapping[str, Mapping[str, int | None]]:
+        """The classes of each split, with the number of images of each where it is known."""
+        return self._read[0]
+
+    @property
+    def files(self) -> Mapping[str, frozenset[str]]:
+        """The images of each class by the names of their files, where the split chooses images."""
+        return self._read[1]
+
+    @property
+    def counts(self) -> Mapping[str, tuple[int, int]]:
+        """Numbers of classes and of images of each split, turned images included, as published."""
+        if self.stated is not None:
+            return self.stated
+        turns = len(self.rotations) or 1
+        return {
+            split: (turns * len(classes), turns * sum(n or 0 for n in classes.values()))
+            for split, classes in self.members.items()
+        }
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What is declared of a data set.
+
+    Args:
+        file: where.
+        name: lower-case kebab.
+        summary: what it is, in a sentence.
+        notes: sentences on what a user should know.
+        title: as its authors write it; ``licence``, ``source``, ``citation`` and ``images_from``
+            are those of ``About``.
+        native_size: height and width the images are made for.
+        pixels: what is done to them.
+        layouts: how the files may lie; that which finds most images is taken.
+        splits: by name, the usual one first.
+    """
+
+    file: Path
+    name: str
+    summary: str
+    notes: tuple[str, ...]
+    title: str
+    licence: str
+    source: str
+    citation: str
+    images_from: tuple[str, ...]
+    native_size: int | None
+    pixels: Pixels
+    layouts: tuple[Layout, ...]
+    splits: Mapping[str, Split]
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """Every class that a split names, each once; none where splits are drawn."""
+        found = (c for s in self.splits.values() for names in s.members.values() for c in names)
+        return tuple(dict.fromkeys(found))
+
+    def about(self, split: str | None = None) -> About:
+        """Return what is published, with the counts of a split, by default of the usual one."""
+        chosen = self.splits.get(split) if split else next(iter(self.splits.values()), None)
+        return About(
+            title=self.title,
+            licence=self.licence,
+            source=self.source,
+            citation=self.citation,
+            counts=dict(chosen.counts) if chosen else {},
+            layouts={layout.name: self.picture(layout) for layout in self.layouts},
+            images_from=self.images_from,
+        )
+
+    def picture(self, layout: Layout) -> str:
+        """Return the tree of files that a layout expects."""
+        if layout.kind == "folders":
+            folders = [f"{level.upper()}/" for level in layout.levels]
+            if layout.within:
+                folders.insert(0, f"{layout.within}/")
+            lines = [(name, "") for name in [*folders, "*.jpg, *.png, ..."]]
+            text = "\n".join(_branch(depth, name) for depth, (name, _) in enumerate(lines))
+            example = self._example()
+            return f"PATH/\n{text}" + (f"\n(a class: {example})" if example else "")
+        if layout.kind == "tables":
+            label = layout.label or "one column a class, holding 1"
+            columns = f"   columns: {layout.image}, {label}"
+            rows = [f"├── {table}{columns}" for table in layout.tables]
+            return "\n".join(["PATH/", *rows, "└── images/", "    └── *.jpg, *.png, ..."])
+        if layout.kind == "pickles":
+            names = [name for group in layout.files.values() for name in group]
+            return "\n".join(["PATH/", *(f"├── {n}" for n in names[:-1]), f"└── {names[-1]}"])
+        return (
+            "PATH/                        PATH/\n"
+            "├── train.bin            or  ├── train\n"
+            "├── test.bin                 ├── test\n"
+            "└── fine_label_names.txt     └── meta"
+        )
+
+    def _example(self) -> str:
+        split = next(iter(self.splits.values()), None)
+        if split is None or split.draw is not None:
+            return ""
+        return next(iter(self.classes), "")
+
+
+def _branch(depth: int, name: str) -> str:
+    return "    " * depth + "└── " + name
+
+
+def placeholders(template: str) -> list[str]:
+    """Return the names in braces.
+
+    >>> placeholders("{alphabet}/{character}")
+    ['alphabet', 'character']
+    """
+    return [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+class _Table:
+    """A table of the file, whose keys are taken one by one; what is left over is unknown."""
+
+    def __init__(self, raw: Mapping[str, Any], file: Path, where: str = "") -> None:
+        self.raw, self.file, self.where = dict(raw), file, where
+        self.known: list[str] = []
+
+    def fail(self, key: str, rule: str) -> DataError:
+        """Return the error for a key."""
+        return DataError(f"{self.file}: {self.where}{key} {rule}")
+
+    def take(self, key: str, what: str, default: Any = _MISSING) -> Any:
+        """Return the value of a key, of the type that ``what`` names.
+
+        Raises:
+            DataError: it is missing without a default, or of another type.
+        """
+        self.known.append(key)
+        if key not in self.raw:
+            if default is _MISSING:
+                raise self.fail(key, f"is missing; it must be {what}")
+            return default
+        value = self.raw.pop(key)
+        if not _TYPES[what](value):
+            raise self.fail(key, f"must be {what}, not {value!r}")
+        return value
+
+    def tables(self, key: str) -> Iterator[tuple[str, _Table]]:
+        """Yield the tables within a table, by name."""
+        for name, inner in self.take(key, "a table", {}).items():
+            if not isinstance(inner, dict):
+                raise self.fail(f"{key}.{name}", f"must be a table, not {inner!r}")
+            yield name, _Table(inner, self.file, f"{self.where}{key}.{name}: ")
+
+    def finish(self) -> None:
+        """Raise if a key is left."""
+        for key in self.raw:
+            near = difflib.get_close_matches(key, self.known, 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise self.fail(key, f"is unknown{hint}; known: {', '.join(self.known)}")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(v, str) and v for v in value)
+
+
+def _count_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(_is_int(v) and v >= 0 for v in value)
+
+
+_TYPES: dict[str, Any] = {
+    "a text": lambda v: isinstance(v, str) and bool(v.strip()),
+    "a name of small letters, digits and single hyphens": lambda v: (
+        isinstance(v, str) and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", v)
+    ),
+    "true or false": lambda v: isinstance(v, bool),
+    "a whole number of at least 1": lambda v: _is_int(v) and v >= 1,
+    "a whole number of at least 0": lambda v: _is_int(v) and v >= 0,
+    "a list of texts": _texts,
+    "a list of texts, not empty": lambda v: _texts(v) and bool(v),
+    "a table": lambda v: isinstance(v, dict),
+    "a list of tables": lambda v: (
+        isinstance(v, list) and bool(v) and all(isinstance(t, dict) for t in v)
+    ),
+    "three numbers of classes, for train, val and test": lambda v: (
+        isinstance(v, list) and len(v) == 3 and all(_is_int(n) and n >= 0 for n in v) and sum(v) > 0
+    ),
+    "a list of 0, 90, 180 and 270": lambda v: (
+        isinstance(v, list) and bool(v) and len(set(v)) == len(v) and {*v} <= {0, 90, 180, 270}
+    ),
+    "folders, tables, pickles or cifar-100": lambda v: (
+        v in ("folders", "tables", "pickles", "cifar-100")
+    ),
+    "nearest, box, bilinear, hamming, bicubic or lanczos": lambda v: (
+        v in ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
+    ),
+    "a list of classes, or a table of their numbers of images": lambda v: (
+        _texts(v) or (isinstance(v, dict) and all(_is_int(n) and n >= 0 for n in v.values()))
+    ),
+}
+
+
+def read_declaration(file: Path) -> Declaration:
+    """Read the declaration of a data set.
+
+    Raises:
+        DataError: it is missing, no TOML, or a key is unknown, missing or of the wrong type; the
+            message names file and key.
+    """
+    try:
+        raw = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{file}: is not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"{file}: not TOML ({error})") from None
+    table = _Table(raw, file)
+    name = table.take("name", "a name of small letters, digits and single hyphens")
+    title = table.take("title", "a text")
+    found = Declaration(
+        file=file,
+        name=name,
+        summary=table.take("summary", "a text", f"{title}."),
+        notes=tuple(table.take("notes", "a list of texts", [])),
+        title=title,
+        licence=table.take("licence", "a text", "unknown"),
+        source=table.take("source", "a text", "unknown"),
+        citation=table.take("citation", "a text", "unknown"),
+        images_from=tuple(table.take("images_from", "a list of texts", [])),
+        native_size=table.take("native_size", "a whole number of at least 1", None),
+        pixels=_pixels(_Table(table.take("pixels", "a table", {}), file, "pixels.")),
+        layouts=_layouts(table),
+        splits={n: _split(n, inner) for n, inner in table.tables("splits")},
+    )
+    table.finish()
+    return found
+
+
+def _pixels(table: _Table) -> Pixels:
+    found = Pixels(
+        table.take("size", "a whole number of at least 1", None),
+        table.take("interpolation", "nearest, box, bilinear, hamming, bicubic or lanczos", "box"),
+        table.take("invert", "true or false", False),
+    )
+    table.finish()
+    return found
+
+
+def _layouts(table: _Table) -> tuple[Layout, ...]:
+    raw = table.take("layouts", "a list of tables", [{"kind": "folders"}])
+    found = [
+        _layout(_Table(inner, table.file, f"layouts {number}: "))
+        for number, inner in enumerate(raw, start=1)
+    ]
+    names = [layout.name for layout in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise table.fail("layouts", f"hold {name!r} twice; give each a name of its own")
+    return tuple(found)
+
+
+def _layout(table: _Table) -> Layout:
+    kind: Kind = table.take("kind", "folders, tables, pickles or cifar-100")
+    options: dict[str, Any] = {"kind": kind, "name": table.take("name", "a text", kind)}
+    if kind == "folders":
+        options |= _folders(table)
+    elif kind == "tables":
+        options["tables"] = tuple(table.take("tables", "a list of texts, not empty"))
+        options["image"] = table.take("image", "a text", "filename")
+        one_hot = table.take("one_hot", "true or false", False)
+        label = table.take("label", "a text", "label")
+        options["label"] = None if one_hot else label
+    elif kind == "pickles":
+        files = table.take("files", "a table")
+        for split, names in files.items():
+            if split not in SPLITS or not _texts(names) or len(names) not in (1, 2):
+                rule = "must be one file, or one of images and one of labels, for train, val, test"
+                raise table.fail(f"files.{split}", f"{rule}, not {names!r}")
+        if not files:
+            raise table.fail("files", "must name a file for train, val or test")
+        options["files"] = {split: tuple(names) for split, names in files.items()}
+    table.finish()
+    return Layout(**options)
+
+
+def _folders(table: _Table) -> dict[str, Any]:
+    levels = tuple(table.take("levels", "a list of texts, not empty", ["class"]))
+    class_ = table.take("class", "a text", "{class}")
+    pattern = table.take("pattern", "a text", None)
+    columns = table.take("columns", "a table", {})
+    expression = None
+    if pattern is not None:
+        try:
+            expression = re.compile(pattern)
+        except re.error as error:
+            raise table.fail("pattern", f"must be a regular expression: {error}") from None
+    groups = list(expression.groupindex) if expression else []
+    for key, template, known in [
+        ("class", class_, levels),
+        *((f"columns.{name}", t, [*levels, *groups]) for name, t in columns.items()),
+    ]:
+        _demand_template(table, key, template, known)
+    if not placeholders(class_):
+        raise table.fail("class", f"must hold a level in braces, not {class_!r}")
+    # a level or group without a column of that name is one itself
+    own = [n for n in (*levels, *groups) if n not in ("class", "_") and n not in columns]
+    return {
+        "levels": levels,
+        "class_": class_,
+        "within": table.take("within", "a text", None),
+        "pattern": expression,
+        "columns": {**{name: f"{{{name}}}" for name in own}, **columns},
+    }
+
+
+def _demand_template(table: _Table, key: str, template: Any, known: Sequence[str]) -> None:
+    try:
+        names = placeholders(template)
+    except (TypeError, ValueError):
+        raise table.fail(key, f"must be a text with names in braces, not {template!r}") from None
+    for name in names:
+        if name not in known:
+            raise table.fail(key, f"names {{{name}}}, which is none of {', '.join(known)}")
+
+
+def _split(name: str, table: _Table) -> Split:
+    what = "a list of classes, or a table of their numbers of images"
+    inline = {split: table.take(split, what, None) for split in SPLITS}
+    file = table.take("file", "a text", None)
+    draw = table.take("draw", "three numbers of classes, for train, val and test", None)
+    given = {split: _numbers(raw) for split, raw in inline.items() if raw is not None}
+    if bool(given) + (file is not None) + (draw is not None) != 1:
+        rule = "must have one of: classes under train, val and test; a file; a draw"
+        raise DataError(f"{table.file}: splits.{name} {rule}")
+    stated = table.take("counts", "a table", None)
+    for split, pair in (stated or {}).items():
+        if split not in (*SPLITS, WHOLE) or not _count_pair(pair):
+            rule = "must be [classes, images] for train, val, test or all"
+            raise table.fail(f"counts.{split}", f"{rule}, not {pair!r}")
+    found = Split(
+        name=name,
+        source=table.take("source", "a text", "unknown"),
+        inline=given or None,
+        file=None if file is None else table.file.parent / file,
+        draw=None if draw is None else cast(tuple[int, int, int], tuple(draw)),
+        seed=table.take("seed", "a whole number of at least 0", 0),
+        rotations=tuple(table.take("rotations", "a list of 0, 90, 180 and 270", [])),
+        stated=None if stated is None else {s: (pair[0], pair[1]) for s, pair in stated.items()},
+    )
+    table.finish()
+    _demand_disjoint(found.inline or {}, f"{table.file}: splits.{name}")
+    return found
+
+
+def _numbers(raw: Any) -> dict[str, int | None]:
+    return dict(raw) if isinstance(raw, dict) else dict.fromkeys(raw)
+
+
+def _demand_disjoint(members: Mapping[str, Mapping[str, Any]], where: str) -> None:
+    seen: dict[str, str] = {}
+    for split, classes in members.items():
+        for name in classes:
+            if seen.setdefault(name, split) != split:
+                raise DataError(
+                    f"{where}: the class {name!r} stands in {seen[name]!r} and {split!r}; a class "
+                    "belongs to one split"
+                )
+
+
+def _read_split_file(
+    file: Path,
+) -> tuple[dict[str, dict[str, int | None]], dict[str, frozenset[str]]]:
+    """Read ``{"train": [class, ...], ...}``, JSON, or JSON compressed by xz.
+
+    A split may be a table of the classes' numbers of images instead; ``files`` names the images of
+    each class, where a split chooses among those there are.
+    """
+    try:
+        content = file.read_bytes()
+        raw = json.loads(lzma.decompress(content) if file.suffix == ".xz" else content)
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror})") from None
+    except (ValueError, lzma.LZMAError) as error:
+        raise DataError(f"{file}: not JSON ({error})") from None
+    files = raw.pop("files", {}) if isinstance(raw, dict) else {}
+    what = "a list of classes, or a table of their numbers of images"
+    if not isinstance(raw, dict) or not all(_TYPES[what](v) for v in raw.values()):
+        raise DataError(f'{file}: must hold {{"train": [class, ...], ...}}')
+    members = {split_name(split): _numbers(v) for split, v in raw.items() if v}
+    unknown = [split for split in members if split not in SPLITS]
+    if unknown:
+        raise DataError(f"{file}: must hold train, val and test, not {unknown[0]!r}")
+    if not isinstance(files, dict) or not all(_texts(names) for names in files.values()):
+        raise DataError(f'{file}: files must hold {{"class": [file, ...], ...}}')
+    _demand_disjoint(members, str(file))
+    chosen = {name: frozenset(names) for name, names in files.items()}
+    for classes in members.values():
+        for name in classes:
+            if name in chosen:
+                classes[name] = len(chosen[name])
+    return members, chosen

@@ -1,0 +1,274 @@
+"""The ways in which the files of a data set may lie: in folders, in tables, in arrays."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fsf_datasets._arrays import find_cifar, find_pickles
+from fsf_datasets._class_names import ClassNames
+from fsf_datasets._declaration import Layout
+from fsf_datasets._found import Found, split_of_name
+from fsf_datasets._messages import first_few, quoted
+from fsf_datasets._trees import ENDINGS, Tree, ending
+from fsframework.interfaces import DataError
+
+__all__ = ["find"]
+
+
+def find(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
+    """Return what a layout finds; nothing where the files do not lie so.
+
+    Args:
+        layout: how they may lie.
+        tree: the files.
+        names: the published classes; ``None`` where any class will do.
+
+    Raises:
+        DataError: they do lie so, and a file is damaged or a class is there twice.
+    """
+    return _FINDERS[layout.kind](layout, tree, names)
+
+
+# --- folders ---------------------------------------------------------------------------------
+
+
+@dataclass
+class _Place:
+    """What the folder of an image says of it."""
+
+    name: str | None
+    written: str
+    levels: Mapping[str, str]
+    split: str | None
+
+
+def _find_folders(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
+    found = Found(layout.name)
+    members: dict[str, list[str]] = defaultdict(list)
+    for file in _images_within(tree, layout.within):
+        members[file.rpartition("/")[0]].append(file)
+    if not members:
+        return found
+    parts = {folder: tuple(folder.split("/")) if folder else () for folder in members}
+    skipped = _common(parts.values(), len(layout.levels))
+    by_split = _are_split_folders(parts.values(), skipped, len(layout.levels))
+    spellings: dict[str, dict[str, str]] = defaultdict(dict)
+    loose = 0
+    for folder, files in members.items():
+        inner = parts[folder][skipped:]
+        if len(inner) < len(layout.levels) + by_split:
+            loose += len(files)
+            continue
+        place = _place(inner, by_split, layout, names)
+        if place.name is None:
+            found.strangers[place.written] += len(files)
+            continue
+        spellings[place.name].setdefault(place.written, folder)
+        if place.split is not None:
+            found.laid[place.name].add(place.split)
+        found.add(place.name, files)
+        _add_columns(found, layout, place.levels, files)
+    for name, written in spellings.items():
+        if len(written) > 1:
+            raise DataError(
+                f"{tree.root}: the folders {quoted(list(written.values()))} are both the class "
+                f"{name!r}; keep one"
+            )
+    if loose:
+        found.problems.append(f"{loose:,} images lie outside the folder of a class, left out")
+    return found
+
+
+def _images_within(tree: Tree, within: str | None) -> list[str]:
+    images = [name for name in tree.names if ending(name) in ENDINGS]
+    if within is None:
+        return images
+    mark = f"/{within.casefold()}/"
+    return [name for name in images if mark in f"/{name.casefold()}"] or images
+
+
+def _common(folders: Iterable[tuple[str, ...]], levels: int) -> int:
+    """Return how many leading folders all images share, leaving at least ``levels``."""
+    deep = [folder for folder in folders if len(folder) >= levels]
+    if not deep:
+        return 0
+    most = min(len(folder) for folder in deep) - levels
+    depth = 0
+    while depth < most and len({folder[depth] for folder in deep}) == 1:
+        depth += 1
+    return depth
+
+
+def _are_split_folders(folders: Iterable[tuple[str, ...]], skipped: int, levels: int) -> bool:
+    """Say whether the outermost folders that differ are named train, val and test."""
+    inner = [folder[skipped:] for folder in folders]
+    return all(len(f) > levels and split_of_name(f[0]) is not None for f in inner if f)
+
+
+def _place(
+    inner: tuple[str, ...], by_split: bool, layout: Layout, names: ClassNames | None
+) -> _Place:
+    """Find the class in the folders of an image: the innermost that is a known one."""
+    first, depth = int(by_split), len(layout.levels)
+    starts = range(len(inner) - depth, first - 1, -1)
+    nearest: _Place | None = None
+    for start in starts:
+        levels = dict(zip(layout.levels, inner[start : start + depth], strict=True))
+        written = layout.class_.format_map(levels)
+        name = written if names is None else names(written)
+        above = [split for part in inner[:start] if (split := split_of_name(part))]
+        place = _Place(name, written, levels, above[-1] if above else None)
+        if name is not None:
+            return place
+        nearest = nearest or place
+    assert nearest is not None
+    return nearest
+
+
+def _add_columns(
+    found: Found, layout: Layout, levels: Mapping[str, str], files: Sequence[str]
+) -> None:
+    if not layout.columns:
+        return
+    values: list[Mapping[str, str]] = [levels] * len(files)
+    if layout.pattern is not None:
+        matches = [layout.pattern.search(file) for file in files]
+        found.unmatched.extend(f for f, match in zip(files, matches, strict=True) if not match)
+        groups = layout.pattern.groupindex
+        values = [
+            {**levels, **{g: (match[g] or "") if match else "" for g in groups}}
+            for match in matches
+        ]
+    for column, template in layout.columns.items():
+        found.columns[column].extend(template.format_map(value) for value in values)
+
+
+# --- tables ----------------------------------------------------------------------------------
+
+
+def _find_tables(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
+    found = Found(layout.name)
+    wanted = {name.casefold() for name in layout.tables}
+    tables = [n for n in tree.names if n.rpartition("/")[2].casefold() in wanted]
+    tables = _shallowest(tables)
+    if not tables:
+        return found
+    images = _Images(tree)
+    rows: dict[str, list[str]] = defaultdict(list)
+    for table in tables:
+        missing: list[str] = []
+        doubtful: list[str] = []
+        split = split_of_name(table.rpartition("/")[2].partition(".")[0])
+        for file, label in _rows(tree, table, layout):
+            name = label if names is None else names(label)
+            if name is None:
+                found.strangers[label] += 1
+                continue
+            if split is not None:
+                found.laid[name].add(split)
+            places = images.find(file, label, table)
+            if len(places) == 1:
+                rows[name].append(places[0])
+            else:
+                (doubtful if places else missing).append(file)
+        last = table.rpartition("/")[2]
+        if missing:
+            found.problems.append(
+                f"{len(missing):,} images that {last} lists are not there: {quoted(missing)}"
+            )
+        if doubtful:
+            found.problems.append(
+                f"{len(doubtful):,} images that {last} lists are there more than once, left out: "
+                f"{quoted(doubtful)}"
+            )
+    for name, files in rows.items():
+        found.add(name, list(dict.fromkeys(files)))
+    found.sources = tuple(tables)
+    return found
+
+
+def _shallowest(tables: Sequence[str]) -> list[str]:
+    """Return of tables of one name the one that lies nearest to the root."""
+    by_name: dict[str, str] = {}
+    for table in sorted(tables, key=lambda name: (name.count("/"), name)):
+        by_name.setdefault(table.rpartition("/")[2].casefold(), table)
+    return list(by_name.values())
+
+
+class _Images:
+    """Image files by their last name, in any case and with or without an ending."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._by_name: dict[str, list[str]] = defaultdict(list)
+        for name in tree.names:
+            if ending(name) in ENDINGS:
+                last = name.rpartition("/")[2].casefold()
+                self._by_name[last].append(name)
+                self._by_name[last.rpartition(".")[0]].append(name)
+
+    def find(self, file: str, label: str, table: str) -> list[str]:
+        """Return the images that a row may mean: one, if it is clear."""
+        last = file.rpartition("/")[2].casefold()
+        found = self._by_name.get(last) or self._by_name.get(last.rpartition(".")[0], [])
+        if len(found) > 1:
+            folder = table.rpartition("/")[0]
+            for place in (f"/{file}", f"/{label}/{file}"):
+                near = [n for n in found if f"/{n}".casefold().endswith(place.casefold())]
+                if len(near) > 1 and folder:
+                    near = [n for n in near if n.startswith(f"{folder}/")] or near
+                if len(near) == 1:
+                    return near
+        return found
+
+
+def _rows(tree: Tree, table: str, layout: Layout) -> list[tuple[str, str]]:
+    """Return file name and class of each row; cells beyond the header do not count."""
+    place = tree.place(table)
+    try:
+        with tree.open(table) as stream:
+            text = stream.read().decode("utf-8-sig")
+        lines = list(csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{place}: not a CSV file ({error})") from None
+    header = [cell.strip() for cell in lines[0]] if lines else []
+    for needed in (layout.image, *([layout.label] if layout.label else [])):
+        if needed not in header:
+            held = ", ".join(header) or "nothing"
+            raise DataError(f"{place}: row 1 must name the column {needed}, not {held}")
+    image = header.index(layout.image)
+    label = header.index(layout.label) if layout.label else None
+    found, wrong = [], []
+    for number, line in enumerate(lines[1:], start=2):
+        cells = [cell.strip() for cell in line]
+        if not any(cells):
+            continue
+        name = _label(cells, header, image) if label is None else "".join(cells[label : label + 1])
+        if len(cells) <= image or not cells[image] or not name:
+            wrong.append(f"row {number} has no image or no class")
+        else:
+            found.append((cells[image], name))
+    if wrong:
+        raise DataError(f"{place}: {first_few(wrong, joint='; ')}")
+    return found
+
+
+def _label(cells: Sequence[str], header: Sequence[str], image: int) -> str:
+    """Return the name of the one column that holds 1."""
+    ones = [
+        name
+        for place, (name, cell) in enumerate(zip(header, cells, strict=False))
+        if place != image and cell in ("1", "1.0")
+    ]
+    return ones[0] if len(ones) == 1 else ""
+
+
+_FINDERS: dict[str, Callable[[Layout, Tree, ClassNames | None], Found]] = {
+    "folders": _find_folders,
+    "tables": _find_tables,
+    "pickles": find_pickles,
+    "cifar-100": find_cifar,
+}
