@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
@@ -24,8 +24,10 @@ __all__ = [
     "METHODS",
     "SOURCES",
     "Key",
+    "number_in",
     "printed_values",
     "read_table",
+    "rows_of",
 ]
 
 METHODS: Mapping[str, str] = MappingProxyType(
@@ -107,35 +109,48 @@ def read_table(table: str, path: Traversable) -> dict[Key, Quantity]:
         DataError: a column is missing, a name is none of the paper's, a number is none or lies
             outside its range, or a row is there twice; the message names file and row.
     """
-    name, columns = path.name, SOURCES[table][1]
+    found: dict[Key, Quantity] = {}
+    for where, row in rows_of(path, SOURCES[table][1]):
+        for key, value in _values(table, row, where):
+            if key in found:
+                raise DataError(f"{where}: {', '.join(map(str, key[1:]))} is there twice")
+            found[key] = value
+    return found
+
+
+def rows_of(path: Traversable, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the rows of a CSV file, each with its place for messages.
+
+    Args:
+        columns: that the file must have.
+
+    Raises:
+        DataError: a column is missing, a row has too few or too many cells, or there is none.
+    """
+    name, number = path.name, 1
     with path.open(encoding="utf-8") as file:
         reader = csv.DictReader(file)
         missing = [c for c in columns if c not in (reader.fieldnames or ())]
         if missing:
             raise DataError(f"{name}: row 1 lacks the column {' and '.join(missing)}")
-        found: dict[Key, Quantity] = {}
         for number, row in enumerate(reader, start=2):
             where = f"{name}: row {number}"
             if None in row or None in row.values():
                 raise DataError(f"{where} does not have as many cells as row 1")
-            for key, value in _values(table, row, where):
-                if key in found:
-                    raise DataError(f"{where}: {', '.join(map(str, key[1:]))} is there twice")
-                found[key] = value
-    if not found:
+            yield where, row
+    if number == 1:
         raise DataError(f"{name}: has no rows")
-    return found
 
 
 def _values(table: str, row: Mapping[str, str], where: str) -> Iterator[tuple[Key, Quantity]]:
     dataset = _one_of(row["dataset"], DATASETS, f"{where}, dataset")
-    shot = _number(row["shot"], 1, 5, f"{where}, shot")
+    shot = number_in(row["shot"], 1, 5, f"{where}, shot")
     if shot not in (1, 5):
         raise DataError(f"{where}, shot: must be 1 or 5, not {row['shot']}")
     place = table, dataset, int(shot)
     if table in ("4", "6"):
         (column,) = SOURCES[table][1][2:]
-        rho = _number(row[column], -1, 1, f"{where}, {column}")
+        rho = number_in(row[column], -1, 1, f"{where}, {column}")
         yield (*place, "", "rho"), Quantity(rho, unit="")
         return
     averaged = (AVERAGE,) if table in ("S5", "S6") else ()
@@ -144,7 +159,7 @@ def _values(table: str, row: Mapping[str, str], where: str) -> Iterator[tuple[Ke
         prefix = "SC" if table == "S5" else "QC"
         known = tuple(f"{prefix}{i}" for i in (1, 2, 3))
         technique = _one_of(row["technique"], known, f"{where}, technique")
-        gap = _number(row["gap_percent"], -100, 100, f"{where}, gap_percent")
+        gap = number_in(row["gap_percent"], -100, 100, f"{where}, gap_percent")
         yield (*place, method, technique), Quantity(gap)
         return
     if table == "S8":
@@ -153,10 +168,10 @@ def _values(table: str, row: Mapping[str, str], where: str) -> Iterator[tuple[Ke
     else:
         known = ("wAcc-A", "wAcc-R") if table == "3" else ("Acc", "wAcc-A")
         column, value = _one_of(row["metric"], known, f"{where}, metric"), "value_percent"
-    half = _number(row["ci95_half_width"], 0, 100, f"{where}, ci95_half_width")
+    half = number_in(row["ci95_half_width"], 0, 100, f"{where}, ci95_half_width")
     yield (
         (*place, method, column),
-        Quantity.around(_number(row[value], 0, 100, f"{where}, {value}"), half),
+        Quantity.around(number_in(row[value], 0, 100, f"{where}, {value}"), half),
     )
 
 
@@ -166,7 +181,12 @@ def _one_of(text: str, known: tuple[str, ...], where: str) -> str:
     return text
 
 
-def _number(text: str, least: float, most: float, where: str) -> float:
+def number_in(text: str, least: float, most: float, where: str) -> float:
+    """Read a number.
+
+    Raises:
+        DataError: it is none, or lies outside its range.
+    """
     try:
         value = float(text)
     except ValueError:

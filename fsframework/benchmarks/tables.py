@@ -150,12 +150,13 @@ class Table:
     """A table of the paper as measured here.
 
     Args:
-        number: the paper's, such as ``S7``.
+        number: the paper's, such as ``S7``, or what it is called, such as ``Figure 3``.
         title: one sentence.
         row_names: what the names of a row are, such as ``shot`` and ``method``.
         lines: in the order of rows and columns.
         notes: sentences that a reader must know.
         differences: whether measured minus printed is shown.
+        paper: whose table it is.
     """
 
     number: str
@@ -164,6 +165,12 @@ class Table:
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
     differences: bool = True
+    paper: str = "FewSTAB"
+
+    @property
+    def name(self) -> str:
+        """What the table is called."""
+        return self.number if self.number.startswith("Figure") else f"Table {self.number}"
 
     def to_json(self) -> dict[str, Any]:
         """Return title, notes and every line as JSON values."""
@@ -299,7 +306,7 @@ def to_markdown(tables: Sequence[Table]) -> str:
         body = ["| " + " | ".join(line) + " |" for line in lines]
         body[1] = body[1].replace(" ", "")
         notes = ["", *(f"- {note}" for note in table.notes)] if table.notes else []
-        parts += [f"## Table {table.number}", "", table.title, "", *body, *notes, ""]
+        parts += [f"## {table.name}", "", table.title, "", *body, *notes, ""]
     return "\n".join(parts)
 
 
@@ -331,7 +338,7 @@ def to_tex(tables: Sequence[Table]) -> str:
         parts += [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{Table {_tex(table.number)} of FewSTAB. {_tex(table.title)}}}",
+            rf"\caption{{{_tex(table.name)} of {_tex(table.paper)}. {_tex(table.title)}}}",
             rf"\begin{{tabular}}{{{'l' * len(head)}}}",
             r"\toprule",
             lines[0],

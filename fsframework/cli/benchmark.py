@@ -42,6 +42,8 @@ def benchmark() -> None:
       fsf benchmark fewstab
       fsf benchmark fewstab --dataset miniImageNet=folder:./mini --agreement
       fsf benchmark open-intervals
+      fsf benchmark contexts --dataset folder:./images --column place
+      fsf benchmark metacoco --table 2 --method protonet
     """
 
 
@@ -174,7 +176,7 @@ def fewstab(
     grid = make_grid(registry, tree_of(context, config, options, {}), request)
     workspace = Workspace.default(runs_dir, cache_dir)
     if dry_run:
-        _print_cells(grid.cells, workspace, as_json)
+        _print_cells("fewstab", grid.cells, workspace, as_json)
         return
     from fsframework.benchmarks.cells import run_cells
     from fsframework.benchmarks.fewstab_tables import make_tables
@@ -325,11 +327,276 @@ def open_intervals(
         context.exit(1)
 
 
+@benchmark.command(
+    "contexts", epilog="Options left out come from --config, then from the defaults."
+)
+@click.option(
+    "--dataset",
+    metavar="NAME[:ARG]",
+    envvar="FSF_DATASET",
+    show_envvar=True,
+    help="Data set with a metadata column of contexts.  [default: planted]",
+)
+@click.option(
+    "--column",
+    metavar="NAME",
+    help="The metadata column that holds the contexts.  [default: context; background for planted]",
+)
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="NAME",
+    help="Few-shot method; repeatable.  [default: protonet, baseline-plus-plus and r2d2]",
+)
+@click.option("--backbone", metavar="NAME[:ARG]", help="Feature extractor.  [default: conv64f]")
+@click.option(
+    "--shot",
+    "shots",
+    multiple=True,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Support images a class; repeatable.  [default: 1 and 5]",
+)
+@click.option(
+    "--contexts",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Contexts of a class's support, and of its queries.  [default: the fewest that the data "
+    "allow]",
+)
+@shared("way", "query", "tasks", "split", "seed", "device")
+@set_options
+@folder_options
+@_output_option
+@click.option(
+    "--figure",
+    type=click.Path(path_type=Path),
+    metavar="FILE.png",
+    help="Also draw the accuracies as bars; a file that is there is replaced.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="List the cells, and which of them are done; run nothing."
+)
+@json_option
+@click.pass_context
+def contexts(
+    context: click.Context,
+    /,
+    dataset: str | None,
+    column: str | None,
+    methods: tuple[str, ...],
+    backbone: str | None,
+    shots: tuple[int, ...],
+    contexts: int | None,
+    config: Path | None,
+    options: tuple[str, ...],
+    plugin_files: tuple[Path, ...],
+    runs_dir: Path | None,
+    cache_dir: Path | None,
+    output: Path | None,
+    figure: Path | None,
+    dry_run: bool,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Compare queries in the contexts of their support with queries in others (MetaCoCo).
+
+    \b
+    Evaluates each method on tasks whose queries stand in the contexts of their
+    class's support (IID) and on tasks whose queries stand in others (OOD), as in
+    Figure 3 of Zhang et al. 2024. Both tasks of a pair have the same classes and
+    the same support, so that the difference has a narrow, paired interval. Every
+    cell is a run as fsf run makes it; after an interruption the same command goes
+    on.
+
+    \b
+    Examples:
+      fsf benchmark contexts --figure contexts.png
+      fsf benchmark contexts --dataset folder:./images --column place --query 5
+      fsf benchmark contexts --method renet --method dn4 --shot 5 --output table.md
+    """
+    from fsframework.benchmarks.contexts import Request, draw_figure, make_grid, make_table
+    from fsframework.benchmarks.tables import check_suffix, write_tables
+    from fsframework.cli import _render
+    from fsframework.pipeline.workspace import Workspace
+
+    if output is not None:
+        check_suffix(output)
+    if figure is not None:
+        from fsframework.pipeline.charts import check_picture
+
+        check_picture(figure)
+    registry = registry_with(plugin_files)
+    request = Request(
+        dataset=dataset,
+        column=column,
+        methods=methods,
+        backbone=backbone,
+        shots=shots,
+        contexts=contexts,
+    )
+    grid = make_grid(registry, tree_of(context, config, options, {}), request)
+    workspace = Workspace.default(runs_dir, cache_dir)
+    if dry_run:
+        _print_cells("contexts", grid.cells, workspace, as_json)
+        return
+    from fsframework.benchmarks.cells import run_cells
+
+    results = run_cells(grid.cells, registry, workspace, _render.reporter())
+    table, differences = make_table(registry, grid, results)
+    document = {
+        "benchmark": "contexts",
+        "cells": [_as_json(result) for result in results],
+        "tables": [table.to_json()],
+        "differences": [
+            {"method": method, "shot": shot, **estimate.to_json()}
+            for (method, shot), estimate in differences.items()
+        ],
+    }
+    if output is not None:
+        write_tables([table], document, output)
+    if figure is not None:
+        draw_figure(table, figure)
+    if as_json:
+        _render.print_json(document)
+    else:
+        _print_tables([table])
+        _print_summary(results)
+    if any(result.reason for result in results):
+        context.exit(1)
+
+
+@benchmark.command(
+    "metacoco", epilog="Options left out come from --config, then from the defaults."
+)
+@click.option(
+    "--dataset",
+    metavar="NAME[:ARG]",
+    envvar="FSF_DATASET",
+    show_envvar=True,
+    help="Data set.  [default: metacoco, which fsf data add makes known]",
+)
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    type=click.Choice(["2", "3", "7"]),
+    metavar="2|3|7",
+    help="Table of the paper; repeatable.  [default: all]",
+)
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="NAME",
+    help="Few-shot method; repeatable.  [default: all rows of the tables, with those that are "
+    "not here]",
+)
+@click.option(
+    "--backbone",
+    "backbones",
+    multiple=True,
+    metavar="NAME[:ARG]",
+    help="Feature extractor; repeatable.  [default: those of the printed rows]",
+)
+@click.option(
+    "--shot",
+    "shots",
+    multiple=True,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Support images a class, in training and test; repeatable.  [default: 1 and 5]",
+)
+@click.option(
+    "--tasks",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Tasks a cell.  [default: 3000, the paper's 5 times 600]",
+)
+@shared("sampler", "query", "seed", "device")
+@set_options
+@folder_options
+@_output_option
+@click.option(
+    "--dry-run", is_flag=True, help="List the cells, and which of them are done; run nothing."
+)
+@json_option
+@click.pass_context
+def metacoco(
+    context: click.Context,
+    /,
+    dataset: str | None,
+    tables: tuple[str, ...],
+    methods: tuple[str, ...],
+    backbones: tuple[str, ...],
+    shots: tuple[int, ...],
+    config: Path | None,
+    options: tuple[str, ...],
+    plugin_files: tuple[Path, ...],
+    runs_dir: Path | None,
+    cache_dir: Path | None,
+    output: Path | None,
+    dry_run: bool,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Measure MetaCoCo's Tables 2, 3 and 7 (Zhang et al. 2024), the printed values beside.
+
+    \b
+    Trains and evaluates every method of the tables that is installed, with the
+    backbone of its row, on 3,000 random tasks: 5-way in Tables 2 and 3, 10-way in
+    Table 7, each 1- and 5-shot. Rows of methods that are not here are listed with
+    what is printed. Every cell is a run as fsf run makes it; after an interruption
+    the same command goes on.
+
+    \b
+    Examples:
+      fsf benchmark metacoco --dry-run
+      fsf benchmark metacoco --table 7 --backbone conv64f --output table.md
+      fsf benchmark metacoco --table 2 --method protonet --method r2d2 --shot 5
+    """
+    from fsframework.benchmarks.metacoco import Request, make_grid, make_tables
+    from fsframework.benchmarks.tables import check_suffix, write_tables
+    from fsframework.cli import _render
+    from fsframework.pipeline.workspace import Workspace
+
+    if output is not None:
+        check_suffix(output)
+    registry = registry_with(plugin_files)
+    request = Request(
+        dataset=dataset, tables=tables, methods=methods, backbones=backbones, shots=shots
+    )
+    grid = make_grid(registry, tree_of(context, config, options, {}), request)
+    workspace = Workspace.default(runs_dir, cache_dir)
+    if dry_run:
+        _print_cells("metacoco", grid.cells, workspace, as_json)
+        return
+    from fsframework.benchmarks.cells import run_cells
+
+    results = run_cells(grid.cells, registry, workspace, _render.reporter())
+    made = make_tables(registry, grid, results)
+    document = {
+        "benchmark": "metacoco",
+        "cells": [_as_json(result) for result in results],
+        "tables": [table.to_json() for table in made],
+    }
+    if output is not None:
+        write_tables(made, document, output)
+    if as_json:
+        _render.print_json(document)
+    else:
+        _print_tables(made)
+        _print_summary(results)
+    if any(result.reason for result in results):
+        context.exit(1)
+
+
 def _print_tables(tables: Sequence[Table]) -> None:
     from fsframework.cli import _render
 
     for table in tables:
-        click.echo(f"Table {table.number}. {table.title}")
+        click.echo(f"{table.name}. {table.title}")
         click.echo()
         _render.print_table(table.columns(), table.rows())
         click.echo()
@@ -338,7 +605,7 @@ def _print_tables(tables: Sequence[Table]) -> None:
         click.echo()
 
 
-def _print_cells(cells: Sequence[Cell], workspace: Any, as_json: bool) -> None:
+def _print_cells(name: str, cells: Sequence[Cell], workspace: Any, as_json: bool) -> None:
     from fsframework.benchmarks.cells import finished_runs
     from fsframework.cli import _render
     from fsframework.pipeline.model import resolve_device
@@ -350,7 +617,7 @@ def _print_cells(cells: Sequence[Cell], workspace: Any, as_json: bool) -> None:
             {"cell": cell.name, "run": None if folder is None else str(folder)}
             for cell, folder in zip(cells, done, strict=True)
         ]
-        _render.print_json({"benchmark": "fewstab", "cells": listed})
+        _render.print_json({"benchmark": name, "cells": listed})
         return
     rows = [
         (

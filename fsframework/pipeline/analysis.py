@@ -23,6 +23,7 @@ __all__ = [
     "estimate",
     "estimator_for",
     "gap",
+    "paired_by_support",
     "paired_difference",
     "saturation",
     "task_values",
@@ -148,6 +149,44 @@ def paired_difference(
         )
     values = task_values(name, statistic, first) - task_values(name, statistic, second)
     return _of_values(name, values, statistic, first, level, paired=True)
+
+
+def paired_by_support(
+    name: str,
+    statistic: Statistic,
+    first: tuple[TaskSet, Outcomes],
+    second: tuple[TaskSet, Outcomes],
+    level: float = 0.95,
+) -> Estimate:
+    """Estimate how a method's statistic differs between queries of two kinds, by pairs of tasks.
+
+    Task ``t`` of one set and task ``t`` of the other have the same classes and the same support,
+    so that what a support does to both falls out of their difference. The interval is open only
+    if no image stands in two of the pairs.
+
+    Raises:
+        DataError: classes or supports differ, so that no two tasks belong together, or the
+            queries were shown otherwise.
+    """
+    (one, its), (other, theirs) = first, second
+    if not (
+        np.array_equal(one.classes, other.classes) and np.array_equal(one.support, other.support)
+    ):
+        raise DataError(
+            f"{name}: the tasks cannot be paired, they have not the same classes and support"
+        )
+    if its.query_batch != theirs.query_batch:
+        raise DataError(
+            f"{name}: a paired comparison needs equal scoring: the queries of one were shown by "
+            f"{its.query_batch}, those of the other by {theirs.query_batch}"
+        )
+    values = task_values(name, statistic, its) - task_values(name, statistic, theirs)
+    images = np.sort(np.concatenate([one.images, other.images], axis=1), axis=1)
+    new = np.diff(images, axis=1, prepend=-1) != 0  # an image of both tasks of a pair counts once
+    n_images = int(np.unique(images).size)
+    kind: IntervalKind = "closed" if n_images < new.sum() else "open"
+    found = _of_values(name, values, statistic, its, level, paired=True)
+    return dataclasses.replace(found, kind=kind, n_images=n_images)
 
 
 def _of_values(

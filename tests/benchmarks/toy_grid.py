@@ -1,4 +1,4 @@
-"""Plugins that make a grid instant: a data set, a backbone, three methods, an ablation sampler."""
+"""Plugins that make a grid instant: data sets, a backbone, three methods, an ablation sampler."""
 
 from __future__ import annotations
 
@@ -44,6 +44,28 @@ class ToyImages(Dataset):
         colour = np.random.default_rng([self.seed, label]).integers(60, 196, 3)
         noise = np.random.default_rng([self.seed, label, index]).normal(0, 70, (8, 8, 3))
         return np.clip(colour + noise, 0, 255).astype(np.uint8)
+
+
+class ToyContexts(Dataset):
+    """24 classes of 24 images of 16 x 16 pixels: a class is a colour, a context a strong tint."""
+
+    native_size = 16
+
+    def __init__(self) -> None:
+        self.class_names = tuple(f"c{i:02d}" for i in range(24))
+        self.labels = np.repeat(np.arange(24), 24)
+        self.keys = tuple(f"{self.class_names[c]}/{i:03d}" for i, c in enumerate(self.labels))
+        names = self.class_names
+        self.splits = {"train": names[:6], "val": names[6:12], "test": names[12:]}
+        self.metadata = {"context": tuple(f"tint-{i % 4}" for i in range(576))}
+        self.fingerprint = "toy-contexts"
+
+    def image(self, index: int) -> UInt8Array:
+        label = int(self.labels[index])
+        colour = np.random.default_rng([1, label]).integers(90, 166, 3)
+        tint = np.random.default_rng([2, index % 4]).integers(-50, 50, 3)
+        noise = np.random.default_rng([3, index]).normal(0, 40, (16, 16, 3))
+        return np.clip(colour + tint + noise, 0, 255).astype(np.uint8)
 
 
 class ToyPixels(Backbone):

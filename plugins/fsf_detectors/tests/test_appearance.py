@@ -79,7 +79,8 @@ def test_an_empty_image_has_no_words_of_place_or_direction() -> None:
     for colour in ((255, 255, 255), (0, 0, 0), (127, 127, 127)):
         found = words(paper(colour=colour))
         assert found - {"bright", "dark"} == {
-            "grey", "low-contrast", "plain", "sparse", "light-middle", "symmetric", "no-direction", "smooth",
+            "grey", "low-contrast", "plain", "sparse", "light-middle", "symmetric", "no-direction",
+            "smooth",
         }  # fmt: skip
 
 
