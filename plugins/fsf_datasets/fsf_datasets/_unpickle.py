@@ -126,6 +126,13 @@ def _encoded(text: Any, encoding: Any) -> bytes:
     return text.encode("latin1")
 
 
+def _bytes(content: Any = b"") -> bytes:
+    """Return bytes of bytes; a number would ask for as many."""
+    if not isinstance(content, (bytes, Extent)):
+        raise _Refused("it makes bytes of something else")
+    return content  # type: ignore[return-value]
+
+
 def _default_dict(_factory: Any = None, *more: Any) -> dict[Any, Any]:
     return dict(*more)
 
@@ -148,7 +155,12 @@ _ADMITTED: dict[tuple[str, str], Callable[..., Any]] = {
     **{
         (module, cls.__name__): cls
         for module in ("builtins", "__builtin__")
-        for cls in (bytearray, dict, frozenset, int, list, set, tuple)
+        for cls in (dict, frozenset, list, set, tuple)
+    },
+    **{
+        (module, name): _bytes
+        for module in ("builtins", "__builtin__")
+        for name in ("bytes", "bytearray")
     },
 }
 

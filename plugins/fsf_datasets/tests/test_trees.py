@@ -1,0 +1,168 @@
+"""Folders and zip archives, read alike."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import unicodedata
+import warnings
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fsf_datasets import CsvTable, Folder
+from fsf_datasets._trees import FolderTree, ZipTree, open_tree
+from fsframework.interfaces import DataError
+
+
+def png(value: int = 7) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (5, 4), (value, value, value)).save(stream, "png")
+    return stream.getvalue()
+
+
+def archive(file: Path, content: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(file, "w", method) as opened:
+        for name, data in content.items():
+            opened.writestr(name, data)
+    return file
+
+
+def test_a_folder_data_set_from_an_archive(tmp_path: Path) -> None:
+    content = {f"data/{c}/{i}.png": png(i) for c in ("cat10", "cat2") for i in (1, 10, 2)}
+    extra = {
+        "__MACOSX/data/cat2/._1.png": b"x",
+        "data/.DS_Store": b"x",
+        "data/cat2/.hidden.png": b"x",
+        "data/readme.txt": b"x",
+        "data/empty/": b"",
+    }
+    file = archive(tmp_path / "data.zip", {**content, **extra})
+    data = Folder(path=file)
+    with zipfile.ZipFile(file) as opened:
+        opened.extractall(tmp_path / "out")
+    unpacked = Folder(path=tmp_path / "out")
+    assert data.class_names == ("cat2", "cat10")
+    assert data.keys == tuple(k for k in unpacked.keys if "MACOSX" not in k)
+    assert data.image(1).tolist() == [[[2] * 3] * 5] * 4
+    assert data.problems() == ["no image in 'data/empty'"]
+    assert Folder(path=file).fingerprint == data.fingerprint
+    archive(file, {**content, "data/cat2/1.png": png(99)})
+    assert Folder(path=file).fingerprint != data.fingerprint
+
+
+def test_a_table_of_images_in_an_archive(tmp_path: Path) -> None:
+    file = archive(tmp_path / "images.zip", {"a/1.png": png(1)})
+    table = tmp_path / "images.csv"
+    table.write_text("path,label\na/1.png,cat\na/2.png,dog\n")
+    data = CsvTable(path=table, root=file)
+    assert data.image(0)[0, 0, 0] == 1
+    with pytest.raises(DataError, match=r"row 3: .*images\.zip: a/2\.png: no such file"):
+        data.image(1)
+    assert data.fingerprint == CsvTable(path=table, root=file).fingerprint
+
+
+@pytest.mark.parametrize(
+    "method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+)
+def test_every_compression_from_many_threads(method: int, tmp_path: Path) -> None:
+    content = {f"{i}.bin": np.random.default_rng(i).bytes(3000 + i) for i in range(60)}
+    tree = open_tree(archive(tmp_path / "x.zip", content, method))
+
+    def read(name: str) -> bytes:
+        with tree.open(name) as stream:
+            return stream.read()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert dict(zip(tree.names, pool.map(read, tree.names), strict=True)) == content
+    again = pickle.loads(pickle.dumps(tree))
+    assert again.names == tree.names
+    assert tree.states(["0.bin", "gone"])[1] == "missing"
+
+
+def test_an_archive_with_something_before_it(tmp_path: Path) -> None:
+    file = archive(tmp_path / "x.zip", {"a.txt": b"hello"})
+    file.write_bytes(b"#!/bin/sh\n" + file.read_bytes())
+    with open_tree(file).open("a.txt") as stream:
+        assert stream.read() == b"hello"
+
+
+def test_names_that_macos_writes(tmp_path: Path) -> None:
+    written = unicodedata.normalize("NFD", "Käse")
+    file = archive(tmp_path / "x.zip", {f"{written}/1.png": png()})
+    raw = file.read_bytes()
+    # the mark that names are UTF-8, bit 11, taken away in both headers
+    raw = raw.replace(b"PK\x03\x04\x14\x00\x00\x08", b"PK\x03\x04\x14\x00\x00\x00")
+    file.write_bytes(
+        raw.replace(b"PK\x01\x02\x14\x03\x14\x00\x00\x08", b"PK\x01\x02\x14\x03\x14\x00\x00\x00")
+    )
+    with zipfile.ZipFile(file) as opened:
+        assert not opened.infolist()[0].flag_bits & 0x800
+    assert Folder(path=file).class_names == ("Käse",)
+
+
+def test_an_archive_cut_short(tmp_path: Path) -> None:
+    file = archive(tmp_path / "x.zip", {f"cat/{i}.png": png(i) for i in range(9)})
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(DataError, match=r"x\.zip: not a whole zip archive .*cut short\?"):
+        Folder(path=file)
+
+
+def test_a_damaged_image_in_an_archive_is_named(tmp_path: Path) -> None:
+    file = archive(
+        tmp_path / "x.zip", {f"cat/{i}.png": png(i) for i in range(3)}, zipfile.ZIP_STORED
+    )
+    raw = bytearray(file.read_bytes())
+    raw[raw.index(b"IDAT", raw.index(b"cat/1.png")) + 8] ^= 255
+    file.write_bytes(raw)
+    data = Folder(path=file)
+    assert data.image(0).shape == (4, 5, 3)
+    with pytest.raises(
+        DataError, match=r"x\.zip: cat/1\.png: .*damaged here: its checksum differs"
+    ):
+        data.image(1)
+
+
+@pytest.mark.parametrize("name", ["x.tar.gz", "x.tgz", "x.TAR", "x.7z"])
+def test_other_archives_are_to_be_unpacked(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(DataError, match="unpack it first; read are folders and .zip archives"):
+        Folder(path=tmp_path / name)
+
+
+def test_neither_folder_nor_archive(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes(b"")
+    with pytest.raises(DataError, match=r"x\.txt: is a file; give a folder or a \.zip archive"):
+        Folder(path=tmp_path / "x.txt")
+
+
+def test_encrypted_archives_are_refused(tmp_path: Path) -> None:
+    file = archive(tmp_path / "x.zip", {"cat/1.png": png()})
+    raw = bytearray(file.read_bytes())
+    raw[raw.index(b"PK\x01\x02") + 8] |= 1
+    file.write_bytes(raw)
+    with pytest.raises(DataError, match="are encrypted; unpack it first"):
+        Folder(path=file)
+
+
+def test_no_handle_is_left_open(tmp_path: Path) -> None:
+    file = archive(tmp_path / "x.zip", {"cat/1.png": png()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tree = open_tree(file)
+        assert isinstance(tree, ZipTree)
+        del tree
+
+
+def test_a_folder_lists_files_in_natural_order(tmp_path: Path) -> None:
+    for name in ("b/10.txt", "b/9.txt", "a.txt", ".git/x"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    tree = open_tree(tmp_path)
+    assert isinstance(tree, FolderTree)
+    assert tree.names == ("a.txt", "b/9.txt", "b/10.txt")
+    assert tree.folders == {"b"}
