@@ -128,6 +128,23 @@ _SHARED: dict[str, tuple[str, Any]] = {
             "as FewSTAB's published evaluation does.  [default: task]",
         ),
     ),
+    "decoding": (
+        "decoding",
+        click.option(
+            "--decoding",
+            type=click.Choice(["exact", "scaled"]),
+            help="Decode every pixel of image files, or, faster, no more detail than their size "
+            "in use can show.  [default: exact]",
+        ),
+    ),
+    "broken": (
+        "broken",
+        click.option(
+            "--broken",
+            type=click.Choice(["fatal", "skip"]),
+            help="Stop at an image that cannot be read, or leave it out.  [default: fatal]",
+        ),
+    ),
     "sampler": (
         "sampler",
         click.option(

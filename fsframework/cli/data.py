@@ -15,6 +15,7 @@ from fsframework.cli._options import (
     shared,
     tree_of,
 )
+from fsframework.cli.pack import pack
 from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
@@ -46,7 +47,11 @@ def data() -> None:
       fsf data add folder ./images --as birds
       fsf data show birds
       fsf data check --dataset folder:./images
+      fsf data pack --dataset folder:./images
     """
+
+
+data.add_command(pack)
 
 
 @data.command("add")

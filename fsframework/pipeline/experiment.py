@@ -26,7 +26,7 @@ from fsframework.spec import (
 )
 from fsframework.values import QueryBatch, TaskSet
 
-__all__ = ["Experiment", "Settings", "read_config", "resolve_experiment"]
+__all__ = ["Experiment", "Settings", "read_config", "resolve_experiment", "resolve_part"]
 
 _DEFAULTS = {
     "dataset": "planted",
@@ -280,6 +280,20 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         origins_all,
         recipe,
     )
+
+
+def resolve_part(
+    registry: Registry, tree: Mapping[str, Any], kind: str
+) -> tuple[Settings, Component]:
+    """Resolve the settings and one component of a tree, loading no other plugin.
+
+    Raises:
+        OptionError: an unknown key, a wrong type, a value out of range.
+        PluginError: the plugin cannot be loaded.
+    """
+    own = {key: value for key, value in tree.items() if key in parameters(Settings)}
+    settings, _ = resolve_settings(Settings, own, "settings")
+    return settings, resolve_component(registry, kind, _request(tree.get(kind), kind))
 
 
 def _shape(settings: Settings, sampler: Component) -> tuple[int, int]:

@@ -37,6 +37,7 @@ __all__ = [
     "Readable",
     "decoding_difference",
     "image_size",
+    "pack_images",
     "pixels_of",
     "without_broken",
 ]
@@ -53,8 +54,12 @@ but no longer count as this process's memory, however large the store."""
 
 
 def image_size(dataset: Dataset, preprocessing: Preprocessing, wanted: int | None) -> int:
-    """Return the size images are used at: as asked for, the data's own, else the backbone's."""
-    return wanted or dataset.native_size or preprocessing.size
+    """Return the size images are used at: as asked for, the data's own, else the backbone's.
+
+    A backbone whose weights ask for a size goes before the data.
+    """
+    own = None if preprocessing.binding else dataset.native_size
+    return wanted or own or preprocessing.size
 
 
 class PixelSource(Protocol):
@@ -161,7 +166,7 @@ class ImageStore:
             FsfError: the disk is full or cannot be written to.
         """
         rows = np.unique(rows)
-        if self.path.exists() and not self._missing(rows, broken).size:
+        if self.path.exists() and not self.missing(rows, broken).size:
             return
         try:
             with locked(self.folder):
@@ -171,7 +176,7 @@ class ImageStore:
         except OSError as error:
             raise explain_os_error(error, self.path) from error
 
-    def _missing(self, rows: IntArray, broken: Broken) -> IntArray:
+    def missing(self, rows: IntArray, broken: Broken) -> IntArray:
         """Return the rows still to be decoded; broken ones may have been mended since."""
         hashes = self._hashes()[rows]
         missing = ~hashes.any(axis=1)
@@ -192,6 +197,10 @@ class ImageStore:
     def digest(self, rows: IntArray) -> str:
         """Return a digest of what the images of some rows look like."""
         return digest_of("pixels", self._hashes()[rows])
+
+    def digest_of_all(self) -> str:
+        """Return a digest of what all images look like; equal on every machine."""
+        return self.digest(np.arange(len(self)))
 
     def _mapped(self) -> tuple[mmap.mmap, UInt8Array]:
         if "mapped" not in self._state:
@@ -226,7 +235,7 @@ class ImageStore:
         temporary.replace(self.path)
 
     def _fill_locked(self, rows: IntArray, broken: Broken, label: str, reporter: Reporter) -> None:
-        known, missing = self.broken(), self._missing(rows, broken)
+        known, missing = self.broken(), self.missing(rows, broken)
         with (
             reporter.stage(label, len(rows), len(rows) - len(missing)) as advance,
             self.path.open("r+b") as array,
@@ -256,9 +265,11 @@ class ImageStore:
         """Return the pixels of some images, and by place why one could not be had."""
         try:
             return self._images(block), {}
-        except DataError:
+        except DataError as error:
             if broken == "fatal":
-                raise
+                raise DataError(
+                    f"{error}; --broken skip leaves out images that cannot be read"
+                ) from error
         except OSError as error:
             # Not the file being written, but one that was to be read.
             raise DataError(str(error)) from error
@@ -342,6 +353,18 @@ class Readable(Dataset):
     def problems(self) -> list[str]:
         """Return what is wrong with the data, a sentence each."""
         return self.original.problems()
+
+
+def pack_images(store: ImageStore, broken: Broken, reporter: Reporter) -> int:
+    """Fill a store whole and return how many images had to be decoded for it.
+
+    Raises:
+        DataError: an image cannot be read, unless those are skipped; the message names it.
+    """
+    everything = np.arange(len(store))
+    missing = store.missing(everything, broken).size
+    store.fill(everything, broken, "images", reporter)
+    return int(missing)
 
 
 def without_broken(store: ImageStore, reporter: Reporter) -> tuple[Dataset, dict[int, str]]:

@@ -1,0 +1,145 @@
+"""`fsf data pack`: decode once what will be read many times."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsframework.cli._options import (
+    cache_option,
+    json_option,
+    registry_with,
+    set_options,
+    shared,
+    tree_of,
+)
+
+if TYPE_CHECKING:
+    from fsframework.pipeline.images import ImageStore
+
+__all__ = ["pack"]
+
+_MOST_NAMED = 20
+_USUAL_SIZE, _USUAL_INTERPOLATION = 84, "bilinear"
+
+
+@click.command("pack")
+@shared("dataset")
+@click.option(
+    "--image-size",
+    type=int,
+    metavar="PIXELS",
+    help="Height and width to resize to.  [default: the data set's or the backbone's, else 84]",
+)
+@click.option(
+    "--backbone",
+    metavar="NAME[:ARG]",
+    envvar="FSF_BACKBONE",
+    show_envvar=True,
+    help="Take size and interpolation as this backbone wants them.",
+)
+@shared("decoding", "broken")
+@set_options
+@cache_option
+@json_option
+@click.pass_context
+def pack(
+    context: click.Context,
+    /,
+    image_size: int | None,
+    backbone: str | None,
+    config: Path | None,
+    options: tuple[str, ...],
+    plugin_files: tuple[Path, ...],
+    cache_dir: Path | None,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Decode and resize all images of a data set once, into one file to be read from.
+
+    The file is an ordinary NumPy array of bytes in the cache, one a size; runs,
+    trainings and detectors of the same data and size read from it, and fill it
+    themselves where it was not packed before. Interrupted, it goes on where it
+    stopped. With --decoding scaled it says how far the pixels are from exact ones.
+
+    \b
+    Examples:
+      fsf data pack --dataset folder:./images
+      fsf data pack --dataset miniimagenet --image-size 84 --decoding scaled
+      fsf data pack --dataset birds --backbone timm:vit_small_patch14_dinov2.lvd142m
+    """
+    from fsframework.cli import _render
+    from fsframework.pipeline.experiment import resolve_part
+    from fsframework.pipeline.images import ImageStore, decoding_difference, image_size, pack_images
+    from fsframework.pipeline.workspace import Workspace
+
+    registry = registry_with(plugin_files)
+    keys = {"image_size": "image_size", "backbone": "backbone"}
+    tree = tree_of(context, config, options, keys)
+    settings, dataset = resolve_part(registry, tree, "dataset")
+    data = dataset.create()
+    size = settings.image_size or data.native_size or _USUAL_SIZE
+    interpolation = _USUAL_INTERPOLATION
+    if backbone is not None:
+        wanted = resolve_part(registry, tree, "backbone")[1].create().preprocessing
+        size, interpolation = image_size(data, wanted, settings.image_size), wanted.interpolation
+    store = ImageStore(
+        data,
+        dataset.fingerprint,
+        size,
+        interpolation,
+        settings.decoding,
+        Workspace.default(None, cache_dir),
+    )
+    started = time.perf_counter()
+    packed = pack_images(store, settings.broken, _render.reporter())
+    seconds = time.perf_counter() - started
+    apart = decoding_difference(store) if settings.decoding == "scaled" else None
+    if as_json:
+        _render.print_json(
+            {
+                "file": str(store.path),
+                "images": len(store),
+                "decoded_now": packed,
+                "seconds": round(seconds, 3),
+                "bytes": len(store) * store.row_bytes,
+                "digest": store.digest_of_all(),
+                "broken": {data.keys[row]: why for row, why in store.broken().items()},
+                "scaled_decoding_differs_by": None
+                if apart is None
+                else dict(zip(("mean", "percentile_99", "largest"), apart, strict=True)),
+            }
+        )
+        return
+    _print_packed(store, packed, seconds, apart)
+
+
+def _print_packed(
+    store: ImageStore, packed: int, seconds: float, apart: tuple[float, float, int] | None
+) -> None:
+    megabytes = len(store) * store.row_bytes / 1e6
+    click.echo(f"{store.path}")
+    click.echo(
+        f"{len(store):,} images of {store.size} x {store.size} pixels, {megabytes:,.1f} MB; "
+        + (
+            f"{packed:,} decoded now in {seconds:.1f} s, {packed / seconds:,.0f} a second"
+            if packed
+            else "nothing to do: all were decoded before"
+        )
+    )
+    if apart is not None:
+        mean, high, largest = apart
+        click.echo(
+            f"scaled decoding: pixels differ from exact ones by {mean:.1f} of 255 levels in the "
+            f"mean, by at most {high:.0f} in 99 % of them and by {largest} at the most"
+        )
+    broken = store.broken()
+    for why in list(broken.values())[:_MOST_NAMED]:
+        click.echo(f"skipped: {why}")
+    if len(broken) > _MOST_NAMED:
+        click.echo(f"skipped: {len(broken) - _MOST_NAMED} more")
+    if broken:
+        click.echo("runs on these data need --broken skip")

@@ -1,0 +1,133 @@
+"""`fsf data pack`: images decoded once, whatever comes of it, and runs that read from there."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fsframework.records import RunRecord
+from tests.conftest import Fsf
+
+RUN = ("--method", "ncc", "--sampler", "random", "--tasks", "20", "--way", "3", "--shot", "1",
+       "--query", "2", "-o", "training.epochs=0", "--recipe", "none")  # fmt: skip
+
+
+def photographs(root: Path, classes: int = 6, images: int = 6, side: int = 160) -> Path:
+    rng = np.random.default_rng(0)
+    for c in range(classes):
+        (root / f"klasse-ä{c}").mkdir(parents=True)
+        for i in range(images):
+            coarse = rng.integers(0, 256, (6, 6, 3)).astype(np.uint8)
+            image = Image.fromarray(coarse).resize((side, side), Image.Resampling.BICUBIC)
+            image.save(root / f"klasse-ä{c}" / f"{i}.JPG", quality=90)
+    return root
+
+
+def dataset(folder: Path) -> tuple[str, ...]:
+    return ("--dataset", f"folder:{folder}", "-o", "dataset.split_fractions=0,0,1")
+
+
+def test_a_data_set_is_packed_once_and_runs_read_from_it(fsf: Fsf, tmp_path: Path) -> None:
+    data = dataset(photographs(tmp_path / "images"))
+    done = fsf("data", "pack", *data, "--json")
+    found = json.loads(done.stdout)
+    assert (found["images"], found["decoded_now"], found["broken"]) == (36, 36, {})
+    array = np.load(found["file"], mmap_mode="r")
+    assert array.shape == (36, 84, 84, 3)
+    again = fsf("data", "pack", *data)
+    assert "36 images of 84 x 84 pixels, 0.8 MB; nothing to do" in again.stdout
+    ran = fsf("run", *data, *RUN)
+    assert ran.returncode == 0, ran.stderr
+    assert "images of test" not in ran.stderr, "the run decodes nothing"
+
+
+def test_scaled_decoding_says_how_far_its_pixels_are(fsf: Fsf, tmp_path: Path) -> None:
+    """An eighth of the scale would be too small: 160 pixels are decoded at a half or more."""
+    data = dataset(photographs(tmp_path / "images", side=360))
+    done = fsf("data", "pack", *data, "--decoding", "scaled", "--image-size", "32", "--json")
+    apart = json.loads(done.stdout)["scaled_decoding_differs_by"]
+    assert 0 < apart["mean"] < 3
+    assert apart["mean"] <= apart["percentile_99"] <= apart["largest"]
+    assert (
+        "pixels differ from exact ones by"
+        in fsf("data", "pack", *data, "--decoding", "scaled", "--image-size", "32").stdout
+    )
+    ran = fsf("run", *data, *RUN, "--decoding", "scaled", "--image-size", "32", "--json")
+    assert any("decoding = scaled" in note for note in json.loads(ran.stdout)["notes"])
+
+
+def test_a_truncated_image_is_fatal_or_left_out(fsf: Fsf, tmp_path: Path) -> None:
+    folder = photographs(tmp_path / "images")
+    bad = folder / "klasse-ä2" / "3.JPG"
+    bad.write_bytes(bad.read_bytes()[:200])
+    data = dataset(folder)
+    for command in (("data", "pack", *data), ("run", *data, *RUN)):
+        done = fsf(*command)
+        assert done.returncode == 2
+        last = done.stderr.strip().splitlines()[-1]
+        assert str(bad) in last
+        assert "not a readable image" in last
+        assert "--broken skip" in last
+    assert not (tmp_path / "runs").exists()
+    packed = fsf("data", "pack", *data, "--broken", "skip")
+    assert packed.returncode == 0
+    assert f"skipped: {bad}: not a readable image" in packed.stdout
+    ran = fsf("run", *data, *RUN, "--broken", "skip", "--json")
+    result = json.loads(ran.stdout)
+    assert any(note.startswith("1 of 36 images cannot be read") for note in result["notes"])
+    assert RunRecord.load(Path(result["folder"])).tasks["R"]["class_sizes"] == [6, 6, 5, 6, 6, 6]
+    assert fsf("run", *data, *RUN).returncode == 2, "a run that may not skip still stops"
+
+
+def test_killed_while_packing_it_goes_on_where_it_stopped(fsf: Fsf, tmp_path: Path) -> None:
+    data = dataset(photographs(tmp_path / "images", classes=20, images=60, side=400))
+    argv = [sys.executable, "-m", "fsframework", "data", "pack", *data]
+    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    states = None
+    while process.poll() is None:
+        states = states or next((tmp_path / "cache").rglob("rows.bin"), None)
+        if states is not None and any(states.read_bytes()):
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert states is not None
+    before = int(np.frombuffer(states.read_bytes(), np.uint8).reshape(-1, 16).any(axis=1).sum())
+    assert 0 < before < 1200
+    found = json.loads(fsf("data", "pack", *data, "--json").stdout)
+    assert found["decoded_now"] == 1200 - before
+    assert (
+        found["digest"]
+        == json.loads(
+            fsf("data", "pack", *data, "--cache-dir", tmp_path / "other", "--json").stdout
+        )["digest"]
+    )
+
+
+@pytest.mark.parametrize("cores", [{0}, {0, 1}])
+def test_the_number_of_cores_changes_no_pixel(
+    fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: set[int]
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: cores)
+    folder = photographs(tmp_path / "images")
+    done = fsf("data", "pack", *dataset(folder), "--json")
+    array = np.load(json.loads(done.stdout)["file"])
+    for row, file in enumerate(sorted(folder.rglob("*.JPG"))):
+        with Image.open(file) as image:
+            small = image.convert("RGB").resize((84, 84), Image.Resampling.BILINEAR)
+        assert (array[row] == np.asarray(small)).all()
+
+
+def test_refused_options_name_what_is_allowed(fsf: Fsf, tmp_path: Path) -> None:
+    done = fsf("data", "pack", "--dataset", "planted", "--image-size", "3")
+    assert done.returncode == 2
+    assert "image_size must be at least 8 pixels, not 3" in done.stderr
+    assert fsf("data", "pack", "--decoding", "quick").returncode == 2
