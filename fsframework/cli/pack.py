@@ -49,7 +49,6 @@ _USUAL_SIZE, _USUAL_INTERPOLATION = 84, "bilinear"
 def pack(
     context: click.Context,
     /,
-    image_size: int | None,
     backbone: str | None,
     config: Path | None,
     options: tuple[str, ...],
