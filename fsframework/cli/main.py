@@ -17,6 +17,10 @@ __all__ = ["cli", "main"]
 
 _COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("fsframework.cli.run:run", "Evaluate a method on random and attribute-biased tasks."),
+    "predict": (
+        "fsframework.cli.predict:predict",
+        "Tell the classes of images of your own from a few of each.",
+    ),
     "plan": (
         "fsframework.cli.plan:plan",
         "Tell how many queries are best, how many tasks there are, what they will show.",

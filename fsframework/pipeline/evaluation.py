@@ -28,7 +28,7 @@ from fsframework.pipeline.stages import Precision
 from fsframework.pipeline.workspace import Workspace, stored_array
 from fsframework.values import Outcomes, QueryBatch, TaskSet, UInt8Array, digest_of
 
-__all__ = ["ImageSource", "evaluate", "predict"]
+__all__ = ["ImageSource", "embedded", "evaluate", "predict"]
 
 _IMAGES_A_BATCH = {"cpu": 16, "cuda": 512}
 """Images a forward pass. On a CPU more are not faster, since the activations of 16 images of 84 x
@@ -191,6 +191,15 @@ class _Embedder:
         with lowered(device, self._precision):
             items = self._model.items(pixels_to(np.ascontiguousarray(pixels), device))
             return self._model.method.embed(items).float().contiguous()
+
+
+@torch.no_grad()
+def embedded(model: FewShotModel, pixels: UInt8Array, precision: Precision = "fp32") -> Tensor:
+    """Map uint8 images ``(n, H, W, 3)`` to what ``scores`` is given, ``(n, *embedded)``."""
+    model.eval()
+    if model.method.consumes == "images":
+        return model.method.embed(model.items(pixels_to(pixels, model.mean.device)))
+    return _Embedder(model, precision)(pixels)
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:

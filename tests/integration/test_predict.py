@@ -1,0 +1,110 @@
+"""`fsf predict`: from a trained run to the classes of one's own files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fsframework.registry import Registry
+from fsframework.spec import resolve_component
+from tests.conftest import Fsf
+
+DATA = {"size": 24, "n_per_class": 24}
+
+
+@pytest.fixture
+def trained(fsf: Fsf, tmp_path: Path) -> str:
+    done = fsf(
+        *("run", "--method", "protonet", "--sampler", "random", "--way", "5", "--shot", "1"),
+        *("--tasks", "4", "--recipe", "none", "-o", "training.epochs=2", "-o", "training.steps=40"),
+        *(part for key, value in DATA.items() for part in ("-o", f"dataset.{key}={value}")),
+        "--json",
+    )
+    assert done.returncode == 0, done.stderr
+    folder: str = json.loads(done.stdout)["folder"]
+    return folder
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Ten images of each of four test classes for support, ten for queries."""
+    data = resolve_component(Registry(), "dataset", {"name": "planted", **DATA}).create()
+    pool, indices = data.pool("test"), data.split_indices("test")
+    pixels = data.images(indices, 24)
+    for label in range(4):
+        for place, i in enumerate(pool.members(label)[:20]):
+            part = tmp_path / ("few" if place < 10 else "new") / f"shape{label}"
+            part.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels[i]).save(part / f"{place}.png")
+    return tmp_path
+
+
+def test_a_trained_run_knows_new_classes(fsf: Fsf, trained: str, pictures: Path) -> None:
+    done = fsf("predict", "--support", "few", "--query", "new", "--model", trained, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["method"], found["shot"], found["image_size"]) == ("protonet", 10, 24)
+    right = [row["class"] == Path(row["file"]).parent.name for row in found["predictions"]]
+    # Of 40 at a chance of a quarter each, 19 or more are right once in a thousand.
+    assert sum(right) >= 19, sum(right)
+    assert found["notes"] == []
+
+
+def test_what_is_printed_and_written(fsf: Fsf, pictures: Path) -> None:
+    call = ("predict", "--support", "few", "--query", "new/shape0/1*.png", "new/shape1/10.png")
+    done = fsf(*call, "--output", "found.csv", "--method", "ncc")
+    assert done.returncode == 0, done.stderr
+    head, *rows = done.stdout.splitlines()
+    assert head.split() == ["file", "class", "shape0", "shape1", "shape2", "shape3"]
+    assert len([row for row in rows if row.startswith("new/")]) == 11
+    assert "not calibrated" in done.stdout
+    assert "note: conv64f has random weights" in done.stdout
+    with (pictures / "found.csv").open() as file:
+        written = list(csv.DictReader(file))
+    assert len(written) == 11
+    total = sum(float(written[0][f"shape{i}"]) for i in range(4))
+    assert total == pytest.approx(1, abs=1e-5)
+    fsf(*call, "--output", "found.json", "--method", "ncc")
+    document = json.loads((pictures / "found.json").read_text())
+    scores = document["predictions"][0]["scores"]
+    assert scores["shape0"] == pytest.approx(float(written[0]["shape0"]), abs=1e-6)
+
+
+def test_many_classes_show_the_likeliest(fsf: Fsf, tmp_path: Path) -> None:
+    for c in range(9):
+        (tmp_path / f"few/kind{c}").mkdir(parents=True)
+        colour = np.full((20, 20, 3), 28 * c, dtype=np.uint8)
+        Image.fromarray(colour).save(tmp_path / f"few/kind{c}/x.png")
+    done = fsf("predict", "--support", "few", "--query", "few/kind8")
+    assert done.stdout.splitlines()[0].split() == ["file", "class", "score", "next"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("--support", "nowhere", "--query", "new"), "--support nowhere: no such folder"),
+        (("--support", "few", "--query", "nothing.png"), "--query nothing.png: no such file"),
+        (("--support", "few"), "say which images"),
+        (("--support", "few", "--query", "broken.png"), "broken.png: not a readable image"),
+        (("--support", "few", "--query", "new", "--output", "x.txt"), ".csv or .json"),
+        (("--support", "few", "--query", "new", "--output", "no/x.csv"), "no folder no"),
+        (("--support", "few", "--query", "new", "--model", "runs/none"), "runs/none"),
+        (("--support", "few", "--query", "new", "-o", "tasks=3"), "no place in a prediction"),
+        (("--support", "few", "--query", "new", "--method", "nonsense"), "unknown method"),
+        (("--support", "few", "--query", "new", "--image-size", "2"), "image_size must be"),
+    ],
+)
+def test_bad_input_is_one_line(
+    fsf: Fsf, pictures: Path, arguments: tuple[str, ...], part: str
+) -> None:
+    (pictures / "broken.png").write_bytes(b"none")
+    done = fsf("predict", *arguments)
+    assert done.returncode == 2, done.stdout
+    (line,) = [one for one in done.stderr.splitlines() if one.startswith("fsf: ")]
+    assert part in line
+    assert done.stdout == ""
