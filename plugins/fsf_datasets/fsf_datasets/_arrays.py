@@ -78,12 +78,6 @@ class _Planes:
         return np.ascontiguousarray(planes.transpose(1, 2, 0))
 
 
-def _by_name(tree: Tree, name: str) -> str | None:
-    """Return the file of a name in any folder, the one nearest to the root."""
-    same = [n for n in tree.names if n.rpartition("/")[2].casefold() == name.casefold()]
-    return min(same, key=lambda n: (n.count("/"), n), default=None)
-
-
 def _whole(tree: Tree, name: str) -> UInt8Array | None:
     """Return all bytes of a file, mapped into memory, where it is one of the disk."""
     local = tree.local(name)
@@ -101,7 +95,7 @@ def find_pickles(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
     pictures = _Rows()
     sources: list[str] = []
     for split, wanted in layout.files.items():
-        files = [_by_name(tree, name) for name in wanted]
+        files = [tree.nearest(name) for name in wanted]
         there = [file for file in files if file is not None]
         if len(there) < len(wanted):
             if there:
@@ -270,12 +264,12 @@ def _text(value: Any) -> str:
 
 def find_cifar(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
     """Find CIFAR-100's own files: binary ones, or pickles of Python."""
-    binary = _by_name(tree, "fine_label_names.txt")
+    binary = tree.nearest("fine_label_names.txt")
     if binary is not None:
         with tree.open(binary) as stream:
             fine = stream.read().decode().split()
         return _cifar(layout, tree, names, fine, binary, (".bin", _binary))
-    meta = _by_name(tree, "meta")
+    meta = tree.nearest("meta")
     if meta is None:
         return Found(layout.name)
     content = _content(tree, meta)
@@ -298,7 +292,7 @@ def _cifar(
     sources = [source]
     suffix, read = how
     for part in ("train", "test"):
-        file = _by_name(tree, f"{part}{suffix}")
+        file = tree.nearest(f"{part}{suffix}")
         if file is None:
             found.problems.append(f"{part}{suffix} is not there")
             continue

@@ -83,12 +83,11 @@ def _find_folders(layout: Layout, tree: Tree, names: ClassNames | None) -> Found
     return found
 
 
-def _images_within(tree: Tree, within: str | None) -> list[str]:
-    images = [name for name in tree.names if ending(name) in ENDINGS]
+def _images_within(tree: Tree, within: str | None) -> Sequence[str]:
     if within is None:
-        return images
+        return tree.images
     mark = f"/{within.casefold()}/"
-    return [name for name in images if mark in f"/{name.casefold()}"] or images
+    return [name for name in tree.images if mark in f"/{name.casefold()}"] or tree.images
 
 
 def _common(folders: Iterable[tuple[str, ...]], levels: int) -> int:
@@ -152,9 +151,7 @@ def _add_columns(
 
 def _find_tables(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
     found = Found(layout.name)
-    wanted = {name.casefold() for name in layout.tables}
-    tables = [n for n in tree.names if n.rpartition("/")[2].casefold() in wanted]
-    tables = _shallowest(tables)
+    tables = [table for name in layout.tables if (table := tree.nearest(name)) is not None]
     if not tables:
         return found
     images = _Images(tree)
@@ -191,29 +188,21 @@ def _find_tables(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
     return found
 
 
-def _shallowest(tables: Sequence[str]) -> list[str]:
-    """Return of tables of one name the one that lies nearest to the root."""
-    by_name: dict[str, str] = {}
-    for table in sorted(tables, key=lambda name: (name.count("/"), name)):
-        by_name.setdefault(table.rpartition("/")[2].casefold(), table)
-    return list(by_name.values())
-
-
 class _Images:
     """Image files by their last name, in any case and with or without an ending."""
 
     def __init__(self, tree: Tree) -> None:
-        self._by_name: dict[str, list[str]] = defaultdict(list)
-        for name in tree.names:
-            if ending(name) in ENDINGS:
-                last = name.rpartition("/")[2].casefold()
-                self._by_name[last].append(name)
-                self._by_name[last.rpartition(".")[0]].append(name)
+        self._by_stem: dict[str, list[str]] = defaultdict(list)
+        for name in tree.images:
+            self._by_stem[name.rpartition("/")[2].rpartition(".")[0].casefold()].append(name)
 
     def find(self, file: str, label: str, table: str) -> list[str]:
         """Return the images that a row may mean: one, if it is clear."""
         last = file.rpartition("/")[2].casefold()
-        found = self._by_name.get(last) or self._by_name.get(last.rpartition(".")[0], [])
+        same = self._by_stem.get(last.rpartition(".")[0] or last, [])
+        found = [name for name in same if name.casefold().endswith(last)]
+        if not found:  # named without an ending, or with that of another format
+            found = self._by_stem.get(last, same if ending(last) in ENDINGS else [])
         if len(found) > 1:
             folder = table.rpartition("/")[0]
             for place in (f"/{file}", f"/{label}/{file}"):
@@ -242,15 +231,15 @@ def _rows(tree: Tree, table: str, layout: Layout) -> list[tuple[str, str]]:
     image = header.index(layout.image)
     label = header.index(layout.label) if layout.label else None
     found, wrong = [], []
-    for number, line in enumerate(lines[1:], start=2):
-        cells = [cell.strip() for cell in line]
+    for number, cells in enumerate(lines[1:], start=2):
         if not any(cells):
             continue
         name = _label(cells, header, image) if label is None else "".join(cells[label : label + 1])
-        if len(cells) <= image or not cells[image] or not name:
-            wrong.append(f"row {number} has no image or no class")
+        file, name = "".join(cells[image : image + 1]).strip(), name.strip()
+        if file and name:
+            found.append((file, name))
         else:
-            found.append((cells[image], name))
+            wrong.append(f"row {number} has no image or no class")
     if wrong:
         raise DataError(f"{place}: {first_few(wrong, joint='; ')}")
     return found
@@ -261,7 +250,7 @@ def _label(cells: Sequence[str], header: Sequence[str], image: int) -> str:
     ones = [
         name
         for place, (name, cell) in enumerate(zip(header, cells, strict=False))
-        if place != image and cell in ("1", "1.0")
+        if place != image and cell.strip() in ("1", "1.0")
     ]
     return ones[0] if len(ones) == 1 else ""
 

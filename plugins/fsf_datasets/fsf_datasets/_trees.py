@@ -12,7 +12,8 @@ import weakref
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -34,10 +35,27 @@ class Tree(ABC):
     """The folder or archive."""
 
     names: tuple[str, ...]
-    """Every file but hidden ones, in natural order."""
+    """Every file but hidden ones, sorted as text."""
 
     folders: frozenset[str]
     """Every folder below the root but hidden ones."""
+
+    @cached_property
+    def images(self) -> tuple[str, ...]:
+        """The image files, by the endings of their names."""
+        return tuple(name for name in self.names if ending(name) in ENDINGS)
+
+    @cached_property
+    def _others(self) -> Mapping[str, Sequence[str]]:
+        found: dict[str, list[str]] = {}
+        for name in set(self.names).difference(self.images):
+            found.setdefault(name.rpartition("/")[2].casefold(), []).append(name)
+        return found
+
+    def nearest(self, last: str) -> str | None:
+        """Return the file of a name, in any case, that lies nearest to the root; no image."""
+        same = self._others.get(last.casefold(), ())
+        return min(same, key=lambda name: (name.count("/"), name), default=None)
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO:
@@ -74,6 +92,8 @@ class FolderTree(Tree):
 
     def __init__(self, root: Path, *, walk: bool = True) -> None:
         self.root = root
+        self._walked = walk
+        self._prefix = os.path.join(root, "")  # noqa: PTH118 - a Path a file would cost seconds
         self._written: dict[str, str] = {}
         folders: set[str] = set()
         found = list(self._walk("", (), folders)) if walk else []
@@ -111,10 +131,12 @@ class FolderTree(Tree):
             names.add(name)
             if name != written:
                 self._written[name] = written
-        return tuple(sorted(names, key=natural))
+        return tuple(sorted(names))
 
     def _path(self, name: str) -> str:
-        return os.path.join(self.root, self._written.get(name, name))  # noqa: PTH118 - as above
+        if self._walked:
+            return f"{self._prefix}{self._written.get(name, name)}"
+        return os.path.join(self.root, name)  # noqa: PTH118 - name may be absolute
 
     def open(self, name: str) -> BinaryIO:
         """Open a file for reading."""
@@ -178,7 +200,7 @@ class ZipTree(Tree):
             if not name.isprintable():
                 raise DataError(f"{root}: {name!a}: a file's name must be printable Unicode")
             self._members[name] = member
-        self.names = tuple(sorted(self._members, key=natural))
+        self.names = tuple(sorted(self._members))
         self.folders = frozenset(folders)
         self._lock = threading.Lock()
         self._file = os.open(root, os.O_RDONLY | getattr(os, "O_BINARY", 0))
@@ -268,16 +290,15 @@ def open_tree(path: Path) -> Tree:
 
 
 def images_of(tree: Tree) -> tuple[str, ...]:
-    """Return the names of the image files.
+    """Return the names of the image files in natural order.
 
     Raises:
         DataError: there is none.
     """
-    found = tuple(name for name in tree.names if ending(name) in ENDINGS)
-    if not found:
+    if not tree.images:
         endings = ", ".join(sorted(ending[1:] for ending in ENDINGS))
         raise DataError(f"{tree.root}: holds no image ({endings})")
-    return found
+    return tuple(sorted(tree.images, key=natural))
 
 
 def ending(name: str) -> str:

@@ -444,6 +444,22 @@ def test_rows_without_an_image_and_images_twice(root: Path) -> None:
     )
 
 
+def test_rows_name_images_with_another_ending_or_none(root: Path) -> None:
+    synsets = members("miniimagenet")["train"]
+    for file in ("a.png", "a.b.PNG", "c.png"):
+        save(root / "images" / file)
+    rows = [f"{f},{synsets[i % 2]}" for i, f in enumerate(("a.b", "A.jpg", "c.png", "c.d"))]
+    (root / "train.csv").write_text("\n".join(["filename,label", *rows]))
+    data = cls_of("miniimagenet")(path=root)
+    found = {key: data.class_names[i] for key, i in zip(data.keys, data.labels, strict=True)}
+    assert {key.rpartition("/")[2]: name for key, name in found.items()} == {
+        "a.b.PNG": synsets[0],
+        "a.png": synsets[1],
+        "c.png": synsets[0],
+    }
+    assert any("are not there: 'c.d'" in problem for problem in data.problems())
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -158,11 +158,13 @@ def test_no_handle_is_left_open(tmp_path: Path) -> None:
         del tree
 
 
-def test_a_folder_lists_files_in_natural_order(tmp_path: Path) -> None:
+def test_a_folder_lists_its_files(tmp_path: Path) -> None:
     for name in ("b/10.txt", "b/9.txt", "a.txt", ".git/x"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
     tree = open_tree(tmp_path)
     assert isinstance(tree, FolderTree)
-    assert tree.names == ("a.txt", "b/9.txt", "b/10.txt")
+    assert tree.names == ("a.txt", "b/10.txt", "b/9.txt")
+    assert tree.nearest("9.TXT") == "b/9.txt"
+    assert tree.nearest("x") is None
     assert tree.folders == {"b"}
