@@ -7,6 +7,8 @@ A parameter annotated with an interface takes a component itself, so components 
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import inspect
 import json
 import sys
@@ -108,8 +110,13 @@ class Component:
         The code of a plugin under development changes while its version does not, and a result
         of yesterday's code must not pass for one of today's.
         """
-        code = [_source_digest(c.cls) for c in self.walk()]
-        return digest_of(canonical([self.kind, self.loaded.plugin.version, self.to_json()]), code)
+        parts = [_source_digest(c.cls) for c in self.walk()]
+        parts += [
+            _content_digest(c.options.get(option))
+            for c in self.walk()
+            for option in getattr(c.cls, "reads", ())
+        ]
+        return digest_of(canonical([self.kind, self.loaded.plugin.version, self.to_json()]), parts)
 
     def walk(self) -> list[Component]:
         """Return this component and all nested ones."""
@@ -132,6 +139,33 @@ def _nested_origins(value: Any) -> Any:
     if isinstance(value, tuple):
         return [c.origins_json() for c in value]
     return value.origins_json()
+
+
+def _content_digest(value: Any) -> str:
+    """Digest the file, or the files of the folder, that an option names; empty where it does not.
+
+    Another file at the same place makes another component.
+    """
+    if not isinstance(value, (str, Path)):
+        return ""
+    path = Path(value).expanduser()
+    files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
+    found = []
+    for file in files:
+        try:
+            stat = file.stat()
+        except OSError:
+            continue
+        if file.is_file():
+            found += [file.name, _file_digest(file, stat.st_size, stat.st_mtime_ns)]
+    return digest_of(found) if found else ""
+
+
+@functools.lru_cache(maxsize=64)
+def _file_digest(path: Path, _size: int, _modified: int) -> str:
+    """Digest a file, again only when it has changed."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _source_digest(cls: type[Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -20,16 +20,28 @@ class Preprocessing:
         mean: per RGB channel, of pixel values in 0..1; subtracted.
         std: per RGB channel; divided by.
         interpolation: of the resizing.
+        binding: whether ``size`` goes before the one a data set is made for, as pretrained weights
+            and transformers ask; a size the user gives goes before both.
     """
 
     size: int = 84
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+    binding: bool = False
 
 
 class Backbone(nn.Module, ABC):
-    """Images in, feature maps out; ``vectors`` pools the maps into one vector an image."""
+    """Images in, feature maps out; ``vectors`` pools the maps into one vector an image.
+
+    The constructor makes random weights; one with pretrained weights has ``load_pretrained``.
+    """
+
+    argument: ClassVar[str | None] = None
+    """The option that ``NAME:VALUE`` on the command line sets (``timm:MODEL``), if any."""
+
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Options that may name a file or folder whose content is part of what the backbone is."""
 
     preprocessing: Preprocessing = Preprocessing()
     """How images must be prepared; an instance may have its own."""
@@ -40,6 +52,18 @@ class Backbone(nn.Module, ABC):
 
     licence: str = "none: randomly initialised"
     """Licence of the pretrained weights."""
+
+    def load_pretrained(self, *, offline: bool = False) -> None:
+        """Replace the random weights by pretrained ones; here there are none.
+
+        Called once after construction, unless all weights come from a run that has them.
+
+        Args:
+            offline: make no network call.
+
+        Raises:
+            DataError: they are not there, cannot be read, or do not fit.
+        """
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:

@@ -175,11 +175,30 @@ class FewShotModel(nn.Module):
 
 
 def build_model(
-    backbone: Component, method: Component, size: int, n_base_classes: int, seed: int
+    backbone: Component,
+    method: Component,
+    size: int,
+    n_base_classes: int,
+    seed: int,
+    *,
+    pretrained: bool = True,
+    offline: bool = False,
 ) -> FewShotModel:
-    """Create a model whose initial weights depend on the seed alone."""
+    """Create a model whose initial weights depend on the seed, and the pretrained ones, alone.
+
+    Args:
+        pretrained: load the backbone's pretrained weights, if it has any; ``False`` where all
+            weights will be replaced.
+        offline: make no network call for them.
+
+    Raises:
+        DataError: the pretrained weights are not there, cannot be read, or do not fit.
+    """
     with seeded(seed, torch.device("cpu")):
-        model = FewShotModel(backbone.create(), method.create(), size, n_base_classes)
+        extractor: Backbone = backbone.create()
+        if pretrained:
+            extractor.load_pretrained(offline=offline)
+        model = FewShotModel(extractor, method.create(), size, n_base_classes)
     # Methods that embed nothing share the features of their backbone.
     plain = type(model.method).embed is FewShotMethod.embed
     model.embedding_identity = digest_of(

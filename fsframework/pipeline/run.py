@@ -474,12 +474,21 @@ def _initial_model(experiment: Experiment, prepared: _Prepared) -> FewShotModel:
     settings = experiment.settings
     n_base = len(prepared.pool_of("train").class_names) if _learns(experiment) else 0
     model = build_model(
-        experiment.backbone, experiment.method, prepared.store.size, n_base, settings.seed
+        experiment.backbone,
+        experiment.method,
+        prepared.store.size,
+        n_base,
+        settings.seed,
+        # The weights of a run replace them all, and need neither their file nor the hub.
+        pretrained=settings.model is None,
+        offline=settings.offline,
     )
     if not _trains(experiment, model):
         for stage in experiment.stages:
             if stage.init_from is not None:
-                start_from(model, stage.init_from, stage.init_parts)
+                start_from(
+                    model, stage.init_from, stage.init_parts, whole=settings.model is not None
+                )
     return model.to(prepared.device)
 
 
@@ -530,6 +539,7 @@ def _new_record(experiment: Experiment, prepared: _Prepared) -> RunRecord:
             "python": platform.python_version(),
             "torch": torch.__version__,
             "numpy": np.__version__,
+            "threads": torch.get_num_threads(),
             "device": str(prepared.device),
             "device_name": _device_name(prepared.device),
             "dtype": _DTYPE_NAMES[experiment.settings.precision],
@@ -597,7 +607,14 @@ def _train(
 
     def fresh(seed: int) -> FewShotModel:
         n_base = len(splits[0].pool.class_names)
-        made = build_model(experiment.backbone, experiment.method, model.size, n_base, seed)
+        made = build_model(
+            experiment.backbone,
+            experiment.method,
+            model.size,
+            n_base,
+            seed,
+            offline=settings.offline,
+        )
         return made.to(prepared.device)
 
     with locked(folder):

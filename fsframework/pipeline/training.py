@@ -147,14 +147,17 @@ def train(
     return Trained(tuple(state.history), state.best_accuracy, False, tuple(notes))
 
 
-def start_from(model: FewShotModel, source: Path, parts: Sequence[str] = ()) -> None:
+def start_from(
+    model: FewShotModel, source: Path, parts: Sequence[str] = (), *, whole: bool = False
+) -> None:
     """Give a model the weights of a run folder or a safetensors file, as far as names agree.
 
     Args:
         parts: prefixes of the names of the weights to take; all where none is given.
+        whole: demand every weight of the backbone.
 
     Raises:
-        DataError: none agrees, or one is of another shape.
+        DataError: none agrees, one is of another shape, or the backbone's are not all there.
     """
     path = source / "weights.safetensors" if source.is_dir() else source
     own = model.state_dict()
@@ -179,6 +182,14 @@ def start_from(model: FewShotModel, source: Path, parts: Sequence[str] = ()) -> 
             f"{path}: the weights {', '.join(unfit[:3])} are of another shape; "
             "training.init_parts=backbone takes the backbone alone"
         )
+    if whole:
+        extractors = set(map(id, model.extractor.parameters()))
+        left = [k for k, p in model.named_parameters() if id(p) in extractors and k not in shared]
+        if left:
+            raise DataError(
+                f"{path}: lacks {len(left)} weights of the backbone, such as {left[0]}; were its "
+                "options those of that run?"
+            )
     model.load_state_dict(shared, strict=False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -39,6 +40,16 @@ TINY = {"vit-gpt2": "vit-gpt2", "blip": "blip", "captioner": "git", "clip-words"
 """The model of ``tiny_model`` for each detector that takes one."""
 
 
+SMALL: dict[str, dict[str, Any]] = {
+    "resnet10": {"stem": "3x3", "widths": (4, 6, 8, 10)},
+    "resnet18": {"widths": (4, 6, 8, 10)},
+    "resnet50": {"stem": "3x3", "widths": (4, 6, 8, 10)},
+    "wrn-28-10": {"width": 1},
+    "timm": {"model": "test_vit", "weights": "none", "image_size": 32},
+}
+"""Options that make a large backbone a small one."""
+
+
 def captions(path: Path) -> Path:
     lines = [{"key": r.key, "caption": r.metadata["caption"]} for r in toy_records()]
     path.write_text("\n".join(map(json.dumps, lines)))
@@ -55,6 +66,8 @@ def test_a_first_party_plugin_keeps_its_contract(plugin: Plugin, tmp_path: Path)
         make = partial(make, size=24, n_per_class=3)
     elif plugin.name in TINY:
         make = partial(make, model=str(tiny_model(TINY[plugin.name])))
+    elif plugin.name in SMALL:
+        make = partial(make, **SMALL[plugin.name])
     elif plugin.name == "captions-file":
         make = partial(make, path=captions(tmp_path / "captions.jsonl"))
     results = check_component(make, plugin.kind)

@@ -1,4 +1,4 @@
-"""Convolution, BatchNorm and pooling of several tasks at once, made to be differentiated twice.
+"""Operations on the maps and tokens of several tasks at once, made to be differentiated twice.
 
 PyTorch's own do all this too, at several times the cost: under ``vmap`` they lose the
 channels-last layout between any two layers, and the second derivative of BatchNorm takes dozens of
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 __all__ = ["TaskOperations"]
@@ -23,7 +24,9 @@ _Dims = tuple[int | None, ...]
 
 
 class TaskOperations(TorchFunctionMode):
-    """Within the block, convolutions, BatchNorm in batch mode and max-pooling are those of here.
+    """Within the block, the operations on maps and tokens are those of here.
+
+    They are convolutions, BatchNorm in batch mode, max-pooling, means of whole maps and attention.
 
     Calls that they do not cover, such as padding by name, go to PyTorch.
 
@@ -342,11 +345,26 @@ class _Pooling(torch.autograd.Function):
         return y.unflatten(1, (tasks, -1)), 1
 
 
+def _mean_pool2d(input: Tensor, output_size: Any) -> Any:  # noqa: A002
+    """Average whole maps, whose own operation has no form for many tasks."""
+    if output_size not in (1, (1, 1), [1, 1]) or input.ndim != 4:
+        return NotImplemented
+    return input.mean(dim=(2, 3), keepdim=True)
+
+
+def _attention(*args: Any, **kwargs: Any) -> Tensor:
+    """Attend in single steps: fused, it has no second derivative and no form for many tasks."""
+    with sdpa_kernel(SDPBackend.MATH):
+        return functional.scaled_dot_product_attention(*args, **kwargs)
+
+
 _OF_ONE: dict[Callable[..., Any], Callable[..., Any]] = {
     functional.conv2d: _conv2d,
     functional.batch_norm: _batch_norm,
+    functional.scaled_dot_product_attention: _attention,
 }
 _OF_MANY: dict[Callable[..., Any], Callable[..., Any]] = {
     **_OF_ONE,
     functional.max_pool2d: _max_pool2d,
+    functional.adaptive_avg_pool2d: _mean_pool2d,
 }

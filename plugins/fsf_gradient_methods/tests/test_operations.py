@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.func import grad, vmap
 from torch.nn import functional
 
 from fsf_gradient_methods._operations import TaskOperations, _Convolution, _Normalisation
@@ -109,6 +110,33 @@ def test_what_is_not_covered_goes_to_pytorch() -> None:
     with TaskOperations(vmapped=True):
         found = all_of_them()
     torch.testing.assert_close(found, expected)
+
+
+def transformer(x: Tensor, weight: Tensor) -> Tensor:
+    """Attention between the locations of maps ``(n, C, h, w)``, then the mean of what it gives."""
+    tokens = x.flatten(2).transpose(1, 2)[:, None] @ weight
+    attended = functional.scaled_dot_product_attention(tokens, tokens, 2 * tokens)
+    maps = attended[:, 0].transpose(1, 2).reshape_as(x)
+    return functional.adaptive_avg_pool2d(maps, 1)
+
+
+def test_attention_and_means_under_vmap_and_twice_differentiated() -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(3, 5, 4, 2, 3), torch.randn(3, 4, 4)
+
+    def adapted(x: Tensor, weight: Tensor) -> Tensor:
+        step = grad(lambda w: transformer(x, w).square().sum())
+        return transformer(x, weight - 0.1 * step(weight)).square().sum()
+
+    with TaskOperations(vmapped=True):
+        together = vmap(grad(adapted, argnums=1))(x, weight)
+    for t in range(3):
+        with TaskOperations(vmapped=False):
+            alone = grad(adapted, argnums=1)(x[t], weight[t])
+        torch.testing.assert_close(together[t], alone, rtol=1e-4, atol=1e-5)
+    with TaskOperations(vmapped=True):
+        pooled = functional.adaptive_avg_pool2d(x[0], 2)
+    torch.testing.assert_close(pooled, functional.adaptive_avg_pool2d(x[0], 2))
 
 
 def test_half_precision_as_autocast_has_it() -> None:

@@ -1,0 +1,125 @@
+"""timm, imported when it is first needed, also beside a torchvision that does not load."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from fsframework.interfaces import OptionError
+
+__all__ = ["create", "load_timm", "model_names", "pretrained_config"]
+
+
+@functools.lru_cache(maxsize=1)
+def load_timm() -> ModuleType:
+    """Import timm.
+
+    Raises:
+        OptionError: it, or the torchvision it needs, cannot be imported.
+    """
+    try:
+        _mend_torchvision()
+        return importlib.import_module("timm")
+    # A wheel for another PyTorch fails in its own way: RuntimeError, OSError, ImportError.
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise OptionError(
+            f"timm cannot be imported ({reason}); install timm and the torchvision that was built "
+            f"for PyTorch {torch.__version__}: pip install timm torchvision"
+        ) from error
+
+
+_declared: list[Any] = []
+"""Keeps declarations of operators alive."""
+
+
+def _mend_torchvision() -> None:
+    """Make ``import torchvision`` work where its wheel was built for another PyTorch.
+
+    Where its compiled operators do not load, the import fails because two of them are missing when
+    their meta kernels are registered; declared, without an implementation, they let it pass. No
+    model of timm calls them. Where torchvision works, or is not installed, nothing happens.
+    """
+    if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is None:
+        return
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError as error:
+        if "operator torchvision::" not in str(error):
+            raise
+    else:
+        return
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    _declared.append(library)
+    importlib.import_module("torchvision")
+
+
+def model_names() -> list[str]:
+    """Return the name of every architecture, and of every one with its published weights."""
+    timm = load_timm()
+    return [*timm.list_models(), *timm.list_pretrained()]
+
+
+def pretrained_config(model: str) -> dict[str, Any]:
+    """Return what timm knows of a model and of its published weights.
+
+    Raises:
+        OptionError: there is no such model, or no such weights of it.
+    """
+    timm = load_timm()
+    if ":" in model or "/" in model:
+        raise OptionError(
+            f"model must be a name that timm lists, such as resnet18, got {model!r}; weights of "
+            "another place are given with weights=FILE"
+        )
+    architecture, _, tag = model.partition(".")
+    if not timm.is_model(architecture):
+        raise OptionError(f"timm has no model {model!r}{_close(model, model_names())}")
+    try:
+        config = timm.models.get_pretrained_cfg(model, allow_unregistered=not tag)
+    except RuntimeError:
+        known = [n for n in timm.list_pretrained() if n.partition(".")[0] == architecture]
+        raise OptionError(
+            f"timm has no weights {tag!r} of {architecture}; it has {', '.join(known) or 'none'}"
+        ) from None
+    found: dict[str, Any] = {} if config is None else config.to_dict()
+    return found
+
+
+def _close(name: str, known: list[str]) -> str:
+    # Names of weights are long: what is before the dot is compared with what is before the dot.
+    bare = name.partition(".")[0]
+    shorter = sorted({k.partition(".")[0] for k in known})
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.75)
+    close = close or difflib.get_close_matches(bare, shorter, n=3, cutoff=0.6)
+    close = close or [k for k in shorter if k.startswith(bare)][:3]
+    return f"; did you mean {', '.join(close)}?" if close else ", and none that is called alike"
+
+
+def create(model: str, image_size: int | None) -> Any:
+    """Build a model without a classifier, its weights random, for images of any size if it can.
+
+    Transformers that can resample their position embeddings at every forward pass are told to;
+    of the others only some can be made for another size.
+    """
+    timm = load_timm()
+    wishes: list[dict[str, Any]] = [{"dynamic_img_size": True}, {}]
+    if image_size is not None:
+        wishes.insert(1, {"img_size": image_size})
+    for wish in wishes[:-1]:
+        try:
+            return timm.create_model(model, pretrained=False, num_classes=0, **wish)
+        except TypeError as error:
+            if next(iter(wish)) not in str(error):
+                raise
+    return timm.create_model(model, pretrained=False, num_classes=0)

@@ -1,0 +1,226 @@
+"""Files of weights: fetched from the hub, read without running code, and fitted to a model."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import pickle
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from fsframework.interfaces import DataError
+
+__all__ = ["file_of", "fill", "from_hub", "read_config", "read_tensors"]
+
+_FILES = ("model.safetensors", "pytorch_model.bin")
+"""What a folder of weights may hold, the first that exists being read."""
+_WRAPPERS = ("state_dict_ema", "model_ema", "teacher", "state_dict", "model")
+"""Keys under which files of trainings keep the weights, the better ones first."""
+
+
+def from_hub(config: Mapping[str, Any], *, offline: bool) -> Path:
+    """Return the file of a model's published weights, downloading it if it is not in the cache.
+
+    Args:
+        config: what timm knows of the model.
+        offline: make no network call.
+
+    Raises:
+        DataError: it is not here and cannot be had.
+    """
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    repository = config.get("hf_hub_id")
+    if not repository:
+        raise DataError(
+            f"its weights are not on the hub but at {config.get('url')}; fetch that file and give "
+            "it with -o backbone.weights=FILE"
+        )
+    names = (config["hf_hub_filename"],) if config.get("hf_hub_filename") else _FILES
+    reason = "the network is not to be used"
+    try:
+        for name in names:
+            try:
+                return Path(hf_hub_download(repository, name, local_files_only=offline))
+            except LocalEntryNotFoundError as error:
+                if not offline:
+                    cause = error.__cause__ or error
+                    reason = f"the hub cannot be reached ({_first_line(cause)})"
+            except EntryNotFoundError:
+                reason = f"the hub has no file {name} of it"
+    # The errors of the library that talks to the network are not part of the hub's interface.
+    except Exception as error:
+        reason = f"the hub does not give them ({_first_line(error)})"
+    raise DataError(
+        f"its weights are not on this machine, and {reason}; where there is a network, fetch "
+        f"https://huggingface.co/{repository}/resolve/main/{names[0]} and give the file with "
+        "-o backbone.weights=FILE (or -o backbone.weights=none for random weights)"
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    first = next(iter(str(error).strip().splitlines()), "").rstrip(" .:")
+    return f"{type(error).__name__}: {first[:160]}" if first else type(error).__name__
+
+
+def file_of(weights: Path) -> Path:
+    """Return the file that holds weights, given itself or its folder.
+
+    Raises:
+        DataError: there is none.
+    """
+    if weights.is_file():
+        return weights
+    if not weights.exists():
+        raise DataError(f"weights {weights}: no such file or folder (allowed: hub, none, a path)")
+    found = next((weights / name for name in _FILES if (weights / name).is_file()), None)
+    if found is None:
+        raise DataError(f"weights {weights}: the folder has neither {' nor '.join(_FILES)}")
+    return found
+
+
+def read_config(weights: Path) -> dict[str, Any]:
+    """Return the ``config.json`` that timm writes beside weights; empty where there is none.
+
+    Raises:
+        DataError: it is not JSON, or not an object.
+    """
+    path = weights / "config.json"
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read ({_first_line(error)})") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path}: not a table of names and values")
+    return found
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a file, running no code that it may hold.
+
+    Raises:
+        DataError: it is damaged, or holds other things than tensors and plain containers.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        # Files of trainings keep their options as such a namespace, which is a plain container.
+        with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings():
+            # Pickles of another version than PyTorch's own are read just as safely.
+            warnings.filterwarnings("ignore", "Detected pickle protocol")
+            whole = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise DataError(
+            f"weights {path}: damaged, or it holds more than tensors, which could run code and is "
+            "not read; save its weights alone as .safetensors"
+        ) from None
+    # Anything may come of a file that anyone wrote.
+    except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
+        raise DataError(f"weights {path}: cannot be read ({_first_line(error)})") from None
+    for key in _WRAPPERS:
+        if isinstance(whole, Mapping) and isinstance(whole.get(key), Mapping):
+            whole = whole[key]
+    tensors = (
+        {str(k): v for k, v in whole.items() if isinstance(v, Tensor)}
+        if isinstance(whole, Mapping)
+        else {}
+    )
+    if not tensors:
+        raise DataError(f"weights {path}: holds no tensors by name")
+    return tensors
+
+
+def fill(net: nn.Module, tensors: dict[str, Tensor], where: str) -> None:
+    """Give a model the weights of a file, whatever stands before their names or after its maps.
+
+    What the file has beside them, as a classifier or a projection head, is left out.
+
+    Args:
+        where: what to call the file in a message.
+
+    Raises:
+        DataError: a weight is missing, or of another shape.
+    """
+    own = net.state_dict()
+    # Counters of batches, which decide nothing and are not in every file.
+    demanded = [k for k in own if not k.endswith("num_batches_tracked")]
+    complaints = []
+    for candidate in _candidates(net, own, tensors):
+        missing = [k for k in demanded if k not in candidate]
+        unfit = [k for k in demanded if k in candidate and candidate[k].shape != own[k].shape]
+        if not missing and not unfit:
+            net.load_state_dict({k: candidate[k] for k in own if k in candidate}, strict=False)
+            return
+        said = _complaint(own, len(demanded), candidate, missing, unfit)
+        complaints.append((len(missing) + len(unfit), said))
+    raise DataError(f"{where} does not fit: {min(complaints)[1]}")
+
+
+def _complaint(
+    own: Mapping[str, Tensor],
+    n_demanded: int,
+    found: Mapping[str, Tensor],
+    missing: list[str],
+    unfit: list[str],
+) -> str:
+    if missing:
+        extra = next((k for k in found if k not in own), None)
+        beside = "" if extra is None else f"; it has {extra!r} instead, for one"
+        return f"it lacks {len(missing)} of {n_demanded} weights, such as {missing[0]!r}{beside}"
+    name = unfit[0]
+    shapes = [tuple(t[name].shape) for t in (found, own)]
+    return f"{name!r} has the shape {shapes[0]}, not {shapes[1]}"
+
+
+def _candidates(
+    net: nn.Module, own: Mapping[str, Tensor], tensors: dict[str, Tensor]
+) -> Iterator[dict[str, Tensor]]:
+    """Yield the weights under the names a model may know them by."""
+    bare = _without_prefix(own, tensors)
+    yield bare
+    for convert in _converters(net):
+        for given in (bare, tensors) if bare is not tensors else (tensors,):
+            try:
+                yield convert(dict(given), net)
+            # They were written for files of one kind and are tried on any.
+            except Exception:
+                continue
+
+
+def _without_prefix(own: Mapping[str, Tensor], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Take from all names what stands before the model's own, as ``module.encoder_q.``.
+
+    Where a file has several such models, the first that is as complete as any.
+    """
+    anchor = next(iter(own))
+    prefixes = {k.removesuffix(anchor): None for k in tensors if k.endswith("." + anchor)}
+    if anchor in tensors or not prefixes:
+        return tensors
+    best = max(prefixes, key=lambda prefix: sum(prefix + k in tensors for k in own))
+    return {k.removeprefix(best): v for k, v in tensors.items() if k.startswith(best)}
+
+
+def _converters(net: nn.Module) -> Iterator[Callable[..., dict[str, Tensor]]]:
+    """Yield timm's own ways from the names and shapes of others to those of a kind of model."""
+    module = sys.modules[type(net).__module__]
+    for name in ("checkpoint_filter_fn", "_filter_fn", "pretrained_filter_fn"):
+        function = getattr(module, name, None)
+        if function is None:
+            continue
+        yield lambda tensors, net, function=function: function(tensors, net)
+        if "adapt_layer_scale" in inspect.signature(function).parameters:
+            yield lambda tensors, net, function=function: function(
+                tensors, net, adapt_layer_scale=True
+            )
