@@ -1,31 +1,24 @@
 """Accuracy of the methods on Omniglot, printed values beside.
 
-Run ``python benchmarks/omniglot.py DATA [METHOD ...]``; DATA is the folder with ``omniglot.zip``
-and ``splits/omniglot``. Each method is trained with Conv-64F on 28 x 28 pixels, on the classes of
-Vinyals et al. 2016, characters turned by 90, 180 and 270 degrees being classes of their own, by
-the recipe below, and tested on 1,000 random tasks of each shape. What is finished is not done
-again; an interrupted training goes on. Everything lies below ``--out``.
+Run ``python benchmarks/omniglot.py DATA [METHOD ...]``; DATA is Omniglot, a folder or the ``.zip``
+archive, as the data set ``omniglot`` reads it. Each method is trained with Conv-64F on 28 x 28
+pixels, on the classes of Vinyals et al. 2016, characters turned by 90, 180 and 270 degrees being
+classes of their own, by the recipe below, and tested on 1,000 random tasks of each shape. What is
+finished is not done again; an interrupted training goes on. Everything lies below ``--out``.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import sys
-import zipfile
 from pathlib import Path
-from typing import Any, ClassVar
-
-import numpy as np
-from PIL import Image
+from typing import Any
 
 from fsframework.cli._render import LogReporter, print_table
-from fsframework.interfaces import DataError, Dataset
 from fsframework.pipeline.experiment import resolve_experiment
 from fsframework.pipeline.run import run_experiment
 from fsframework.pipeline.workspace import Workspace
 from fsframework.registry import Registry
-from fsframework.values import UInt8Array, digest_of
 
 SHAPES = ((5, 1), (5, 5), (20, 1))
 TASKS, TOLERANCE = 1000, 1.0
@@ -92,57 +85,6 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 
 
-class Omniglot(Dataset):
-    """Characters drawn by twenty people each; ``vinyals`` split with rotations as classes."""
-
-    argument: ClassVar[str | None] = "path"
-    native_size = 28
-
-    def __init__(self, *, path: Path) -> None:
-        self.path = path
-        self.splits = {}
-        for name in ("train", "val", "test"):
-            file = path / "splits" / "omniglot" / f"vinyals_{name}.txt"
-            self.splits[name] = tuple(file.read_text().split())
-        self.class_names = tuple(sorted(c for names in self.splits.values() for c in names))
-        with self._zip as archive:
-            found = sorted(n for n in archive.namelist() if n.endswith(".png"))
-        drawings: dict[str, list[str]] = {}
-        for name in found:
-            alphabet, character = name.split("/")[-3:-1]
-            drawings.setdefault(f"{alphabet}/{character}", []).append(name)
-        members = []
-        for label, name in enumerate(self.class_names):
-            character, _, turn = name.rpartition("/rot")
-            if character not in drawings:
-                raise DataError(f"{path}: the archive has no {character}, which the split names")
-            members += [(label, file, int(turn) // 90) for file in drawings[character]]
-        self._members = members
-        self.labels = np.array([label for label, _, _ in members])
-        self.keys = tuple(f"{self.class_names[c]}/{Path(f).stem}" for c, f, _ in members)
-        self.metadata = {}
-        self.fingerprint = digest_of("omniglot", self.keys)
-        self._open: zipfile.ZipFile | None = None
-
-    @property
-    def _zip(self) -> zipfile.ZipFile:
-        return zipfile.ZipFile(self.path / "omniglot.zip")
-
-    @functools.lru_cache(maxsize=64)  # noqa: B019
-    def _drawing(self, file: str) -> UInt8Array:
-        if self._open is None:
-            self._open = self._zip
-        with self._open.open(file) as raw, Image.open(raw) as image:
-            small = image.convert("L").resize((28, 28), Image.Resampling.BOX)
-        return 255 - np.asarray(small)
-
-    def image(self, index: int) -> UInt8Array:
-        """Return a drawing, turned, white on black."""
-        _, file, quarters = self._members[index]
-        turned = np.rot90(self._drawing(file), quarters)
-        return np.repeat(turned[:, :, None], 3, axis=2)
-
-
 def experiment_of(data: Path, shape: tuple[int, int], **more: Any) -> dict[str, Any]:
     """Return the options of a run on random tasks of a way and shot."""
     way, shot = shape
@@ -162,7 +104,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("omniglot-runs"))
     arguments = parser.parse_args()
     registry = Registry()
-    registry.load_file(Path(__file__))
     workspace = Workspace(arguments.out / "runs", arguments.out / "cache")
     rows = []
     for method in arguments.methods:

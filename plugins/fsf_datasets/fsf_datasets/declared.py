@@ -25,6 +25,7 @@ from fsframework.values import digest_of
 __all__ = ["Declared", "declared"]
 
 _SHARES = (0.64, 0.16, 0.2)
+_MOST_TURNED = 64
 
 
 class Declared(ImageFileDataset):
@@ -117,6 +118,7 @@ class Declared(ImageFileDataset):
         count = len(degrees)
         self.labels = (bare[:, None] * count + np.arange(count)).ravel()
         self._degrees = degrees
+        self._turned: dict[tuple[int, int | None], Image.Image] = {}
         self._pictures, self._rows = found.pictures, list(kept)
         self._files = tuple(file for file in files for _ in degrees)
         self._sources = (*found.sources, *(files if found.pictures is None else ()))
@@ -164,6 +166,20 @@ class Declared(ImageFileDataset):
     # --- images ----------------------------------------------------------------------------
 
     def _rgb(self, index: int, least: int | None = None) -> Image.Image:
+        degrees = self._degrees[index % len(self._degrees)]
+        if len(self._degrees) == 1:
+            image = self._upright(index, least)
+        else:  # the turns of an image mostly follow one another
+            key = (index // len(self._degrees), least)
+            found = self._turned.get(key)
+            if found is None:
+                if len(self._turned) >= _MOST_TURNED:
+                    self._turned.clear()
+                found = self._turned[key] = self._upright(index, least)
+            image = found
+        return image.transpose(_TURNS[degrees]) if degrees else image
+
+    def _upright(self, index: int, least: int | None) -> Image.Image:
         pixels = self._declared.pixels
         if self._pictures is not None:
             image = self._picture(index)
@@ -172,10 +188,7 @@ class Declared(ImageFileDataset):
         if pixels.size is not None and image.size != (pixels.size, pixels.size):
             method = Image.Resampling[pixels.interpolation.upper()]
             image = image.resize((pixels.size, pixels.size), method)
-        if pixels.invert:
-            image = ImageOps.invert(image)
-        degrees = self._degrees[index % len(self._degrees)]
-        return image.transpose(_TURNS[degrees]) if degrees else image
+        return ImageOps.invert(image) if pixels.invert else image
 
     def _picture(self, index: int) -> Image.Image:
         assert self._pictures is not None
