@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ __all__ = [
     "set_options",
     "shared",
     "tree_of",
+    "workers_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -223,6 +225,29 @@ def shared(*names: str) -> Callable[[F], F]:
         return function
 
     return add
+
+
+def _tell_workers(context: click.Context, parameter: click.Parameter, value: int | None) -> None:
+    """Pass the number on as data sets read it, for it changes nothing of theirs."""
+    del context, parameter
+    if value is not None:
+        os.environ["FSF_WORKERS"] = str(value)
+
+
+def workers_option(function: F) -> F:
+    """Add ``--workers``."""
+    option = click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        callback=_tell_workers,
+        expose_value=False,
+        metavar="N",
+        envvar="FSF_WORKERS",
+        show_envvar=True,
+        help="Images decoded at a time; the results are the same, whatever it is.  [default: one "
+        "for each core]",
+    )
+    return option(function)
 
 
 def set_options(function: F) -> F:

@@ -15,6 +15,7 @@ from fsframework.cli._options import (
     set_options,
     shared,
     tree_of,
+    workers_option,
 )
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ _USUAL_SIZE, _USUAL_INTERPOLATION = 84, "bilinear"
     help="Take size and interpolation as this backbone wants them.",
 )
 @shared("decoding", "broken")
+@workers_option
 @set_options
 @cache_option
 @json_option

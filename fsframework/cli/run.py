@@ -16,6 +16,7 @@ from fsframework.cli._options import (
     set_options,
     shared,
     tree_of,
+    workers_option,
 )
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ __all__ = ["run"]
     "on CPUs and GPUs that have it.  [default: fp32]",
 )
 @shared("decoding", "broken")
+@workers_option
 @click.option(
     "--task-file",
     type=click.Path(path_type=Path),

@@ -539,7 +539,7 @@ def _new_record(experiment: Experiment, prepared: _Prepared) -> RunRecord:
             "python": platform.python_version(),
             "torch": torch.__version__,
             "numpy": np.__version__,
-            "threads": torch.get_num_threads(),
+            "threads": str(torch.get_num_threads()),
             "device": str(prepared.device),
             "device_name": _device_name(prepared.device),
             "dtype": _DTYPE_NAMES[experiment.settings.precision],

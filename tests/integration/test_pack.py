@@ -35,6 +35,12 @@ def dataset(folder: Path) -> tuple[str, ...]:
     return ("--dataset", f"folder:{folder}", "-o", "dataset.split_fractions=0,0,1")
 
 
+@pytest.fixture(autouse=True)
+def _workers_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the variable back that ``--workers`` sets in this process."""
+    monkeypatch.setenv("FSF_WORKERS", "2")
+
+
 def test_a_data_set_is_packed_once_and_runs_read_from_it(fsf: Fsf, tmp_path: Path) -> None:
     data = dataset(photographs(tmp_path / "images"))
     done = fsf("data", "pack", *data, "--json")
@@ -112,18 +118,51 @@ def test_killed_while_packing_it_goes_on_where_it_stopped(fsf: Fsf, tmp_path: Pa
     )
 
 
-@pytest.mark.parametrize("cores", [{0}, {0, 1}])
-def test_the_number_of_cores_changes_no_pixel(
-    fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: set[int]
-) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: cores)
+@pytest.mark.parametrize("workers", ["1", "2", "7"])
+def test_the_number_of_workers_changes_no_pixel(fsf: Fsf, tmp_path: Path, workers: str) -> None:
     folder = photographs(tmp_path / "images")
-    done = fsf("data", "pack", *dataset(folder), "--json")
+    done = fsf("data", "pack", *dataset(folder), "--json", "--workers", workers)
     array = np.load(json.loads(done.stdout)["file"])
     for row, file in enumerate(sorted(folder.rglob("*.JPG"))):
         with Image.open(file) as image:
             small = image.convert("RGB").resize((84, 84), Image.Resampling.BILINEAR)
         assert (array[row] == np.asarray(small)).all()
+
+
+def test_runs_are_equal_with_any_workers_and_resumed(fsf_process: Fsf, tmp_path: Path) -> None:
+    """With 1 and 2 workers, and killed while it decodes and goes on: equal to a byte."""
+    folder = photographs(tmp_path / "images", classes=16, images=50, side=300)
+    command = ["run", "--dataset", f"folder:{folder}", "--method", "protonet", "--sampler",
+               "random", "--tasks", "30", "--way", "3", "--query", "5", "--image-size", "32",
+               "-o", "training.epochs=2", "-o", "training.steps=3",
+               "-o", "training.validation_tasks=10"]  # fmt: skip
+    found = {}
+    for name, workers, killed in (("one", "1", False), ("two", "2", False), ("killed", "2", True)):
+        places = [
+            "--runs-dir",
+            str(tmp_path / name),
+            "--cache-dir",
+            str(tmp_path / f"{name}-cache"),
+        ]
+        if killed:
+            argv = [sys.executable, "-m", "fsframework", *command, *places, "--workers", workers]
+            process = subprocess.Popen(argv, cwd=tmp_path, stderr=subprocess.DEVNULL)
+            while process.poll() is None:
+                states = next((tmp_path / f"{name}-cache").rglob("rows.bin"), None)
+                if states is not None and any(states.read_bytes()):
+                    break
+                time.sleep(0.01)
+            process.kill()
+            process.wait()
+            assert not list((tmp_path / name).rglob("outcomes-R.parquet"))
+        done = fsf_process(*command, *places, "--workers", workers)
+        assert done.returncode == 0, done.stderr
+        (run,) = (tmp_path / name).glob("*/run.json")
+        found[name] = [
+            (run.parent / file).read_bytes()
+            for file in ("outcomes-R.parquet", "weights.safetensors")
+        ]
+    assert found["one"] == found["two"] == found["killed"]
 
 
 def test_refused_options_name_what_is_allowed(fsf: Fsf, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class ImageFileDataset(Dataset):
             out[place] = np.asarray(image)
 
         # decoding and resizing release the interpreter's lock
-        with ThreadPoolExecutor(min(_MOST_THREADS, _usable_cores())) as pool:
+        with ThreadPoolExecutor(_workers()) as pool:
             for _ in pool.map(fill, range(len(indices))):
                 pass
         return out
@@ -96,10 +96,16 @@ class ImageFileDataset(Dataset):
         return self._tree.place(self._files[index])
 
 
-def _usable_cores() -> int:
+def _workers() -> int:
+    """Return how many images are decoded at a time: ``FSF_WORKERS``, else as cores may be used."""
+    asked = os.environ.get("FSF_WORKERS", "")
+    if asked:
+        if not asked.isdecimal() or int(asked) < 1:
+            raise OptionError(f"FSF_WORKERS must be a number of at least 1, not {asked!r}")
+        return int(asked)
     # Not every system can say how many of its cores this process may use.
     usable = getattr(os, "sched_getaffinity", None)
-    return len(usable(0)) if usable is not None else os.cpu_count() or 1
+    return min(_MOST_THREADS, len(usable(0)) if usable is not None else os.cpu_count() or 1)
 
 
 def _resampling(interpolation: str) -> Image.Resampling:
