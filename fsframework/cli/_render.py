@@ -39,6 +39,7 @@ _NAMES = {
     "wacc-gap": "gap = wAcc-R − wAcc-A",
 }
 _SECONDS_BETWEEN_LINES = 10.0
+_NO_LIMIT = 100_000
 
 
 def print_json(value: Any) -> None:
@@ -59,7 +60,8 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     for row in rows:
         table.add_row(*row)
     # In a pipe there is no width to keep to, and a wrapped row cannot be parsed.
-    console = Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False)
+    width = None if sys.stdout.isatty() else _NO_LIMIT
+    console = Console(width=width, highlight=False, markup=False)
     with console.capture() as captured:
         console.print(table)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from fsframework.cli._options import (
     tree_of,
 )
 from fsframework.cli.pack import pack
+from fsframework.cli.similarity import similarity
 from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["data"]
 
 _MOST_PROBLEMS = 20
+_WIDE = 120
+"""Columns of a terminal on which the list also shows where data lie."""
 
 _data_dir_option = click.option(
     "--data-dir",
@@ -48,10 +53,12 @@ def data() -> None:
       fsf data show birds
       fsf data check --dataset folder:./images
       fsf data pack --dataset folder:./images
+      fsf data similarity --dataset folder:./images --clip openai/clip-vit-base-patch32
     """
 
 
 data.add_command(pack)
+data.add_command(similarity)
 
 
 @data.command("add")
@@ -194,20 +201,27 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
     if as_json:
         _render.print_json([row.to_json() for row in rows])
         return
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    kinds = [row for row in rows if row.about is None and row.state == "not added"]
     table = []
     for row in rows:
+        if row in kinds:
+            continue
         classes, images = row.totals or (None, None)
         table.append(
             (
-                row.usage if row.state == "not added" and row.about is None else row.name,
+                row.name,
                 row.summary if row.state != "broken" else f"broken: {row.summary}",
-                "" if classes is None else f"{classes:,}",
-                "" if images is None else f"{images:,}",
+                "" if classes is None else f"{classes:>7,}",
+                "" if images is None else f"{images:>10,}",
                 "" if row.about is None else row.about.licence,
-                row.state_text,
+                row.state_text if room >= _WIDE else row.short_state,
             )
         )
     _render.print_table(("data set", "what it is", "classes", "images", "licence", "state"), table)
+    if kinds:
+        click.echo("\nyour own data:\n")
+        _render.print_table(("name", "what it is"), [(row.usage, row.summary) for row in kinds])
     click.echo()
     click.echo(
         "to add one: fsf data add NAME PATH; all there is to know of one: fsf data show NAME"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import shutil
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -216,9 +217,7 @@ def remove_dataset(name: str, folder: Path | None = None) -> Added:
 
     change_added(drop, folder)
     if gone[0].plugin == _DECLARED:
-        copy = Path(str(gone[0].options.get("declaration", "")))
-        if copy.parent == added_folder(folder) / DECLARATIONS:
-            copy.unlink(missing_ok=True)
+        shutil.rmtree(_copies(name, folder), ignore_errors=True)
     return gone[0]
 
 
@@ -239,7 +238,7 @@ def _check_name(registry: Registry, called: str, plugin: str, *, own: bool) -> N
 def _target(registry: Registry, plugin: str) -> str:
     """Return the option that says where the data lie."""
     cls = registry.load("dataset", plugin).cls
-    target = getattr(cls, "argument", None)
+    target = "path" if plugin == _DECLARED else getattr(cls, "argument", None)
     if target is None or target not in parameters(cls):
         raise OptionError(f"{plugin}: there is nothing to add, it takes no path; name it as it is")
     return str(target)
@@ -265,12 +264,40 @@ def _declared_name(declaration: Path) -> str:
     return name
 
 
+def _copies(called: str, folder: Path | None) -> Path:
+    return (added_folder(folder) / DECLARATIONS / called).absolute()
+
+
 def _copied(declaration: Path, called: str, folder: Path | None) -> Path:
-    """Copy a declaration beside the list, for it to outlive the original."""
-    copy = (added_folder(folder) / DECLARATIONS / f"{called}.toml").absolute()
-    if copy != declaration.absolute():
-        atomic_write(copy, declaration.read_bytes())
-    return copy
+    """Copy a declaration and the files it names beside the list, to outlive the originals.
+
+    Raises:
+        DataError: it names a file that does not lie beside or below it.
+    """
+    target, home = _copies(called, folder), declaration.absolute().parent
+    text = declaration.read_bytes()
+    named = _files_named(tomllib.loads(text.decode("utf-8")), home)
+    for name in named:
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise DataError(f"{declaration}: names {name}, which must lie beside it or below")
+    if home != target:
+        shutil.rmtree(target, ignore_errors=True)
+        for name in named:
+            atomic_write(target / name, (home / name).read_bytes())
+        atomic_write(target / f"{called}.toml", text)
+        return target / f"{called}.toml"
+    return declaration.absolute()
+
+
+def _files_named(value: Any, home: Path) -> list[str]:
+    """Return the files that a declaration names by ``file``, relative to where it lies."""
+    if isinstance(value, list):
+        return [name for inner in value for name in _files_named(inner, home)]
+    if not isinstance(value, Mapping):
+        return []
+    found = [name for inner in value.values() for name in _files_named(inner, home)]
+    name = value.get("file")
+    return [*found, name] if isinstance(name, str) and (home / name).is_file() else found
 
 
 def _is_path(component: Component, key: str) -> bool:
@@ -314,16 +341,22 @@ class DataRow:
 
     @property
     def state_text(self) -> str:
+        """The state as a person reads it, with the place."""
+        if self.entry is None:
+            return self.state
+        return self.short_state.replace("added", f"added: {self.entry.place}", 1)
+
+    @property
+    def short_state(self) -> str:
         """The state as a person reads it."""
         if self.entry is None:
             return self.state
-        place = self.entry.place
         if self.state == "gone":
-            return f"added: {place}, which is gone"
+            return "added, but gone"
         number = len(self.entry.problems)
         if number:
-            return f"added: {place}, {number} problem{'s' if number > 1 else ''}"
-        return f"added: {place}" + (", complete" if self.about is not None else "")
+            return f"added, {number} problem{'s' if number > 1 else ''}"
+        return "added, complete" if self.about is not None else "added"
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as JSON values."""
@@ -365,6 +398,8 @@ def _plugin_row(registry: Registry, plugin: Plugin, entry: Added | None) -> Data
         return DataRow(name, name, plugin, str(error), "broken", entry=entry)
     target = cls.argument
     usage = name if target is None else f"{name}:{target.upper()}"
+    if name == _DECLARED:
+        usage = f"{name}:FILE.toml -o dataset.path=PATH"
     state = "nothing to add" if target is None else "not added" if entry is None else _state(entry)
     return DataRow(name, usage, plugin, _summary(cls), state, cls.about, entry)
 

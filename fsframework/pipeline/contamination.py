@@ -79,7 +79,19 @@ _SPELLINGS: Mapping[str, str] = {
     "mini-imagenet": "miniimagenet",
     "tiered-imagenet": "tieredimagenet",
     "cifar100": "cifar-100",
+    "mscoco": "coco",
 }
+
+_TAKEN_FROM: Mapping[str, tuple[str, ...]] = {
+    "cifar-fs": ("cifar-100",),
+    "fc100": ("cifar-100",),
+    "miniimagenet": ("imagenet-1k",),
+    "tieredimagenet": ("imagenet-1k",),
+    "stanford-dogs": ("imagenet-1k",),
+    # Its 16 classes are groups of ImageNet's (Geirhos et al. 2019).
+    "cue-conflict": ("imagenet-1k",),
+}
+"""Data sets made of others, beside what each says itself."""
 
 _NOT_NEW = "the accuracies are not few-shot on new classes"
 _PERHAPS_NOT_NEW = "the accuracies may not be few-shot on new classes"
@@ -139,7 +151,8 @@ def under_test(component: Component, dataset: Dataset) -> _UnderTest:
     name = component.name
     if about is not None and name == "declared":
         name = about.title
-    sources = (_spelt(name), *(_spelt(n) for n in (about.images_from if about else ())))
+    taken = (*(about.images_from if about else ()), *_TAKEN_FROM.get(component.name, ()))
+    sources = (_spelt(name), *map(_spelt, taken))
     return _UnderTest(
         name, tuple(dict.fromkeys(sources)), about is not None, target is None and about is None,
         raw, place,

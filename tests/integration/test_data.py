@@ -146,3 +146,46 @@ def test_check_names_every_broken_image(fsf: Fsf, tmp_path: Path) -> None:
     assert done.stdout.count("not a readable image") == 2
     assert "kind1/3-red.png" in done.stdout
     assert "kind5/7-red.png" in done.stdout
+
+
+def test_a_declaration_outlives_its_original(fsf: Fsf, tmp_path: Path) -> None:
+    """The file and what it names are copied; its own name is usable."""
+    pytest.importorskip("fsf_datasets.declared")
+    images(tmp_path / "pictures", 4)
+    (tmp_path / "mine").mkdir()
+    split = {"train": ["kind0", "kind1"], "test": ["kind2", "kind3"]}
+    (tmp_path / "mine/split.json").write_text(json.dumps(split))
+    (tmp_path / "mine/set.toml").write_text(
+        'name = "my-set"\ntitle = "My Set"\nlicence = "CC0"\nsource = "mine"\ncitation = "me"\n'
+        '[[layouts]]\nname = "folders"\nkind = "folders"\n'
+        '[splits.mine]\nsource = "me"\nfile = "split.json"\n'
+        "counts = { train = [2, 8], test = [2, 9] }\n"
+    )
+    done = fsf("data", "add", "mine/set.toml", "pictures")
+    assert done.returncode == 0, done.stderr
+    assert "8 images of 2 classes, published 9" in done.stdout
+    for file in (tmp_path / "mine").iterdir():
+        file.unlink()
+    done = fsf("data", "check", "--dataset", "my-set")
+    assert "(kind2)" in done.stdout, done.stderr
+    rows = {row["name"]: row for row in json.loads(fsf("data", "list", "--json").stdout)}
+    assert rows["my-set"]["about"]["licence"] == "CC0"
+    fsf("data", "remove", "my-set")
+    assert not (tmp_path / "added/declarations/my-set").exists()
+
+
+def test_a_declaration_names_no_file_elsewhere(fsf: Fsf, tmp_path: Path) -> None:
+    pytest.importorskip("fsf_datasets.declared")
+    images(tmp_path / "pictures", 2)
+    (tmp_path / "split.json").write_text('{"train": ["kind0"], "test": ["kind1"]}')
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/set.toml").write_text(
+        'name = "my-set"\ntitle = "My Set"\nlicence = "CC0"\nsource = "mine"\ncitation = "me"\n'
+        '[[layouts]]\nname = "folders"\nkind = "folders"\n'
+        '[splits.mine]\nsource = "me"\nfile = "../split.json"\n'
+        "counts = { train = [1, 4], test = [1, 4] }\n"
+    )
+    done = fsf("data", "add", "mine/set.toml", "pictures")
+    assert done.returncode == 2
+    assert "../split.json, which must lie beside it or below" in done.stderr
+    assert not (tmp_path / "added/datasets.json").exists()
