@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fsf_detectors._torchvision import mend_torchvision
 from fsframework.interfaces import WordSelector
 from fsframework.values import UInt8Array
 
@@ -63,6 +64,7 @@ def tiny_model(kind: str) -> Path:
     Kinds are ``vit-gpt2``, ``blip``, ``git``, ``llava``, ``clip`` and ``siglip``. The folder is
     removed when the process ends; who changes anything in it works on a copy.
     """
+    mend_torchvision()  # Transformers imports it wherever it is installed
     folder = tiny_path(kind)
     atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
     _SAVERS[kind](folder)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fsframework.benchmarks.cells import Cell, CellResult
+from fsframework.benchmarks.cells import Cell, CellResult, cell_footnotes
 from fsframework.benchmarks.grids import (
     COMMAND_LINE,
     DEFAULT,
@@ -22,6 +22,7 @@ from fsframework.benchmarks.grids import (
     installed,
     name_in,
     names_in,
+    of_model,
     shots_in,
 )
 from fsframework.benchmarks.tables import Line, Quantity, Table
@@ -59,6 +60,7 @@ class Request:
         backbone: by default ``conv64f``.
         shots: by default 1 and 5.
         contexts: contexts of a class's support; by default the fewest that the data allow.
+        model: a run folder whose backbone and weights are taken, so that nothing is trained.
     """
 
     dataset: str | None = None
@@ -67,6 +69,7 @@ class Request:
     backbone: str | None = None
     shots: tuple[int, ...] = ()
     contexts: int | None = None
+    model: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,8 @@ def make_grid(registry: Registry, tree: Mapping[str, Any], request: Request) -> 
         FsfError: an option is unknown or not allowed, the data set cannot be opened, or no such
             tasks can be drawn from it.
     """
+    if request.model is not None and (request.backbone or name_in(tree, "backbone")):
+        raise OptionError(f"--model {request.model} says which backbone to use; name no other")
     if name_in(tree, "sampler") not in (None, _SAMPLER):
         raise OptionError("sampler: this benchmark draws its tasks with the sampler context")
     text = request.dataset or name_in(tree, "dataset") or _EMBEDDED
@@ -130,7 +135,9 @@ def make_grid(registry: Registry, tree: Mapping[str, Any], request: Request) -> 
             ),
             **{f"sampler.{key}": value for key, value in shape.items()},
         }
-        if request.backbone is not None:
+        if request.model is not None:
+            values |= of_model(request.model, method)
+        elif request.backbone is not None:
             values["backbone"] = Given(request.backbone, COMMAND_LINE)
         name = f"{method}, {text}, {shot}-shot, {kind.upper()}"
         keys[Slot(method, shot, kind)] = maker.add(name, values, method=method, shot=shot)
@@ -174,16 +181,6 @@ def _fewest_contexts(
             return number
     assert first is not None
     raise InfeasibleTask(f"{shot}-shot, split {split}: {first}")
-
-
-@dataclass(frozen=True)
-class _Values:
-    """What is known of a method at a number of shots."""
-
-    iid: CellResult
-    ood: CellResult
-    difference: Estimate | None
-    reason: str
 
 
 def make_table(
@@ -231,7 +228,7 @@ def make_table(
         "Acc in percent, queries in the contexts of their support (IID) or in others (OOD)",
         ("shot", "method"),
         tuple(lines),
-        tuple(_notes(grid, differences, tasks)),
+        (*_notes(grid, differences, tasks), *cell_footnotes(results)),
         differences=False,
         paper="MetaCoCo",
     )
@@ -257,16 +254,15 @@ def _notes(
 ) -> list[str]:
     notes = [
         f"contexts: the column {grid.column} of {grid.dataset}; support and queries of a class "
-        + "; ".join(
-            f"{shot}-shot: of {number} {'context' if number == 1 else 'contexts'} each"
+        + ", ".join(
+            f"each of {number} {'context' if number == 1 else 'contexts'} at {shot}-shot"
             for shot, number in grid.contexts.items()
         )
     ]
     if tasks is not None:
         notes.append(
             f"{len(tasks):,} pairs of {tasks.n_way}-way tasks with {tasks.n_query} queries a "
-            "class; both tasks of a pair have the same classes and the same support, and the "
-            "model is the same"
+            "class; both tasks of a pair have the same classes and the same support"
         )
     kinds = dict.fromkeys((100 * e.level, e.kind) for e in differences.values())
     speaks = {"closed": "they speak of this data set", "open": "they speak of its distribution"}
@@ -307,4 +303,4 @@ def draw_figure(table: Table, path: Path) -> None:
         difference = found[_DIFFERENCE]
         below = "" if difference is None else difference.text(signed=True)
         groups.setdefault(f"{shot}-shot", []).append(BarGroup(method, tuple(bars), below))
-    draw_bars(groups, path, axis="Acc in %", below="IID − OOD:")
+    draw_bars(groups, path, axis="Acc in %", below="below the names: IID less OOD, in points")

@@ -10,12 +10,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fsframework.benchmarks.cells import Cell
-from fsframework.errors import OptionError, close_matches
+from fsframework.errors import OptionError, RecordError, close_matches
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.experiment import Experiment, resolve_experiment
+from fsframework.records import RunRecord
 from fsframework.registry import Registry
 from fsframework.spec import Component, Given, canonical, resolve_component, set_dotted
 
@@ -28,6 +30,7 @@ __all__ = [
     "installed",
     "name_in",
     "names_in",
+    "of_model",
     "overlay",
     "read_recipes",
     "shots_in",
@@ -95,6 +98,34 @@ def split_label(text: str, labels: Sequence[str]) -> tuple[str, str]:
         if label.strip().lower() == known.lower():
             return known, rest
     raise OptionError(f"--dataset {text}: the label must be one of {', '.join(labels)}")
+
+
+def of_model(folder: Path, method: str) -> dict[str, Given]:
+    """Return the options that take backbone and weights from a run and train nothing.
+
+    A run of the same method gives all its weights, another's those of its backbone alone.
+
+    Raises:
+        RecordError: there is no such run, or it has no weights of a backbone.
+    """
+    record = RunRecord.load(folder)
+    if "backbone" not in record.resolved or not (folder / "weights.safetensors").exists():
+        raise RecordError(f"--model {folder}: the run has no weights of a backbone")
+    same = record.resolved["method"]["name"] == method
+    backbone = dict(record.resolved["backbone"])
+    found = {
+        "backbone": backbone.pop("name"),
+        **{f"backbone.{key}": value for key, value in backbone.items()},
+        "recipe": None,
+        "image_size": record.resolved.get("image_size"),
+        "training.epochs": 0,
+        "training.init_from": str(folder),
+        "training.init_parts": [] if same else ["backbone"],
+    }
+    if same:
+        own = {k: v for k, v in record.resolved["method"].items() if k not in ("name", "n_way")}
+        found |= {f"method.{key}": value for key, value in own.items()}
+    return {key: Given(value, f"run {folder.name}") for key, value in found.items()}
 
 
 @dataclass(frozen=True)

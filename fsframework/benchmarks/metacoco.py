@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fsframework.benchmarks.cells import Cell, CellResult
+from fsframework.benchmarks.cells import Cell, CellResult, cell_footnotes
 from fsframework.benchmarks.grids import (
     COMMAND_LINE,
     DEFAULT,
@@ -37,6 +37,7 @@ from fsframework.spec import Given, resolve_component
 __all__ = [
     "BACKBONES",
     "METHODS",
+    "SIMILARITIES",
     "TABLES",
     "Grid",
     "Printed",
@@ -45,6 +46,7 @@ __all__ = [
     "make_grid",
     "make_tables",
     "printed_rows",
+    "printed_similarities",
 ]
 
 TABLES: Mapping[str, int] = MappingProxyType({"2": 5, "3": 5, "7": 10})
@@ -78,6 +80,30 @@ BACKBONES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Registry names of the paper's backbones, and its spelling."""
+
+SIMILARITIES: Mapping[str, str] = MappingProxyType(
+    {
+        "miniimagenet": "miniImageNet",
+        "cifar-fs": "CIFAR-FS",
+        "stanford-dogs": "Stanford Dogs",
+        "stanford-cars": "Stanford Cars",
+        "aircraft": "Aircraft",
+        "cub": "CUB-200-2011",
+        "dtd": "Describable Textures",
+        "traffic-signs": "Traffic Signs",
+        "omniglot": "Omniglot",
+        "fungi": "Fungi",
+        "vgg-flower": "VGG Flower",
+        "mscoco": "MSCOCO",
+        "quickdraw": "Quick Draw",
+        "cropdiseases": "CropDiseases",
+        "chestx": "ChestX",
+        "eurosat": "EuroSAT",
+        "isic": "ISIC2018",
+        "metacoco": "MetaCoCo",
+    }
+)
+"""Registry names of the data sets of Table 1, and the paper's spelling."""
 
 _DATASET, _SETS, _SET = "metacoco", 5, 600
 _SHOTS = (1, 5)
@@ -139,6 +165,23 @@ def printed_rows() -> tuple[Printed, ...]:
             backbone = row.get("backbone", _UNSAID_BACKBONE)
             found.append(Printed(table, row["method"], backbone, MappingProxyType(values)))
     return tuple(found)
+
+
+@functools.cache
+def printed_similarities() -> Mapping[str, float]:
+    """Return the mean similarity of images and concepts that Table 1 prints, by data set.
+
+    >>> printed_similarities()["MetaCoCo"], printed_similarities()["CUB-200-2011"]
+    (0.142, 0.266)
+    """
+    path = files("fsframework.benchmarks") / "data" / "metacoco_table_1.csv"
+    columns = ("dataset", "concept_image_similarity")
+    return MappingProxyType(
+        {
+            row["dataset"]: number_in(row["concept_image_similarity"], -1, 1, where)
+            for where, row in rows_of(path, columns)
+        }
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,7 +360,7 @@ def make_tables(registry: Registry, grid: Grid, results: Sequence[CellResult]) -
             _TITLES[table],
             ("method", "backbone"),
             tuple(found),
-            tuple(_notes(grid, results, table)),
+            (*_notes(grid, results, table), *cell_footnotes(results)),
             paper="MetaCoCo",
         )
         for table, found in lines.items()

@@ -351,6 +351,13 @@ def open_intervals(
 )
 @click.option("--backbone", metavar="NAME[:ARG]", help="Feature extractor.  [default: conv64f]")
 @click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Run folder whose backbone and weights are taken; nothing is trained.  [default: each "
+    "method is trained on the data set's training split]",
+)
+@click.option(
     "--shot",
     "shots",
     multiple=True,
@@ -387,6 +394,7 @@ def contexts(
     column: str | None,
     methods: tuple[str, ...],
     backbone: str | None,
+    model: Path | None,
     shots: tuple[int, ...],
     contexts: int | None,
     config: Path | None,
@@ -435,6 +443,7 @@ def contexts(
         backbone=backbone,
         shots=shots,
         contexts=contexts,
+        model=model,
     )
     grid = make_grid(registry, tree_of(context, config, options, {}), request)
     workspace = Workspace.default(runs_dir, cache_dir)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fsframework.errors import DataError, InfeasibleTask, OptionError
     from fsframework.interfaces.backbone import Backbone, Preprocessing
     from fsframework.interfaces.dataset import About, Dataset, Decoding
-    from fsframework.interfaces.detector import AttributeDetector, Captioner
+    from fsframework.interfaces.detector import AttributeDetector, Captioner, ImageTextModel
     from fsframework.interfaces.importer import CheckpointImporter, ImportedModel
     from fsframework.interfaces.method import Batch, FewShotMethod
     from fsframework.interfaces.sampler import TaskSampler
@@ -30,6 +30,7 @@ __all__ = [
     "Dataset",
     "Decoding",
     "FewShotMethod",
+    "ImageTextModel",
     "ImportedModel",
     "InfeasibleTask",
     "OptionError",
@@ -50,6 +51,7 @@ _HOME = {
     "Dataset": "fsframework.interfaces.dataset",
     "Decoding": "fsframework.interfaces.dataset",
     "FewShotMethod": "fsframework.interfaces.method",
+    "ImageTextModel": "fsframework.interfaces.detector",
     "ImportedModel": "fsframework.interfaces.importer",
     "InfeasibleTask": "fsframework.errors",
     "OptionError": "fsframework.errors",

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from fsframework.interfaces.selector import WordSelector
+from fsframework.values import FloatArray
 
-__all__ = ["AttributeDetector", "Captioner"]
+__all__ = ["AttributeDetector", "Captioner", "ImageTextModel"]
 
 
 class AttributeDetector(ABC):
@@ -92,3 +93,22 @@ class Captioner(AttributeDetector):
     def detect(self, images: Sequence[Any]) -> list[frozenset[str]]:
         """Return the words that ``selector`` selects from the captions."""
         return self.selector.select(self.describe(images))
+
+
+class ImageTextModel(ABC):
+    """What a detector also is that puts images and texts into one space, as CLIP does.
+
+    A class derives from this beside ``AttributeDetector``, whose ``prepare`` loads the model;
+    ``fsf data similarity`` then compares images with the names of their classes and contexts.
+    """
+
+    @abstractmethod
+    def image_features(self, images: Sequence[Any]) -> FloatArray:
+        """Return a unit vector for each uint8 RGB image ``(H, W, 3)``, float32 ``(n, d)``.
+
+        The vector of an image must not depend on the images it is shown with.
+        """
+
+    @abstractmethod
+    def text_features(self, texts: Sequence[str]) -> FloatArray:
+        """Return a unit vector for each text, float32 ``(n, d)``."""

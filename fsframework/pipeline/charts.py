@@ -213,10 +213,10 @@ def draw_scatter(
     colour_of = np.minimum(rank[group], shown)
     # In an order that lies across the groups, so that the last ones do not cover the others.
     order = np.random.default_rng(0).permutation(len(x))
-    for i in order:
-        px, py = x_zero + float(place(x[i])), y_zero - float(place(y[i]))
-        colour = COLOURS[colour_of[i] % len(COLOURS)]
-        draw.ellipse((px - size, py - size, px + size, py + size), fill=colour)
+    centres = np.stack([x_zero + place(x), y_zero - place(y)], axis=1)[order]
+    boxes = np.concatenate([centres - size, centres + size], axis=1).round().astype(int).tolist()
+    for box, colour in zip(boxes, colour_of[order].tolist(), strict=True):
+        draw.ellipse(box, fill=COLOURS[colour % len(COLOURS)])
     draw.text((x_zero, _MARGIN), title, INK, font)
     text_x = x_zero + (_PLOT - font.getlength(x_axis)) / 2
     draw.text((text_x, y_zero + _LINE + 10), x_axis, INK, font)

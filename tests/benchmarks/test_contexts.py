@@ -184,3 +184,31 @@ def test_pairs_are_open_only_if_no_image_stands_in_two_of_them() -> None:
 def test_steps_are_round() -> None:
     assert steps_between(0, 1, 4) == [0, 0.5, 1]
     assert steps_between(-3.2, 7.1, 6) == [-2, 0, 2, 4, 6]
+
+
+def test_a_run_gives_its_backbone_and_nothing_is_trained(
+    contexts: Contexts, fsf: Fsf, tmp_path: Path
+) -> None:
+    done = fsf(
+        "run", "--plugin", str(TOYS), "--dataset", "toy-contexts", "--method", "protonet",
+        "--backbone", "conv64f", "--sampler", "random", "--shot", "1", "--query", "2", "--tasks",
+        "5", "-o", "training.epochs=1", "-o", "training.steps=2", "-o", "image_size=16",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    [folder] = (tmp_path / "runs").iterdir()
+    asked = (
+        "benchmark", "contexts", "--plugin", str(TOYS), "--dataset", "toy-contexts", "--query",
+        "3", "--tasks", "5", "--shot", "1", "--method", "ncc", "--method", "protonet",
+    )  # fmt: skip
+    document = ran(fsf(*asked, "--model", str(folder), "--json"))
+    for cell in document["cells"]:
+        record = json.loads((Path(cell["folder"]) / "run.json").read_text())
+        resolved = record["resolved"]
+        assert (resolved["backbone"]["name"], resolved["image_size"]) == ("conv64f", 16)
+        assert resolved["training"][0]["epochs"] == 0
+        own = resolved["method"]["name"] == "protonet"
+        assert resolved["training"][0]["init_parts"] == ([] if own else ["backbone"])
+    refused = fsf(*asked, "--model", str(folder), "--backbone", "conv64f")
+    assert refused.returncode == 2
+    assert "says which backbone to use; name no other" in refused.stderr
+    assert "nowhere: holds no run" in fsf(*asked, "--model", "nowhere").stderr

@@ -22,7 +22,7 @@ from fsf_detectors._models import (
     resolve_dtype,
     shut_up,
 )
-from fsframework.interfaces import AttributeDetector, DataError, OptionError
+from fsframework.interfaces import AttributeDetector, DataError, ImageTextModel, OptionError
 from fsframework.values import FloatArray, UInt8Array
 
 __all__ = ["ClipWords"]
@@ -31,7 +31,7 @@ _KINDS = ("clip", "siglip")
 _TEXTS_A_CALL = 256
 
 
-class ClipWords(AttributeDetector):
+class ClipWords(AttributeDetector, ImageTextModel):
     """Words of a vocabulary whose embedding by CLIP lies near that of the image.
 
     A word is seen in an image if the cosine of the angle between the embeddings of the image and
@@ -118,9 +118,20 @@ class ClipWords(AttributeDetector):
 
         The order of words is that of ``words``.
         """
+        return np.asarray(self.image_features(images) @ self._ready().embedded.T)
+
+    def image_features(self, images: Sequence[UInt8Array]) -> FloatArray:
+        """Return a unit vector for each uint8 RGB image ``(H, W, 3)``, float32 ``(n, d)``."""
         loaded = self._ready()
-        found = loaded.cosines(images) if len(images) else []
-        return np.array(found, np.float32).reshape(-1, len(loaded.words))
+        found = loaded.image_features(images) if len(images) else []
+        return np.array(found, np.float32).reshape(-1, loaded.embedded.shape[1])
+
+    def text_features(self, texts: Sequence[str]) -> FloatArray:
+        """Return a unit vector for each text, float32 ``(n, d)``; too long ones are cut off."""
+        loaded = self._ready()
+        if not len(texts):
+            return np.zeros((0, loaded.embedded.shape[1]), np.float32)
+        return loaded.text_features(texts)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -172,12 +183,11 @@ class _Loaded:
         from transformers import AutoModel
 
         self.model = load_model(folder, AutoModel, config, self.dtype, device)
-        self.embedded = self._embed(
-            [options.template.replace("{}", w) for w in self.words], processor
-        )
-        self.cosines = Batched(self._cosines)
+        self.tokenizer = processor.tokenizer
+        self.embedded = self.text_features([options.template.replace("{}", w) for w in self.words])
+        self.image_features = Batched(self._image_features)
 
-    def _embed(self, texts: Sequence[str], processor: Any) -> Any:
+    def text_features(self, texts: Sequence[str]) -> FloatArray:
         """Return unit vectors of texts, float32 ``(n, d)``."""
         import torch
 
@@ -187,7 +197,7 @@ class _Loaded:
         parts = []
         with torch.inference_mode(), shut_up():
             for start in range(0, len(texts), _TEXTS_A_CALL):
-                inputs = processor.tokenizer(
+                inputs = self.tokenizer(
                     list(texts[start : start + _TEXTS_A_CALL]),
                     padding=padding,
                     truncation=True,
@@ -195,16 +205,15 @@ class _Loaded:
                     return_tensors="pt",
                 ).to(self.device)
                 parts.append(_unit(self.model.get_text_features(**inputs)))
-        return torch.cat(parts)
+        return np.asarray(torch.cat(parts).cpu().numpy())
 
-    def _cosines(self, images: Sequence[UInt8Array]) -> list[FloatArray]:
+    def _image_features(self, images: Sequence[UInt8Array]) -> list[FloatArray]:
         import torch
 
         with torch.inference_mode(), shut_up():
             pixels = self.image_processor(pictures(images), return_tensors="pt")["pixel_values"]
             features = self.model.get_image_features(pixels.to(self.device, self.dtype))
-            cosines = _unit(features) @ self.embedded.T
-        return list(cosines.cpu().numpy())
+        return list(_unit(features).cpu().numpy())
 
 
 def _unit(features: Any) -> Any:

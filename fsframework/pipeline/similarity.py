@@ -1,0 +1,355 @@
+"""How much images resemble the names of their classes and of their contexts, by CLIP's measure.
+
+Source: Zhang et al. 2024 (MetaCoCo), section 3.2, Eq. 1: M_ce = d(z_x, z_ce) of an image and its
+concept, M_te = d(z_x, z_te) of an image and its context. They call d the cosine distance and the
+result a similarity; their values lie about 0.2 and are lower for what resembles less, which is so
+of the cosine itself and not of one minus it. So d is the cosine similarity here.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fsframework._files import atomic_path, atomic_write
+from fsframework.errors import DataError, OptionError
+from fsframework.interfaces.dataset import Dataset
+from fsframework.interfaces.detector import AttributeDetector, ImageTextModel
+from fsframework.pipeline.model import resolve_device
+from fsframework.pipeline.progress import Reporter
+from fsframework.pipeline.workspace import Workspace, stored_array
+from fsframework.spec import Component, canonical
+from fsframework.values import FloatArray, IntArray, digest_of
+
+__all__ = [
+    "SUFFIXES",
+    "Group",
+    "Similarities",
+    "check_table",
+    "measure_similarities",
+    "readable",
+    "write_similarities",
+]
+
+SUFFIXES = (".csv", ".parquet")
+"""Endings of the files that values can be written to."""
+
+_IMAGES_AT_ONCE = {"cpu": 16, "cuda": 64}
+_MOST_OFF_UNIT = 1e-2
+
+
+@dataclass(frozen=True)
+class Group:
+    """Means over some images.
+
+    Args:
+        kind: ``all``, ``split``, ``class`` or ``context``; ``name`` which one.
+        n_images: how many; ``n_contexts`` how many of them have a context.
+        m_ce: mean similarity to the class; ``m_te`` to the context, NaN without any.
+        above: share of those with a context that resemble it more than their class.
+    """
+
+    kind: str
+    name: str
+    n_images: int
+    n_contexts: int
+    m_ce: float
+    m_te: float
+    above: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields, with null for what there is not."""
+        return {k: None if v != v else v for k, v in vars(self).items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Similarities:
+    """M_ce and M_te of images.
+
+    Args:
+        keys: of the images; ``classes``, ``splits`` and ``contexts`` of each, a context that is
+            not known being empty; ``contexts`` is ``None`` where the data have none at all.
+        m_ce: float64 ``(n,)``; ``m_te`` likewise, NaN where there is no context.
+        provenance: model, revision, templates.
+    """
+
+    keys: tuple[str, ...]
+    classes: tuple[str, ...]
+    splits: tuple[str, ...]
+    contexts: tuple[str, ...] | None
+    m_ce: FloatArray
+    m_te: FloatArray
+    provenance: dict[str, str]
+
+    def groups(self) -> Iterator[Group]:
+        """Yield the means over all images, those of each split, class and context."""
+        columns = [("split", self.splits), ("class", self.classes)]
+        columns += [("context", self.contexts)] if self.contexts is not None else []
+        yield self._mean("all", "", np.arange(len(self.keys)))
+        for kind, values in columns:
+            order = dict.fromkeys(values) if kind == "split" else sorted(set(values))
+            names = np.array(values)
+            for name in order:
+                if name:
+                    yield self._mean(kind, name, np.flatnonzero(names == name))
+
+    def _mean(self, kind: str, name: str, which: IntArray) -> Group:
+        ce, te = self.m_ce[which], self.m_te[which]
+        known = ~np.isnan(te)
+        some = bool(known.any())
+        return Group(
+            kind,
+            name,
+            len(which),
+            int(known.sum()),
+            float(ce.mean()),
+            float(te[known].mean()) if some else float("nan"),
+            float((te > ce)[known].mean()) if some else float("nan"),
+        )
+
+
+def readable(name: str) -> str:
+    """Return a name as one would say it: underscores, slashes and doubled spaces become spaces.
+
+    >>> readable("aquarium_fish"), readable("Greek/character01")
+    ('aquarium fish', 'Greek character01')
+    """
+    return re.sub(r"[\s_/]+", " ", name).strip()
+
+
+def measure_similarities(
+    component: Component,
+    dataset: Dataset,
+    origin: Component,
+    workspace: Workspace,
+    reporter: Reporter,
+    *,
+    splits: Sequence[str] = (),
+    column: str | None = None,
+    template: str = "a photo of a {}",
+    context_template: str | None = None,
+    device: str = "auto",
+    offline: bool = False,
+    batch_size: int | None = None,
+) -> Similarities:
+    """Measure the similarity of every image to its class and, where it has one, its context.
+
+    An image is shown to the model once, whatever the templates: its features are kept in the
+    cache, and a killed call goes on where it stopped.
+
+    Args:
+        component: a detector that is also an ``ImageTextModel``.
+        origin: the component that made ``dataset``.
+        splits: whose images count; by default all.
+        column: metadata column of the contexts; by default ``context`` where there is one.
+        template: what stands around the name of a class; ``{}`` is its place.
+        context_template: the same of a context; by default ``template``.
+        device: see ``resolve_device``; ``offline``: make no network call.
+        batch_size: images shown at once; by default 16 on a CPU and 64 on a GPU.
+
+    Raises:
+        OptionError: the detector compares no texts, or a template or column is not what it must
+            be.
+        DataError: the model cannot be loaded, or an image cannot be read.
+    """
+    context_template = template if context_template is None else context_template
+    for name, text in (("template", template), ("context template", context_template)):
+        if text.count("{}") != 1:
+            raise OptionError(f"the {name} must hold {{}} exactly once, not {text!r}")
+    if batch_size is not None and batch_size < 1:
+        raise OptionError(f"batch_size must be at least 1, not {batch_size}")
+    if column is None and "context" in dataset.metadata:
+        column = "context"
+    if column is not None and column not in dataset.metadata:
+        there = ", ".join(map(repr, sorted(dataset.metadata))) or "none"
+        raise OptionError(f"--column {column}: the data set's metadata columns are {there}")
+    model = component.create()
+    if not isinstance(model, ImageTextModel):
+        raise OptionError(
+            f"detector {component.name}: puts no texts beside images; use clip-words:MODEL"
+        )
+    wanted = tuple(splits) or tuple(dataset.splits)
+    parts = [dataset.split_indices(split) for split in wanted]
+    indices = np.concatenate(parts)
+    assert isinstance(model, AttributeDetector)
+    where = resolve_device(device)
+    model.prepare(device=str(where), offline=offline)
+    classes = [dataset.class_names[label] for label in dataset.labels[indices]]
+    class_vectors, class_of = _vectors(model, component, classes, template)
+    provenance = dict(model.provenance())
+    features = _features(
+        model,
+        component,
+        dataset,
+        origin,
+        indices,
+        class_vectors.shape[1],
+        workspace,
+        reporter,
+        batch_size or _IMAGES_AT_ONCE["cuda" if where.type == "cuda" else "cpu"],
+    )
+    m_ce = _dots(features, class_vectors, class_of)
+    m_te = np.full(len(indices), np.nan)
+    contexts = None
+    if column is not None:
+        values = dataset.metadata[column]
+        contexts = tuple(values[i] for i in indices)
+        known = np.flatnonzero([bool(context) for context in contexts])
+        if known.size:
+            vectors, of = _vectors(model, component, [contexts[i] for i in known], context_template)
+            m_te[known] = _dots(features[known], vectors, of)
+    told = {k: v for k, v in provenance.items() if k not in _OF_WORDS}
+    return Similarities(
+        tuple(dataset.keys[i] for i in indices),
+        tuple(classes),
+        tuple(split for split, part in zip(wanted, parts, strict=True) for _ in part),
+        contexts,
+        m_ce,
+        m_te,
+        {
+            **told,
+            "detector": component.name,
+            "template": template,
+            **({"column": column, "context_template": context_template} if column else {}),
+        },
+    )
+
+
+_OF_WORDS = ("vocabulary", "template", "threshold", "top")
+"""What a detector says of itself that has no part in the features."""
+
+
+def _vectors(
+    model: ImageTextModel, component: Component, names: Sequence[str], template: str
+) -> tuple[FloatArray, IntArray]:
+    """Return a vector for each distinct name, and which of them is whose."""
+    distinct, of = np.unique(np.array(names), return_inverse=True)
+    texts = [template.replace("{}", readable(str(name))) for name in distinct]
+    return _checked(component, model.text_features(texts), len(texts), "texts"), of
+
+
+def _checked(component: Component, found: Any, count: int, what: str) -> FloatArray:
+    """Check what a plugin gives, before it is written down."""
+    vectors = np.asarray(found, np.float32)
+    if vectors.ndim != 2 or len(vectors) != count:
+        raise DataError(
+            f"detector {component.name}: gave features {vectors.shape} for {count} {what}"
+        )
+    off = np.abs(np.linalg.norm(vectors, axis=1) - 1)
+    if not (off < _MOST_OFF_UNIT).all():
+        raise DataError(f"detector {component.name}: the features of {what} have not length 1")
+    return vectors
+
+
+def _features(
+    model: ImageTextModel,
+    component: Component,
+    dataset: Dataset,
+    origin: Component,
+    indices: IntArray,
+    width: int,
+    workspace: Workspace,
+    reporter: Reporter,
+    block: int,
+) -> FloatArray:
+    """Return the features of images, float32 ``(n, width)``, from the cache if they are there."""
+    assert isinstance(model, AttributeDetector)
+    said = {k: v for k, v in model.provenance().items() if k not in _OF_WORDS}
+    key = digest_of(
+        "image-text features",
+        dataclasses.replace(component, options={}).fingerprint,
+        canonical(said),
+        dataclasses.replace(origin, options={}).fingerprint,
+        dataset.fingerprint,
+        indices,
+    )
+
+    def make(start: int, stop: int) -> FloatArray:
+        images = [dataset.image(int(i)) for i in indices[start:stop]]
+        found = _checked(component, model.image_features(images), len(images), "images")
+        if found.shape[1] != width:
+            raise DataError(
+                f"detector {component.name}: features of images have {found.shape[1]} numbers, "
+                f"those of texts {width}"
+            )
+        return found
+
+    stored = stored_array(
+        workspace.cache / "similarity" / key[:24],
+        (len(indices), width),
+        np.float32,
+        make,
+        block=block,
+        label="image features",
+        reporter=reporter,
+    )
+    return np.asarray(stored.array)
+
+
+def _dots(features: FloatArray, vectors: FloatArray, of: IntArray) -> FloatArray:
+    """Return the cosine of each feature and its own vector, float64 ``(n,)``."""
+    found = np.empty(len(features))
+    for start in range(0, len(features), 4096):
+        part = slice(start, start + 4096)
+        found[part] = np.einsum(
+            "nd,nd->n", features[part].astype(np.float64), vectors[of[part]].astype(np.float64)
+        )
+    return found
+
+
+def check_table(path: Path) -> None:
+    """Check that values can be written to a file of this name.
+
+    Raises:
+        OptionError: its ending is none of ``SUFFIXES``, or its folder is not there.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise OptionError(f"--output {path}: must end in {' or '.join(SUFFIXES)}")
+    if not path.absolute().parent.is_dir():
+        raise OptionError(f"--output {path}: there is no folder {path.parent}")
+
+
+def write_similarities(found: Similarities, path: Path) -> None:
+    """Write a row an image: key, class, split, context, m_ce, m_te.
+
+    Raises:
+        OptionError: see ``check_table``.
+    """
+    check_table(path)
+    contexts = found.contexts or ("",) * len(found.keys)
+    if path.suffix.lower() == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.table(
+            {
+                "key": pa.array(found.keys),
+                "class": pa.array(found.classes),
+                "split": pa.array(found.splits),
+                "context": pa.array([context or None for context in contexts], pa.string()),
+                "m_ce": pa.array(found.m_ce),
+                "m_te": pa.array(found.m_te, from_pandas=True),
+            }
+        )
+        table = table.replace_schema_metadata({"fsframework": canonical(found.provenance)})
+        with atomic_path(path) as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+        return
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("key", "class", "split", "context", "m_ce", "m_te"))
+    for key, label, split, context, ce, te in zip(
+        found.keys, found.classes, found.splits, contexts, found.m_ce, found.m_te, strict=True
+    ):
+        writer.writerow(
+            (key, label, split, context, f"{ce:.6f}", "" if np.isnan(te) else f"{te:.6f}")
+        )
+    atomic_write(path, out.getvalue())
