@@ -12,7 +12,7 @@ from fsf_datasets._arrays import find_cifar, find_pickles
 from fsf_datasets._class_names import ClassNames
 from fsf_datasets._declaration import Layout
 from fsf_datasets._found import Found, split_of_name
-from fsf_datasets._messages import first_few, quoted
+from fsf_datasets._messages import counted, first_few, quoted
 from fsf_datasets._trees import ENDINGS, Tree, ending
 from fsframework.interfaces import DataError
 
@@ -79,7 +79,7 @@ def _find_folders(layout: Layout, tree: Tree, names: ClassNames | None) -> Found
                 f"{name!r}; keep one"
             )
     if loose:
-        found.problems.append(f"{loose:,} images lie outside the folder of a class, left out")
+        found.problems.append(f"left out, outside the folder of a class: {counted(loose, 'image')}")
     return found
 
 
@@ -175,11 +175,11 @@ def _find_tables(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
         last = table.rpartition("/")[2]
         if missing:
             found.problems.append(
-                f"{len(missing):,} images that {last} lists are not there: {quoted(missing)}"
+                f"{last} lists {counted(len(missing), 'image')} not there: {quoted(missing)}"
             )
         if doubtful:
             found.problems.append(
-                f"{len(doubtful):,} images that {last} lists are there more than once, left out: "
+                f"left out, as {last} lists {counted(len(doubtful), 'image')} there more than once: "
                 f"{quoted(doubtful)}"
             )
     for name, files in rows.items():

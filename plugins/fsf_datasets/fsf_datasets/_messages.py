@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["first_few", "quoted"]
+__all__ = ["counted", "first_few", "quoted"]
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "image"), counted(1200, "image"), counted(2, "class")
+    ('1 image', '1,200 images', '2 classes')
+    """
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def first_few(texts: Sequence[str], most: int = 3, joint: str = ", ") -> str:

@@ -16,7 +16,7 @@ from fsf_datasets._declaration import SPLITS, WHOLE, Declaration, Split, read_de
 from fsf_datasets._found import Found
 from fsf_datasets._image_files import ImageFileDataset, files_digest
 from fsf_datasets._layouts import find
-from fsf_datasets._messages import first_few, quoted
+from fsf_datasets._messages import counted, first_few, quoted
 from fsf_datasets._splits import SplitOptions, Splits
 from fsf_datasets._trees import Tree, natural, open_tree
 from fsframework.interfaces import DataError, OptionError
@@ -96,8 +96,8 @@ class Declared(ImageFileDataset):
             return every
         if len(kept) < len(every):
             self._problems.append(
-                f"{len(every) - len(kept):,} images that the published split does not name, "
-                "left out"
+                "left out, not named by the published split: "
+                f"{counted(len(every) - len(kept), 'image')}"
             )
         return kept
 
@@ -146,10 +146,9 @@ class Declared(ImageFileDataset):
         if found.strangers:
             self._problems.append(_strangers(found))
         if found.unmatched:
-            self._problems.append(
-                f"{len(found.unmatched):,} files do not match the pattern of their metadata: "
-                f"{quoted(found.unmatched)}"
-            )
+            files = counted(len(found.unmatched), "file")
+            shown = quoted(found.unmatched)
+            self._problems.append(f"the pattern of the metadata does not match {files}: {shown}")
 
     def _drawn(self, chosen: Split | None) -> Splits:
         shares, seed = _SHARES, 0
@@ -353,7 +352,7 @@ def _laid_otherwise(found: Found, chosen: Split, declaration: Declaration) -> li
                 f"say split={other.name} to use theirs"
             ]
     shown = first_few([f"{n!r} lies in {lies} and belongs to {of}" for n, lies, of in wrong])
-    return [f"{len(wrong):,} classes lie in a wrong split (the published one is used): {shown}"]
+    return [f"wrong split of {counted(len(wrong), 'class')} (the published one is used): {shown}"]
 
 
 def _wrong(found: Found, split: Split) -> list[tuple[str, str, str]]:
@@ -377,9 +376,12 @@ def _other_counts(
         if not names and split != WHOLE:
             continue
         if len(names) != classes or (images and here != images):
-            published = f"{images:,} of {classes:,}" if images else f"{classes:,} classes"
+            published = f"{images:,} of {classes:,}" if images else counted(classes, "class")
             what = "in all" if split == WHOLE else f"split {split}"
-            told.append(f"{what}: {here:,} images of {len(names):,} classes, published {published}")
+            told.append(
+                f"{what}: {counted(here, 'image')} of {counted(len(names), 'class')}, "
+                f"published {published}"
+            )
     return told
 
 
@@ -395,15 +397,12 @@ def _other_sizes(chosen: Split, sizes: Mapping[str, int]) -> list[str]:
     ]
     if not other:
         return []
-    return [f"{len(other):,} classes have another number of images: {first_few(other)}"]
+    return [f"other numbers of images in {counted(len(other), 'class')}: {first_few(other)}"]
 
 
 def _strangers(found: Found) -> str:
     names = sorted(found.strangers, key=natural)
-    return (
-        f"{found.strangers.total():,} images lie under {len(names):,} names that are no class, "
-        f"left out: {quoted(names)}"
-    )
+    return f"left out, as no class: {counted(found.strangers.total(), 'image')} of {quoted(names)}"
 
 
 # --- classes ---------------------------------------------------------------------------------

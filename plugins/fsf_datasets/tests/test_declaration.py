@@ -165,8 +165,8 @@ test = ["Rosa gallica"]
     }
     assert data.image(0).tolist() == [[[55, 255, 255]] * 4] * 4
     assert data.problems() == [
-        "split train: 1 images of 1 classes, published 2 of 1",
-        "1 classes have another number of images: 'Rosa canina' 1 (published 2)",
+        "split train: 1 image of 1 class, published 2 of 1",
+        "other numbers of images in 1 class: 'Rosa canina' 1 (published 2)",
     ]
 
 
