@@ -178,9 +178,9 @@ def _find_tables(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
                 f"{last} lists {counted(len(missing), 'image')} not there: {quoted(missing)}"
             )
         if doubtful:
+            number = counted(len(doubtful), "image")
             found.problems.append(
-                f"left out, as {last} lists {counted(len(doubtful), 'image')} there more than once: "
-                f"{quoted(doubtful)}"
+                f"left out, as {last} lists {number} there more than once: {quoted(doubtful)}"
             )
     for name, files in rows.items():
         found.add(name, list(dict.fromkeys(files)))

@@ -1,0 +1,148 @@
+"""Published data sets and a user's own declaration, from files to numbers by the commands."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.conftest import Fsf
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+
+QUICK = (
+    "--method", "ncc", "--sampler", "random", "--way", "2", "--shot", "1", "--query", "2",
+    "--tasks", "5", "--image-size", "32", "-o", "training.epochs=0", "--json",
+)  # fmt: skip
+
+
+def picture(seed: int, side: int = 20) -> Any:
+    return np.random.default_rng(seed).integers(0, 256, (side, side, 3), np.uint8)
+
+
+def folders(root: Path, classes: list[str], images: int = 4) -> Path:
+    for c, name in enumerate(classes):
+        (root / name).mkdir(parents=True)
+        for i in range(images):
+            Image.fromarray(picture(10 * c + i)).save(root / name / f"{i}.png")
+    return root
+
+
+def metacoco(root: Path) -> Path:
+    return folders(
+        root,
+        [f"{c}/{where}" for c in ("dog", "cat", "carpet", "cup", "rat", "sink") for where in "ab"],
+    )
+
+
+def miniimagenet(root: Path) -> Path:
+    root.mkdir()
+    synsets = {"train": ("n01532829", "n01558993"), "test": ("n01930112", "n01981276")}
+    for split, (first, second) in synsets.items():
+        rows = {first: [0, 1, 2, 3], second: [4, 5, 6, 7]}
+        content = {"image_data": np.stack([picture(i, 84) for i in range(8)]), "class_dict": rows}
+        file = root / f"mini-imagenet-cache-{split}.pkl"
+        file.write_bytes(pickle.dumps(content, protocol=2))
+    return root
+
+
+def cifar(root: Path) -> Path:
+    root.mkdir()
+    names = ["dolphin", "seal", "beaver", "otter", "whale", "poppy"]
+    labels = np.repeat(np.arange(6, dtype=np.uint8), 4)[:, None]
+    rows = np.concatenate(
+        [0 * labels, labels, np.stack([picture(i, 32).reshape(-1) for i in range(24)])], axis=1
+    )
+    (root / "train.bin").write_bytes(rows.tobytes())
+    (root / "fine_label_names.txt").write_text("\n".join(names) + "\n")
+    return root
+
+
+def eurosat_zip(root: Path) -> Path:
+    folders(root / "EuroSAT" / "2750", ["Forest", "River"])
+    file = root / "EuroSAT.zip"
+    with zipfile.ZipFile(file, "w") as archive:
+        for path in sorted((root / "EuroSAT").rglob("*.png")):
+            archive.write(path, path.relative_to(root))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("metacoco", metacoco),
+        ("miniimagenet", miniimagenet),
+        ("cifar-fs", cifar),
+        ("eurosat", eurosat_zip),
+    ],
+)
+def test_a_miniature_is_checked_and_measured(
+    name: str, make: Any, fsf: Fsf, tmp_path: Path
+) -> None:
+    data = f"{name}:{make(tmp_path / 'data')}"
+    report = json.loads(fsf("data", "check", "--dataset", data, "--json").stdout)
+    assert any("published" in problem for problem in report["problems"])
+    done = fsf("run", "--dataset", data, *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["estimates"]["acc-R"]["n_tasks"] == 5
+
+
+def test_data_that_are_something_else_end_in_the_expected_tree(fsf: Fsf, tmp_path: Path) -> None:
+    done = fsf("run", "--dataset", f"cub:{folders(tmp_path / 'x', ['a', 'b'])}", *QUICK)
+    assert done.returncode == 2
+    assert "nothing of Caltech-UCSD Birds-200-2011 is found here" in done.stderr
+    assert "└── CLASS/" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+OWN = """
+name = "my-birds"
+title = "Birds of my garden"
+licence = "CC-BY-4.0"
+
+[[layouts]]
+kind = "folders"
+levels = ["class", "context"]
+
+[splits.seasons]
+train = { robin = 4, wren = 8 }
+test = ["finch", "tit"]
+"""
+
+
+def test_a_users_own_declaration(fsf: Fsf, tmp_path: Path) -> None:
+    (tmp_path / "birds.toml").write_text(OWN)
+    names = [f"{bird}/{where}" for bird in ("Robin", "Wren", "Finch") for where in ("snow", "sun")]
+    folders(tmp_path / "images", [*names, "tit/snow", "tit/sun"])
+    data = ("--dataset", "declared:birds.toml", "-o", "dataset.path=images")
+    report = json.loads(fsf("data", "check", *data, "--json").stdout)
+    assert report["problems"] == [
+        "split train: 16 images of 2 classes, published 12 of 2",
+        "other numbers of images in 1 class: 'robin' 8 (published 4)",
+    ]
+    done = fsf("run", *data, "--attributes", "column:context", *QUICK)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "birds.toml").write_text(OWN + 'colour = "red"\n')
+    wrong = fsf("run", *data, *QUICK)
+    assert wrong.returncode == 2
+    assert "birds.toml: splits.seasons: colour is unknown; known: train" in wrong.stderr
+
+
+@pytest.mark.shared_data
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"the reference data is not at {SHARED}")
+def test_from_an_archive_to_the_gap_in_one_command(fsf: Fsf) -> None:
+    done = fsf(
+        "run", "--dataset", f"cue-conflict:{SHARED / 'cue_conflict_84.zip'}",
+        "-o", "dataset.split=all", "--attributes", "column:texture", "--method", "protonet",
+        "--shot", "1", "--tasks", "100", "--image-size", "32", "-o", "training.epochs=0", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    estimates = json.loads(done.stdout)["estimates"]
+    # even random features see textures
+    assert estimates["acc-gap"]["low"] > 0
