@@ -12,6 +12,7 @@ from PIL import Image
 
 from fsf_datasets import Declared, declared
 from fsf_datasets._declaration import read_declaration
+from fsf_datasets.published import declaration_files
 from fsframework.interfaces import DataError
 from fsframework.spec import parameters
 
@@ -223,3 +224,73 @@ def test_images_at_a_size_of_scaled_decoding(tmp_path: Path) -> None:
     data = Declared(declaration=declaration, path=tmp_path / "images")
     exact, scaled = data.images([0], 20), data.scaled_images([0], 20)
     assert np.abs(exact.astype(int) - scaled).mean() < 8
+
+
+# --- the page on data sets ----------------------------------------------------------------------
+
+PAGE = Path(__file__).parents[3] / "docs" / "datasets.md"
+
+
+def test_the_declaration_of_the_page_is_complete_and_works(tmp_path: Path) -> None:
+    block = PAGE.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0]
+    file = write(tmp_path, block)
+    found = read_declaration(file)
+    for c, name in enumerate(found.classes):
+        for i in range(40):
+            season = ("spring", "summer", "autumn", "winter")[i % 4]
+            save(tmp_path / "birds" / name.title() / season / f"{i}_canon{c}.jpg", c, (4, 4))
+    data = Declared(declaration=file, path=tmp_path)
+    assert data.problems() == []
+    assert len(data.keys) == 480
+    assert set(data.metadata) == {"context", "season", "camera"}
+    assert data.metadata["context"] == data.metadata["season"]
+    assert {split: len(names) for split, names in data.splits.items()} == {
+        "train": 6,
+        "val": 2,
+        "test": 4,
+    }
+
+
+def test_the_page_lists_every_data_set_as_it_is_declared() -> None:
+    rows = {
+        row.split(" | ")[0].strip("|` "): row
+        for row in PAGE.read_text(encoding="utf-8").splitlines()
+        if row.startswith("| `") and row.count(" | ") == 6
+    }
+    for file in declaration_files().values():
+        found = read_declaration(file)
+        cells = rows[found.name].strip("| ").split(" | ")
+        (split, *_) = found.splits.values()
+        whole = sum(images for _, images in split.counts.values())
+        classes = {part: n for part, (n, _) in split.counts.items()}
+        if split.draw is not None:
+            classes = dict(zip(("train", "val", "test"), split.draw, strict=True))
+        shown = [f"{classes[p]:,}" if classes.get(p) else "–" for p in ("train", "val", "test")]
+        assert cells == [
+            f"`{found.name}`",
+            f"[{found.title}]({found.source})",
+            found.licence,
+            " / ".join(shown),
+            f"{whole:,}",
+            ", ".join(layout.name for layout in found.layouts),
+            ", ".join(f"`{name}`" for name in found.splits),
+        ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LEAST + "zzz = 1",
+        LEAST + "[pixels]\nzzz = 1",
+        LEAST + '[[layouts]]\nkind = "folders"\nzzz = 1',
+        LEAST + '[[layouts]]\nkind = "tables"\ntables = ["a.csv"]\nzzz = 1',
+        LEAST + '[[layouts]]\nkind = "pickles"\nfiles = { test = ["a.pkl"] }\nzzz = 1',
+        LEAST + '[splits.x]\ntest = ["a"]\nzzz = 1',
+    ],
+)
+def test_the_page_names_every_key_there_is(text: str, tmp_path: Path) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    with pytest.raises(DataError, match="zzz is unknown; known: ") as caught:
+        read_declaration(write(tmp_path, text))
+    for key in str(caught.value).rpartition("known: ")[2].split(", "):
+        assert f"`{key}`" in page or f"[{key}" in page, key
