@@ -241,7 +241,7 @@ def _described(folder: Path, record: RunRecord, tasks: TaskSet) -> str:
     )
     if tasks.attributes_fingerprint is not None:
         text += "; its queries were chosen by their attributes, those planned will not be"
-    return text
+    return "\n".join([text, *(f"note: {said}" for said in record.cautions)])
 
 
 def _correlation(first: Pilot, second: Pilot) -> float:

@@ -203,7 +203,7 @@ def print_record(folder: Path, record: RunRecord) -> None:
     stage, tested = resolved["training"][0], list(record.tasks.values())[-1]
     shape = f"{tested['way']}-way {tested['shot']}-shot, {tested['query']} queries a class"
     click.echo(
-        f"{resolved['method']['name']} with {resolved['backbone']['name']} on "
+        f"{resolved['method']['name']} with {_backbone(resolved)} on "
         f"{_dataset(record)}: {_sampler(record)} tasks, {shape}, seed {tested['seed']}"
     )
     if "A" in record.tasks:
@@ -255,6 +255,12 @@ def _dataset(record: RunRecord) -> str:
     # The origin of the name of a data set added under a name of its own holds that name.
     called = str(origins.get("name", "")).partition("fsf data add: ")[2]
     return f"{called} ({spelt})" if called else spelt
+
+
+def _backbone(resolved: Mapping[str, Any]) -> str:
+    """Return the backbone as one would name it, such as ``timm:resnet50``."""
+    model = resolved["backbone"].get("model")
+    return str(resolved["backbone"]["name"]) + (f":{model}" if model else "")
 
 
 def _words(resolved: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.pipeline.training import start_from
 from fsframework.records import RunRecord
 from fsframework.registry import Registry
-from fsframework.spec import Given
+from fsframework.spec import Component, Given
 from fsframework.values import FloatArray, IntArray, UInt8Array
 
 __all__ = [
@@ -268,7 +268,9 @@ def predict_files(
         rows = {path: row for row, path in enumerate(files)}
         read = _Reader(dataset, model, settings, list(files.values()))
         classes = tuple(support.classes)
-        with reporter.stage("images", len(rows)) as advance:
+        with reporter.stage(
+            "images", sum(map(len, support.classes.values())) + len(queries)
+        ) as advance:
             shown = [
                 read.items([rows[_place(f)] for f in support.classes[name]], advance)[0]
                 for name in classes
@@ -281,18 +283,18 @@ def predict_files(
             kept, probabilities = _scored(model, shown, draws, read, wanted, advance)
     labelled = {_place(file) for one in support.classes.values() for file in one}
     if both := sum(_place(file) in labelled for file in queries):
-        notes.append(f"{both} of the queries are support images too, whose class was shown")
+        notes.append(f"support images among the queries, whose class was shown: {both}")
     if support.loose:
         notes.append(
-            f"{support.loose} images beside the folders of the classes were not used: they have "
-            "no class"
+            f"not used, since they lie beside the folders of the classes: {support.loose} "
+            f"{'image' if support.loose == 1 else 'images'}"
         )
     return Predictions(
         classes,
         tuple(queries[place] for place in kept),
         probabilities,
         experiment.method.name,
-        experiment.backbone.name,
+        _called(experiment.backbone),
         len(draws[0][0]),
         len(draws),
         model.size,
@@ -371,7 +373,7 @@ def _model(
             start_from(model, stage.init_from, stage.init_parts, whole=whole)
             loaded = True
     notes = []
-    backbone, method = experiment.backbone.name, experiment.method.name
+    backbone, method = _called(experiment.backbone), experiment.method.name
     if not loaded and model.extractor.pretrained_on is None:
         notes.append(
             f"{backbone} has random weights, so these predictions mean little; "
@@ -384,6 +386,13 @@ def _model(
             f"{method} looks at all queries together: with others, each may score otherwise"
         )
     return model.to(device).eval(), notes
+
+
+def _called(component: Component) -> str:
+    """Return a component as one would name it, such as ``timm:resnet50``."""
+    argument = getattr(component.cls, "argument", None)
+    value = component.options.get(argument) if argument is not None else None
+    return component.name if value is None else f"{component.name}:{value}"
 
 
 def _own_parameters(model: FewShotModel) -> Iterator[Tensor]:

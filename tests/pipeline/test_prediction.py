@@ -111,7 +111,10 @@ def test_unequal_classes_are_drawn_from(tmp_path: Path) -> None:
     assert (found.shot, found.draws) == (2, 3)
     assert found.predicted == ("blue",) * 3 + ("green",) * 5 + ("red",) * 2
     assert any("classes have 2 ('red') to 5 ('green') images" in note for note in found.notes)
-    assert any("10 of the queries are support images" in note for note in found.notes)
+    assert any(
+        "support images among the queries, whose class was shown: 10" in note
+        for note in found.notes
+    )
 
 
 def test_draws_show_every_image_and_are_never_too_many() -> None:
