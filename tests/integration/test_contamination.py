@@ -97,3 +97,20 @@ def test_a_run_on_whole_data_with_a_fresh_backbone_has_none(
     notes = " ".join(ran("-o", "dataset.per_class=20")["notes"])  # type: ignore[arg-type]
     assert "contamination" not in notes
     assert "published" not in notes
+
+
+def test_it_stands_under_the_tables_of_a_benchmark(
+    fsf: Fsf, tmp_path: Path, ran: Callable[..., dict[str, object]]
+) -> None:
+    run = ran("--backbone", "seen")["folder"]
+    for suffix in ("md", "csv", "tex", "json"):
+        done = fsf(
+            *("benchmark", "open-intervals", "--plugin", "toy_plugin.py", "--plugin", "seen.py"),
+            *("--dataset", "toy-set", "--model", f"seen={run}", "--shot", "1"),
+            *("--method", "ncc", "--method", "protonet", "--output", f"t.{suffix}"),
+        )
+        assert done.returncode == 0, done.stderr
+        tables = done.stdout.split("Table ")[1:]
+        assert tables
+        assert all(NOTE in table for table in tables)
+        assert NOTE in (tmp_path / f"t.{suffix}").read_text()
