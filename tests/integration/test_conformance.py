@@ -20,7 +20,8 @@ FIRST_PARTY = [
     p
     for p in Registry().plugins()
     if p.distribution.startswith("fsf-")
-    and p.target.partition(":")[0] not in ("fsf_datasets.published", "fsf_datasets.declared")
+    and p.target.partition(":")[0] != "fsf_datasets.published"
+    and (p.kind, p.name) != ("dataset", "declared")
 ]
 
 

@@ -150,7 +150,6 @@ def test_check_names_every_broken_image(fsf: Fsf, tmp_path: Path) -> None:
 
 def test_a_declaration_outlives_its_original(fsf: Fsf, tmp_path: Path) -> None:
     """The file and what it names are copied; its own name is usable."""
-    pytest.importorskip("fsf_datasets.declared")
     images(tmp_path / "pictures", 4)
     (tmp_path / "mine").mkdir()
     split = {"train": ["kind0", "kind1"], "test": ["kind2", "kind3"]}
@@ -175,7 +174,6 @@ def test_a_declaration_outlives_its_original(fsf: Fsf, tmp_path: Path) -> None:
 
 
 def test_a_declaration_names_no_file_elsewhere(fsf: Fsf, tmp_path: Path) -> None:
-    pytest.importorskip("fsf_datasets.declared")
     images(tmp_path / "pictures", 2)
     (tmp_path / "split.json").write_text('{"train": ["kind0"], "test": ["kind1"]}')
     (tmp_path / "mine").mkdir()

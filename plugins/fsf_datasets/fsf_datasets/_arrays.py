@@ -167,10 +167,10 @@ def _mapped(local: Path, member: zipfile.ZipInfo) -> npt.NDArray[Any] | None:
         lengths = stream.read(4)
         skipped = int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
         stream.seek(member.header_offset + 30 + skipped)
-        version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
+        version = np.lib.format.read_magic(stream)
         if version != (1, 0):
             return None
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)  # type: ignore[no-untyped-call]
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
         if fortran or dtype.hasobject:
             return None
         return np.memmap(local, dtype, mode="r", offset=stream.tell(), shape=shape)

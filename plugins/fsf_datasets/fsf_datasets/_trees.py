@@ -21,7 +21,7 @@ from fsframework.interfaces import DataError
 
 __all__ = ["ENDINGS", "FolderTree", "Tree", "ZipTree", "images_of", "natural", "open_tree"]
 
-ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif"})
+ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".ppm"})
 """How the names of image files end, in any case."""
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".rar", ".7z", ".gz")

@@ -79,7 +79,7 @@ class StoredArray:
             raw: Any = whole[self.data.start : self.data.start + self.data.size]
         else:
             raw = np.frombuffer(self.data, np.uint8)
-        values = raw.view(self.dtype)
+        values: npt.NDArray[Any] = raw.view(self.dtype)
         return values.reshape(self.shape, order="F" if self.fortran else "C")
 
 
@@ -98,7 +98,7 @@ class _DType:
         if any(part is not None for part in state[2:5]):
             raise _Refused("a dtype with fields")
         if order in ("<", ">"):
-            self.dtype = self.dtype.newbyteorder(order)
+            self.dtype = self.dtype.newbyteorder("<" if order == "<" else ">")
 
 
 def _reconstruct(cls: Any, _shape: Any, _typecode: Any) -> StoredArray:
@@ -165,9 +165,12 @@ _ADMITTED: dict[tuple[str, str], Callable[..., Any]] = {
 }
 
 
-# The unpickler written in Python reads as its opcodes say, so single ones can be replaced.
-class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined,misc]
-    dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
+# The unpickler written in Python has a function for each opcode, so single ones can be replaced.
+_PurePython: Any = pickle._Unpickler
+
+
+class _Unpickler(_PurePython):  # type: ignore[misc]
+    dispatch: ClassVar[dict[int, Any]] = dict(_PurePython.dispatch)
 
     def __init__(self, stream: BinaryIO, leave: bool) -> None:
         super().__init__(stream, encoding="latin1")

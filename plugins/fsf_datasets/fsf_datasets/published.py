@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from fsf_datasets.declared import Declared, declared
+from fsf_datasets._declared import Declared, declared
 
 __all__ = ["declaration_files"]
 

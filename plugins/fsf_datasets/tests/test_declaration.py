@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from fsf_datasets._declaration import read_declaration
 from fsf_datasets.published import declaration_files
 from fsframework.interfaces import DataError
 from fsframework.spec import parameters
+from fsframework.testing import check_component
 
 LEAST = 'name = "mine"\ntitle = "Mine"\n'
 
@@ -187,13 +189,22 @@ def test_a_class_for_an_entry_point_of_another_package(tmp_path: Path) -> None:
     assert cls.__module__ == __name__
     assert cls.__name__ == "Mine"
     assert (cls.__doc__ or "").splitlines()[0] == "My own images."
-    assert list(parameters(cls)) == ["path", "split"]
+    assert list(parameters(cls)) == ["path", "split", "split_file"]
     assert cls.argument == "path"
     assert cls.about is not None
     assert cls.about.licence == "MIT"
     save(tmp_path / "images" / "cat" / "1.png")
     data = cls(path=tmp_path / "images")  # type: ignore[call-arg]
     assert data.class_names == ("cat",)
+
+
+def test_the_contract_is_kept(tmp_path: Path) -> None:
+    for name in ("a/1.png", "b/1.png", "b/2.png"):
+        save(tmp_path / "images" / name)
+    file = write(tmp_path, LEAST)
+    make = partial(Declared, declaration=file, path=tmp_path / "images")
+    results = check_component(make, "dataset")
+    assert [f"{r.name}: {r.message}" for r in results if not r.passed] == []
 
 
 def test_fingerprints_follow_files_splits_and_pixels(tmp_path: Path) -> None:

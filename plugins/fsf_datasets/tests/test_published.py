@@ -324,13 +324,17 @@ def test_a_file_of_splits_that_contradicts_is_an_error(root: Path, tmp_path: Pat
     one = members("dtd")["train"][0]
     file = tmp_path / "mine.json"
     file.write_text(json.dumps({"test": [one]}))
-    data = cls_of("dtd")(path=root, split=str(file))
+    data = cls_of("dtd")(path=root, split_file=file)
     assert data.splits == {"test": (one,)}
     file.write_text(json.dumps({"test": [one, "tartan"]}))
     with pytest.raises(DataError, match="'test' names classes that are not in .*'tartan'"):
-        cls_of("dtd")(path=root, split=str(file))
-    with pytest.raises(OptionError, match=r"split of dtd \(meta-dataset\).*not 'feat'"):
+        cls_of("dtd")(path=root, split_file=file)
+    with pytest.raises(OptionError, match=r"split of dtd \(meta-dataset\), not 'feat'; a file"):
         cls_of("dtd")(path=root, split="feat")
+    with pytest.raises(
+        OptionError, match=r"give split \('meta-dataset'\) or split_file .*not both"
+    ):
+        cls_of("dtd")(path=root, split="meta-dataset", split_file=file)
 
 
 def test_nothing_found_shows_the_expected_trees(root: Path) -> None:

@@ -39,9 +39,9 @@ class Declared(ImageFileDataset):
     Args:
         declaration: the TOML file.
         path: the folder or ``.zip`` archive with the images.
-        split: the name of one of the declared splits, or a ``.json`` or ``.csv`` file with the
-            classes of each split, as the data set ``folder`` reads it; by default the first
-            declared split.
+        split: the name of one of the declared splits; by default the first.
+        split_file: instead of these, a ``.json`` or ``.csv`` file with the classes of each split,
+            as the data set ``folder`` reads it.
 
     Raises:
         DataError: the declaration is wrong, or nothing of the data set is found; then the trees
@@ -54,15 +54,25 @@ class Declared(ImageFileDataset):
     layout: str
     """The name of the layout in which the files were found."""
 
-    def __init__(self, *, declaration: Path, path: Path, split: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        declaration: Path,
+        path: Path,
+        split: str | None = None,
+        split_file: Path | None = None,
+    ) -> None:
         self.declaration = Path(declaration)
+        self._take(read_declaration(self.declaration), path, split, split_file)
+
+    def _take(
+        self, declaration: Declaration, path: Path, split: str | None, split_file: Path | None
+    ) -> None:
         self.path = Path(path)
         self.split = split
-        self._take(read_declaration(self.declaration))
-
-    def _take(self, declaration: Declaration) -> None:
+        self.split_file = None if split_file is None else Path(split_file)
         self._declared = declaration
-        chosen = _chosen(declaration, self.split)
+        chosen = _chosen(declaration, split, self.split_file)
         self.native_size = declaration.native_size
         self.about = declaration.about(chosen.name if chosen else None)
         self._tree = open_tree(self.path)
@@ -130,8 +140,8 @@ class Declared(ImageFileDataset):
 
     def _set_splits(self, found: Found, chosen: Split | None) -> None:
         present = set(self.class_names)
-        if self.split is not None and chosen is None:
-            given = SplitOptions(Path(self.split), _SHARES, 0)
+        if self.split_file is not None:
+            given = SplitOptions(self.split_file, _SHARES, 0)
             self.splits = given.splits(self.class_names, None, self.path)
             return
         if found.nameless or (chosen is None and _lie_by_split(found)):
@@ -227,18 +237,20 @@ _TURNS = {
 }
 
 
-def _chosen(declaration: Declaration, split: str | None) -> Split | None:
-    """Return the declared split that is asked for; ``None`` where a file or nothing is."""
+def _chosen(declaration: Declaration, split: str | None, file: Path | None) -> Split | None:
+    """Return the declared split that is asked for; ``None`` where a file is, or none declared."""
+    if file is not None:
+        if split is not None:
+            raise OptionError(f"give split ({split!r}) or split_file ({str(file)!r}), not both")
+        return None
     if split is None:
         return next(iter(declaration.splits.values()), None)
     if split in declaration.splits:
         return declaration.splits[split]
-    if Path(split).suffix.lower() in (".json", ".csv"):
-        return None
-    known = ", ".join(declaration.splits) or "none"
+    known = ", ".join(declaration.splits) or "none is declared"
     raise OptionError(
-        f"split must be a split of {declaration.name} ({known}) or a .json or .csv file, "
-        f"not {split!r}"
+        f"split must be a split of {declaration.name} ({known}), not {split!r}; "
+        "a file of your own is given as split_file"
     )
 
 
@@ -438,12 +450,10 @@ def declared(file: Path, *, module: str | None = None) -> type[Declared]:
 
 def _constructor(declaration: Declaration) -> Callable[..., None]:
     def __init__(  # noqa: N807
-        self: Declared, *, path: Path, split: str | None = None
+        self: Declared, *, path: Path, split: str | None = None, split_file: Path | None = None
     ) -> None:
         self.declaration = declaration.file
-        self.path = Path(path)
-        self.split = split
-        self._take(declaration)
+        self._take(declaration, path, split, split_file)
 
     return __init__
 
@@ -462,7 +472,8 @@ def _text(declaration: Declaration, first: Split | None) -> str:
         "",
         "Args:",
         "    path: the folder or .zip archive with the images.",
-        "    split: one of the splits below, or a .json or .csv file with the classes of each.",
+        "    split: one of the splits below.",
+        "    split_file: instead, a .json or .csv file with the classes of each split.",
         "",
         "Splits:",
         *splits,
