@@ -85,15 +85,17 @@ def add(
     plugin_files: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Tell where a data set lies, once: its name alone then stands for it.
+    """Tell where a data set lies; its name then stands for it.
 
     NAME is a data set of fsf data list that takes a path, or FILE.toml, a declaration
-    of your own. PATH is where you have it, in any layout that the data set knows;
-    nothing is copied or changed. Its classes and images are counted and compared
-    with those published. Data that lack some can be used; every run on them says so.
+    of your own. PATH is the folder or .zip file where you have it, in any layout that
+    the data set knows; nothing is copied or changed. Classes and images are counted
+    and compared with those published. Data that lack some of them can be used; every
+    run on them says so.
 
     \b
     Examples:
+      fsf data add cifar-fs ~/data/cifar-100-python
       fsf data add folder ./images --as birds
       fsf data add folder ./cue --as cue -o 'pattern=-(?P<texture>[a-z]+)\\d+'
       fsf data add csv ./images.csv --as mine
@@ -190,7 +192,7 @@ def remove(name: str, data_dir: Path | None) -> None:
 @plugin_option
 @json_option
 def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
-    """List every data set that can be named: what it is, its licence, whether it was added.
+    """List data sets: what each is, its licence, whether added.
 
     Classes and images are those published, else those found when it was added.
     """
@@ -234,7 +236,10 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
 @plugin_option
 @json_option
 def show(name: str, data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
-    """Show all there is to know of a data set: where to get it, how it may lie, how to cite it."""
+    """Show all there is to know of a data set.
+
+    Where to get it, in which layouts it may lie, how to cite it, and what was added.
+    """
     from fsframework.cli import _render
     from fsframework.pipeline.added import data_rows
 
