@@ -114,9 +114,9 @@ _TITLES = {
     "2": "Acc in percent, 5-way: few-shot and self-supervised methods",
     "3": "Acc in percent, 5-way: cross-domain and spurious-correlation methods",
     "7": "Acc in percent, 10-way: backbones from shallow to deep",
-    "–": "Acc in percent, 5-way: methods that the paper has not with this backbone",
+    "Not printed": "Acc in percent, 5-way: methods that the paper has not with this backbone",
 }
-_FURTHER = "–"
+_FURTHER = "Not printed"
 
 
 @dataclass(frozen=True)
@@ -407,8 +407,8 @@ def _notes(grid: Grid, results: Sequence[CellResult], table: str) -> Iterator[st
     if tasks and tasks >= _SETS:
         yield (
             f"five sets of {tasks // _SETS:,} tasks, as the paper's five times 600; tasks are "
-            "drawn independently, so the interval is that of all of them, and --output x.json has "
-            "the mean of each set"
+            "drawn independently, so the interval is that of all of them; --json has the mean of "
+            "each set"
         )
     names = dict.fromkeys(
         str(cell.experiment.recipe.name) if cell.experiment.recipe else "none"
@@ -429,4 +429,6 @@ def _notes(grid: Grid, results: Sequence[CellResult], table: str) -> Iterator[st
         (100 * e.level, e.kind) for r in results if r.record for e in [r.record.estimates["acc-R"]]
     )
     for level, kind in kinds:
-        yield f"intervals of what is measured: {level:g} %, {kind}; Table 2 prints none"
+        yield f"intervals of what is measured: {level:g} %, {kind}" + (
+            "; Table 2 prints none" if table == "2" else ""
+        )

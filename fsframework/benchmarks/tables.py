@@ -170,7 +170,7 @@ class Table:
     @property
     def name(self) -> str:
         """What the table is called."""
-        return self.number if self.number.startswith("Figure") else f"Table {self.number}"
+        return f"Table {self.number}" if len(self.number) <= 3 else self.number
 
     def to_json(self) -> dict[str, Any]:
         """Return title, notes and every line as JSON values."""

@@ -72,7 +72,7 @@ def test_a_choice_narrows_the_rows() -> None:
     grid = planned(tables=("7",), methods=("protonet",), backbones=("conv64f",), shots=(5,))
     assert [cell.name for cell in grid.cells] == ["ProtoNet, Conv64F, 10-way 5-shot"]
     grid = planned(methods=("toy-near", "protonet"), backbones=("toy-pixels",), shots=(1,))
-    assert {slot.table for slot in grid.slots} == {"–"}
+    assert {slot.table for slot in grid.slots} == {"Not printed"}
     assert {slot.method for slot in grid.slots} == {"toy-near", "protonet"}
 
 
