@@ -93,6 +93,7 @@ _TAKEN_FROM: Mapping[str, tuple[str, ...]] = {
 }
 """Data sets made of others, beside what each says itself."""
 
+_MOST_CLASSES = 1000
 _NOT_NEW = "the accuracies are not few-shot on new classes"
 _PERHAPS_NOT_NEW = "the accuracies may not be few-shot on new classes"
 
@@ -107,6 +108,7 @@ class _UnderTest:
         published: whether anything is published of them.
         made: whether they are rendered, and cannot have been seen.
         options: name and options, without the place they lie in; ``place`` that.
+        classes: under test.
     """
 
     name: str
@@ -115,6 +117,7 @@ class _UnderTest:
     made: bool
     options: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""
+    classes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,8 @@ class Lineage:
     Args:
         pretrained_on: names of data, of the backbone's weights before we trained them.
         trained_on: data sets whose training split they were trained on in earlier runs:
-            ``name``, ``options``, ``place``, ``images_from``, as JSON values.
+            ``name``, ``options``, ``place``, ``images_from`` and, where they are not too many,
+            ``classes``, as JSON values.
         unknown: files of weights of which nothing is known.
     """
 
@@ -141,7 +145,7 @@ class Lineage:
         }
 
 
-def under_test(component: Component, dataset: Dataset) -> _UnderTest:
+def under_test(component: Component, dataset: Dataset, split: str = "test") -> _UnderTest:
     """Describe the data under test."""
     about = dataset.about
     target = getattr(component.cls, "argument", None)
@@ -155,7 +159,7 @@ def under_test(component: Component, dataset: Dataset) -> _UnderTest:
     sources = (_spelt(name), *map(_spelt, taken))
     return _UnderTest(
         name, tuple(dict.fromkeys(sources)), about is not None, target is None and about is None,
-        raw, place,
+        raw, place, tuple(dataset.splits.get(split, ())),
     )  # fmt: skip
 
 
@@ -249,22 +253,37 @@ def _possibly(tested: _UnderTest, name: str) -> str:
 def _of_training(tested: _UnderTest, trained: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for one in trained:
         name, options = str(one["name"]), dict(one["options"])
-        same_name = options.get("name") == tested.options.get("name")
-        if same_name and (tested.published or one["place"] == tested.place):
-            if options != tested.options:
+        same_name = name == tested.name
+        sources = {_spelt(name), *map(_spelt, one["images_from"])}
+        shared = [source for source in tested.sources if source in sources]
+        if same_name and not tested.published and one["place"] != tested.place:
+            continue  # other images that are read in the same way
+        if not (same_name or (shared and tested.published)):
+            continue
+        known = one.get("classes", [])
+        if both := [c for c in tested.classes if c in set(known)]:
+            some = ", ".join(both[:3]) + (", ..." if len(both) > 3 else "")
+            yield (
+                f"contamination: the weights were trained on {len(both)} of the "
+                f"{len(tested.classes)} classes under test, in {name} ({some}): {_NOT_NEW}"
+            )
+        elif same_name:
+            if options != tested.options and not known:
                 yield (
                     f"possible contamination: the weights were trained on {name} with other "
                     f"options than these ({_changed(options, tested.options)}), whose training "
                     f"classes may be among those under test: {_PERHAPS_NOT_NEW}"
                 )
-            continue
-        sources = {_spelt(name), *map(_spelt, one["images_from"])}
-        shared = [source for source in tested.sources if source in sources]
-        if shared and tested.published:
+        else:
             yield (
                 f"possible contamination: the weights were trained on {name}, which has images "
                 f"or classes of {shared[0]} in common with {tested.name}: {_PERHAPS_NOT_NEW}"
             )
+
+
+def _few(classes: Sequence[str]) -> list[str]:
+    """Return the names, unless they are too many to stand in every record."""
+    return list(classes) if len(classes) <= _MOST_CLASSES else []
 
 
 def _changed(options: Mapping[str, Any], own: Mapping[str, Any]) -> str:
@@ -301,7 +320,7 @@ def with_cautions(
         size: height and width in pixels the model sees.
         trains: whether the run trains its model on the split ``train``.
     """
-    tested = under_test(experiment.dataset, dataset)
+    tested = under_test(experiment.dataset, dataset, experiment.settings.split)
     sources = [s.init_from for s in experiment.stages if s.init_from is not None]
     lineage = lineage_of(backbone, sources)
     cautions = contamination(tested, lineage)
@@ -311,7 +330,8 @@ def with_cautions(
         "name": tested.name,
         "options": dict(tested.options),
         "place": tested.place,
-        "images_from": list(dataset.about.images_from) if dataset.about else [],
+        "images_from": list(tested.sources[1:]),
+        "classes": _few(dataset.splits.get("train", ())),
     }
     seen = lineage.to_json()
     if trains and own not in seen["trained_on"]:

@@ -109,6 +109,15 @@ def test_training_on_another_split_of_the_data_is_noted(tmp_path: Path) -> None:
     assert "toy-set with other options than these (per_class=5)" in note
 
 
+def test_training_on_classes_under_test_is_told(tmp_path: Path) -> None:
+    data = toy(tmp_path)
+    other = {**data.options, "per_class": 5}
+    (note,) = contamination(data, trained(data, options=other, classes=["c00", "c06", "c11"]))
+    assert "trained on 2 of the 6 classes under test, in toy-set (c06, c11)" in note
+    assert note.endswith(CERTAIN)
+    assert contamination(data, trained(data, options=other, classes=["c00", "c01"])) == ()
+
+
 def test_training_on_data_of_the_same_source_is_noted(tmp_path: Path) -> None:
     data = toy(tmp_path)
     other = {"name": "other", "options": {"name": "other"}, "images_from": ["imagenet-1k"]}
