@@ -1,27 +1,26 @@
 """Images within arrays: the pickles of miniImageNet and tieredImageNet, the files of CIFAR-100.
 
-Where arrays lie in a file of the disk they are mapped into memory, so that only what is looked at
-is read; those within a zip archive are read whole.
+Of arrays in a file of the disk only the images that are looked at are read, one by one; those
+within a zip archive are read whole.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import zipfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from fsf_datasets._class_names import ClassNames
 from fsf_datasets._declaration import Layout
 from fsf_datasets._found import Found, Pictures
-from fsf_datasets._trees import Tree
-from fsf_datasets._unpickle import StoredArray, read_pickle
+from fsf_datasets._trees import RawFile, Tree
+from fsf_datasets._unpickle import Extent, StoredArray, read_pickle
 from fsframework.interfaces import DataError
 from fsframework.values import UInt8Array
 
@@ -31,6 +30,7 @@ _IMAGES = ("image_data", "data", "images", "images_png")
 _LABELS = ("labels", "label_specific", "fine_labels")
 _SIDE = 32
 _PLANES = 3 * _SIDE * _SIDE
+_AT_ONCE = 1000
 
 
 class _Rows(Pictures):
@@ -51,18 +51,37 @@ class _Rows(Pictures):
         return found if isinstance(found, Image.Image) else Image.fromarray(np.asarray(found))
 
 
+class _FileRows:
+    """An array ``(n, ...)`` of uint8 in a file, whose rows are read when they are asked for."""
+
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, file: RawFile, start: int, shape: tuple[int, ...]) -> None:
+        self._file, self._start, self.shape = file, start, shape
+        self._row = math.prod(shape[1:])
+        if start + shape[0] * self._row > file.size:
+            raise ValueError("the file ends within the array")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, row: int) -> UInt8Array:
+        raw = self._file.read(self._start + row * self._row, self._row)
+        return np.frombuffer(raw, np.uint8).reshape(self.shape[1:])
+
+
 class _Encoded:
     """Image files one after the other, as PNG or JPEG."""
 
-    def __init__(self, items: Sequence[Any], whole: UInt8Array | None) -> None:
-        self._items, self._whole = items, whole
+    def __init__(self, items: Sequence[Any], file: RawFile | None) -> None:
+        self._items, self._file = items, file
 
     def __len__(self) -> int:
         return len(self._items)
 
     def __getitem__(self, row: int) -> Image.Image:
         item = self._items[row]
-        raw = item if isinstance(item, bytes) else item.numpy(self._whole).tobytes()
+        raw = item if isinstance(item, bytes) else item.numpy(_reader(self._file)).tobytes()
         with Image.open(io.BytesIO(raw)) as image:
             return image.convert("RGB")
 
@@ -70,20 +89,22 @@ class _Encoded:
 class _Planes:
     """Images stored as a red, a green and a blue plane, after ``skip`` bytes of each row."""
 
-    def __init__(self, rows: UInt8Array, skip: int) -> None:
+    def __init__(self, rows: UInt8Array | _FileRows, skip: int) -> None:
         self._rows, self._skip = rows, skip
 
     def __getitem__(self, row: int) -> UInt8Array:
-        planes = np.asarray(self._rows[row, self._skip :]).reshape(3, _SIDE, _SIDE)
+        planes = self._rows[row][self._skip :].reshape(3, _SIDE, _SIDE)
         return np.ascontiguousarray(planes.transpose(1, 2, 0))
 
 
-def _whole(tree: Tree, name: str) -> UInt8Array | None:
-    """Return all bytes of a file, mapped into memory, where it is one of the disk."""
+def _raw(tree: Tree, name: str) -> RawFile | None:
+    """Return a file to be read in parts, where it is one of the disk."""
     local = tree.local(name)
-    if local is None or local.stat().st_size == 0:
-        return None
-    return np.memmap(local, np.uint8, mode="r")
+    return None if local is None else RawFile(local)
+
+
+def _reader(file: RawFile | None) -> Callable[[int, int], bytes] | None:
+    return None if file is None else file.read
 
 
 # --- pickles ---------------------------------------------------------------------------------
@@ -114,66 +135,67 @@ def find_pickles(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
 
 def _content(tree: Tree, file: str) -> dict[str, Any]:
     """Return what a pickle or ``.npz`` holds, by name."""
-    place, whole = tree.place(file), _whole(tree, file)
+    place, left = tree.place(file), _raw(tree, file)
     if file.casefold().endswith(".npz"):
         return _npz(tree, file)
     with tree.open(file) as stream:
-        raw = read_pickle(stream, place, leave=whole is not None)
+        raw = read_pickle(stream, place, leave=left is not None)
     if not isinstance(raw, dict):
         raw = {"images_png": raw}
     try:
-        return {_text(key): _ready(value, whole) for key, value in raw.items()}
+        return {_text(key): _ready(value, left) for key, value in raw.items()}
     except ValueError as error:
         raise DataError(f"{place}: an array is damaged ({error})") from None
 
 
-def _ready(value: Any, whole: UInt8Array | None) -> Any:
+def _ready(value: Any, left: RawFile | None) -> Any:
     if isinstance(value, dict):
-        return {key: _ready(inner, whole) for key, inner in value.items()}
+        return {key: _ready(inner, left) for key, inner in value.items()}
     if isinstance(value, StoredArray):
+        pixels = value.dtype == np.uint8 and len(value.shape) > 1 and not value.fortran
+        if left is not None and pixels and isinstance(value.data, Extent):
+            return _FileRows(left, value.data.start, value.shape)
         if not isinstance(value.data, list):
-            return value.numpy(whole)
+            return value.numpy(_reader(left))
         value = value.data
     if isinstance(value, list) and value and isinstance(value[0], (StoredArray, bytes)):
-        return _Encoded(value, whole)
+        return _Encoded(value, left)
     return value
 
 
 def _npz(tree: Tree, file: str) -> dict[str, Any]:
-    """Return the arrays of an ``.npz``, mapped into memory where they are stored as they are."""
-    place, local = tree.place(file), tree.local(file)
+    """Return the arrays of an ``.npz``; pixels stay in the file where they are not compressed."""
+    place, left = tree.place(file), _raw(tree, file)
     try:
         with tree.open(file) as stream, zipfile.ZipFile(stream) as archive:
-            found = {}
+            found: dict[str, Any] = {}
             for member in archive.infolist():
                 name = member.filename.removesuffix(".npy")
                 if name not in (*_IMAGES, *_LABELS):
                     continue
-                mapped = None
-                if local is not None and member.compress_type == zipfile.ZIP_STORED:
-                    mapped = _mapped(local, member)
-                if mapped is None:
+                if left is not None and member.compress_type == zipfile.ZIP_STORED:
+                    found[name] = _left(left, member)
+                if found.get(name) is None:
                     with archive.open(member) as raw:
-                        mapped = np.lib.format.read_array(raw, allow_pickle=False)
-                found[name] = mapped
+                        found[name] = np.lib.format.read_array(raw, allow_pickle=False)
             return found
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise DataError(f"{place}: no .npz of plain arrays, or cut short ({error})") from None
 
 
-def _mapped(local: Path, member: zipfile.ZipInfo) -> npt.NDArray[Any] | None:
-    with local.open("rb") as stream:
+def _left(file: RawFile, member: zipfile.ZipInfo) -> _FileRows | None:
+    """Return the array of a member that is not compressed, if it holds pixels."""
+    with file.path.open("rb") as stream:
         stream.seek(member.header_offset + 26)
         lengths = stream.read(4)
         skipped = int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
         stream.seek(member.header_offset + 30 + skipped)
-        version = np.lib.format.read_magic(stream)
-        if version != (1, 0):
+        if np.lib.format.read_magic(stream) != (1, 0):
             return None
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-        if fortran or dtype.hasobject:
+        if fortran or dtype != np.uint8 or len(shape) < 2:
             return None
-        return np.memmap(local, dtype, mode="r", offset=stream.tell(), shape=shape)
+        return _FileRows(file, stream.tell(), shape)
 
 
 def _take(
@@ -188,9 +210,9 @@ def _take(
     images = next((content[key] for key in _IMAGES if key in content), None)
     encoded = isinstance(images, _Encoded)
     if not encoded and not (
-        isinstance(images, np.ndarray)
+        isinstance(images, (np.ndarray, _FileRows))
         and images.dtype == np.uint8
-        and images.ndim == 4
+        and len(images.shape) == 4
         and images.shape[3] == 3
     ):
         held = ", ".join(content) or "nothing"
@@ -315,23 +337,33 @@ def _cifar(
 
 def _binary(tree: Tree, file: str) -> tuple[Any, _Planes]:
     """Read rows of a coarse label, a fine label and 3,072 pixels."""
-    raw = _whole(tree, file)
-    if raw is None:
+    left, width = _raw(tree, file), _PLANES + 2
+    if left is None:
         with tree.open(file) as stream:
             raw = np.frombuffer(stream.read(), np.uint8)
-    if raw.size == 0 or raw.size % (_PLANES + 2):
+    size = raw.size if left is None else left.size
+    if size == 0 or size % width:
         raise DataError(
-            f"{tree.place(file)}: {raw.size:,} bytes are no multiple of {_PLANES + 2:,}; cut short?"
+            f"{tree.place(file)}: {size:,} bytes are no multiple of {width:,}; cut short?"
         )
-    rows = raw.reshape(-1, _PLANES + 2)
-    return np.array(rows[:, 1]), _Planes(rows, 2)
+    if left is None:
+        rows = raw.reshape(-1, width)
+        return np.array(rows[:, 1]), _Planes(rows, 2)
+    labels = [
+        np.frombuffer(left.read(start, width * _AT_ONCE), np.uint8).reshape(-1, width)[:, 1].copy()
+        for start in range(0, size, width * _AT_ONCE)
+    ]
+    return np.concatenate(labels), _Planes(_FileRows(left, 0, (size // width, width)), 2)
 
 
 def _pickled(tree: Tree, file: str) -> tuple[Any, _Planes]:
     """Read the pickle of 3,072 pixels a row and fine labels."""
     content = _content(tree, file)
     data, labels = content.get("data"), np.array(_plain(content.get("fine_labels", [])))
-    good = isinstance(data, np.ndarray) and data.dtype == np.uint8
-    if not good or data.shape != (len(labels), _PLANES):  # type: ignore[union-attr]
+    if (
+        not isinstance(data, (np.ndarray, _FileRows))
+        or data.dtype != np.uint8
+        or data.shape != (len(labels), _PLANES)
+    ):
         raise DataError(f"{tree.place(file)}: holds no data and fine_labels of CIFAR-100")
-    return labels, _Planes(data, 0)  # type: ignore[arg-type]
+    return labels, _Planes(data, 0)

@@ -19,13 +19,52 @@ from typing import BinaryIO
 
 from fsframework.interfaces import DataError
 
-__all__ = ["ENDINGS", "FolderTree", "Tree", "ZipTree", "images_of", "natural", "open_tree"]
+__all__ = [
+    "ENDINGS",
+    "FolderTree",
+    "RawFile",
+    "Tree",
+    "ZipTree",
+    "ending",
+    "images_of",
+    "natural",
+    "open_tree",
+]
 
 ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".ppm"})
 """How the names of image files end, in any case."""
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".rar", ".7z", ".gz")
 _LOCAL_HEADER = 30  # bytes before the name of a member (PKWARE APPNOTE, section 4.3.7)
+
+
+class RawFile:
+    """A file whose bytes are read from any place, by many threads and processes at a time.
+
+    It is read and not mapped: mapped pages count as memory of the process until others need them.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        weakref.finalize(self, os.close, self._file)
+        self.size = os.fstat(self._file).st_size
+
+    def __reduce__(self) -> tuple[type[RawFile], tuple[Path]]:
+        """Open the file anew where this is unpickled."""
+        return type(self), (self.path,)
+
+    def read(self, start: int, count: int) -> bytes:
+        """Return ``count`` bytes from ``start`` on, fewer where the file ends."""
+        if hasattr(os, "pread"):  # needs no lock, and processes that share the file do not mix
+            return os.pread(self._file, count, start)
+        with self._lock:
+            os.lseek(self._file, start, os.SEEK_SET)
+            return os.read(self._file, count)
 
 
 class Tree(ABC):
@@ -75,7 +114,7 @@ class Tree(ABC):
         """Return where the user finds a file."""
 
     def local(self, name: str) -> Path | None:
-        """Return the path of a file that can be mapped into memory, if it has one."""
+        """Return the path of a file that can be read in parts, if it has one."""
         return None
 
 
@@ -202,9 +241,7 @@ class ZipTree(Tree):
             self._members[name] = member
         self.names = tuple(sorted(self._members))
         self.folders = frozenset(folders)
-        self._lock = threading.Lock()
-        self._file = os.open(root, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        weakref.finalize(self, os.close, self._file)
+        self._file = RawFile(root)
 
     def __reduce__(self) -> tuple[type[ZipTree], tuple[Path]]:
         """Open the archive anew where this is unpickled."""
@@ -220,12 +257,12 @@ class ZipTree(Tree):
             raise FileNotFoundError(name)
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             return self._rarely_compressed(member)
-        header = self._bytes(member.header_offset, _LOCAL_HEADER)
+        header = self._file.read(member.header_offset, _LOCAL_HEADER)
         if header[:4] != b"PK\x03\x04" or len(header) < _LOCAL_HEADER:
             raise OSError("the archive is damaged here")
         skipped = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
         start = member.header_offset + _LOCAL_HEADER + skipped
-        content = self._bytes(start, member.compress_size)
+        content = self._file.read(start, member.compress_size)
         if member.compress_type == zipfile.ZIP_DEFLATED:
             try:
                 content = zlib.decompress(content, -zlib.MAX_WBITS)
@@ -234,13 +271,6 @@ class ZipTree(Tree):
         if len(content) != member.file_size or zlib.crc32(content) != member.CRC:
             raise OSError("the archive is damaged here: its checksum differs")
         return content
-
-    def _bytes(self, start: int, count: int) -> bytes:
-        if hasattr(os, "pread"):  # needs no lock, and processes that share the file do not mix
-            return os.pread(self._file, count, start)
-        with self._lock:
-            os.lseek(self._file, start, os.SEEK_SET)
-            return os.read(self._file, count)
 
     def _rarely_compressed(self, member: zipfile.ZipInfo) -> bytes:
         try:

@@ -2,7 +2,7 @@
 
 A pickle is a programme. Here it may build plain containers, texts, bytes, numbers and NumPy arrays
 and nothing else, and it never calls NumPy: arrays come out as descriptions of themselves, and long
-runs of bytes as their place in the file, which can then be mapped into memory.
+runs of bytes as their place in the file, from which they can be read when they are needed.
 """
 
 from __future__ import annotations
@@ -66,20 +66,22 @@ class StoredArray:
             raise _Refused("an array is not stored as NumPy stores one")
         self.shape, self.dtype, self.fortran, self.data = tuple(shape), dtype.dtype, fortran, data
 
-    def numpy(self, whole: npt.NDArray[np.uint8] | None = None) -> npt.NDArray[Any]:
-        """Return the array; of data left in the file, a view of ``whole``, all its bytes.
+    def numpy(self, read: Callable[[int, int], bytes] | None = None) -> npt.NDArray[Any]:
+        """Return the array.
+
+        Args:
+            read: gives bytes of the file, from a start and a number, for data that was left there.
 
         Raises:
             ValueError: shape and data do not agree.
         """
-        if isinstance(self.data, list):
+        data = self.data
+        if isinstance(data, list):
             raise ValueError("it holds objects")
-        if isinstance(self.data, Extent):
-            assert whole is not None
-            raw: Any = whole[self.data.start : self.data.start + self.data.size]
-        else:
-            raw = np.frombuffer(self.data, np.uint8)
-        values: npt.NDArray[Any] = raw.view(self.dtype)
+        if isinstance(data, Extent):
+            assert read is not None
+            data = read(*data)
+        values: npt.NDArray[Any] = np.frombuffer(data, np.uint8).view(self.dtype)
         return values.reshape(self.shape, order="F" if self.fortran else "C")
 
 

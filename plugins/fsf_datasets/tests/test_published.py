@@ -557,14 +557,21 @@ def test_classes_that_a_pickle_only_numbers(root: Path) -> None:
         cls_of("miniimagenet")(path=root)
 
 
-def test_images_of_a_pickle_are_not_read_but_mapped(root: Path) -> None:
-    make("miniimagenet", "cache pickles", root)
-    data = cls_of("miniimagenet")(path=root)
-    assert data._pictures is not None
-    blocks = data._pictures._blocks  # type: ignore[attr-defined]
-    assert all(
-        isinstance(block.base, np.memmap) or isinstance(block, np.memmap) for block in blocks[-2:]
-    )
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [("miniimagenet", "cache pickles"), ("tieredimagenet", "arrays"), ("cifar-fs", "CIFAR-100")],
+)
+def test_pixels_are_read_when_they_are_asked_for(name: str, layout: str, root: Path) -> None:
+    make(name, layout, root)
+    data = cls_of(name)(path=root)
+    before = data.image(0)
+    raw = before.transpose(2, 0, 1).tobytes() if "CIFAR" in layout else before.tobytes()
+    file = next(f for f in root.glob("*train*") if raw in f.read_bytes())
+    content = file.read_bytes()
+    with file.open("r+b") as stream:
+        stream.seek(content.index(raw))
+        stream.write(bytes(len(raw)))
+    assert not data.image(0).any()
 
 
 def test_labels_without_their_images_are_told(root: Path) -> None:
