@@ -25,9 +25,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-# Numba would take coverage.py beside this file for the package of that name.
-sys.path.remove(str(Path(__file__).parent.resolve()))
-
 N_TASKS, N_WAY, N_QUERY = 3_000, 5, 15
 REPETITIONS, N_LITERAL = 5, 8
 
