@@ -322,11 +322,17 @@ def _training_line(record: RunRecord, steps: int) -> str:
         sources = [s["init_from"] for s in record.resolved["training"] if s["init_from"]]
         return f"nothing was trained{'; weights from ' + sources[-1] if sources else ''}"
     epochs = "epoch" if len(history) == 1 else "epochs"
-    start = record.resolved["training"][0]["init_from"] or "random weights"
+    start = record.resolved["training"][0]["init_from"]
+    if start is None:
+        data = record.data.get("pretrained_on", [])
+        start = f"weights pretrained on {' and '.join(data)}" if data else "random weights"
+    what = f"backbone and method from {start}"
+    if record.training.get("backbone_is_frozen"):
+        what = f"method, the backbone staying with its {start}"
     seconds = sum(row["seconds"] for row in history)
     best = record.training.get("best_validation_accuracy")
     validation = "" if best is None else f", best validation accuracy {100 * best:.1f} %"
     return (
-        f"trained: backbone and method from {start}, {len(history)} {epochs} of {steps} "
+        f"trained: {what}, {len(history)} {epochs} of {steps} "
         f"steps on {record.environment['device']} in {seconds:.0f} s{validation}"
     )

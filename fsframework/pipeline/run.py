@@ -677,6 +677,7 @@ def _with_model(
         training = {
             "history": list(trained.history),
             "best_validation_accuracy": trained.best_accuracy,
+            "backbone_is_frozen": not any(p.requires_grad for p in model.extractor.parameters()),
             **({"recipe": experiment.recipe.described()} if experiment.recipe else {}),
         }
         notes = (*(n for n in notes if n not in trained.notes), *trained.notes)

@@ -592,7 +592,7 @@ class _StageLoop:
         if self._items is not None:
             return self._items
         model, pixels = self.model, self.train_split.pixels
-        if self.stage.augment or model.method.consumes == "images" or not self._freezes("backbone"):
+        if self.stage.augment or model.method.consumes == "images" or not self._backbone_is_fixed():
             return None
         one = model.items(pixels_to(pixels[:1], self.device))
         if one.numel() * one.element_size() * len(pixels) > _MOST_BYTES_OF_ITEMS:
@@ -602,6 +602,12 @@ class _StageLoop:
             block = np.ascontiguousarray(pixels[start : start + _IMAGES_A_BLOCK])
             items[start : start + len(block)] = model.items(pixels_to(block, self.device))
         return items
+
+    def _backbone_is_fixed(self) -> bool:
+        """Whether the stage, or the backbone itself, keeps all its weights as they are."""
+        inner = [m for m in self.model.extractor.modules() if m is not self.model.extractor]
+        own = not any(p.requires_grad for p in self.model.extractor.parameters())
+        return self._freezes("backbone") or (own and not any(m.training for m in inner))
 
     def _epoch_batches(self, epoch: int) -> Callable[[int], Batch]:
         """Return a function from step to batch, its images drawn for the whole epoch at once."""

@@ -159,3 +159,19 @@ def test_what_is_wrong_is_said_in_one_line(fsf: Fsf, tmp_path: Path) -> None:
         assert sentence in done.stderr
         assert "Traceback" not in done.stderr
     assert not list((tmp_path / "runs").glob("*/run.json"))
+
+
+def test_pretrained_weights_stay_while_a_method_learns(fsf: Fsf, tmp_path: Path) -> None:
+    path = weights(tmp_path / "a.safetensors", 7)
+    given = (*QUICK, *TIMM, "-o", f"backbone.weights={path}")
+    given = (*given, "-o", "backbone.pretrained_on=places365")
+    unlearned = fsf("run", *given, "--method", "protonet")
+    assert "nothing was trained" in unlearned.stdout, unlearned.stderr
+    learned = fsf("run", *given, "--method", "relationnet", "--recipe", "none")
+    sentence = (
+        "trained: method, the backbone staying with its weights pretrained on places365, 1 ep"
+    )
+    assert sentence in learned.stdout, learned.stderr
+    tuned = fsf("run", *given, "--method", "protonet", "-o", "backbone.frozen=false")
+    sentence = "trained: backbone and method from weights pretrained on places365, 1 epoch"
+    assert sentence in tuned.stdout, tuned.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from torch import Tensor
 
@@ -46,6 +46,8 @@ class Timm(Backbone):
         std: by which the difference is divided, above 0; ``none`` for the model's own.
         pretrained_on: name of the data that weights of a file were trained on; ``none`` for what
             the tag in ``model`` says.
+        frozen: whether training leaves the weights as they are; ``none`` leaves pretrained ones
+            and trains random ones. Methods without weights of their own then need no training.
 
     Raises:
         OptionError: timm has no such model or weights, or an option is outside its range.
@@ -70,6 +72,7 @@ class Timm(Backbone):
         mean: Colour | None = None,
         std: Colour | None = None,
         pretrained_on: str | None = None,
+        frozen: bool | None = None,
     ) -> None:
         super().__init__()
         if pooling not in get_args(Pooling):
@@ -86,6 +89,8 @@ class Timm(Backbone):
         self.image_size = image_size
         self.mean = mean
         self.std = std
+        self.frozen = frozen
+        self._is_frozen = weights != "none" if frozen is None else frozen
         self._published = pretrained_config(model)
         if weights == "hub" and not (
             self._published.get("hf_hub_id") or self._published.get("url")
@@ -95,7 +100,7 @@ class Timm(Backbone):
                 f"for random ones{_with_weights(model)}"
             )
         # Not self.model: that is the option.
-        self.net = create(model, image_size)
+        self.net = create(model, image_size).requires_grad_(not self._is_frozen)
         self._patch = _patch_of(self.net)
         self._prefix = getattr(self.net, "num_prefix_tokens", None)
         if pooling == "class-token" and not _has_class_token(self.net):
@@ -109,6 +114,13 @@ class Timm(Backbone):
         self.preprocessing = self._preprocessing()
         self.pretrained_on = pretrained_on or self._trained_on()
         self.licence = self._licence()
+
+    def train(self, mode: bool = True) -> Self:
+        """Set training or evaluation mode; frozen weights stay in the latter."""
+        super().train(mode)
+        if self._is_frozen:
+            self.net.eval()
+        return self
 
     def _preprocessing(self) -> Preprocessing:
         config = load_timm().data.resolve_model_data_config(self.net)

@@ -299,6 +299,22 @@ def test_weights_of_a_file(make: Any, name: str, tmp_path: Path) -> None:
         assert torch.equal(loaded(shown), trained(shown))
 
 
+def test_pretrained_weights_stay_as_they_are() -> None:
+    for options, frozen in (
+        ({"weights": "hub"}, True),
+        ({"weights": "a.pth"}, True),
+        ({"weights": "none"}, False),
+        ({"weights": "none", "frozen": True}, True),
+        ({"weights": "a.pth", "frozen": False}, False),
+    ):
+        backbone = Timm(model="test_resnet.r160_in1k", image_size=64, **options).train()
+        assert {p.requires_grad for p in backbone.parameters()} == {not frozen}
+        before = {k: v.clone() for k, v in backbone.state_dict().items()}
+        backbone(images(64))
+        same = all(torch.equal(v, before[k]) for k, v in backbone.state_dict().items())
+        assert same == frozen, "the statistics of BatchNorm"
+
+
 def test_weights_of_a_folder(tmp_path: Path) -> None:
     trained = CNN()
     save_file(weights_of(trained), tmp_path / "model.safetensors")
