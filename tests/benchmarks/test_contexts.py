@@ -25,6 +25,7 @@ from fsframework.values import ImagePool, Outcomes, TaskSet
 from tests.conftest import Fsf
 
 TOYS = Path(__file__).with_name("toy_grid.py")
+SHARED = Path(__file__).resolve().parents[3] / "shared"
 Contexts = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -212,3 +213,44 @@ def test_a_run_gives_its_backbone_and_nothing_is_trained(
     assert refused.returncode == 2
     assert "says which backbone to use; name no other" in refused.stderr
     assert "nowhere: holds no run" in fsf(*asked, "--model", "nowhere").stderr
+
+
+@pytest.mark.shared_data
+def test_a_trained_network_leans_on_textures(fsf: Fsf, tmp_path: Path) -> None:
+    """Cue conflict, contexts being textures: IID above OOD, by the whole paired interval."""
+    if not SHARED.is_dir():
+        pytest.skip("the reference material is not beside the checkout")
+    done = fsf(
+        "run", "--method", "baseline", "--backbone", "conv64f", "--sampler", "random", "--dataset",
+        f"cifar-fs:{SHARED / 'data/cifar100_small.zip'}", "--shot", "1", "--tasks", "5", "-o",
+        "image_size=32", "-o", "training.epochs=1", "-o", "training.steps=40", "-o",
+        "training.validation_tasks=20", "--device", "cpu",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    [model] = (tmp_path / "runs").iterdir()
+    document = ran(
+        fsf(
+            "benchmark",
+            "contexts",
+            "--model",
+            str(model),
+            "--dataset",
+            f"cue-conflict:{SHARED / 'data/cue_conflict_84.zip'}",
+            "-o",
+            "dataset.split=all",
+            "--query",
+            "4",
+            "--method",
+            "ncc",
+            "--tasks",
+            "150",
+            "--device",
+            "cpu",
+            "--json",
+        )
+    )
+    assert [d["shot"] for d in document["differences"]] == [1, 5]
+    for difference in document["differences"]:
+        assert difference["paired"]
+        assert difference["kind"] == "closed"
+        assert difference["low"] > 0.1

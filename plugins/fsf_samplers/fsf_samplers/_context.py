@@ -141,7 +141,7 @@ class ContextSampler(TaskSampler):
             there = ", ".join(map(repr, sorted(pool.metadata))) or "none"
             raise InfeasibleTask(
                 f"{_NAME!r} needs the metadata column {self.column!r}; the data set's columns are "
-                f"{there}; name another with column"
+                f"{there}; name another with the option column"
             )
         values, context = np.unique(np.array(pool.metadata[self.column]), return_inverse=True)
         cell_of = pool.labels * len(values) + context

@@ -134,7 +134,7 @@ def test_any_column_will_do() -> None:
     assert (
         contexts(pool, tasks.support, "texture") != contexts(pool, tasks.query, "texture")
     ).all()
-    with pytest.raises(InfeasibleTask, match=re.escape("columns are 'texture'; name another")):
+    with pytest.raises(InfeasibleTask, match=re.escape("columns are 'texture'; name another with the option column")):
         ContextSampler(**shape).draw(pool, 3, 0)
 
 
