@@ -255,10 +255,25 @@ def _chosen(declaration: Declaration, split: str | None, file: Path | None) -> S
 
 
 def _best(declaration: Declaration, tree: Tree) -> tuple[Found, list[Found]]:
-    """Return what the layout that finds most images found, and what each did."""
+    """Return what the layout that finds most images found, and what each did.
+
+    Raises:
+        DataError: a layout is damaged and no other finds an image.
+    """
     names = ClassNames(declaration.classes) if declaration.classes else None
-    tried = [find(layout, tree, names) for layout in declaration.layouts]
-    return max(tried, key=lambda found: len(found.files)), tried
+    tried: list[Found] = []
+    damaged: list[DataError] = []
+    for layout in declaration.layouts:
+        try:
+            tried.append(find(layout, tree, names))
+        except DataError as error:
+            damaged.append(error)
+    best = max(tried, key=lambda found: len(found.files), default=None)
+    if damaged and (best is None or not best.files):
+        raise damaged[0]
+    assert best is not None
+    best.problems += [f"another layout is not used: {error}" for error in damaged]
+    return best, tried
 
 
 def _not_found(declaration: Declaration, tree: Tree, tried: Iterable[Found]) -> DataError:

@@ -40,6 +40,8 @@ class _Refused(Exception):
 class StoredArray:
     """An array as its pickle describes it; ``numpy`` makes one of it."""
 
+    __slots__ = ("data", "dtype", "fortran", "shape")
+
     def __init__(self) -> None:
         self.shape: tuple[int, ...] = ()
         self.dtype: np.dtype[Any] = np.dtype(np.uint8)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,17 +15,6 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the reference material is not beside the checkout")
     return SHARED
-
-
-@pytest.fixture(scope="session")
-def unpacked(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    def unpack(name: str) -> Path:
-        target = tmp_path_factory.mktemp(name)
-        with zipfile.ZipFile(shared / "data" / f"{name}.zip") as archive:
-            archive.extractall(target)
-        return target
-
-    return unpack
 
 
 @pytest.fixture

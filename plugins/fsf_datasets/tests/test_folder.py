@@ -164,8 +164,10 @@ def test_fingerprint_follows_files_labels_and_splits(tmp_path: Path, write: Writ
 
 
 @pytest.mark.shared_data
-def test_cue_conflict(unpacked: Callable[[str], Path]) -> None:
-    data = Folder(path=unpacked("cue_conflict_84"), pattern=r"-(?P<texture>[a-z]+)\d+\.png$")
+def test_cue_conflict(shared: Path) -> None:
+    data = Folder(
+        path=shared / "data" / "cue_conflict_84.zip", pattern=r"-(?P<texture>[a-z]+)\d+\.png$"
+    )
     assert len(data.keys) == 1280
     assert len(data.class_names) == 16
     textures = Counter(data.metadata["texture"])
@@ -181,8 +183,8 @@ def test_cue_conflict(unpacked: Callable[[str], Path]) -> None:
 
 
 @pytest.mark.shared_data
-def test_omniglot(unpacked: Callable[[str], Path]) -> None:
-    data = Folder(path=unpacked("omniglot"))
+def test_omniglot(shared: Path) -> None:
+    data = Folder(path=shared / "data" / "omniglot.zip")
     assert len(data.class_names) == 1623
     assert set(np.bincount(data.labels)) == {20}
     assert data.class_names[0] == "images_background/Alphabet_of_the_Magi/character01"
@@ -192,13 +194,13 @@ def test_omniglot(unpacked: Callable[[str], Path]) -> None:
 
 
 @pytest.mark.shared_data
-def test_cifar_fs(shared: Path, unpacked: Callable[[str], Path], tmp_path: Path) -> None:
+def test_cifar_fs(shared: Path, tmp_path: Path) -> None:
     published = {
         split: [name for _, name in json.loads((file).read_text())]
         for split in ("train", "val", "test")
         for file in [shared / "data" / "splits" / "cifar_fs" / f"{split}.json"]
     }
     (tmp_path / "split.json").write_text(json.dumps(published))
-    data = Folder(path=unpacked("cifar100_small"), split=tmp_path / "split.json")
+    data = Folder(path=shared / "data" / "cifar100_small.zip", split=tmp_path / "split.json")
     assert [len(data.splits[split]) for split in ("train", "val", "test")] == [64, 16, 20]
     assert data.pool("test").class_sizes.tolist() == [60] * 20

@@ -574,6 +574,17 @@ def test_pixels_are_read_when_they_are_asked_for(name: str, layout: str, root: P
     assert not data.image(0).any()
 
 
+def test_a_damaged_layout_beside_a_whole_one_is_a_problem(root: Path) -> None:
+    make("miniimagenet", "folders", root)
+    (root / "train.csv").write_text("a,b\n")
+    data = cls_of("miniimagenet")(path=root)
+    assert data.layout == "folders"
+    assert any(
+        p.startswith("another layout is not used: ") and "train.csv: row 1 must name" in p
+        for p in data.problems()
+    )
+
+
 def test_labels_without_their_images_are_told(root: Path) -> None:
     make("tieredimagenet", "arrays", root)
     (root / "val_images.npz").unlink()
