@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fsframework.interfaces.detector import AttributeDetector, Captioner
+from fsframework.interfaces.detector import AttributeDetector, Captioner, ImageTextModel
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
 from fsframework.testing.toys import toy_images, toy_records
 
@@ -118,6 +118,41 @@ def check_captions(make: Make) -> None:
         detector.selector.select(captions) == found,
         "the words are not those that its selector selects from its captions",
     )
+
+
+_TEXTS = ("a photo of a dog", "grass", "a photo of a dog on the grass")
+_OFF = 1e-3
+
+
+@suite.check(after=[check_consumes])
+def check_features(make: Make) -> None:
+    """An ``ImageTextModel`` gives unit vectors of one width for images and for texts.
+
+    They depend on nothing beside the image, or the text, itself.
+    """
+    detector = make()
+    if not isinstance(detector, ImageTextModel):
+        raise NotApplicable("it puts no texts beside images")
+    widths = []
+    for what, give, of in (
+        ("images", detector.image_features, toy_images()),
+        ("texts", detector.text_features, list(_TEXTS)),
+    ):
+        found = np.asarray(give(of))
+        require(
+            found.ndim == 2 and len(found) == len(of),
+            f"{len(of)} {what} must give as many vectors, not an array of shape {found.shape}",
+        )
+        lengths = np.linalg.norm(found, axis=1)
+        require(
+            bool(np.all(np.abs(lengths - 1) < _OFF)), f"vectors of {what} have lengths {lengths}"
+        )
+        for index, one in enumerate(of):
+            alone = np.asarray(give([one]))[0]
+            off = float(np.abs(alone - found[index]).max())
+            require(off < _OFF, f"one of the {what} has another vector alone, by {off:.2g}")
+        widths.append(found.shape[1])
+    require(widths[0] == widths[1], f"images have {widths[0]} numbers and texts {widths[1]}")
 
 
 @suite.check(after=[check_consumes])

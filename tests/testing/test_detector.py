@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fsframework.interfaces import AttributeDetector, Captioner, WordSelector
+from fsframework.interfaces import AttributeDetector, Captioner, ImageTextModel, WordSelector
 from fsframework.testing import checks_for, parametrize_with_checks
 
 CHANNELS = "red", "green", "blue"
@@ -150,6 +150,27 @@ class Deaf(Telling):
         return [frozenset({"image"}) for _ in images]
 
 
+class Seeing(Brightest, ImageTextModel):
+    """Images and texts by how much of each channel there is."""
+
+    def image_features(self, images):
+        means = np.array([image.reshape(-1, 3).mean(axis=0) + 1 for image in images])
+        return means / np.linalg.norm(means, axis=1, keepdims=True)
+
+    def text_features(self, texts):
+        found = np.array([[1 + text.count(letter) for letter in "rgb"] for text in texts])
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+class Centred(Seeing):
+    """Features less their mean, which depends on the others."""
+
+    def image_features(self, images):
+        found = super().image_features(images)
+        found = found - found.mean(axis=0) / 2
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
 class Numbers(Brightest):
     """Provenance that is not of strings."""
 
@@ -171,11 +192,12 @@ BROKEN = {
     "check_no_memory": Growing,
     "check_images_unchanged": InPlace,
     "check_captions": Deaf,
+    "check_features": Centred,
     "check_provenance": Numbers,
 }
 
 
-@parametrize_with_checks([Brightest, Known, Telling])
+@parametrize_with_checks([Brightest, Known, Telling, Seeing])
 def test_a_sound_detector_passes(make, check):
     check(make)
 
