@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -134,10 +134,11 @@ def check_features(make: Make) -> None:
     if not isinstance(detector, ImageTextModel):
         raise NotApplicable("it puts no texts beside images")
     widths = []
-    for what, give, of in (
+    cases: list[tuple[str, Callable[[Sequence[Any]], Any], Sequence[Any]]] = [
         ("images", detector.image_features, toy_images()),
-        ("texts", detector.text_features, list(_TEXTS)),
-    ):
+        ("texts", detector.text_features, _TEXTS),
+    ]
+    for what, give, of in cases:
         found = np.asarray(give(of))
         require(
             found.ndim == 2 and len(found) == len(of),
