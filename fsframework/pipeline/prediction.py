@@ -39,7 +39,7 @@ __all__ = [
     "predict_files",
 ]
 
-_ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif"})
+_ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".webp", ".gif"})
 _ORIGIN = "fsf predict"
 _KEYS = frozenset(
     {
