@@ -60,6 +60,8 @@ class Layout:
         label: the column with its class; ``None`` where each class is a column of its own and
             holds 1 for the images of that class (``tables``).
         files: for each split its file, or its files of images and of labels (``pickles``).
+        ignore_others: whether images of other classes are no news, as the files as published
+            hold some (``folders`` and ``tables``).
     """
 
     name: str
@@ -73,6 +75,7 @@ class Layout:
     image: str = "filename"
     label: str | None = "label"
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ignore_others: bool = False
 
 
 @dataclass(frozen=True)
@@ -391,6 +394,8 @@ def _layout(table: _Table) -> Layout:
         if not files:
             raise table.fail("files", "must name a file for train, val or test")
         options["files"] = {split: tuple(names) for split, names in files.items()}
+    if kind in ("folders", "tables"):
+        options["ignore_others"] = table.take("ignore_others", "true or false", False)
     table.finish()
     return Layout(**options)
 

@@ -30,7 +30,10 @@ def find(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
     Raises:
         DataError: they do lie so, and a file is damaged or a class is there twice.
     """
-    return _FINDERS[layout.kind](layout, tree, names)
+    found = _FINDERS[layout.kind](layout, tree, names)
+    if layout.ignore_others and found.files:
+        found.strangers.clear()
+    return found
 
 
 # --- folders ---------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ def first_few(texts: Sequence[str], most: int = 3, joint: str = ", ") -> str:
     'row 2, row 3, row 7 and 1 more'
     """
     left = len(texts) - most
-    return joint.join(texts[:most]) + (f" and {left} more" if left > 0 else "")
+    return joint.join(texts[:most]) + (f" and {left:,} more" if left > 0 else "")
 
 
 def quoted(names: Sequence[str]) -> str:

@@ -464,6 +464,16 @@ def test_rows_name_images_with_another_ending_or_none(root: Path) -> None:
     assert any("lists 1 image not there: 'c.d'" in problem for problem in data.problems())
 
 
+def test_other_findings_of_chestx_are_no_news(root: Path) -> None:
+    make("chestx", "table", root)
+    table = root / "Data_Entry_2017.csv"
+    before = cls_of("chestx")(path=root)
+    table.write_text(table.read_text() + "other.png,Hernia\nboth.png,Mass|Nodule\n")
+    after = cls_of("chestx")(path=root)
+    assert after.problems() == before.problems()
+    assert after.keys == before.keys
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
