@@ -196,7 +196,7 @@ def measure_similarities(
         reporter,
         batch_size or _IMAGES_AT_ONCE["cuda" if where.type == "cuda" else "cpu"],
     )
-    m_ce = _dots(features, class_vectors, class_of)
+    m_ce = _dots(features, np.arange(len(indices)), class_vectors, class_of)
     m_te = np.full(len(indices), np.nan)
     contexts = None
     if column is not None:
@@ -205,7 +205,7 @@ def measure_similarities(
         known = np.flatnonzero([bool(context) for context in contexts])
         if known.size:
             vectors, of = _vectors(model, component, [contexts[i] for i in known], context_template)
-            m_te[known] = _dots(features[known], vectors, of)
+            m_te[known] = _dots(features, known, vectors, of)
     told = {k: v for k, v in provenance.items() if k not in _OF_WORDS}
     return Similarities(
         tuple(dataset.keys[i] for i in indices),
@@ -294,14 +294,13 @@ def _features(
     return np.asarray(stored.array)
 
 
-def _dots(features: FloatArray, vectors: FloatArray, of: IntArray) -> FloatArray:
-    """Return the cosine of each feature and its own vector, float64 ``(n,)``."""
-    found = np.empty(len(features))
-    for start in range(0, len(features), 4096):
+def _dots(features: FloatArray, rows: IntArray, vectors: FloatArray, of: IntArray) -> FloatArray:
+    """Return the cosine of each row's feature and its own vector, float64 ``(len(rows),)``."""
+    found = np.empty(len(rows))
+    for start in range(0, len(rows), 4096):
         part = slice(start, start + 4096)
-        found[part] = np.einsum(
-            "nd,nd->n", features[part].astype(np.float64), vectors[of[part]].astype(np.float64)
-        )
+        mine, theirs = features[rows[part]], vectors[of[part]]
+        found[part] = np.einsum("nd,nd->n", mine.astype(np.float64), theirs.astype(np.float64))
     return found
 
 

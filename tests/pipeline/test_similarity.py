@@ -117,6 +117,18 @@ def test_images_are_shown_once(
     assert len(log.read_text()) == 7  # another set of images has features of its own
 
 
+def test_an_interrupted_call_goes_on(
+    similar: Similar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_CLIP_LOG", str(tmp_path / "log"))
+    monkeypatch.setenv("TOY_CLIP_STOPS", "2")
+    assert similar("--batch-size", "2").returncode == 130
+    monkeypatch.delenv("TOY_CLIP_STOPS")
+    found = groups(similar("--batch-size", "3", "--json"))
+    assert len((tmp_path / "log").read_text()) == 5
+    assert found["all", ""]["m_ce"] == pytest.approx(np.mean(CE), abs=1e-6)
+
+
 def test_a_data_set_without_contexts_has_one_similarity(
     fsf: Fsf, data: Path, tmp_path: Path
 ) -> None:
