@@ -136,6 +136,22 @@ def check_images_independent(make: Make) -> None:
     require_close(alone, _maps(backbone, images), "images one by one give other maps than together")
 
 
+@suite.check(after=[check_vectors, check_images_independent])
+def check_encode(make: Make) -> None:
+    """``encode`` gives one finite vector an image, that of this image alone."""
+    backbone = _made(make)
+    images = _images(backbone.preprocessing.size)
+    with torch.no_grad():
+        together = copy.deepcopy(backbone).encode(images.clone())
+        alone = torch.cat([copy.deepcopy(backbone).encode(image[None]) for image in images])
+    require(
+        together.ndim == 2 and len(together) == _COUNT,
+        f"encoded images must have shape ({_COUNT}, D), not {tuple(together.shape)}",
+    )
+    require(together.isfinite().all(), "encoded images must be finite")
+    require_close(alone, together, "images one by one are encoded otherwise than together")
+
+
 @suite.check(after=[check_maps])
 def check_no_memory(make: Make) -> None:
     """In evaluation mode the same images give the same maps again."""
