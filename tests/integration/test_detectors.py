@@ -25,7 +25,7 @@ TASKS = [
     "--method", "protonet", "--way", "2", "--shot", "1", "--query", "3", "--tasks", "20",
     "--image-size", "32", "-o", "training.epochs=0", "--json",
 ]  # fmt: skip
-KINDS = ["vit-gpt2", "blip", "captioner", "clip-words", "captions-file", "metadata"]
+KINDS = ["vit-gpt2", "blip", "captioner", "clip-words", "captions-file", "metadata", "appearance"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,8 +63,8 @@ def of_kind(kind: str, captions: Path) -> list[str]:
     """Return the arguments that name a detector; tiny models speak in words they have learnt."""
     if kind == "captions-file":
         return ["--detector", f"captions-file:{captions}"]
-    if kind == "metadata":
-        return ["--detector", "metadata"]
+    if kind in ("metadata", "appearance"):
+        return ["--detector", kind]
     if kind == "clip-words":
         model = tiny_model("clip")
         return ["--detector", f"clip-words:{model}", "-o", "detector.threshold=-1",
