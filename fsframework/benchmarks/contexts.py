@@ -253,7 +253,7 @@ def _notes(
     grid: Grid, differences: Mapping[tuple[str, int], Estimate], tasks: TaskSet | None
 ) -> list[str]:
     notes = [
-        f"contexts: the column {grid.column} of {grid.dataset}; support and queries of a class "
+        f"contexts: the column {grid.column} of {grid.dataset}; support and queries of a class: "
         + ", ".join(
             f"each of {number} {'context' if number == 1 else 'contexts'} at {shot}-shot"
             for shot, number in grid.contexts.items()
