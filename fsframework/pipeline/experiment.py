@@ -13,7 +13,7 @@ from fsframework.errors import FsfError, OptionError, close_matches
 from fsframework.interfaces.dataset import Decoding
 from fsframework.pipeline.images import Broken
 from fsframework.pipeline.intervals import Interval
-from fsframework.pipeline.recipes import QUICK, Recipe, find_recipe, unknown_recipe
+from fsframework.pipeline.recipes import EMBEDDED, QUICK, Recipe, find_recipe, unknown_recipe
 from fsframework.pipeline.stages import Precision, Stage
 from fsframework.records import RunRecord
 from fsframework.registry import Registry
@@ -29,7 +29,7 @@ from fsframework.values import QueryBatch, TaskSet
 __all__ = ["Experiment", "Settings", "read_config", "resolve_experiment", "resolve_part"]
 
 _DEFAULTS = {
-    "dataset": "planted",
+    "dataset": EMBEDDED,
     "backbone": "conv64f",
     "method": "protonet",
     "sampler": "fewstab",

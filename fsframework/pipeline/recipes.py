@@ -30,9 +30,20 @@ from typing import Any
 from fsframework.errors import OptionError, PluginError, close_matches
 from fsframework.registry import Plugin, Registry
 
-__all__ = ["FILE_NAME", "QUICK", "Recipe", "find_recipe", "list_recipes", "unknown_recipe"]
+__all__ = [
+    "EMBEDDED",
+    "FILE_NAME",
+    "QUICK",
+    "Recipe",
+    "find_recipe",
+    "list_recipes",
+    "unknown_recipe",
+]
 
 FILE_NAME = "recipes.toml"
+EMBEDDED = "planted"
+"""The data set that is there without any file, which quick recipes are made for."""
+
 QUICK = "quick"
 """The recipe of a method that is taken where none is asked for."""
 
@@ -65,14 +76,19 @@ class Recipe:
     accuracy_on: str = ""
     verified: datetime.date | None = field(default=None)
 
-    def described(self) -> str:
+    def described(self, dataset: str | None = None) -> str:
         """Return source and expectation in one sentence.
+
+        Args:
+            dataset: what it is used on, where it is used; quick recipes know what to expect on the
+                embedded data set only.
 
         >>> Recipe("quick", "mine", "ours", {}).described()
         'recipe quick (ours); which accuracy to expect is not known'
         """
         text = f"recipe {self.name} ({self.source})"
-        if self.accuracy is None:
+        elsewhere = self.name == QUICK and dataset not in (None, *(self.datasets or (EMBEDDED,)))
+        if self.accuracy is None or elsewhere:
             return f"{text}; which accuracy to expect is not known"
         when = f"verified {self.verified}" if self.verified else "not verified"
         return f"{text}; expected {self.accuracy:.1f} % on {self.accuracy_on}, {when}"

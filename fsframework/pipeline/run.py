@@ -678,7 +678,11 @@ def _with_model(
             "history": list(trained.history),
             "best_validation_accuracy": trained.best_accuracy,
             "backbone_is_frozen": not any(p.requires_grad for p in model.extractor.parameters()),
-            **({"recipe": experiment.recipe.described()} if experiment.recipe else {}),
+            **(
+                {"recipe": experiment.recipe.described(experiment.dataset.name)}
+                if experiment.recipe
+                else {}
+            ),
         }
         notes = (*(n for n in notes if n not in trained.notes), *trained.notes)
     record = dataclasses.replace(record, digests=digests, training=training, notes=notes)

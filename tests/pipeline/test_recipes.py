@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import datetime
 from pathlib import Path
 from typing import Any
@@ -243,3 +244,6 @@ def test_a_run_can_take_the_model_of_another(tmp_path: Path) -> None:
 def test_described_says_when_nothing_is_known() -> None:
     recipe = Recipe("a", "b", "c", {}, accuracy=50.0, accuracy_on="d")
     assert recipe.described() == "recipe a (c); expected 50.0 % on d, not verified"
+    quick = dataclasses.replace(recipe, name="quick")
+    assert quick.described("planted") == "recipe quick (c); expected 50.0 % on d, not verified"
+    assert quick.described("birds") == "recipe quick (c); which accuracy to expect is not known"
