@@ -102,7 +102,9 @@ def _close(name: str, known: list[str]) -> str:
     shorter = sorted({k.partition(".")[0] for k in known})
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.75)
     close = close or difflib.get_close_matches(bare, shorter, n=3, cutoff=0.6)
-    close = close or [k for k in shorter if k.startswith(bare)][:3]
+    # Other libraries call the same models otherwise, such as dinov2_vits14.
+    for word in sorted(bare.replace("-", "_").split("_"), key=len, reverse=True):
+        close = close or [k for k in shorter if len(word) > 3 and word in k][:4]
     return f"; did you mean {', '.join(close)}?" if close else ", and none that is called alike"
 
 

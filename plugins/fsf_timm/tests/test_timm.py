@@ -226,6 +226,7 @@ def test_provenance() -> None:
     [
         ({"model": "resnet19"}, "timm has no model 'resnet19'; did you mean resnet"),
         ({"model": "vit_smal_patch14_dinov2.lvd142m"}, "did you mean .*vit_small_patch14_dinov2"),
+        ({"model": "dinov2_vits14"}, "did you mean .*vit_base_patch14_reg4_dinov2"),
         ({"model": "qqqqq"}, "timm has no model 'qqqqq', and none that is called alike"),
         (
             {"model": "resnet18.lvd142m"},
