@@ -1,4 +1,4 @@
-"""Pixels: decoded and resized once into one memory-mapped array a size, read from there.
+"""Pixels: decoded and resized once into one array on the disk for each size, read from there.
 
 Imports no torch: packing a large data set stays small in memory.
 """
@@ -9,10 +9,9 @@ import hashlib
 import itertools
 import json
 import math
-import mmap
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
@@ -48,9 +47,6 @@ Broken = Literal["fatal", "skip"]
 _IMAGES_A_BLOCK = 256
 _DIGEST_BYTES = 16
 _BROKEN = b"\xff" * _DIGEST_BYTES
-_BYTES_BEFORE_RELEASE = 64 << 20
-"""Bytes read from a map before its pages are given back: they stay in the machine's file cache,
-but no longer count as this process's memory, however large the store."""
 
 
 def image_size(dataset: Dataset, preprocessing: Preprocessing, wanted: int | None) -> int:
@@ -112,9 +108,10 @@ class Pixels:
 class ImageStore:
     """The decoded images of a data set at one size: a row an image, filled when first needed.
 
-    ``array.npy`` is an ordinary NumPy file of uint8 ``(n, size, size, 3)``; its rows are those of
-    the data set. ``rows.bin`` holds 16 bytes an image: zeros where the row is not filled, else a
-    hash of its pixels, written after them, so that a killed job goes on where it stopped.
+    ``array.npy`` is an ordinary NumPy file of uint8 ``(n, size, size, 3)``, to be mapped by whoever
+    likes; its rows are those of the data set. ``rows.bin`` holds 16 bytes an image: zeros where the
+    row is not filled, else a hash of its pixels, written after them, so that a killed job goes on
+    where it stopped.
 
     Args:
         identity: fingerprint of the component that made ``dataset``: its code and options.
@@ -128,7 +125,6 @@ class ImageStore:
     interpolation: str
     decoding: Decoding
     workspace: Workspace
-    _state: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def folder(self) -> Path:
@@ -185,13 +181,17 @@ class ImageStore:
         return rows[missing]
 
     def read(self, rows: IntArray) -> UInt8Array:
-        """Return filled rows, uint8 ``(k, size, size, 3)``."""
-        mapped, array = self._mapped()
-        found = array[rows]
-        self._state["read"] = self._state.get("read", 0) + found.nbytes
-        if self._state["read"] > _BYTES_BEFORE_RELEASE:
-            mapped.madvise(mmap.MADV_DONTNEED)
-            self._state["read"] = 0
+        """Return filled rows, uint8 ``(k, size, size, 3)``, in any order.
+
+        They are read, not mapped: the pages of a map count as this process's memory, and where a
+        file system keeps files in large pages one image brings in a hundred.
+        """
+        found = np.empty((len(rows), self.size, self.size, 3), np.uint8)
+        with self.path.open("rb") as file:
+            start = _header_end(file)
+            for part in _runs(rows):
+                at = start + int(rows[part.start]) * self.row_bytes
+                _read_into(file.fileno(), found[part].reshape(-1).data, at)
         return found
 
     def digest(self, rows: IntArray) -> str:
@@ -201,17 +201,6 @@ class ImageStore:
     def digest_of_all(self) -> str:
         """Return a digest of what all images look like; equal on every machine."""
         return self.digest(np.arange(len(self)))
-
-    def _mapped(self) -> tuple[mmap.mmap, UInt8Array]:
-        if "mapped" not in self._state:
-            with self.path.open("rb") as file:
-                start = _header_end(file)
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            shape = (len(self), self.size, self.size, 3)
-            array = np.frombuffer(mapped, np.uint8, math.prod(shape), start).reshape(shape)
-            self._state["mapped"] = (mapped, array)
-        found: tuple[mmap.mmap, UInt8Array] = self._state["mapped"]
-        return found
 
     def _hashes(self) -> UInt8Array:
         try:
@@ -296,13 +285,23 @@ def _header_end(file: Any) -> int:
 
 
 def _runs(rows: IntArray) -> list[slice]:
-    """Return the places of ascending rows that follow one another.
+    """Return the places of rows that follow one another.
 
-    >>> _runs(np.array([3, 4, 5, 9]))
-    [slice(0, 3, None), slice(3, 4, None)]
+    >>> _runs(np.array([3, 4, 5, 9, 2]))
+    [slice(0, 3, None), slice(3, 4, None), slice(4, 5, None)]
     """
+    if not len(rows):
+        return []
     edges = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
     return [slice(a, b) for a, b in itertools.pairwise(edges)]
+
+
+def _read_into(descriptor: int, buffer: memoryview, offset: int) -> None:
+    while buffer:
+        count = os.preadv(descriptor, [buffer], offset)
+        if not count:
+            raise DataError(f"the store of images ends at byte {offset}; pack the data set again")
+        buffer, offset = buffer[count:], offset + count
 
 
 def _write(descriptor: int, data: UInt8Array | bytes, offset: int) -> None:

@@ -106,15 +106,46 @@ def test_other_code_size_or_decoding_is_another_store(workspace: Workspace) -> N
     assert len(folders) == 16
 
 
-def test_memory_is_given_back_while_reading(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_BYTES_BEFORE_RELEASE", 10_000)
+def test_rows_are_read_in_any_order_and_number(workspace: Workspace) -> None:
     data = Blobs()
     pixels = pixels_of(store(data, workspace), data, "train", Reporter())
     expected = data.images(np.arange(120), 16)
-    for _ in range(3):
-        assert (pixels[:] == expected).all()
+    rng = np.random.default_rng(0)
+    for index in (
+        np.arange(120)[::-1],
+        rng.integers(120, size=500),
+        np.zeros(0, np.int64),
+        np.array([7, 8, 3]),
+    ):
+        assert (pixels[index] == expected[index]).all()
+    assert (pixels[-3:] == expected[-3:]).all()
+    assert pixels[5:5].shape == (0, 16, 16, 3)
+
+
+def test_reading_keeps_nothing_of_the_file_in_memory(workspace: Workspace) -> None:
+    """What is read from a file of 63 MB leaves this process hardly larger."""
+
+    def resident() -> int:
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0])
+
+    data = Blobs()
+    large = store(data, workspace, size=300)
+    pixels = pixels_of(large, data, "test", Reporter())
+    pixels[:4]
+    before = resident()
+    for start in range(0, 60, 4):
+        pixels[start : start + 4]
+    assert resident() - before < 6_000
+
+
+def test_a_store_cut_short_is_one_sentence(workspace: Workspace) -> None:
+    data = Blobs()
+    pixels = pixels_of(store(data, workspace), data, "test", Reporter())
+    with pixels.store.path.open("r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(DataError, match="pack the data set again"):
+        pixels[:]
 
 
 def test_a_broken_image_is_fatal_and_named(workspace: Workspace) -> None:
