@@ -89,7 +89,7 @@ class _Own:
         (collections.Counter("a"), r"collections\.Counter"),
         (eval, r"eval"),
     ],
-    ids=str,
+    ids=["command", "own-class", "slice", "generator", "masked-array", "counter", "built-in"],
 )
 @pytest.mark.parametrize("protocol", [0, 2, 5])
 def test_anything_else_is_refused_by_name(
