@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 from scipy import sparse, stats
 
 from fsframework.errors import DataError, OptionError
+from fsframework.pipeline.estimators import ESTIMATORS, LEVELS, Estimator, Interval, Level
 from fsframework.values import FloatArray, IntArray, Outcomes, TaskSet
 
 __all__ = [
@@ -31,12 +31,6 @@ __all__ = [
     "interval_over",
     "mean_interval",
 ]
-
-Estimator = Literal["student-t", "percentile", "bca"]
-ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
-Level = Literal["image-level", "class-level"]
-LEVELS: tuple[Level, ...] = get_args(Level)
-Interval = Literal[Estimator, Level]
 
 FEWEST_RESAMPLED = 20
 """Tasks below which a bootstrap's intervals are noticeably too short."""

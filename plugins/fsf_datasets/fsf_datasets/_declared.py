@@ -88,9 +88,9 @@ class Declared(ImageFileDataset):
 
     # --- construction ----------------------------------------------------------------------
 
-    def _keep_chosen(self, found: Found, chosen: Split | None) -> list[int]:
+    def _keep_chosen(self, found: Found, chosen: Split | None) -> Sequence[int]:
         """Return the images that the split names, where it names images and these are they."""
-        every = list(range(len(found.files)))
+        every = range(len(found.files))
         usual = next(iter(self._declared.splits.values()), None)
         files = chosen.files if chosen else usual.files if usual else {}
         if not files or found.pictures is not None:
@@ -129,7 +129,7 @@ class Declared(ImageFileDataset):
         self.labels = (bare[:, None] * count + np.arange(count)).ravel()
         self._degrees = degrees
         self._turned: dict[tuple[int, int | None], Image.Image] = {}
-        self._pictures, self._rows = found.pictures, list(kept)
+        self._pictures, self._rows = found.pictures, kept
         self._files = tuple(file for file in files for _ in degrees)
         self._sources = (*found.sources, *(files if found.pictures is None else ()))
         columns = {name: [column[i] for i in kept] for name, column in found.columns.items()}

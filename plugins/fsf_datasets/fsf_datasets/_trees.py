@@ -328,7 +328,7 @@ def images_of(tree: Tree) -> tuple[str, ...]:
     if not tree.images:
         endings = ", ".join(sorted(ending[1:] for ending in ENDINGS))
         raise DataError(f"{tree.root}: holds no image ({endings})")
-    return tuple(sorted(tree.images, key=natural))
+    return tuple(sorted(tree.images, key=_counted))  # they are sorted as text before
 
 
 def ending(name: str) -> str:
@@ -342,15 +342,26 @@ def ending(name: str) -> str:
     return f".{after.lower()}" if before and dot else ""
 
 
-_NUMBERS = re.compile(r"([0-9]+)")
+_NUMBERS = re.compile(r"[0-9]+")
 
 
-def natural(text: str) -> tuple[list[tuple[int, str]], str]:
+def natural(text: str) -> tuple[str, str]:
     """Return a key that sorts ``cat2`` before ``cat10``; equal ones by their text.
 
-    >>> sorted(["cat10", "cat2", "b/1", "b"], key=natural)
-    ['b', 'b/1', 'cat2', 'cat10']
+    >>> sorted(["cat10", "cats", "cat2", "b/1", "b", "cat010"], key=natural)
+    ['b', 'b/1', 'cat2', 'cat010', 'cat10', 'cats']
     """
-    parts = _NUMBERS.split(text)
-    numbers = [int(number) for number in parts[1::2]] + [0]
-    return [(0, parts[0]), *zip(numbers, [*parts[2::2], ""], strict=True)], text
+    return _counted(text), text
+
+
+def _counted(text: str) -> str:
+    """Return a text with the length of each number before it, so that longer ones come later.
+
+    One text a name, since the names of a large data set are many.
+    """
+    return _NUMBERS.sub(_with_length, text)
+
+
+def _with_length(number: re.Match[str]) -> str:
+    digits = number[0].lstrip("0")
+    return f"\0{chr(len(digits))}{digits}"

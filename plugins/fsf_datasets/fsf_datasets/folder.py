@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 
@@ -77,7 +77,8 @@ class Folder(ImageFileDataset):
             given = disjoint(pairs, str(self.path))
             classes = [name for name, _ in pairs]
         else:
-            classes = ["/".join(folder) for folder in folders]
+            joined = {folder: "/".join(folder) for folder in set(folders)}
+            classes = [joined[folder] for folder in folders]
         self.class_names = tuple(sorted(set(classes), key=natural))
         position = {name: i for i, name in enumerate(self.class_names)}
         self.labels = np.array([position[name] for name in classes], dtype=np.int64)
@@ -110,14 +111,16 @@ def _class_folders(keys: Sequence[str], root: Path) -> list[tuple[str, ...]]:
     Raises:
         DataError: images lie in the root itself, where no folder names their class.
     """
-    folders = [PurePosixPath(key).parts[:-1] for key in keys]
-    loose = [key for key, folder in zip(keys, folders, strict=True) if not folder]
-    if loose:
+    # One tuple a folder, not one an image.
+    parts = {above: tuple(above.split("/")) for above in {_above(key) for key in keys}}
+    if "" in parts:
+        loose = [key for key in keys if "/" not in key]
         raise DataError(f"{root}: each image must lie in the folder of its class: {quoted(loose)}")
-    depth, deepest = 0, min(len(folder) for folder in folders) - 1
-    while depth < deepest and len({folder[depth] for folder in folders}) == 1:
+    depth, deepest = 0, min(map(len, parts.values())) - 1
+    while depth < deepest and len({folder[depth] for folder in parts.values()}) == 1:
         depth += 1
-    return [folder[depth:] for folder in folders]
+    short = {above: folder[depth:] for above, folder in parts.items()}
+    return [short[_above(key)] for key in keys]
 
 
 def _are_splits(folders: Sequence[tuple[str, ...]]) -> bool:
