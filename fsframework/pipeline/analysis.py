@@ -33,15 +33,20 @@ FEWEST_ANSWERS = 100
 """With fewer wrong (or right) answers, 95 % intervals were found to hold 90 to 92 % of truths."""
 
 
+_UNIFORM = ("random", "placebo(random)")
+"""Samplers that draw classes and images uniformly."""
+
+
 def estimator_for(interval: Interval, tasks: TaskSet) -> Interval:
     """Return how an interval over these tasks can be made: as asked, or Student's.
 
-    ``image-level`` and ``class-level`` presume that classes and images were drawn uniformly,
-    which attribute-biased tasks are not, and that tasks share images: else Student's is the same.
+    ``image-level`` and ``class-level`` presume that classes and images were drawn uniformly, as
+    the sampler ``random`` does and those that look at attributes or contexts do not, and that
+    tasks share images: else Student's is the same.
     """
     if interval not in LEVELS:
         return interval
-    uniform = tasks.attributes_fingerprint is None
+    uniform = tasks.sampler in _UNIFORM
     return interval if uniform and tasks.reuses_images and len(tasks) > 1 else "student-t"
 
 

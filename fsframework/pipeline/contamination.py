@@ -268,10 +268,10 @@ def _of_training(tested: _UnderTest, trained: Sequence[Mapping[str, Any]]) -> It
                 f"{len(tested.classes)} classes under test, in {name} ({some}): {_NOT_NEW}"
             )
         elif same_name:
-            if options != tested.options and not known:
+            if (changed := _changed(options, tested.options)) and not known:
                 yield (
                     f"possible contamination: the weights were trained on {name} with other "
-                    f"options than these ({_changed(options, tested.options)}), whose training "
+                    f"options than these ({changed}), whose training "
                     f"classes may be among those under test: {_PERHAPS_NOT_NEW}"
                 )
         else:

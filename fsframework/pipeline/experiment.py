@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from fsframework.errors import FsfError, OptionError, close_matches
 from fsframework.interfaces.dataset import Decoding
+from fsframework.pipeline.estimators import Interval
 from fsframework.pipeline.images import Broken
-from fsframework.pipeline.intervals import Interval
 from fsframework.pipeline.recipes import EMBEDDED, QUICK, Recipe, find_recipe, unknown_recipe
 from fsframework.pipeline.stages import Precision, Stage
 from fsframework.records import RunRecord

@@ -64,7 +64,11 @@ RANDOM, BIASED = "R", "A"
 """Suffixes of FewSTAB: random tasks and attribute-biased tasks."""
 
 _DTYPE_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-_KINDS = {RANDOM: "random tasks", BIASED: "attribute-biased tasks"}
+
+
+def _called(kind: str, tasks: TaskSet) -> str:
+    """Return what tasks of a kind are called: by their sampler, where they are not biased."""
+    return "attribute-biased tasks" if kind == BIASED else f"{tasks.sampler} tasks"
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,10 @@ def _run_locked(
     record = dataclasses.replace(
         record,
         status="finished",
-        notes=(*record.notes, *_interval_notes(outcomes, experiment.settings.interval)),
+        notes=(
+            *record.notes,
+            *_interval_notes(prepared.tasks, outcomes, experiment.settings.interval),
+        ),
         timings={**record.timings, **timer.seconds},
         estimates=estimates,
         statistics={name: c.fingerprint for name, c in experiment.statistics.items()},
@@ -340,7 +347,8 @@ def _notes(experiment: Experiment, tasks: Mapping[str, TaskSet], pool: ImagePool
     for kind, chosen in tasks.items():
         if not chosen.reuses_images:
             yield (
-                f"{len(chosen):,} {_KINDS[kind]} take {chosen.n_images:,} images, none twice; "
+                f"{len(chosen):,} {_called(kind, chosen)} take {chosen.n_images:,} images, none "
+                "twice; "
                 f"{len(pool) - chosen.n_images:,} of the {len(pool):,} are left over"
             )
     if experiment.settings.placebo:
@@ -349,8 +357,8 @@ def _notes(experiment: Experiment, tasks: Mapping[str, TaskSet], pool: ImagePool
         share = float(chosen.relaxed.mean())
         if share > 0:
             yield (
-                f"in {100 * share:.1f} % of the classes of {_KINDS[kind]} too few queries carry "
-                "another class' attribute; theirs merely lack their own"
+                f"in {100 * share:.1f} % of the classes of {_called(kind, chosen)} too few queries "
+                "carry another class' attribute; theirs merely lack their own"
             )
 
 
@@ -371,16 +379,18 @@ def _earlier(folder: Path, fingerprint: str) -> RunRecord | None:
     return record if record.fingerprint == fingerprint else None
 
 
-def _interval_notes(outcomes: Mapping[str, Outcomes], interval: Interval) -> Iterator[str]:
+def _interval_notes(
+    tasks: Mapping[str, TaskSet], outcomes: Mapping[str, Outcomes], interval: Interval
+) -> Iterator[str]:
     """Yield what intervals of these outcomes cannot hold."""
     for kind, answered in outcomes.items():
         if (warning := saturation(answered)) is not None:
-            yield f"{_KINDS[kind]}: {warning}"
+            yield f"{_called(kind, tasks[kind])}: {warning}"
         if interval in ("percentile", "bca") and len(answered) < FEWEST_RESAMPLED:
             yield (
-                f"{_KINDS[kind]}: a bootstrap of {len(answered)} tasks gives intervals that are "
-                f"too short; from {FEWEST_RESAMPLED} tasks on it is about right, and student-t "
-                "allows for few"
+                f"{_called(kind, tasks[kind])}: a bootstrap of {len(answered)} tasks gives "
+                f"intervals that are too short; from {FEWEST_RESAMPLED} tasks on it is about "
+                "right, and student-t allows for few"
             )
 
 
@@ -726,7 +736,7 @@ def _outcomes(
                 model,
                 tasks,
                 source,
-                label=_KINDS[kind],
+                label=_called(kind, tasks),
                 partial=folder / f"partial-{kind}.safetensors",
                 reporter=reporter,
                 query_batch=experiment.settings.query_batch,
