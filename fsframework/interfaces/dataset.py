@@ -56,6 +56,9 @@ class Dataset(ABC):
     about: About | None = None
     """What is published of it; ``None`` for data that are the user's own, or made."""
 
+    rendered: ClassVar[bool] = False
+    """Whether its images are made by a program, so that no weights can have seen them."""
+
     native_size: int | None = None
     """Height and width in pixels the images are made for; ``None`` where they vary."""
 

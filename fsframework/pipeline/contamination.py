@@ -106,7 +106,7 @@ class _UnderTest:
         name: by which a reader knows them.
         sources: lower-case names of the data themselves and of those they were taken from.
         published: whether anything is published of them.
-        made: whether they are rendered, and cannot have been seen.
+        rendered: whether a program makes the images, so that no weights can have seen them.
         options: name and options, without the place they lie in; ``place`` that.
         classes: under test.
     """
@@ -114,7 +114,7 @@ class _UnderTest:
     name: str
     sources: tuple[str, ...]
     published: bool
-    made: bool
+    rendered: bool
     options: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""
     classes: tuple[str, ...] = ()
@@ -148,17 +148,19 @@ class Lineage:
 def under_test(component: Component, dataset: Dataset, split: str = "test") -> _UnderTest:
     """Describe the data under test."""
     about = dataset.about
-    target = getattr(component.cls, "argument", None)
-    raw = component.to_json()
-    given = raw.pop(target, "") if target is not None else ""
-    place = str(Path(given).absolute()) if given else ""
+    target = str(getattr(component.cls, "argument", None))
+    raw, place = component.to_json(), ""
+    given = component.options.get(target)
+    if isinstance(given, Path):
+        del raw[target]
+        place = str(given.absolute())
     name = component.name
     if about is not None and name == "declared":
         name = about.title
     taken = (*(about.images_from if about else ()), *_TAKEN_FROM.get(component.name, ()))
     sources = (_spelt(name), *map(_spelt, taken))
     return _UnderTest(
-        name, tuple(dict.fromkeys(sources)), about is not None, target is None and about is None,
+        name, tuple(dict.fromkeys(sources)), about is not None, dataset.rendered,
         raw, place, tuple(dataset.splits.get(split, ())),
     )  # fmt: skip
 
@@ -194,7 +196,7 @@ def lineage_of(backbone: Backbone, sources: Iterable[Path]) -> Lineage:
 
 def contamination(tested: _UnderTest, lineage: Lineage) -> tuple[str, ...]:
     """Return a sentence on each way in which the classes under test may not be new."""
-    if tested.made:
+    if tested.rendered:
         return ()
     return (
         *_of_pretraining(tested, lineage.pretrained_on),

@@ -93,6 +93,56 @@ def test_rendered_data_cannot_have_been_seen() -> None:
     assert contamination(made, Lineage(unknown=("w.safetensors",))) == ()
 
 
+FIXED = '''
+from tests.toys import Blobs
+
+
+class Photographs(Blobs):
+    """Says nothing of where it comes from."""
+
+
+class Drawn(Blobs):
+    """Made by a program, of a number of strokes."""
+
+    argument = "strokes"
+    rendered = True
+
+    def __init__(self, *, strokes: int = 3) -> None:
+        super().__init__()
+        self.strokes = strokes
+
+
+class Numbered(Drawn):
+    """Its argument is no place."""
+
+    rendered = False
+'''
+
+
+@pytest.fixture
+def fixed(tmp_path: Path) -> Registry:
+    (tmp_path / "fixed.py").write_text(FIXED, encoding="utf-8")
+    registry = Registry()
+    registry.load_file(tmp_path / "fixed.py")
+    return registry
+
+
+def test_data_that_say_nothing_may_have_been_seen(fixed: Registry) -> None:
+    component = resolve_component(fixed, "dataset", "photographs")
+    (note,) = said(under_test(component, component.create()), "wit-400m")
+    assert "whether that holds classes of these data cannot be told" in note
+    drawn = resolve_component(fixed, "dataset", "drawn:5")
+    assert said(under_test(drawn, drawn.create()), "wit-400m") == ()
+
+
+def test_an_argument_that_is_no_path_is_an_option_and_no_place(fixed: Registry) -> None:
+    component = resolve_component(fixed, "dataset", "numbered:6")
+    data = under_test(component, component.create())
+    assert (data.place, data.options["strokes"]) == ("", 6)
+    (note,) = contamination(data, trained(data, place="", options={**data.options, "strokes": 3}))
+    assert "numbered with other options than these (strokes=3)" in note
+
+
 def trained(data: Any, **changes: Any) -> Lineage:
     one = {"name": data.name, "options": dict(data.options), "place": "/x", "images_from": []}
     return Lineage(trained_on=({**one, **changes},))

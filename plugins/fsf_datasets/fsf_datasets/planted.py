@@ -60,6 +60,8 @@ class Planted(Dataset):
     'brick'
     """
 
+    rendered = True
+
     def __init__(
         self,
         *,
