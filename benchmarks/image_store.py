@@ -134,7 +134,9 @@ def packing(folder: Path, count: int) -> None:
             rate = max(rates)
             apart = ""
             if decoding == "scaled":
-                mean, high, largest = decoding_difference(store)
+                found = decoding_difference(store)
+                assert found is not None
+                mean, high, largest = found
                 apart = f"mean {mean:.1f}, 99 % below {high:.0f}, largest {largest} of 255"
             rows.append(
                 (f"{size:.0f} KB", decoding, f"{rate:,.0f}", f"{rate / baseline:.1f}", apart)

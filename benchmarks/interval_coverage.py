@@ -1,13 +1,13 @@
 """How often intervals hold what they say: coverage of the true accuracy, by simulation.
 
 Run ``python benchmarks/interval_coverage.py``, with ``--replicates`` for other than 2,000; it takes
-about ten minutes. Images of a class are normal about its centre in eight dimensions, the method takes
-the nearest class mean of the support, and the truth is its accuracy on images of which none is
-ever seen twice. Each replicate draws a data set anew and evaluates 5-way 5-shot tasks with 15
+about ten minutes. Images of a class are normal about its centre in eight dimensions, the method
+takes the nearest class mean of the support, and the truth is its accuracy on images of which none
+is ever seen twice. Each replicate draws a data set anew and evaluates 5-way 5-shot tasks with 15
 queries a class: random ones, which share images, on 20 classes of 50 (``unbalanced``: of 30 to
 100), and depleting ones on a data set large enough for as many. The columns are the share of
-replicates whose interval holds the truth, and how long the intervals are on average. ``closed``
-is Student's over tasks that share images, read as if it spoke of more than the data set.
+replicates whose interval holds the truth, and how long the intervals are on average. ``closed`` is
+Student's over tasks that share images, read as if it spoke of more than the data set.
 """
 
 from __future__ import annotations

@@ -65,6 +65,12 @@ class RunRecord:
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
     schema_version: int = RECORD_VERSION
 
+    @property
+    def seen_size(self) -> int | None:
+        """Height and width in pixels of the images its model saw, as far as it is known."""
+        size = self.data.get("image_size") or self.resolved.get("image_size")
+        return None if size is None else int(size)
+
     def save(self, folder: Path) -> None:
         """Write ``run.json`` into ``folder``, whole or not at all."""
         raw = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

@@ -117,7 +117,7 @@ def of_model(folder: Path, method: str) -> dict[str, Given]:
         "backbone": backbone.pop("name"),
         **{f"backbone.{key}": value for key, value in backbone.items()},
         "recipe": None,
-        "image_size": record.resolved.get("image_size"),
+        "image_size": record.seen_size,
         "training.epochs": 0,
         "training.init_from": str(folder),
         "training.init_parts": [] if same else ["backbone"],

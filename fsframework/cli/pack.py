@@ -61,10 +61,10 @@ def pack(
 ) -> None:
     """Decode and resize all images of a data set once, into one file to be read from.
 
-    The file is an ordinary NumPy array of bytes in the cache, one a size; runs,
-    trainings and detectors of the same data and size read from it, and fill it
-    themselves where it was not packed before. Interrupted, it goes on where it
-    stopped. With --decoding scaled it says how far the pixels are from exact ones.
+    The file is an ordinary NumPy array of bytes in the cache, one a size; runs on
+    the same data and size read from it, and fill it themselves where it was not
+    packed before. Interrupted, it goes on where it stopped. With --decoding
+    scaled it says how far the pixels are from exact ones.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def pack(
     """
     from fsframework.cli import _render
     from fsframework.pipeline.experiment import resolve_part
-    from fsframework.pipeline.images import ImageStore, decoding_difference, image_size, pack_images
+    from fsframework.pipeline.images import decoding_difference, image_size, pack_images, store_of
     from fsframework.pipeline.workspace import Workspace
 
     registry = registry_with(plugin_files)
@@ -87,9 +87,9 @@ def pack(
     if backbone is not None:
         wanted = resolve_part(registry, tree, "backbone")[1].create().preprocessing
         size, interpolation = image_size(data, wanted, settings.image_size), wanted.interpolation
-    store = ImageStore(
+    store = store_of(
+        dataset,
         data,
-        dataset.fingerprint,
         size,
         interpolation,
         settings.decoding,

@@ -63,6 +63,11 @@ def _pool(experiment: Experiment, *, attributes: bool) -> ImagePool:
     from fsframework.pipeline.attributes import pool_with_attributes
     from fsframework.pipeline.workspace import Workspace
 
+    if experiment.settings.broken == "skip":
+        raise OptionError(
+            "broken=skip: tasks are drawn here without looking at an image; take broken ones out "
+            "of the data (fsf data check names them), or let fsf run --broken skip draw the tasks"
+        )
     dataset = experiment.dataset.create()
     pool: ImagePool = dataset.pool(experiment.settings.split)
     if attributes or experiment.settings.attributes is not None or experiment.detector is not None:

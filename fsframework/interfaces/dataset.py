@@ -81,6 +81,15 @@ class Dataset(ABC):
     fingerprint: str
     """Changes when an image, a label or a split may have changed; cheap to know."""
 
+    @property
+    def pixels_fingerprint(self) -> str:
+        """Changes when an image, or their order, may have changed; here ``fingerprint``.
+
+        Override it where options that leave the images alone, such as splits, change the latter:
+        images are then decoded once for all of them.
+        """
+        return self.fingerprint
+
     @abstractmethod
     def image(self, index: int) -> UInt8Array:
         """Return one image, RGB uint8 ``(H, W, 3)``.

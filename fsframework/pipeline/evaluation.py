@@ -44,8 +44,8 @@ class ImageSource:
     """What ``scores`` is given for an image: its embedded item, or for some methods its pixels.
 
     Args:
-        items: embedded items ``(n, *embedded)`` on the device of the model; ``None`` for a method
-            that consumes images, for which there are
+        items: embedded items ``(n, *embedded)`` on the device of the model, or on the CPU where
+            they would fill it; ``None`` for a method that consumes images, for which there are
         pixels: uint8 ``(n, H, W, 3)``, brought to the device when they are needed.
         position: row of ``items`` for each image of the pool; ``None`` where they are the same.
         precision: of what is computed with the pixels.
@@ -115,7 +115,8 @@ class ImageSource:
             label="features",
             reporter=reporter,
         )
-        return cls(torch.from_numpy(stored.array).to(device))
+        items = torch.from_numpy(stored.array)
+        return cls(items.to(device) if _fits(items, device) else items)
 
     def gather(
         self, model: FewShotModel, images: Tensor, buffers: dict[str, Tensor], use: str
@@ -134,11 +135,13 @@ class ImageSource:
             return chosen.reshape(*images.shape, *chosen.shape[1:])
         if self.position is not None:
             index = self.position[index]
+        index = index.to(self.items.device)
         buffer = buffers.get(use)
         if buffer is None or len(buffer) < len(index):
             buffer = self.items.new_empty(len(index), *self.items.shape[1:])
             buffers[use] = buffer
         chosen = torch.index_select(self.items, 0, index, out=buffer[: len(index)])
+        chosen = chosen.to(model.mean.device)
         return chosen.reshape(*images.shape, *chosen.shape[1:])
 
 
@@ -198,13 +201,24 @@ def embedded(model: FewShotModel, pixels: UInt8Array, precision: Precision = "fp
     """Map uint8 images ``(n, H, W, 3)`` to what ``scores`` is given, ``(n, *embedded)``."""
     model.eval()
     if model.method.consumes == "images":
-        return model.method.embed(model.items(pixels_to(pixels, model.mean.device)))
+        device = model.mean.device
+        with lowered(device, precision):
+            return model.method.embed(model.items(pixels_to(pixels, device)))
     return _Embedder(model, precision)(pixels)
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
-    # On a CPU it is told by the text alone.
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    # But for CUDA it is told by the text alone.
+    texts = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError) or any(t in str(error) for t in texts)
+
+
+def _fits(items: Tensor, device: torch.device) -> bool:
+    """Whether items may lie on a device for good: in half of what is free there."""
+    if device.type != "cuda":
+        return True
+    free, _ = torch.cuda.mem_get_info(device)
+    return items.numel() * items.element_size() <= free // 2
 
 
 class _Predictor:

@@ -332,8 +332,8 @@ def _add_model(tree: dict[str, Any], folder: Path) -> None:
         raise OptionError(f"--model {folder}: holds accuracies made elsewhere, and no model")
     for kind in ("method", "backbone"):
         _add_below(tree, {kind: record.resolved[kind]}, origin)
-    if record.resolved.get("image_size") is not None:
-        _add_below(tree, {"image_size": record.resolved["image_size"]}, origin)
+    if record.seen_size is not None:
+        _add_below(tree, {"image_size": record.seen_size}, origin)
     training = tree.get("training", {})
     if not isinstance(training, Mapping) or "stages" in training:
         raise OptionError(f"--model {folder}: trains nothing; give no stages of training beside it")

@@ -5,12 +5,13 @@ Imports no torch: packing a large data set stays small in memory.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,10 +24,11 @@ from fsframework.errors import DataError
 from fsframework.interfaces.dataset import Dataset, Decoding
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.workspace import Workspace, locked, sweep
-from fsframework.values import IntArray, UInt8Array, digest_of
+from fsframework.values import BoolArray, IntArray, UInt8Array, digest_of
 
 if TYPE_CHECKING:
     from fsframework.interfaces.backbone import Preprocessing
+    from fsframework.spec import Component
 
 __all__ = [
     "Broken",
@@ -38,6 +40,7 @@ __all__ = [
     "image_size",
     "pack_images",
     "pixels_of",
+    "store_of",
     "without_broken",
 ]
 
@@ -114,7 +117,7 @@ class ImageStore:
     where it stopped.
 
     Args:
-        identity: fingerprint of the component that made ``dataset``: its code and options.
+        identity: of what made ``dataset``; see ``store_of``.
         size: height and width in pixels.
         decoding: ``exact``, or ``scaled`` to let a decoder skip detail that the size cannot show.
     """
@@ -130,7 +133,7 @@ class ImageStore:
     def folder(self) -> Path:
         """The folder of the store in the cache."""
         described = f"{self.size} {self.interpolation} {self.decoding}"
-        key = digest_of("images", self.identity, self.dataset.fingerprint, described)
+        key = digest_of("images", self.identity, self.dataset.pixels_fingerprint, described)
         return self.workspace.cache / "images" / key[:24]
 
     @property
@@ -150,9 +153,10 @@ class ImageStore:
         """Return the rows that cannot be decoded, and why, as far as it was tried."""
         try:
             raw = json.loads((self.folder / "broken.json").read_text())
-        except FileNotFoundError:
-            return {}
-        return {int(row): str(why) for row, why in raw.items()}
+        except (FileNotFoundError, ValueError):
+            raw = {}
+        rows = np.flatnonzero(_are_broken(self._hashes())).tolist()
+        return {row: str(raw.get(str(row), f"{self.dataset.keys[row]}: broken")) for row in rows}
 
     def fill(self, rows: IntArray, broken: Broken, label: str, reporter: Reporter) -> None:
         """Decode the rows that are missing, in blocks; other processes wait.
@@ -177,7 +181,7 @@ class ImageStore:
         hashes = self._hashes()[rows]
         missing = ~hashes.any(axis=1)
         if broken == "fatal":
-            missing |= (hashes == 255).all(axis=1)
+            missing |= _are_broken(hashes)
         return rows[missing]
 
     def read(self, rows: IntArray) -> UInt8Array:
@@ -224,7 +228,7 @@ class ImageStore:
         temporary.replace(self.path)
 
     def _fill_locked(self, rows: IntArray, broken: Broken, label: str, reporter: Reporter) -> None:
-        known, missing = self.broken(), self.missing(rows, broken)
+        missing = self.missing(rows, broken)
         with (
             reporter.stage(label, len(rows), len(rows) - len(missing)) as advance,
             self.path.open("r+b") as array,
@@ -239,16 +243,24 @@ class ImageStore:
                 ]
                 for place in reasons:
                     hashes[place] = _BROKEN
-                for part in _runs(block):
-                    at = int(block[part.start])
-                    _write(array.fileno(), pixels[part], start + at * self.row_bytes)
-                    _write(states.fileno(), b"".join(hashes[part]), at * _DIGEST_BYTES)
-                named = {int(block[place]): why for place, why in reasons.items()}
-                if named or any(row in known for row in block.tolist()):
-                    known = {row: why for row, why in known.items() if row not in block} | named
-                    atomic_write(self.folder / "broken.json", json.dumps(known))
+                if reasons:
+                    named = {int(block[place]): why for place, why in reasons.items()}
+                    self._note(self.broken() | named)
+                parts = _runs(block)
+                for part in parts:
+                    at = start + int(block[part.start]) * self.row_bytes
+                    _write(array.fileno(), pixels[part], at)
+                # A row counts as filled only once its pixels are on the disk.
+                os.fsync(array.fileno())
+                for part in parts:
+                    at = int(block[part.start]) * _DIGEST_BYTES
+                    _write(states.fileno(), b"".join(hashes[part]), at)
                 advance(len(block))
-            os.fsync(array.fileno())
+
+    def _note(self, broken: Mapping[int, str]) -> None:
+        atomic_write(
+            self.folder / "broken.json", json.dumps({str(k): v for k, v in broken.items()})
+        )
 
     def _decoded(self, block: IntArray, broken: Broken) -> tuple[UInt8Array, dict[int, str]]:
         """Return the pixels of some images, and by place why one could not be had."""
@@ -259,9 +271,6 @@ class ImageStore:
                 raise DataError(
                     f"{error}; --broken skip leaves out images that cannot be read"
                 ) from error
-        except OSError as error:
-            # Not the file being written, but one that was to be read.
-            raise DataError(str(error)) from error
         pixels = np.zeros((len(block), self.size, self.size, 3), np.uint8)
         reasons = {}
         for place in range(len(block)):
@@ -272,9 +281,25 @@ class ImageStore:
         return pixels, reasons
 
     def _images(self, block: IntArray) -> UInt8Array:
-        if self.decoding == "exact":
-            return self.dataset.images(block, self.size, self.interpolation)
-        return self.dataset.scaled_images(block, self.size, self.interpolation)
+        made = self.dataset.images if self.decoding == "exact" else self.dataset.scaled_images
+        try:
+            found = np.ascontiguousarray(made(block, self.size, self.interpolation))
+        except OSError as error:
+            # Not the file being written, but one that was to be read.
+            raise DataError(str(error)) from error
+        wanted = (len(block), self.size, self.size, 3)
+        if found.dtype != np.uint8 or found.shape != wanted:
+            raise DataError(
+                f"{type(self.dataset).__name__}: images must be uint8 of shape {wanted}, not "
+                f"{found.dtype} of {found.shape}"
+            )
+        return found
+
+
+def _are_broken(hashes: UInt8Array) -> BoolArray:
+    """Return which rows of hashes say that there is no image."""
+    broken: BoolArray = (hashes == 255).all(axis=1)
+    return broken
 
 
 def _header_end(file: Any) -> int:
@@ -366,15 +391,37 @@ def pack_images(store: ImageStore, broken: Broken, reporter: Reporter) -> int:
     return int(missing)
 
 
-def without_broken(store: ImageStore, reporter: Reporter) -> tuple[Dataset, dict[int, str]]:
-    """Fill a store and return its data set less the images that cannot be decoded, and these."""
-    everything = np.arange(len(store))
-    store.fill(everything, "skip", "images", reporter)
-    broken = store.broken()
+def without_broken(
+    store: ImageStore, splits: Iterable[str], reporter: Reporter
+) -> tuple[Dataset, dict[int, str]]:
+    """Decode some splits and return the data set less the images that cannot be, and these."""
+    rows = np.unique(np.concatenate([store.dataset.split_indices(split) for split in splits]))
+    store.fill(rows, "skip", "images", reporter)
+    known = store.broken()
+    broken = {int(row): known[row] for row in rows if int(row) in known}
     if not broken:
         return store.dataset, {}
-    kept = np.setdiff1d(everything, np.fromiter(broken, np.int64, len(broken)))
+    kept = np.setdiff1d(np.arange(len(store)), np.fromiter(broken, np.int64, len(broken)))
     return Readable(store.dataset, kept), broken
+
+
+def store_of(
+    component: Component,
+    dataset: Dataset,
+    size: int,
+    interpolation: str,
+    decoding: Decoding,
+    workspace: Workspace,
+) -> ImageStore:
+    """Return the store of the images of a data set.
+
+    Args:
+        component: that made ``dataset``: its code counts, and its options too unless the data set
+            says by a ``pixels_fingerprint`` of its own what its images depend on.
+    """
+    if type(dataset).pixels_fingerprint is not Dataset.pixels_fingerprint:
+        component = dataclasses.replace(component, options={})
+    return ImageStore(dataset, component.fingerprint, size, interpolation, decoding, workspace)
 
 
 def pixels_of(store: ImageStore, dataset: Dataset, split: str, reporter: Reporter) -> Pixels:
@@ -393,16 +440,19 @@ def pixels_of(store: ImageStore, dataset: Dataset, split: str, reporter: Reporte
     return Pixels(store, rows, store.digest(rows))
 
 
-def decoding_difference(store: ImageStore, most: int = 64) -> tuple[float, float, int]:
+def decoding_difference(store: ImageStore, most: int = 64) -> tuple[float, float, int] | None:
     """Return how far the pixels of scaled decoding are from exact ones, in levels of 0..255.
 
     Args:
         most: images looked at, evenly spread over the data set.
 
     Returns:
-        The mean, the 99th percentile and the largest absolute difference.
+        The mean, the 99th percentile and the largest absolute difference; ``None`` where no image
+        can be read.
     """
     good = np.setdiff1d(np.arange(len(store)), np.fromiter(store.broken(), np.int64))
+    if not good.size:
+        return None
     chosen = good[np.unique(np.linspace(0, len(good) - 1, min(most, len(good))).astype(int))]
     size, how = store.size, store.interpolation
     exact = store.dataset.images(chosen, size, how).astype(np.int16)

@@ -16,15 +16,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fsframework.errors import DataError, OptionError, RecordError, close_matches
+from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.evaluation import embedded
 from fsframework.pipeline.experiment import Experiment, Settings, resolve_experiment
 from fsframework.pipeline.images import image_size
-from fsframework.pipeline.model import FewShotModel, build_model, reseed, resolve_device, seeded
+from fsframework.pipeline.model import (
+    FewShotModel,
+    build_model,
+    lowered,
+    reseed,
+    resolve_device,
+    seeded,
+)
 from fsframework.pipeline.progress import Advance, Reporter
+from fsframework.pipeline.stages import Precision
 from fsframework.pipeline.training import start_from
-from fsframework.records import RunRecord
 from fsframework.registry import Registry
 from fsframework.spec import Component, Given
 from fsframework.values import FloatArray, IntArray, UInt8Array
@@ -355,8 +362,7 @@ def _model(
     """Return the model, and what a reader must know of its weights."""
     settings = experiment.settings
     preprocessing = experiment.backbone.create().preprocessing
-    wanted = settings.image_size or _trained_size(settings.model)
-    size = image_size(dataset, preprocessing, wanted)
+    size = image_size(dataset, preprocessing, settings.image_size)
     model = build_model(
         experiment.backbone,
         experiment.method,
@@ -400,17 +406,6 @@ def _own_parameters(model: FewShotModel) -> Iterator[Tensor]:
     held = {id(p) for p in model.extractor.parameters()}
     learns = model.method.learns_from != "nothing"
     yield from (p for p in model.method.parameters() if learns and id(p) not in held)
-
-
-def _trained_size(run: Path | None) -> int | None:
-    """Return the size of the images that a run's model saw."""
-    if run is None:
-        return None
-    try:
-        size = RunRecord.load(run).data.get("image_size")
-    except RecordError:
-        return None
-    return None if size is None else int(size)
 
 
 @dataclass
@@ -480,6 +475,8 @@ def _scored(
         for draw in draws
     ]
     at_once = len(rows) if model.method.transductive else _QUERIES_AT_ONCE[model.method.consumes]
+    # Scores of embedded items are worth their full precision.
+    precision = read.settings.precision if model.method.consumes == "images" else "fp32"
     kept: list[int] = []
     found: list[FloatArray] = []
     for start in range(0, len(rows), at_once):
@@ -487,19 +484,23 @@ def _scored(
         if not good:
             continue
         kept += [start + place for place in good]
-        found.append(np.mean([_probabilities(model, s, items) for s in supports], axis=0))
+        found.append(
+            np.mean([_probabilities(model, s, items, precision) for s in supports], axis=0)
+        )
     return kept, np.concatenate([np.empty((0, len(shown))), *found])
 
 
 @torch.no_grad()
-def _probabilities(model: FewShotModel, support: Tensor, query: Tensor) -> FloatArray:
+def _probabilities(
+    model: FewShotModel, support: Tensor, query: Tensor, precision: Precision
+) -> FloatArray:
     """Return the softmax of the scores, float64 ``(n, way)``.
 
     Args:
         support: ``(way, shot, *item)``.
         query: ``(n, *item)``.
     """
-    with seeded(0, support.device):
+    with seeded(0, support.device), lowered(support.device, precision):
         # What a method draws depends on nothing that was predicted before.
         reseed(0, support.device)
         scores = model.method.scores(support[None], query[None])[0].double()

@@ -31,6 +31,7 @@ from fsframework.pipeline.images import (
     Pixels,
     image_size,
     pixels_of,
+    store_of,
     without_broken,
 )
 from fsframework.pipeline.intervals import FEWEST_RESAMPLED, Interval
@@ -202,7 +203,7 @@ def _prepare(
     store = _store(experiment, dataset, workspace)
     broken: dict[int, str] = {}
     if settings.broken == "skip":
-        dataset, broken = without_broken(store, reporter)
+        dataset, broken = without_broken(store, _splits_used(experiment, dataset), reporter)
     pool_of = functools.cache(dataset.pool)
     pool = pool_of(settings.split)
     word_notes: tuple[str, ...] = ()
@@ -255,11 +256,17 @@ def _prepare(
     return _Prepared(dataset, store, pool_of, pool, tasks, device, notes, fingerprint)
 
 
+def _splits_used(experiment: Experiment, dataset: Dataset) -> list[str]:
+    """Return the splits whose images the run needs, that under test last."""
+    trained = [s for s in ("train", "val") if s in dataset.splits and _learns(experiment)]
+    return list(dict.fromkeys([*trained, experiment.settings.split]))
+
+
 def _store(experiment: Experiment, dataset: Dataset, workspace: Workspace) -> ImageStore:
     settings, prepared = experiment.settings, experiment.backbone.create().preprocessing
-    return ImageStore(
+    return store_of(
+        experiment.dataset,
         dataset,
-        experiment.dataset.fingerprint,
         image_size(dataset, prepared, settings.image_size),
         prepared.interpolation,
         settings.decoding,
@@ -607,6 +614,8 @@ def _train(
         [a.digest for a in images[:-1]],
         [s.pool.fingerprint for s in splits if s is not None],
         [experiment.backbone.fingerprint, experiment.method.fingerprint],
+        # Pretrained weights may come from where no fingerprint knows them.
+        [model.weights_digest()],
         canonical([experiment.to_json()["training"], way_shot, settings.seed]),
         [resolve_component(registry, "sampler", "random").fingerprint],
         canonical(_stage_digests(experiment)),

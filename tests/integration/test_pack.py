@@ -170,3 +170,6 @@ def test_refused_options_name_what_is_allowed(fsf: Fsf, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "image_size must be at least 8 pixels, not 3" in done.stderr
     assert fsf("data", "pack", "--decoding", "quick").returncode == 2
+    done = fsf("tasks", "make", "t.safetensors", "--sampler", "random", "-o", "broken=skip")
+    assert done.returncode == 2
+    assert "fsf run --broken skip" in done.stderr

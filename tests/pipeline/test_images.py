@@ -19,6 +19,7 @@ from fsframework.pipeline.images import (
     Readable,
     decoding_difference,
     pixels_of,
+    store_of,
     without_broken,
 )
 from fsframework.pipeline.model import FewShotModel, build_model
@@ -156,7 +157,7 @@ def test_a_broken_image_is_fatal_and_named(workspace: Workspace) -> None:
 
 def test_broken_images_are_left_out_if_asked(workspace: Workspace) -> None:
     data = Damaged()
-    kept, broken = without_broken(store(data, workspace), Reporter())
+    kept, broken = without_broken(store(data, workspace), data.splits, Reporter())
     assert sorted(broken) == sorted(data.bad)
     assert broken[7] == "c00/7: not a readable image"
     assert isinstance(kept, Readable)
@@ -166,13 +167,118 @@ def test_broken_images_are_left_out_if_asked(workspace: Workspace) -> None:
     assert (pixels[:] == kept.images(kept.split_indices("test"), 16)).all()
     assert kept.fingerprint != data.fingerprint
     again = Counting()
-    without_broken(store(data, workspace), again)
+    without_broken(store(data, workspace), data.splits, again)
     assert again.units == {}, "what is known to be broken is not tried again"
+
+
+def test_only_the_splits_in_use_are_decoded_to_find_broken_images(workspace: Workspace) -> None:
+    data = Damaged()
+    kept, broken = without_broken(store(data, workspace), ["test"], Reporter())
+    assert data.decoded == 7 + 57, "all at once until one fails, then one by one"
+    assert sorted(broken) == [187, 207, 227]
+    store(data, workspace).fill(np.arange(240), "skip", "images", Reporter())
+    again, _ = without_broken(store(data, workspace), ["test"], Reporter())
+    assert again.fingerprint == kept.fingerprint, "whatever is known of the other splits"
+
+
+def test_reasons_may_be_lost_but_not_which_images_are_broken(workspace: Workspace) -> None:
+    """A job may be killed between the two files."""
+    data = Damaged()
+    without_broken(store(data, workspace), data.splits, Reporter())
+    (store(data, workspace).folder / "broken.json").unlink()
+    kept, broken = without_broken(store(data, workspace), data.splits, Reporter())
+    assert sorted(broken) == sorted(data.bad)
+    assert len(kept.keys) == 228
+
+
+class Sloppy(Blobs):
+    """Makes many images at once, as it likes."""
+
+    kind = "int64"
+
+    def images(
+        self,
+        indices: IntArray,
+        size: int,
+        interpolation: str = "bilinear",  # type: ignore[override]
+    ) -> UInt8Array:
+        made = super().images(indices, size, interpolation)
+        if self.kind == "int64":
+            return made.astype(np.int64)  # type: ignore[return-value]
+        return made[:, ::-1, ::-1, ::-1] if self.kind == "a view" else made[:, :8, :8]
+
+
+@pytest.mark.parametrize("kind", ["int64", "too small"])
+def test_what_a_data_set_must_not_return_is_refused(workspace: Workspace, kind: str) -> None:
+    data = Sloppy()
+    data.kind = kind
+    with pytest.raises(DataError, match="Sloppy: images must be uint8 of shape"):
+        pixels_of(store(data, workspace), data, "test", Reporter())
+
+
+def test_a_view_is_as_good_as_an_array(workspace: Workspace) -> None:
+    data = Sloppy()
+    data.kind = "a view"
+    pixels = pixels_of(store(data, workspace), data, "test", Reporter())
+    assert (pixels[:] == data.images(np.arange(180, 240), 16)).all()
+
+
+class Unreadable(Blobs):
+    """Its files may not be opened, each in its way."""
+
+    def image(self, index: int) -> UInt8Array:
+        if index == 185:
+            raise PermissionError(13, "Permission denied", "c09/185")
+        if index == 186:
+            raise DataError("c09/186: not a readable image")
+        return super().image(index)
+
+
+def test_what_the_system_refuses_is_broken_too(workspace: Workspace) -> None:
+    data = Unreadable()
+    _, broken = without_broken(store(data, workspace), ["test"], Reporter())
+    assert sorted(broken) == [185, 186]
+    assert "Permission denied" in broken[185]
+    with pytest.raises(DataError, match="Permission denied"):
+        pixels_of(store(data, workspace), data, "test", Reporter())
+
+
+class Resplit(Blobs):
+    """Says that its splits do not concern its pixels."""
+
+    def __init__(self, *, seed: int = 0) -> None:
+        super().__init__()
+        self.fingerprint = f"blobs {seed}"
+
+    @property
+    def pixels_fingerprint(self) -> str:
+        return "blobs"
+
+
+def test_options_that_leave_pixels_alone_share_a_store(workspace: Workspace) -> None:
+    def folder(cls: type[Blobs], **options: int) -> Path:
+        made = component(cls, **options)
+        return store_of(made, made.create(), 16, "bilinear", "exact", workspace).folder
+
+    assert folder(Resplit, seed=0) == folder(Resplit, seed=1)
+
+    class Plain(Resplit):
+        pixels_fingerprint = Blobs.pixels_fingerprint
+
+    assert folder(Plain, seed=0) != folder(Plain, seed=1)
+
+
+def test_nothing_can_be_said_of_decoding_where_every_image_is_broken(workspace: Workspace) -> None:
+    data = Damaged()
+    data.bad = set(range(240))
+    scaled = store(data, workspace, "scaled")
+    scaled.fill(np.arange(240), "skip", "images", Reporter())
+    assert decoding_difference(scaled) is None
 
 
 def test_a_mended_image_is_taken_up(workspace: Workspace) -> None:
     data = Damaged()
-    without_broken(store(data, workspace), Reporter())
+    without_broken(store(data, workspace), data.splits, Reporter())
     data.bad = {187}
     with pytest.raises(DataError, match="c09/187"):
         pixels_of(store(data, workspace), data, "test", Reporter())
@@ -189,7 +295,9 @@ def test_scaled_decoding_says_how_far_it_is(workspace: Workspace) -> None:
     exact = pixels_of(store(data, workspace), data, "test", Reporter())
     inner = exact[:] < 250
     assert (pixels[:][inner] == exact[:][inner] + 2).all()
-    mean, high, largest = decoding_difference(scaled)
+    apart = decoding_difference(scaled)
+    assert apart is not None
+    mean, high, largest = apart
     assert 1.9 < mean <= 2
     assert (high, largest) == (2, 2)
 

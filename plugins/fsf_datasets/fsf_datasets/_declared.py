@@ -225,6 +225,16 @@ class Declared(ImageFileDataset):
             self.class_names,
             self.labels,
             *(part for split_and_classes in self.splits.items() for part in split_and_classes),
+            self.pixels_fingerprint,
+        )
+
+    @cached_property
+    def pixels_fingerprint(self) -> str:  # type: ignore[override]
+        """Changes with size or time of a file, and with the treatment of pixels."""
+        return digest_of(
+            "declared",
+            self._declared.name,
+            self.keys,
             repr(self._declared.pixels),
             files_digest(self._tree, self._sources),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -90,8 +91,13 @@ class Folder(ImageFileDataset):
             self.class_names,
             self.labels,
             *(part for split_and_classes in self.splits.items() for part in split_and_classes),
-            files_digest(self._tree, self._files),
+            self.pixels_fingerprint,
         )
+
+    @cached_property
+    def pixels_fingerprint(self) -> str:  # type: ignore[override]
+        """Changes with the files alone."""
+        return digest_of("folder", self.keys, files_digest(self._tree, self._files))
 
     def problems(self) -> list[str]:
         """Name the folders that should be a class but hold no image."""
