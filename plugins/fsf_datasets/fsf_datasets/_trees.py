@@ -60,6 +60,18 @@ class RawFile:
 
     def read(self, start: int, count: int) -> bytes:
         """Return ``count`` bytes from ``start`` on, fewer where the file ends."""
+        part = self._part(start, count)
+        if len(part) == count:
+            return part
+        # Linux reads at most 2,147,479,552 bytes at a time.
+        parts = [part]
+        while part and (done := sum(map(len, parts))) < count:
+            part = self._part(start + done, count - done)
+            parts.append(part)
+        return b"".join(parts)
+
+    def _part(self, start: int, count: int) -> bytes:
+        """Return at least one byte, unless the file ends, and at most ``count``."""
         if hasattr(os, "pread"):  # needs no lock, and processes that share the file do not mix
             return os.pread(self._file, count, start)
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import unicodedata
 import warnings
@@ -15,7 +16,7 @@ import pytest
 from PIL import Image
 
 from fsf_datasets import CsvTable, Folder
-from fsf_datasets._trees import FolderTree, ZipTree, open_tree
+from fsf_datasets._trees import FolderTree, RawFile, ZipTree, open_tree
 from fsframework.interfaces import DataError
 
 
@@ -82,6 +83,23 @@ def test_every_compression_from_many_threads(method: int, tmp_path: Path) -> Non
     again = pickle.loads(pickle.dumps(tree))
     assert again.names == tree.names
     assert tree.states(["0.bin", "gone"])[1] == "missing"
+
+
+def test_a_file_is_read_whole_though_the_system_gives_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux gives at most 2 GiB less a page at a time."""
+    content = bytes(range(200))
+    tree = ZipTree(archive(tmp_path / "a.zip", {"x.png": content}, zipfile.ZIP_STORED))
+    given = os.pread
+    monkeypatch.setattr(os, "pread", lambda file, count, at: given(file, min(count, 7), at))
+    with tree.open("x.png") as stream:
+        assert stream.read() == content
+    (tmp_path / "raw").write_bytes(content)
+    file = RawFile(tmp_path / "raw")
+    assert file.read(10, 30) == content[10:40]
+    assert file.read(190, 30) == content[190:]
+    assert file.read(300, 5) == b""
 
 
 def test_an_archive_with_something_before_it(tmp_path: Path) -> None:
