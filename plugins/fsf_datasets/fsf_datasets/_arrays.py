@@ -71,7 +71,7 @@ class _FileRows:
 
 
 class _Encoded:
-    """Image files one after the other, as PNG or JPEG."""
+    """Image files one after the other, as PNG or JPEG: arrays, bytes, or their place in a file."""
 
     def __init__(self, items: Sequence[Any], file: RawFile | None) -> None:
         self._items, self._file = items, file
@@ -80,10 +80,16 @@ class _Encoded:
         return len(self._items)
 
     def __getitem__(self, row: int) -> Image.Image:
-        item = self._items[row]
-        raw = item if isinstance(item, bytes) else item.numpy(_reader(self._file)).tobytes()
-        with Image.open(io.BytesIO(raw)) as image:
+        with Image.open(io.BytesIO(self._raw(self._items[row]))) as image:
             return image.convert("RGB")
+
+    def _raw(self, item: StoredArray | Extent | bytes | str) -> bytes:
+        if isinstance(item, Extent):
+            assert self._file is not None
+            return self._file.read(*item)
+        if isinstance(item, StoredArray):
+            return item.numpy(_reader(self._file)).tobytes()
+        return item.encode("latin1") if isinstance(item, str) else item  # str: of Python 2
 
 
 class _Planes:
@@ -143,12 +149,13 @@ def _content(tree: Tree, file: str) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raw = {"images_png": raw}
     try:
-        return {_text(key): _ready(value, left) for key, value in raw.items()}
+        named = {_text(key): value for key, value in raw.items()}
+        return {key: _ready(value, left, key in _IMAGES) for key, value in named.items()}
     except ValueError as error:
         raise DataError(f"{place}: an array is damaged ({error})") from None
 
 
-def _ready(value: Any, left: RawFile | None) -> Any:
+def _ready(value: Any, left: RawFile | None, images: bool = False) -> Any:
     if isinstance(value, dict):
         return {key: _ready(inner, left) for key, inner in value.items()}
     if isinstance(value, StoredArray):
@@ -158,8 +165,9 @@ def _ready(value: Any, left: RawFile | None) -> Any:
         if not isinstance(value.data, list):
             return value.numpy(_reader(left))
         value = value.data
-    if isinstance(value, list) and value and isinstance(value[0], (StoredArray, bytes)):
-        return _Encoded(value, left)
+    whole = (StoredArray, Extent, bytes, str)
+    if images and isinstance(value, (list, tuple)) and value:
+        return _Encoded(value, left) if all(isinstance(v, whole) for v in value) else value
     return value
 
 

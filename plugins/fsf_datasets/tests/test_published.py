@@ -567,6 +567,60 @@ def test_classes_that_a_pickle_only_numbers(root: Path) -> None:
         cls_of("miniimagenet")(path=root)
 
 
+def of_python_2(images: list[bytes]) -> bytes:
+    """Return what Python 2 pickles of a list of texts, which are bytes, by protocol 2."""
+    texts = b"".join(pickle.BINSTRING + len(raw).to_bytes(4, "little") + raw for raw in images)
+    return pickle.PROTO + b"\x02" + pickle.EMPTY_LIST + pickle.MARK + texts + b"e."
+
+
+def arrays_of(images: list[bytes]) -> bytes:
+    held = np.empty(len(images), object)
+    held[:] = images
+    return pickle.dumps(held, protocol=4)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        *(partial(pickle.dumps, protocol=protocol) for protocol in (2, 3, 4, 5)),
+        lambda images: pickle.dumps(tuple(images)),
+        lambda images: pickle.dumps([bytearray(raw) for raw in images]),
+        lambda images: pickle.dumps({"images_png": images}, protocol=4),
+        arrays_of,
+        of_python_2,
+    ],
+    ids=["2", "3", "4", "5", "tuple", "bytearrays", "dict", "array of objects", "Python 2"],
+)
+def test_encoded_images_in_folder_and_archive(
+    write: Callable[[list[bytes]], bytes], root: Path, tmp_path: Path
+) -> None:
+    """Long ones stay in the file, short ones are in memory."""
+    make("tieredimagenet", "PNG pickles", root)
+    plain = np.full((84, 84, 3), 9, np.uint8)
+    content = [plain, *pixels(2 * PER_CLASS)[1:]]
+    encoded = [png(image) for image in content]
+    assert len(encoded[0]) < 256 < len(encoded[1])
+    for part in ("train", "val", "test"):
+        file = next(root.glob(f"{part}_images*"))
+        labels = pickle.loads(next(root.glob(f"{part}_labels*")).read_bytes())
+        n = len(labels["label_specific"])
+        file.write_bytes(write([encoded[i % len(encoded)] for i in range(n)]))
+    folder = cls_of("tieredimagenet")(path=root)
+    archive = cls_of("tieredimagenet")(path=zipped(root, tmp_path / "data.zip"))
+    assert folder.keys == archive.keys
+    for index in range(2 * PER_CLASS):
+        assert np.array_equal(folder.image(index), content[index])
+        assert np.array_equal(archive.image(index), content[index])
+
+
+def test_labels_may_be_bytes(root: Path) -> None:
+    root.mkdir()
+    content = {"data": pixels(4), "labels": [b"n01532829"] * 2 + [b"n01558993"] * 2}
+    file = root / "miniImageNet_category_split_train_phase_train.pickle"
+    file.write_bytes(pickle.dumps(content, protocol=4))
+    assert cls_of("miniimagenet")(path=root).labels.tolist() == [0, 0, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("name", "layout"),
     [("miniimagenet", "cache pickles"), ("tieredimagenet", "arrays"), ("cifar-fs", "CIFAR-100")],
