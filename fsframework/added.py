@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,9 +94,15 @@ def read_added(folder: Path | None = None) -> dict[str, Added]:
 
 
 def change_added(
-    change: Callable[[dict[str, Added]], None], folder: Path | None = None
+    change: Callable[[dict[str, Added]], None],
+    folder: Path | None = None,
+    beside: AbstractContextManager[None] | None = None,
 ) -> dict[str, Added]:
     """Let ``change`` edit the added data sets; two processes at once wait for one another.
+
+    Args:
+        beside: what is to change together with the list: entered before it is written, and told
+            if that fails.
 
     Returns:
         what is kept now.
@@ -113,7 +120,8 @@ def change_added(
             "datasets": {name: entries[name].to_json() for name in sorted(entries)},
         }
         text = json.dumps(raw, indent=2, ensure_ascii=False) + "\n"
-        atomic_write(folder / _FILE, text)
+        with beside or nullcontext():
+            atomic_write(folder / _FILE, text)
     return entries
 
 

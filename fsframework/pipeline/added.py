@@ -7,7 +7,8 @@ import inspect
 import re
 import shutil
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fsframework._files import atomic_write
+from fsframework._files import atomic_write, explain_os_error
 from fsframework.added import DECLARATIONS, Added, added_folder, change_added, read_added
 from fsframework.errors import DataError, OptionError, PluginError, close_matches
 from fsframework.interfaces.dataset import About, Dataset
@@ -170,8 +171,10 @@ def add_dataset(
     splits = split_counts(dataset)
     kept = {key: value for key, value in component.to_json().items() if key in tree}
     kept |= {key: _absolute(component, key) for key in kept if _is_path(component, key)}
+    copies, content = _copies(called, folder), {}
     if declaration is not None:
-        kept["declaration"] = str(_copied(declaration, called, folder))
+        content = _content(declaration, called)
+        kept["declaration"] = str(copies / f"{called}.toml")
     entry = Added(
         plugin,
         kept,
@@ -188,7 +191,7 @@ def add_dataset(
             before.append(entries[called])
         entries[called] = entry
 
-    change_added(put, folder)
+    change_added(put, folder, _replaced(copies, content))
     return AddedReport(
         called,
         entry,
@@ -215,9 +218,7 @@ def remove_dataset(name: str, folder: Path | None = None) -> Added:
             )
         gone.append(entries.pop(name))
 
-    change_added(drop, folder)
-    if gone[0].plugin == _DECLARED:
-        shutil.rmtree(_copies(name, folder), ignore_errors=True)
+    change_added(drop, folder, _replaced(_copies(name, folder), {}))
     return gone[0]
 
 
@@ -268,25 +269,54 @@ def _copies(called: str, folder: Path | None) -> Path:
     return (added_folder(folder) / DECLARATIONS / called).absolute()
 
 
-def _copied(declaration: Path, called: str, folder: Path | None) -> Path:
-    """Copy a declaration and the files it names beside the list, to outlive the originals.
+def _content(declaration: Path, called: str) -> dict[str, bytes]:
+    """Return a declaration and the files it names, to be copied beside the list.
+
+    They are to outlive the originals.
 
     Raises:
         DataError: it names a file that does not lie beside or below it.
     """
-    target, home = _copies(called, folder), declaration.absolute().parent
-    text = declaration.read_bytes()
+    home, text = declaration.absolute().parent, declaration.read_bytes()
     named = _files_named(tomllib.loads(text.decode("utf-8")), home)
     for name in named:
         if ".." in Path(name).parts or Path(name).is_absolute():
             raise DataError(f"{declaration}: names {name}, which must lie beside it or below")
-    if home != target:
-        shutil.rmtree(target, ignore_errors=True)
-        for name in named:
-            atomic_write(target / name, (home / name).read_bytes())
-        atomic_write(target / f"{called}.toml", text)
-        return target / f"{called}.toml"
-    return declaration.absolute()
+    return {name: (home / name).read_bytes() for name in named} | {f"{called}.toml": text}
+
+
+@contextmanager
+def _replaced(folder: Path, content: Mapping[str, bytes]) -> Iterator[None]:
+    """Let a folder hold these files and no others, or be gone; as before if the block fails.
+
+    For one process at a time. What another left behind when it was killed is removed.
+    """
+    fresh, former = (folder.with_name(f".{folder.name}.{which}") for which in ("new", "old"))
+    placed = False
+    try:
+        if former.exists() and not folder.exists():
+            former.rename(folder)
+        for left in (fresh, former):
+            shutil.rmtree(left, ignore_errors=True)
+        for name, data in content.items():
+            atomic_write(fresh / name, data)
+        if folder.exists():
+            folder.rename(former)
+        if content:
+            fresh.rename(folder)
+            placed = True
+        yield
+    except BaseException as error:
+        if placed:
+            shutil.rmtree(folder, ignore_errors=True)
+        if former.exists():
+            former.rename(folder)
+        if isinstance(error, OSError):
+            raise explain_os_error(error, folder) from error
+        raise
+    finally:
+        for left in (fresh, former):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _files_named(value: Any, home: Path) -> list[str]:

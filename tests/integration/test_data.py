@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -10,6 +11,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import fsframework._files as files
+from fsframework.errors import DataError, FsfError
+from fsframework.pipeline.added import add_dataset, remove_dataset
+from fsframework.registry import Registry
 from tests.conftest import Fsf
 from tests.toy_published import write_toy
 
@@ -171,6 +176,95 @@ def test_a_declaration_outlives_its_original(fsf: Fsf, tmp_path: Path) -> None:
     assert rows["my-set"]["about"]["licence"] == "CC0"
     fsf("data", "remove", "my-set")
     assert not (tmp_path / "added/declarations/my-set").exists()
+
+
+def declare(tmp_path: Path, first: str, second: str) -> Path:
+    """Write a declaration of two classes and the split file it names."""
+    home = tmp_path / "mine"
+    home.mkdir(exist_ok=True)
+    (home / "split.json").write_text(json.dumps({"train": [first], "test": [second]}))
+    (home / "set.toml").write_text(
+        'name = "my-set"\ntitle = "My Set"\nlicence = "CC0"\nsource = "mine"\ncitation = "me"\n'
+        '[[layouts]]\nname = "folders"\nkind = "folders"\n'
+        '[splits.mine]\nsource = "me"\nfile = "split.json"\n'
+        "counts = { train = [1, 4], test = [1, 4] }\n"
+    )
+    return home / "set.toml"
+
+
+def kept(tmp_path: Path) -> dict[str, bytes]:
+    folder = tmp_path / "added"
+    files = (f for f in folder.rglob("*") if f.is_file() and f.name != "lock")
+    return {str(f.relative_to(folder)): f.read_bytes() for f in files}
+
+
+def test_a_declaration_and_its_entry_change_together_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under one lock: another process sees the former of both, or the new ones."""
+    registry, pictures = Registry(), images(tmp_path / "pictures", 3)
+    declaration = declare(tmp_path, "kind0", "kind1")
+    add_dataset(registry, str(declaration), pictures, folder=tmp_path / "added")
+    before = kept(tmp_path)
+    assert set(before) == {
+        "datasets.json",
+        "declarations/my-set/my-set.toml",
+        "declarations/my-set/split.json",
+    }
+    declare(tmp_path, "kind1", "kind2")
+    write, seen = files.atomic_write, []
+
+    def failing(path: Path, data: bytes | str) -> None:
+        if path.name == "datasets.json":
+            held = (tmp_path / "added/lock").open("w")
+            with held, pytest.raises(BlockingIOError):
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            seen.append(kept(tmp_path).get("declarations/my-set/split.json", b""))
+            raise FsfError("no space left")
+        write(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fsframework.added.atomic_write", failing)
+        with pytest.raises(FsfError, match="no space left"):
+            add_dataset(registry, str(declaration), pictures, folder=tmp_path / "added")
+        with pytest.raises(FsfError, match="no space left"):
+            remove_dataset("my-set", tmp_path / "added")
+    assert [b"kind2" in split for split in seen] == [True, False]
+    assert kept(tmp_path) == before
+    add_dataset(registry, str(declaration), pictures, folder=tmp_path / "added")
+    assert set(kept(tmp_path)) == set(before)
+    assert b"kind2" in kept(tmp_path)["declarations/my-set/split.json"]
+    # From the copy itself, whose own files are read before they are replaced.
+    copy = tmp_path / "added/declarations/my-set/my-set.toml"
+    now = {name: data for name, data in kept(tmp_path).items() if "declarations" in name}
+    add_dataset(registry, str(copy), pictures, folder=tmp_path / "added")
+    assert now.items() <= kept(tmp_path).items()
+
+
+def test_a_name_that_stands_for_something_else_leaves_no_declaration(tmp_path: Path) -> None:
+    registry, pictures = Registry(), images(tmp_path / "pictures", 3)
+    declaration = declare(tmp_path, "kind0", "kind1")
+    add_dataset(registry, str(declaration), pictures, folder=tmp_path / "added")
+    report = add_dataset(registry, "folder", pictures, alias="my-set", folder=tmp_path / "added")
+    assert report.replaced is not None
+    assert report.replaced.plugin == "declared"
+    assert set(kept(tmp_path)) == {"datasets.json"}
+
+
+def test_a_killed_exchange_is_mended(tmp_path: Path) -> None:
+    registry, pictures = Registry(), images(tmp_path / "pictures", 3)
+    add_dataset(registry, str(declare(tmp_path, "kind0", "kind1")), pictures)
+    copies = tmp_path / "added/declarations/my-set"
+    copies.rename(copies.with_name(".my-set.old"))  # killed between both renamings
+    (copies.with_name(".my-set.new")).mkdir()
+    with pytest.raises(DataError, match="no layout|no such folder"):
+        add_dataset(registry, str(tmp_path / "mine/set.toml"), tmp_path / "nowhere")
+    add_dataset(registry, str(tmp_path / "mine/set.toml"), pictures)
+    assert set(kept(tmp_path)) == {
+        "datasets.json",
+        "declarations/my-set/my-set.toml",
+        "declarations/my-set/split.json",
+    }
 
 
 def test_a_declaration_names_no_file_elsewhere(fsf: Fsf, tmp_path: Path) -> None:
