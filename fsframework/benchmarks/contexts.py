@@ -123,7 +123,11 @@ def make_grid(registry: Registry, tree: Mapping[str, Any], request: Request) -> 
     asked: dict[str, Any] = {k: v for k, v in given.items() if k != "name"} | shape
     contexts, keys = {}, {}
     for shot in shots_in(tree, request.shots, _SHOTS):
-        contexts[shot] = request.contexts or _fewest_contexts(registry, maker, asked, shot)
+        contexts[shot] = (
+            _fewest_contexts(registry, maker, asked, shot)
+            if request.contexts is None
+            else request.contexts
+        )
     for shot, method, kind in itertools.product(contexts, methods, KINDS):
         values = {
             "method": Given(method, COMMAND_LINE if request.methods else DEFAULT),
@@ -131,7 +135,7 @@ def make_grid(registry: Registry, tree: Mapping[str, Any], request: Request) -> 
             "sampler.n_shot": Given(shot, COMMAND_LINE if request.shots else DEFAULT),
             "sampler.kind": Given(kind, DEFAULT),
             "sampler.n_contexts": Given(
-                contexts[shot], COMMAND_LINE if request.contexts else DEFAULT
+                contexts[shot], DEFAULT if request.contexts is None else COMMAND_LINE
             ),
             **{f"sampler.{key}": value for key, value in shape.items()},
         }

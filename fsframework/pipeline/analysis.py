@@ -170,10 +170,15 @@ def paired_by_support(
     if no image stands in two of the pairs.
 
     Raises:
-        DataError: classes or supports differ, so that no two tasks belong together, or the
-            queries were shown otherwise.
+        DataError: the tasks are of different images, or classes or supports differ, so that no
+            two belong together, or the queries were shown otherwise.
     """
     (one, its), (other, theirs) = first, second
+    if one.key_digest != other.key_digest:
+        raise DataError(
+            f"{name}: the tasks cannot be paired, they are of different images: the digests of "
+            f"their keys are {one.key_digest[:12]} and {other.key_digest[:12]}"
+        )
     if not (
         np.array_equal(one.classes, other.classes) and np.array_equal(one.support, other.support)
     ):

@@ -72,6 +72,8 @@ def test_the_fewest_contexts_that_the_data_allow_are_taken() -> None:
 def test_what_the_data_do_not_allow_is_told_before_anything_runs() -> None:
     with pytest.raises(InfeasibleTask, match="^9-shot, split test: n_way = 5 classes are needed"):
         planned(shots=(9,))
+    with pytest.raises(OptionError, match="n_contexts must be from 1 to n_shot = 1.*, not 0"):
+        planned(contexts=0)
     with pytest.raises(InfeasibleTask, match="needs the metadata column 'place'"):
         planned(column="place")
     with pytest.raises(OptionError, match="draws its tasks with the sampler context"):
@@ -180,6 +182,11 @@ def test_pairs_are_open_only_if_no_image_stands_in_two_of_them() -> None:
     other = tasks_of(pool, [[3, 9], [0, 6]], [[1, 7], [4, 10]])
     with pytest.raises(DataError, match="not the same classes and support"):
         paired_by_support("x", statistic, answered(first, right), answered(other, right))
+    # The same numbers, but they stand for other images.
+    elsewhere = ImagePool(tuple("ABCDEFGHIJKL"), np.repeat([0, 1], 6), ("cat", "dog"))
+    there = tasks_of(elsewhere, support, [[2, 8], [5, 11]])
+    with pytest.raises(DataError, match="of different images: the digests of their keys are"):
+        paired_by_support("x", statistic, answered(first, right), answered(there, right))
 
 
 def test_steps_are_round() -> None:
