@@ -259,21 +259,21 @@ def make_grid(registry: Registry, tree: Mapping[str, Any], request: Request) -> 
         if not reason
         for shot in shots
     ]
-    printed = {(slot.method, slot.backbone) for slot, _ in slots}
+    printed = {(row.method, row.backbone) for row in printed_rows()}
     slots += [
         (Slot(_FURTHER, method, backbone, shot), 5)
         for method in methods
         for backbone in backbones or (["resnet12"] if method not in METHODS else [])
-        if (method, backbone) not in printed
+        if (METHODS.get(method), BACKBONES.get(backbone)) not in printed
         for shot in shots
     ]
     if not slots:
-        raise OptionError(
-            "none of the rows asked for can be measured here: "
-            + "; ".join(dict.fromkeys(reason for *_, reason in rows if reason))
-            if rows
-            else "no row of the tables asked for has these methods and backbones"
-        )
+        if rows:
+            reasons = "; ".join(dict.fromkeys(reason for *_, reason in rows if reason))
+            raise OptionError(f"none of the rows asked for can be measured here: {reasons}")
+        elsewhere = dict.fromkeys(row.table for row, *_ in _rows(registry, (), methods, backbones))
+        there = f"; such rows are in Table {' and '.join(elsewhere)}" if elsewhere else ""
+        raise OptionError(f"no row of the tables asked for has these methods and backbones{there}")
     keys = {slot: _add(maker, slot, n_way, request, tree) for slot, n_way in slots}
     number = {key: i for i, key in enumerate(maker.cells)}
     cells = tuple(maker.cells.values())

@@ -76,6 +76,19 @@ def test_a_choice_narrows_the_rows() -> None:
     assert {slot.method for slot in grid.slots} == {"toy-near", "protonet"}
 
 
+def test_what_another_table_prints_is_not_called_not_printed() -> None:
+    """Tables 2 and 7 have ProtoNet with ResNet12, and no table has it with ResNet10."""
+    with pytest.raises(OptionError, match="and backbones; such rows are in Table 2 and 7$"):
+        planned(tables=("3",), methods=("protonet",), backbones=("resnet12",))
+    both = {"methods": ("protonet", "toy-near"), "backbones": ("resnet10", "resnet12")}
+    slots = planned(tables=("3",), shots=(1,), **both).slots
+    assert {(s.table, s.method, s.backbone) for s in slots} == {
+        ("Not printed", "protonet", "resnet10"),
+        ("Not printed", "toy-near", "resnet10"),
+        ("Not printed", "toy-near", "resnet12"),
+    }
+
+
 def test_what_does_not_exist_is_told() -> None:
     with pytest.raises(OptionError, match="--table 4: must be one of 2, 3, 7"):
         planned(tables=("4",))
