@@ -1,8 +1,10 @@
 """The contracts are enforced, and cost nobody what they do not use."""
 
+import importlib
 import math
 import subprocess
 import sys
+from typing import get_origin
 
 import numpy as np
 import pytest
@@ -43,7 +45,10 @@ def test_every_public_name_can_be_loaded():
     assert sorted(interfaces.__all__) == interfaces.__all__
     assert dir(interfaces) == interfaces.__all__
     for name in interfaces.__all__:
-        assert getattr(interfaces, name).__name__ == name
+        loaded = getattr(interfaces, name)
+        assert loaded is getattr(importlib.import_module(interfaces._HOME[name]), name)
+        if not get_origin(loaded):  # an alias has no name of its own
+            assert loaded.__name__ == name
     with pytest.raises(AttributeError, match="has no attribute 'TaskSamplr'"):
         interfaces.TaskSamplr  # noqa: B018
 

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from fsframework.registry import Registry
 from fsframework.values import AttributeTable
 from tests.conftest import Fsf
 
+DETECTORS = Registry().names("detector")
 SLOW = '''
 """A captioner that takes its time; each image takes four milliseconds."""
 
@@ -155,7 +157,7 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path, arguments: li
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["w.parquet"], "--detector is missing; name one of blip, captioner, captions-file"),
+        (["w.parquet"], f"--detector is missing; name one of {', '.join(DETECTORS)}"),
         (["w.csv", "--detector", "metadata"], "w.csv: must end in .parquet"),
         (["w.parquet", "--detector", "metdata"], "did you mean 'metadata'?"),
         (["w.parquet", "--detector", "metadata", "--shard", "3/2"], "--shard 3/2: must be i/n"),
