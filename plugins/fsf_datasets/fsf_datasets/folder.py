@@ -43,6 +43,9 @@ class Folder(ImageFileDataset):
         pattern: a regular expression with named groups, searched in each key; each group becomes
             a metadata column (``-(?P<texture>[a-z]+)\d+`` on ``cat/cat1-oven2.png`` gives
             ``oven``). A group that takes no part gives the empty string.
+        levels: how many folders, below those of splits and those common to all images, name the
+            class; what lies below is the metadata column ``context`` (1: ``crow/winter/3.jpg`` is
+            a crow in the context winter). ``None``: all of them, and no such column.
 
     Raises:
         DataError: there is no such folder, no image in it, an image outside any class, a key the
@@ -60,31 +63,39 @@ class Folder(ImageFileDataset):
         split_fractions: tuple[float, float, float] = (0.64, 0.16, 0.2),
         split_seed: int = 0,
         pattern: str | None = None,
+        levels: int | None = None,
     ) -> None:
         self.path = Path(path)
         self.split = None if split is None else Path(split)
         self.split_fractions = split_fractions
         self.split_seed = split_seed
         self.pattern = pattern
+        self.levels = levels
+        if levels is not None and levels < 1:
+            raise OptionError(f"levels must be at least 1, not {levels}")
         options = SplitOptions(self.split, split_fractions, split_seed)
         expression = None if pattern is None else _compiled(pattern)
 
         self._tree = open_tree(self.path)
         self.keys = self._files = images_of(self._tree)
         folders = _class_folders(self.keys, self.path)
+        in_splits = self.split is None and _are_splits(folders)
+        # One name a folder, not one an image.
+        own = {folder: folder[1:] if in_splits else folder for folder in set(folders)}
+        named = {folder: "/".join(parts[:levels]) for folder, parts in own.items()}
+        classes = [named[folder] for folder in folders]
         given = None
-        if self.split is None and _are_splits(folders):
-            pairs = [("/".join(rest), top) for top, *rest in folders]
-            given = disjoint(pairs, str(self.path))
-            classes = [name for name, _ in pairs]
-        else:
-            joined = {folder: "/".join(folder) for folder in set(folders)}
-            classes = [joined[folder] for folder in folders]
+        if in_splits:
+            given = disjoint([(named[folder], folder[0]) for folder in own], str(self.path))
+        self._depths = {name: len(own[folder]) for folder, name in named.items()}
         self.class_names = tuple(sorted(set(classes), key=natural))
         position = {name: i for i, name in enumerate(self.class_names)}
         self.labels = np.array([position[name] for name in classes], dtype=np.int64)
         self.splits = options.splits(self.class_names, given, self.path)
         self.metadata = {} if expression is None else _columns(self.keys, expression, self.path)
+        if levels is not None:
+            below = {folder: "/".join(parts[levels:]) for folder, parts in own.items()}
+            self.metadata.setdefault("context", tuple(below[folder] for folder in folders))
         self.fingerprint = digest_of(
             "folder",
             self.keys,
@@ -100,10 +111,18 @@ class Folder(ImageFileDataset):
         return digest_of("folder", self.keys, files_digest(self._tree, self._files))
 
     def problems(self) -> list[str]:
-        """Name the folders that should be a class but hold no image."""
+        """Name the folders that should be a class but hold no image, and those that lie deeper."""
         leaves = self._tree.folders - {_above(folder) for folder in self._tree.folders}
         empty = sorted(leaves - {_above(file) for file in self._files})
-        return [f"no image in {quoted(empty)}"] if empty else []
+        found = [f"no image in {quoted(empty)}"] if empty else []
+        usual = min(self._depths.values())
+        deeper = sorted(name for name, depth in self._depths.items() if depth > usual)
+        if deeper and self.levels is None:
+            found.append(
+                f"classes of their own, for they lie deeper than others: {quoted(deeper)}; "
+                f"levels={usual} takes them to the folder above"
+            )
+        return found
 
 
 def _above(name: str) -> str:

@@ -42,6 +42,45 @@ def test_nested_classes_lose_the_folders_common_to_all(tmp_path: Path, write: Wr
     assert data.keys[0] == "omniglot/Greek/alpha/1.png"
 
 
+def test_levels_tell_classes_from_contexts(tmp_path: Path, write: Write) -> None:
+    for key in ("crow/winter/1", "crow/spring/2", "crow/3", "owl/winter/at night/4"):
+        write(tmp_path / f"{key}.png")
+    data = Folder(path=tmp_path, levels=1)
+    assert data.class_names == ("crow", "owl")
+    found = dict(zip(data.keys, data.metadata["context"], strict=True))
+    assert found == {
+        "crow/3.png": "",
+        "crow/spring/2.png": "spring",
+        "crow/winter/1.png": "winter",
+        "owl/winter/at night/4.png": "winter/at night",
+    }
+    assert data.problems() == []
+    assert Folder(path=tmp_path, levels=2).class_names == (
+        "crow", "crow/spring", "crow/winter", "owl/winter",
+    )  # fmt: skip
+    with pytest.raises(OptionError, match="levels must be at least 1, not 0"):
+        Folder(path=tmp_path, levels=0)
+
+
+def test_levels_are_counted_below_splits(tmp_path: Path, write: Write) -> None:
+    for key in ("train/crow/winter/1", "test/owl/spring/2", "test/owl/winter/3"):
+        write(tmp_path / f"{key}.png")
+    data = Folder(path=tmp_path, levels=1)
+    assert data.splits == {"train": ("crow",), "test": ("owl",)}
+    assert sorted(data.metadata["context"]) == ["spring", "winter", "winter"]
+
+
+def test_a_stray_nested_folder_is_a_problem(tmp_path: Path, write: Write) -> None:
+    for key in ("crow/1", "owl/2", "owl/extra/deep/3"):
+        write(tmp_path / f"{key}.png")
+    data = Folder(path=tmp_path)
+    assert data.class_names == ("crow", "owl", "owl/extra/deep")
+    assert data.problems() == [
+        "classes of their own, for they lie deeper than others: 'owl/extra/deep'; levels=1 takes "
+        "them to the folder above"
+    ]
+
+
 def test_a_single_class_keeps_its_name(tmp_path: Path, write: Write) -> None:
     write(tmp_path / "pets" / "cat" / "1.png")
     write(tmp_path / "pets" / "cat" / "2.png")
