@@ -134,7 +134,7 @@ def _explain(error: BaseException) -> int:
         if any(sign in below for sign in "─├└"):
             return _fail(sentence, 2, below.strip("\n"))
     if isinstance(error, FsfError):
-        return _fail(str(error), 2)
+        return _fail(f"{error}{_as_options(str(error))}", 2)
     if isinstance(error, BrokenPipeError):
         # The reader (head, less) has gone; Python must not complain of it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -143,6 +143,17 @@ def _explain(error: BaseException) -> int:
         return _fail("no space left on the device; free some and run the same command again", 2)
     summary = f"{type(error).__name__}: {error}".splitlines()[0]
     return _fail(f"unexpected {summary} (--verbose shows where)", 1)
+
+
+def _as_options(message: str) -> str:
+    """Say by which options the shape of tasks is given, where a message speaks of it.
+
+    >>> _as_options("n_way must be at most 2, not 5")
+    ' (n_way is --way)'
+    """
+    shape = {"n_way": "--way", "n_shot": "--shot", "n_query": "--query"}
+    said = [f"{name} is {o}" for name, o in shape.items() if name in message and o not in message]
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _fail(message: Any, code: int, below: str = "") -> int:

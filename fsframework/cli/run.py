@@ -95,8 +95,8 @@ __all__ = ["run"]
 @click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16", "fp16"]),
-    help="Numbers the backbone computes in when images are embedded: bf16 is several times faster "
-    "on CPUs and GPUs that have it.  [default: fp32]",
+    help="Numbers the backbone computes in when images are embedded: bf16 is about twice as fast "
+    "on CPUs that have it, fp16 is for GPUs.  [default: fp32]",
 )
 @shared("decoding", "broken")
 @workers_option

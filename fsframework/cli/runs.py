@@ -205,6 +205,7 @@ def print_record(folder: Path, record: RunRecord) -> None:
     click.echo(
         f"{resolved['method']['name']} with {_backbone(resolved)} on "
         f"{_dataset(record)}: {_sampler(record)} tasks, {shape}, seed {tested['seed']}"
+        + (f", {precision}" if (precision := resolved.get("precision", "fp32")) != "fp32" else "")
     )
     if "A" in record.tasks:
         click.echo(f"words: {_words(resolved)}")
@@ -218,9 +219,11 @@ def print_record(folder: Path, record: RunRecord) -> None:
         click.echo("unfinished: give the same command again and it goes on")
     click.echo()
     if any(e.kind == "closed" for e in record.estimates.values()):
+        open_ones = "; --interval image-level makes those of random tasks speak of new images too"
+        uniform = any(tasks["sampler"] == "random" for tasks in record.tasks.values())
         click.echo(
-            "closed: images recur between tasks, so the interval speaks of this data set only; "
-            "--interval image-level makes those of random tasks speak of new images too"
+            "closed: images recur between tasks, so the interval speaks of this data set only"
+            + (open_ones if uniform else "")
         )
     if any(e.query_batch == "class" for e in record.estimates.values()):
         click.echo(

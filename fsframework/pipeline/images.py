@@ -11,6 +11,7 @@ import itertools
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 import numpy as np
 
 from fsframework._files import atomic_write, explain_os_error
-from fsframework.errors import DataError
+from fsframework.errors import DataError, FsfError
 from fsframework.interfaces.dataset import Dataset, Decoding
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.workspace import Workspace, locked, sweep
@@ -47,7 +48,8 @@ __all__ = [
 Broken = Literal["fatal", "skip"]
 """What an image that cannot be decoded is: the end of the job, or left out."""
 
-_IMAGES_A_BLOCK = 256
+_IMAGES_A_BLOCK, _BYTES_A_BLOCK = 256, 32 << 20
+"""Decoded at a time, whichever is fewer."""
 _DIGEST_BYTES = 16
 _BROKEN = b"\xff" * _DIGEST_BYTES
 
@@ -229,14 +231,16 @@ class ImageStore:
 
     def _fill_locked(self, rows: IntArray, broken: Broken, label: str, reporter: Reporter) -> None:
         missing = self.missing(rows, broken)
+        self._demand_room(len(missing))
         with (
             reporter.stage(label, len(rows), len(rows) - len(missing)) as advance,
             self.path.open("r+b") as array,
             (self.folder / "rows.bin").open("r+b") as states,
         ):
             start = _header_end(array)
-            for first in range(0, len(missing), _IMAGES_A_BLOCK):
-                block = missing[first : first + _IMAGES_A_BLOCK]
+            at_once = max(1, min(_IMAGES_A_BLOCK, _BYTES_A_BLOCK // self.row_bytes))
+            for first in range(0, len(missing), at_once):
+                block = missing[first : first + at_once]
                 pixels, reasons = self._decoded(block, broken)
                 hashes = [
                     hashlib.blake2b(image, digest_size=_DIGEST_BYTES).digest() for image in pixels
@@ -256,6 +260,16 @@ class ImageStore:
                     at = int(block[part.start]) * _DIGEST_BYTES
                     _write(states.fileno(), b"".join(hashes[part]), at)
                 advance(len(block))
+
+    def _demand_room(self, images: int) -> None:
+        """Refuse at once what the disk cannot hold in the end."""
+        needed, free = images * self.row_bytes, shutil.disk_usage(self.folder).free
+        if needed > free:
+            raise FsfError(
+                f"{images:,} images of {self.size} x {self.size} pixels take "
+                f"{needed / 1e9:,.1f} GB, but {self.folder} has {free / 1e9:,.1f} GB left; take a "
+                "smaller --image-size, or another --cache-dir"
+            )
 
     def _note(self, broken: Mapping[int, str]) -> None:
         atomic_write(

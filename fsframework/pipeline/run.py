@@ -44,6 +44,7 @@ from fsframework.pipeline.model import (
 )
 from fsframework.pipeline.pilot import with_planned_queries
 from fsframework.pipeline.progress import Reporter
+from fsframework.pipeline.stages import Precision
 from fsframework.pipeline.tasks import check_tasks, draw_tasks, placebo
 from fsframework.pipeline.training import (
     Split,
@@ -233,7 +234,11 @@ def _prepare(
     if _learns(experiment):
         tested, method = next(iter(tasks.values())), experiment.method.create()
         check_stages(experiment.stages, method, tested, pool_of("train"), registry)
-    notes = (*word_notes, *_notes(experiment, tasks, pool), *_pixel_notes(store, broken))
+    notes = (
+        *word_notes,
+        *_notes(experiment, tasks, pool),
+        *_pixel_notes(store, broken, settings.precision, device),
+    )
     if settings.placebo:
         tasks = {kind: placebo(t, pool, settings.seed) for kind, t in tasks.items()}
     identity = {
@@ -274,13 +279,17 @@ def _store(experiment: Experiment, dataset: Dataset, workspace: Workspace) -> Im
     )
 
 
-def _pixel_notes(store: ImageStore, broken: Mapping[int, str]) -> Iterator[str]:
+def _pixel_notes(
+    store: ImageStore, broken: Mapping[int, str], precision: Precision, device: torch.device
+) -> Iterator[str]:
     """Yield what was done to images that a reader of the numbers should know."""
     if broken:
         first = next(iter(broken.values()))
         yield f"{len(broken)} of {len(store):,} images cannot be read and are left out: {first}" + (
             ", ..." if len(broken) > 1 else ""
         )
+    if precision == "fp16" and device.type == "cpu":
+        yield "fp16 takes longer than fp32 on a CPU; bf16 is what CPUs are made for"
     if store.decoding == "scaled":
         yield (
             "image files were decoded at a reduced scale (decoding = scaled), which changes "

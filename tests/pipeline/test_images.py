@@ -311,6 +311,39 @@ def test_a_full_disk_is_one_sentence(workspace: Workspace, monkeypatch: pytest.M
         pixels_of(store(Blobs(), workspace), Blobs(), "test", Reporter())
 
 
+def test_what_the_disk_cannot_hold_is_refused_at_once(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = module.shutil.disk_usage(workspace.cache.parent)
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: usage._replace(free=40_000))
+    data = Blobs()
+    with pytest.raises(FsfError, match="60 images of 16 x 16 pixels take 0.0 GB"):
+        pixels_of(store(data, workspace), data, "test", Reporter())
+    assert data.decoded == 0
+
+
+def test_large_images_are_decoded_a_few_at_a_time(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BYTES_A_BLOCK", 5_000)
+    asked: list[int] = []
+
+    class Watched(Blobs):
+        def images(
+            self,
+            indices: IntArray,
+            size: int,
+            interpolation: str = "bilinear",  # type: ignore[override]
+        ) -> UInt8Array:
+            asked.append(len(indices))
+            return super().images(indices, size, interpolation)
+
+    data = Watched()
+    pixels_of(store(data, workspace), data, "test", Reporter())
+    assert set(asked) == {6}
+    assert sum(asked) == 60
+
+
 def test_packing_imports_no_torch() -> None:
     """A store of any size is packed in little memory, of which torch would take most."""
     code = "import sys, fsframework.pipeline.images; sys.exit('torch' in sys.modules)"
