@@ -245,7 +245,7 @@ def workers_option(function: F) -> F:
         envvar="FSF_WORKERS",
         show_envvar=True,
         help="Images decoded at a time; the results are the same, whatever it is.  [default: one "
-        "for each core]",
+        "for each core, at most 8]",
     )
     return option(function)
 
