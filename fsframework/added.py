@@ -38,6 +38,7 @@ class Added:
         fingerprint: of the data then.
         when: it was added, ISO 8601.
         about: what is published of it, as JSON values; ``None`` for the user's own.
+        columns: of its metadata then; none where an earlier version has added it.
     """
 
     plugin: str
@@ -47,6 +48,7 @@ class Added:
     fingerprint: str = ""
     when: str = ""
     about: Mapping[str, Any] | None = None
+    columns: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
@@ -134,4 +136,5 @@ def _entry(raw: Mapping[str, Any]) -> Added:
         fingerprint=str(raw.get("fingerprint", "")),
         when=str(raw.get("when", "")),
         about=None if raw.get("about") is None else dict(raw["about"]),
+        columns=tuple(map(str, raw.get("columns", ()))),
     )

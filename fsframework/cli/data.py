@@ -22,8 +22,10 @@ from fsframework.cli.similarity import similarity
 from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
+    from fsframework.added import Added
     from fsframework.interfaces.dataset import About
     from fsframework.pipeline.added import AddedReport, DataRow, SplitCounts
+    from fsframework.registry import Registry
 
 __all__ = ["data"]
 
@@ -140,11 +142,16 @@ def _print_added(report: AddedReport) -> None:
     columns, rows = _split_table(report.splits)
     _render.print_table(columns, rows)
     click.echo()
-    _print_problems(report.entry.problems, about, "complete: its counts are those published")
+    published = any(split.published for split in report.splits)
+    fine = "complete: its counts are those published"
+    if not published:
+        fine = "nothing is published to compare with"
+    _print_problems(report.entry.problems, about, fine)
     if about is not None:
         click.echo(f"licence: {about.licence}")
         click.echo(f"cite: {about.citation}")
-    click.echo(f"use it: fsf run --dataset {report.name}")
+    click.echo(f"use it: {report.usage}")
+    click.echo(f"to look for broken images: fsf data check --dataset {report.name}")
 
 
 def _split_table(splits: tuple[SplitCounts, ...]) -> tuple[list[str], list[list[str]]]:
@@ -155,13 +162,17 @@ def _split_table(splits: tuple[SplitCounts, ...]) -> tuple[list[str], list[list[
         row = [split.name, f"{split.classes:,}", f"{split.images:,}"]
         if published:
             row += [
-                f"{split.published[0]:,} classes, {split.published[1]:,} images"
-                if split.published
-                else "nothing of this split",
+                _counts(*split.published) if split.published else "nothing of this split",
                 "" if split.as_published else "differs",
             ]
         rows.append(row)
     return [*columns, *(["published", ""] if published else [])], rows
+
+
+def _counts(classes: int, images: int) -> str:
+    """Return numbers in words; images that are not published are 0."""
+    told = f"{classes:,} {'class' if classes == 1 else 'classes'}"
+    return f"{told}, {images:,} {'image' if images == 1 else 'images'}" if images else told
 
 
 def _print_problems(problems: tuple[str, ...], about: About | None, none: str) -> None:
@@ -194,7 +205,7 @@ def remove(name: str, data_dir: Path | None) -> None:
 def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
     """List data sets: what each is, its licence, whether added.
 
-    Classes and images are those published, else those found when it was added.
+    Classes and images are those found when it was added, else those published.
     """
     from fsframework.cli import _render
     from fsframework.pipeline.added import data_rows
@@ -215,7 +226,7 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
                 row.name,
                 row.summary if row.state != "broken" else f"broken: {row.summary}",
                 "" if classes is None else f"{classes:>7,}",
-                "" if images is None else f"{images:>10,}",
+                f"{images:>10,}" if images else "",
                 "" if row.about is None else row.about.licence,
                 row.state_text if room >= _WIDE else row.short_state,
             )
@@ -243,7 +254,8 @@ def show(name: str, data_dir: Path | None, plugin_files: tuple[Path, ...], as_js
     from fsframework.cli import _render
     from fsframework.pipeline.added import data_rows
 
-    rows = {row.name: row for row in data_rows(registry_with(plugin_files), data_dir)}
+    registry = registry_with(plugin_files)
+    rows = {row.name: row for row in data_rows(registry, data_dir)}
     if name not in rows:
         raise OptionError(
             f"unknown data set {name!r}{close_matches(name, rows)}; see fsf data list"
@@ -255,28 +267,57 @@ def show(name: str, data_dir: Path | None, plugin_files: tuple[Path, ...], as_js
     click.echo(f"{name}: {row.summary}")
     click.echo(f"state: {row.state_text}")
     if row.about is not None:
-        _print_about(row.about)
-    _print_state(row)
+        _print_about(row.about, row.entry)
+    _print_state(row, _usage(registry, row))
 
 
-def _print_about(about: About) -> None:
+def _usage(registry: Registry, row: DataRow) -> str:
+    from fsframework.pipeline.added import usage
+
+    name = row.usage if row.entry is None else row.name
+    words = row.state == "nothing to add" if row.entry is None else "words" in row.entry.columns
+    return usage(registry, name, words=words)
+
+
+def _print_about(about: About, entry: Added | None) -> None:
     from fsframework.cli import _render
 
+    if about.summary and about.summary != f"{about.title}.":
+        click.echo(about.summary)
+    for note in about.notes:
+        click.echo(f"note: {note}")
     click.echo(f"licence: {about.licence}")
     click.echo(f"where to get it: {about.source}")
     click.echo(f"cite: {about.citation}")
     if about.images_from:
         click.echo(f"its images or classes are from: {', '.join(about.images_from)}")
-    if about.counts:
+    if len(about.splits) > 1:
         click.echo()
-        rows = [(s, f"{c:,}", f"{n:,}") for s, (c, n) in about.counts.items()]
+        used = next(iter(about.splits))
+        if entry is not None:
+            used = "" if entry.options.get("split_file") else entry.options.get("split") or used
+        told = "used by default" if entry is None or used == next(iter(about.splits)) else "used"
+        parts = list(dict.fromkeys(part for counts in about.splits.values() for part in counts))
+        table = [
+            (
+                name,
+                *(_counts(*counts[part]) if part in counts else "" for part in parts),
+                told if name == used else "",
+            )
+            for name, counts in about.splits.items()
+        ]
+        _render.print_table(("published split", *parts, ""), table)
+        click.echo("another one: -o split=NAME with fsf data add")
+    elif about.counts:
+        click.echo()
+        rows = [(s, f"{c:,}", f"{n:,}" if n else "") for s, (c, n) in about.counts.items()]
         _render.print_table(("split", "classes", "images"), rows)
     for layout, picture in about.layouts.items():
         click.echo(f"\nlayout: {layout}")
         click.echo("\n".join(f"  {line}" for line in picture.strip("\n").splitlines()))
 
 
-def _print_state(row: DataRow) -> None:
+def _print_state(row: DataRow, usage: str) -> None:
     from fsframework.cli import _render
 
     click.echo()
@@ -286,7 +327,7 @@ def _print_state(row: DataRow) -> None:
             called = "" if row.about is not None else " --as NAME"
             click.echo(f"add it: fsf data add {row.name} {argument}{called}")
         if row.state != "broken":
-            click.echo(f"use it: fsf run --dataset {row.usage}")
+            click.echo(f"use it: {usage}")
         return
     when = row.entry.when.partition("T")[0]
     options = [(key, str(value)) for key, value in row.entry.options.items()]
@@ -296,8 +337,11 @@ def _print_state(row: DataRow) -> None:
     counts = [(s, f"{c:,}", f"{n:,}") for s, (c, n) in row.entry.counts.items()]
     _render.print_table(("split", "classes found", "images found"), counts)
     click.echo()
-    _print_problems(row.entry.problems, row.about, "complete when it was added")
-    click.echo(f"use it: fsf run --dataset {row.name}")
+    fine = "complete when it was added"
+    if row.published is None:
+        fine = "nothing is published to compare with"
+    _print_problems(row.entry.problems, row.about, fine)
+    click.echo(f"use it: {usage}")
 
 
 @data.command("check")

@@ -28,10 +28,14 @@ class About:
         licence: under which it may be used; ``unknown`` where nothing is stated.
         source: where to get it; nothing is ever fetched from there.
         citation: authors, year, title.
-        counts: number of classes and of images of each split, as published.
+        counts: number of classes and of images of each split, as published; of ``all`` where only
+            the whole is, and 0 images where only their classes are.
         layouts: pictures of the trees of files it may have, by a name for each.
         images_from: names of larger data sets its images or classes were taken from
             (``imagenet-1k``), so that a backbone trained on one of these has seen its classes.
+        summary: what it is, in a sentence; ``notes``: sentences on what a user should know.
+        splits: of every published split its ``counts``, by name, where there are several to
+            choose from; the usual one first.
     """
 
     title: str
@@ -41,6 +45,9 @@ class About:
     counts: Mapping[str, tuple[int, int]]
     layouts: Mapping[str, str] = field(default_factory=dict)
     images_from: tuple[str, ...] = ()
+    summary: str = ""
+    notes: tuple[str, ...] = ()
+    splits: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
 
 class Dataset(ABC):

@@ -33,16 +33,24 @@ __all__ = [
     "data_rows",
     "remove_dataset",
     "split_counts",
+    "usage",
 ]
 
+_DETECTOR = "appearance"
+"""The detector that needs nothing but the images."""
 _DECLARED = "declared"
 """Name of the plugin that reads what a TOML file declares."""
+_WHOLE = "all"
+"""Under which counts of a whole data set are published, where those of its splits are not."""
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """Classes and images of a split, and as published; ``None`` where nothing is."""
+    """Classes and images of a split, and as published; ``None`` where nothing is.
+
+    Where 0 images are published, only the number of classes is.
+    """
 
     name: str
     classes: int
@@ -52,7 +60,10 @@ class SplitCounts:
     @property
     def as_published(self) -> bool:
         """Whether the counts are those published, or none are."""
-        return self.published in (None, (self.classes, self.images))
+        if self.published is None:
+            return True
+        classes, images = self.published
+        return classes == self.classes and images in (0, self.images)
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,7 @@ class AddedReport:
     Args:
         replaced: where the name pointed before, if it did.
         layout: name of the layout that was found, where the data set tells.
+        usage: the command that measures on it.
     """
 
     name: str
@@ -70,6 +82,7 @@ class AddedReport:
     splits: tuple[SplitCounts, ...]
     layout: str = ""
     replaced: Added | None = None
+    usage: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -77,6 +90,7 @@ class AddedReport:
             "name": self.name,
             **self.entry.to_json(),
             "layout": self.layout or None,
+            "usage": self.usage,
             "splits": [vars(split) for split in self.splits],
             "about": about_json(self.about),
             "replaced": None if self.replaced is None else self.replaced.to_json(),
@@ -87,7 +101,21 @@ def about_json(about: About | None) -> dict[str, Any] | None:
     """Return what is published of a data set as JSON values."""
     if about is None:
         return None
-    return {**vars(about), "counts": dict(about.counts), "layouts": dict(about.layouts)}
+    plain = {"counts": dict(about.counts), "layouts": dict(about.layouts)}
+    return {**vars(about), **plain, "splits": {k: dict(v) for k, v in about.splits.items()}}
+
+
+def usage(registry: Registry, name: str, *, words: bool) -> str:
+    """Return the command that measures on a data set, which works without any download.
+
+    Args:
+        words: whether the images have attribute words; without, they are to be detected.
+    """
+    command = f"fsf run --dataset {name}"
+    if words:
+        return command
+    detects = _DETECTOR in registry.names("detector")
+    return f"{command} --detector {_DETECTOR}" if detects else f"{command} --sampler random"
 
 
 def split_counts(dataset: Dataset) -> tuple[SplitCounts, ...]:
@@ -100,7 +128,9 @@ def split_counts(dataset: Dataset) -> tuple[SplitCounts, ...]:
     published = {} if dataset.about is None else dataset.about.counts
     found = []
     for split in dict.fromkeys([*dataset.splits, *published]):
-        held = [by_name.get(name, 0) for name in dataset.splits.get(split, ())]
+        whole = split == _WHOLE and split not in dataset.splits
+        names = dataset.class_names if whole else dataset.splits.get(split, ())
+        held = [by_name.get(name, 0) for name in names]
         classes, images = sum(size > 0 for size in held), sum(held)
         found.append(SplitCounts(split, classes, images, _pair(published.get(split))))
     return tuple(found)
@@ -121,7 +151,8 @@ def data_problems(dataset: Dataset) -> list[str]:
         return own
     return [
         f"split {split.name}: {split.classes:,} classes and {split.images:,} images, published are "
-        f"{split.published[0]:,} and {split.published[1]:,}"
+        f"{split.published[0]:,}"
+        + (f" and {split.published[1]:,}" if split.published[1] else " classes")
         for split in split_counts(dataset)
         if not split.as_published and split.published is not None
     ]
@@ -183,6 +214,7 @@ def add_dataset(
         dataset.fingerprint,
         datetime.now(UTC).isoformat(timespec="seconds"),
         about_json(dataset.about),
+        tuple(dataset.metadata),
     )
     before: list[Added] = []
 
@@ -199,6 +231,7 @@ def add_dataset(
         splits,
         str(getattr(dataset, "layout", "") or ""),
         before[0] if before else None,
+        usage(registry, called, words="words" in dataset.metadata),
     )
 
 
@@ -361,13 +394,18 @@ class DataRow:
 
     @property
     def totals(self) -> tuple[int, int] | None:
-        """Classes and images of all splits as published, else as they were when it was added."""
-        counts = self.about.counts if self.about is not None and self.about.counts else None
-        if counts is None and self.entry is not None:
-            counts = self.entry.counts
-        if not counts:
-            return None
-        return sum(c for c, _ in counts.values()), sum(n for _, n in counts.values())
+        """Classes and images of all splits as they were when it was added, else as published."""
+        return self.found or self.published
+
+    @property
+    def found(self) -> tuple[int, int] | None:
+        """Classes and images of all splits when it was added."""
+        return None if self.entry is None else _sums(self.entry.counts)
+
+    @property
+    def published(self) -> tuple[int, int] | None:
+        """Classes and images of all splits as published."""
+        return None if self.about is None else _sums(self.about.counts)
 
     @property
     def state_text(self) -> str:
@@ -386,7 +424,7 @@ class DataRow:
         number = len(self.entry.problems)
         if number:
             return f"added, {number} problem{'s' if number > 1 else ''}"
-        return "added, complete" if self.about is not None else "added"
+        return "added, complete" if self.published is not None else "added"
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as JSON values."""
@@ -395,11 +433,25 @@ class DataRow:
             "usage": self.usage,
             "summary": self.summary,
             "state": self.state,
+            "found": _counts_json(self.found),
+            "published": _counts_json(self.published),
             "added": None if self.entry is None else self.entry.to_json(),
             "about": about_json(self.about),
             "distribution": None if self.plugin is None else self.plugin.distribution,
             "version": None if self.plugin is None else self.plugin.version,
         }
+
+
+def _sums(counts: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+    if not counts:
+        return None
+    return sum(c for c, _ in counts.values()), sum(n for _, n in counts.values())
+
+
+def _counts_json(totals: tuple[int, int] | None) -> dict[str, int | None] | None:
+    if totals is None:
+        return None
+    return {"classes": totals[0], "images": totals[1] or None}
 
 
 def data_rows(registry: Registry, folder: Path | None = None) -> list[DataRow]:
@@ -452,8 +504,14 @@ def _about_of(entry: Added) -> About | None:
         return None
     known = {field.name for field in dataclasses.fields(About)}
     raw = {key: value for key, value in entry.about.items() if key in known}
-    raw["counts"] = {split: (c, n) for split, (c, n) in raw["counts"].items()}
-    return About(**{**raw, "images_from": tuple(raw.get("images_from", ()))})
+    raw["counts"] = _pairs(raw["counts"])
+    raw["splits"] = {name: _pairs(counts) for name, counts in raw.get("splits", {}).items()}
+    raw |= {key: tuple(raw.get(key, ())) for key in ("images_from", "notes")}
+    return About(**raw)
+
+
+def _pairs(counts: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    return {split: (c, n) for split, (c, n) in counts.items()}
 
 
 def _state(entry: Added) -> str:

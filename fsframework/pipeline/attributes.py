@@ -55,8 +55,9 @@ def _found(pool: ImagePool, source: str | None) -> tuple[AttributeTable, str]:
     if source is None:
         if "words" not in pool.metadata:
             raise DataError(
-                "this data set carries no attributes; detect them with --detector NAME, or give "
-                f"them with --attributes FILE.csv, FILE.parquet or column:NAME{_columns(pool)}"
+                "this data set carries no attributes; detect them with --detector appearance "
+                "(which downloads nothing) or another, give them with --attributes FILE.csv, "
+                f"FILE.parquet or column:NAME{_columns(pool)}, or do without: --sampler random"
             )
         source = "column:words"
     if source.startswith(_COLUMN):

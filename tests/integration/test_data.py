@@ -40,7 +40,12 @@ def test_a_folder_of_one_s_own_gets_a_name(fsf: Fsf, tmp_path: Path) -> None:
         "data", "add", "folder", "pictures", "--as", "birds", "-o", "pattern=-(?P<colour>[a-z]+)"
     )
     assert done.returncode == 0, done.stderr
-    assert "use it: fsf run --dataset birds" in done.stdout
+    told = done.stdout.splitlines()
+    assert told[-2:] == [
+        "use it: fsf run --dataset birds --detector appearance",
+        "to look for broken images: fsf data check --dataset birds",
+    ]
+    assert "published" not in done.stdout
     resolved = json.loads(fsf("run", "--dataset", "birds", "--dry-run", "--json").stdout)
     assert resolved["resolved"]["dataset"]["path"] == str(tmp_path / "pictures"), "from anywhere"
     assert resolved["resolved"]["dataset"]["pattern"] == "-(?P<colour>[a-z]+)"
@@ -79,10 +84,17 @@ def test_published_data_are_compared(fsf: Fsf, tmp_path: Path) -> None:
     done = fsf("data", "add", "toy-set", str(place), *with_toy)
     assert "complete: its counts are those published" in done.stdout
     assert "licence: CC0" in done.stdout
+    rows = {row["name"]: row for row in json.loads(fsf("data", "list", "--json", *with_toy).stdout)}
+    assert rows["toy-set"]["published"] == {"classes": 12, "images": 240}
     done = fsf("data", "add", "toy-set", str(place), "-o", "per_class=15", *with_toy)
     assert done.returncode == 0, "data that lack some can be used"
     assert "split test: 6 classes and 90 images, published are 6 and 120" in done.stdout
     assert f"added: {place}, 2 problems" in fsf("data", "list", *with_toy).stdout
+    rows = {row["name"]: row for row in json.loads(fsf("data", "list", "--json", *with_toy).stdout)}
+    assert rows["toy-set"]["published"] == {"classes": 12, "images": 240}
+    assert rows["toy-set"]["found"] == {"classes": 12, "images": 180}
+    (line,) = [x for x in fsf("data", "list", *with_toy).stdout.splitlines() if "Toy Set" in x]
+    assert "180" in line, "what is there, not what is published"
     shown = fsf("data", "show", "toy-set", *with_toy).stdout
     for part in ("example.org/toy", "Toy et al. 2020", "└── c00/", "imagenet-1k", "per_class"):
         assert part in shown
@@ -176,6 +188,52 @@ def test_a_declaration_outlives_its_original(fsf: Fsf, tmp_path: Path) -> None:
     assert rows["my-set"]["about"]["licence"] == "CC0"
     fsf("data", "remove", "my-set")
     assert not (tmp_path / "added/declarations/my-set").exists()
+
+
+def test_words_need_no_detector(fsf: Fsf, tmp_path: Path) -> None:
+    root = images(tmp_path / "pictures")
+    rows = [f"{f},{f.parent.name},red" for f in sorted(root.rglob("*.png"))]
+    (tmp_path / "mine.csv").write_text("\n".join(["path,label,words", *rows]) + "\n")
+    done = fsf("data", "add", "csv", "mine.csv", "--as", "mine")
+    assert "use it: fsf run --dataset mine\n" in done.stdout, done.stderr
+    assert "use it: fsf run --dataset mine\n" in fsf("data", "show", "mine").stdout
+
+
+def test_a_declaration_without_counts_is_compared_with_nothing(fsf: Fsf, tmp_path: Path) -> None:
+    images(tmp_path / "pictures", 4)
+    (tmp_path / "set.toml").write_text('name = "my-set"\ntitle = "My Set"\n')
+    done = fsf("data", "add", "set.toml", "pictures")
+    assert "nothing is published to compare with" in done.stdout, done.stderr
+    assert "complete" not in done.stdout + fsf("data", "show", "my-set").stdout
+    (line,) = [x for x in fsf("data", "list").stdout.splitlines() if x.startswith("my-set")]
+    assert "complete" not in line
+
+
+def test_counts_of_classes_alone_are_compared_with_classes_alone(fsf: Fsf, tmp_path: Path) -> None:
+    images(tmp_path / "pictures", 4)
+    (tmp_path / "set.toml").write_text(
+        'name = "my-set"\ntitle = "My Set"\n[splits.mine]\n'
+        'train = ["kind0", "kind1"]\ntest = ["kind2", "kind3"]\n'
+    )
+    done = fsf("data", "add", "set.toml", "pictures")
+    assert "complete: its counts are those published" in done.stdout, done.stderr
+    assert "problem" not in done.stdout
+    assert "0 images" not in done.stdout
+
+
+def test_all_published_splits_are_shown(fsf: Fsf, tmp_path: Path) -> None:
+    shown = fsf("data", "show", "cub").stdout
+    assert "200 species of birds" in shown
+    assert "note: FewSTAB (Table S1) prints" in shown
+    table = shown.partition("published split")[2].splitlines()
+    lines = {line.split()[0]: line for line in table if " classes, " in line}
+    assert list(lines) == ["fewstab", "feat", "chen", "meta-dataset"]
+    assert "130 classes, 7,647 images" in lines["fewstab"]
+    assert [name for name, line in lines.items() if "used by default" in line] == ["fewstab"]
+    about = json.loads(fsf("data", "show", "cub", "--json").stdout)["about"]
+    assert about["splits"]["chen"]["test"] == [50, 2953]
+    assert about["summary"].startswith("CUB-200-2011")
+    assert len(about["notes"]) == 1
 
 
 def declare(tmp_path: Path, first: str, second: str) -> Path:

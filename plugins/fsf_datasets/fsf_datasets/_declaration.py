@@ -178,6 +178,9 @@ class Declaration:
             counts=dict(chosen.counts) if chosen else {},
             layouts={layout.name: self.picture(layout) for layout in self.layouts},
             images_from=self.images_from,
+            summary=self.summary,
+            notes=self.notes,
+            splits={name: dict(split.counts) for name, split in self.splits.items()},
         )
 
     def picture(self, layout: Layout) -> str:
