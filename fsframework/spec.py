@@ -75,6 +75,13 @@ class Component:
         return self.loaded.plugin.name
 
     @property
+    def called(self) -> str:
+        """How one would name it, such as ``timm:resnet50``."""
+        argument = getattr(self.cls, "argument", None)
+        value = self.options.get(argument) if argument is not None else None
+        return self.name if value is None else f"{self.name}:{value}"
+
+    @property
     def cls(self) -> type[Any]:
         """The plugin's class."""
         return self.loaded.cls

@@ -146,9 +146,9 @@ def _write(found: Predictions, path: Path) -> None:
         return
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["file", "predicted", *found.classes])
+    writer.writerow(["file", "class", *found.classes])
     for file, name, row in zip(found.files, found.predicted, found.probabilities, strict=True):
-        writer.writerow([file, name, *(f"{p:.6f}" for p in row)])
+        writer.writerow([file, name, *map(float, row)])
     atomic_write(path, out.getvalue())
 
 

@@ -33,7 +33,7 @@ from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.pipeline.stages import Precision
 from fsframework.pipeline.training import start_from
 from fsframework.registry import Registry
-from fsframework.spec import Component, Given
+from fsframework.spec import Given
 from fsframework.values import FloatArray, IntArray, UInt8Array
 
 __all__ = [
@@ -76,6 +76,8 @@ class Predictions:
     Args:
         classes: their names.
         files: of the queries, as they were given.
+        run: the folder whose weights made the prediction, if any; ``seed`` of the draws, and of
+            random weights.
         probabilities: float64 ``(n, classes)``, rows that sum to 1: the softmax of the method's
             scores, averaged over the draws of the support.
         shot: support images a class that were shown together; ``draws`` how often.
@@ -91,6 +93,8 @@ class Predictions:
     shot: int
     draws: int
     image_size: int
+    seed: int
+    run: Path | None = None
     broken: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -106,6 +110,8 @@ class Predictions:
             "method": self.method,
             "backbone": self.backbone,
             "image_size": self.image_size,
+            "run": None if self.run is None else str(self.run),
+            "seed": self.seed,
             "classes": list(self.classes),
             "shot": self.shot,
             "draws": self.draws,
@@ -113,7 +119,7 @@ class Predictions:
                 {
                     "file": str(file),
                     "class": name,
-                    "scores": dict(zip(self.classes, (round(p, 6) for p in row), strict=True)),
+                    "scores": dict(zip(self.classes, row, strict=True)),
                 }
                 for file, name, row in rows
             ],
@@ -301,10 +307,12 @@ def predict_files(
         tuple(queries[place] for place in kept),
         probabilities,
         experiment.method.name,
-        _called(experiment.backbone),
+        experiment.backbone.called,
         len(draws[0][0]),
         len(draws),
         model.size,
+        settings.seed,
+        next((stage.init_from for stage in experiment.stages if stage.init_from), None),
         tuple(read.broken),
         (*notes, *_support_notes(classes, [len(items) for items in shown], draws)),
     )
@@ -379,7 +387,7 @@ def _model(
             start_from(model, stage.init_from, stage.init_parts, whole=whole)
             loaded = True
     notes = []
-    backbone, method = _called(experiment.backbone), experiment.method.name
+    backbone, method = experiment.backbone.called, experiment.method.name
     if not loaded and model.extractor.pretrained_on is None:
         notes.append(
             f"{backbone} has random weights, so these predictions mean little; "
@@ -392,13 +400,6 @@ def _model(
             f"{method} looks at all queries together: with others, each may score otherwise"
         )
     return model.to(device).eval(), notes
-
-
-def _called(component: Component) -> str:
-    """Return a component as one would name it, such as ``timm:resnet50``."""
-    argument = getattr(component.cls, "argument", None)
-    value = component.options.get(argument) if argument is not None else None
-    return component.name if value is None else f"{component.name}:{value}"
 
 
 def _own_parameters(model: FewShotModel) -> Iterator[Tensor]:

@@ -53,6 +53,9 @@ def test_a_trained_run_knows_new_classes(fsf: Fsf, trained: str, pictures: Path)
     # Of 40 at a chance of a quarter each, 19 or more are right once in a thousand.
     assert sum(right) >= 19, sum(right)
     assert found["notes"] == []
+    assert (found["run"], found["seed"]) == (trained, 0)
+    sums = [sum(row["scores"].values()) for row in found["predictions"]]
+    assert sums == pytest.approx([1] * 40, abs=1e-12), "scores are not rounded"
 
 
 def test_what_is_printed_and_written(fsf: Fsf, pictures: Path) -> None:
@@ -68,11 +71,14 @@ def test_what_is_printed_and_written(fsf: Fsf, pictures: Path) -> None:
         written = list(csv.DictReader(file))
     assert len(written) == 11
     total = sum(float(written[0][f"shape{i}"]) for i in range(4))
-    assert total == pytest.approx(1, abs=1e-5)
+    assert total == pytest.approx(1, abs=1e-12), "scores are not rounded"
+    assert {row["class"] for row in written} <= {f"shape{i}" for i in range(4)}
     fsf(*call, "--output", "found.json", "--method", "ncc")
     document = json.loads((pictures / "found.json").read_text())
     scores = document["predictions"][0]["scores"]
-    assert scores["shape0"] == pytest.approx(float(written[0]["shape0"]), abs=1e-6)
+    assert scores["shape0"] == float(written[0]["shape0"])
+    assert document["predictions"][0]["class"] == written[0]["class"]
+    assert (document["run"], document["seed"]) == (None, 0)
 
 
 def test_many_classes_show_the_likeliest(fsf: Fsf, tmp_path: Path) -> None:
