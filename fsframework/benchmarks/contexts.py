@@ -209,9 +209,8 @@ def make_table(
             found = None if result.record is None else result.record.estimates["acc-R"]
             measured = None if found is None else Quantity.of(found)
             reason = f"failed: {result.reason}" if result.reason else ""
-            lines.append(
-                Line(row, f"Acc {kind.upper()}", measured, reason, about=_about(result, found))
-            )
+            about = _about(grid, result, shot, found)
+            lines.append(Line(row, f"Acc {kind.upper()}", measured, reason, about=about))
         reason = next((r.reason for r in both if r.reason), "")
         difference = None
         if not reason:
@@ -226,7 +225,8 @@ def make_table(
             except DataError as error:
                 reason = str(error)
         measured = None if difference is None else Quantity.of(difference)
-        lines.append(Line(row, _DIFFERENCE, measured, reason, about=_about(both[1], difference)))
+        about = _about(grid, both[0], shot, difference, both[1])
+        lines.append(Line(row, _DIFFERENCE, measured, reason, about=about))
     table = Table(
         "Figure 3",
         "Acc in percent, queries in the contexts of their support (IID) or in others (OOD)",
@@ -245,12 +245,35 @@ def _outcomes(result: CellResult) -> tuple[TaskSet, Any]:
     return tasks["R"], outcomes["R"]
 
 
-def _about(result: CellResult, estimate: Estimate | None) -> dict[str, Any]:
+def _about(
+    grid: Grid,
+    result: CellResult,
+    shot: int,
+    estimate: Estimate | None,
+    less: CellResult | None = None,
+) -> dict[str, Any]:
+    """Return what tells a row from others, and what must be known to read it.
+
+    Args:
+        less: what is subtracted, of a difference.
+    """
     facts = ("kind", "estimator", "level", "n_tasks", "n_images", "paired")
+    experiment = result.cell.experiment
     return {
-        "run": None if result.folder is None else str(result.folder),
+        "dataset": grid.dataset,
+        "column": grid.column,
+        "method": experiment.method.name,
+        "backbone": experiment.backbone.called,
+        "shot": shot,
+        "contexts": grid.contexts[shot],
+        "run": _folder(result),
+        "minus_run": _folder(less),
         **{fact: None if estimate is None else getattr(estimate, fact) for fact in facts},
     }
+
+
+def _folder(result: CellResult | None) -> str | None:
+    return None if result is None or result.folder is None else str(result.folder)
 
 
 def _notes(

@@ -14,9 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.benchmarks.cells import Cell
-from fsframework.errors import OptionError, RecordError, close_matches
+from fsframework.errors import (
+    DataError,
+    InfeasibleTask,
+    OptionError,
+    RecordError,
+    close_matches,
+)
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.experiment import Experiment, resolve_experiment
+from fsframework.pipeline.training import learns
 from fsframework.records import RunRecord
 from fsframework.registry import Registry
 from fsframework.spec import Component, Given, canonical, resolve_component, set_dotted
@@ -226,6 +233,7 @@ class CellMaker:
         dataset: ``NAME[:ARG]`` with its origin.
         forbidden: options that the benchmark says itself, beside those that have no place in any.
         methods: names that a recipe may have though they are not installed.
+        opens: whether the data set is opened; without, cells can be listed but not run.
 
     Raises:
         FsfError: an option has no place here, or the data set cannot be opened.
@@ -239,6 +247,7 @@ class CellMaker:
         *,
         forbidden: Sequence[str] = (),
         methods: Iterable[str] = (),
+        opens: bool = True,
     ) -> None:
         for key in ("task_file", "placebo", *forbidden):
             if key in tree:
@@ -248,13 +257,48 @@ class CellMaker:
         if name_in(self._tree, "dataset") != str(dataset.value):
             set_dotted(self._tree, "dataset", dataset)
         self._recipes = read_recipes(tree.get("recipes", []), registry, methods)
-        self.dataset: Dataset = resolve_component(
-            registry, "dataset", self._tree["dataset"]
-        ).create()
+        component = resolve_component(registry, "dataset", self._tree["dataset"])
+        self.opened: Dataset | None = component.create() if opens else None
         self.text = str(dataset.value)
         given = tree.get("split", "test")
         self.split = str(given.value if isinstance(given, Given) else given)
         self.cells: dict[str, Cell] = {}
+
+    @property
+    def dataset(self) -> Dataset:
+        """The data set, opened."""
+        assert self.opened is not None
+        return self.opened
+
+    def check_tasks(self) -> None:
+        """Draw a task for every sampler of the cells, so that what fails in each is told before.
+
+        Raises:
+            InfeasibleTask: a split is missing, or no such task can be drawn from it.
+        """
+        cells = [cell.experiment for cell in self.cells.values()]
+        if (
+            any(learns(c.stages, c.method.cls) for c in cells)
+            and "train" not in self.dataset.splits
+        ):
+            raise InfeasibleTask(
+                f"{self.text}: has no split 'train' (it has {', '.join(self.dataset.splits)}), and "
+                "methods are to be trained"
+            )
+        samplers = {canonical(c.sampler.to_json()): c.sampler for c in cells}
+        try:
+            pool = self.dataset.pool(self.split)
+        except DataError as error:
+            raise InfeasibleTask(f"{self.text}: {error}") from None
+        for component in samplers.values():
+            sampler = component.create()
+            if sampler.needs_attributes or not sampler.independent:
+                continue
+            try:
+                sampler.draw(pool, 1, 0)
+            except InfeasibleTask as error:
+                shape = f"{sampler.n_way}-way {sampler.n_shot}-shot"
+                raise InfeasibleTask(f"{self.text}, split {self.split}, {shape}: {error}") from None
 
     def add(self, name: str, values: Mapping[str, Given], *, method: str, shot: int) -> str:
         """Resolve a cell and return its key.
@@ -277,6 +321,7 @@ class CellMaker:
                 overlay(tree, recipe.options)
         experiment = resolve_experiment(self._registry, tree)
         self._trial.of(experiment)
-        cell = Cell(name, experiment, self.dataset.fingerprint)
+        fingerprint = "" if self.opened is None else self.opened.fingerprint
+        cell = Cell(name, experiment, fingerprint)
         self.cells.setdefault(cell.key, cell)
         return cell.key

@@ -116,7 +116,7 @@ _TITLES = {
     "7": "Acc in percent, 10-way: backbones from shallow to deep",
     "Not printed": "Acc in percent, 5-way: methods that the paper has not with this backbone",
 }
-_FURTHER = "Not printed"
+_FURTHER, _FURTHER_WAYS = "Not printed", 5
 
 
 @dataclass(frozen=True)
@@ -221,6 +221,7 @@ class Grid:
     Args:
         rows: by table the printed rows that were asked for, each with the registry names of
             method and backbone, or why it is not measured here.
+        opened: whether the data set is there.
     """
 
     dataset: str
@@ -228,24 +229,26 @@ class Grid:
     cells: tuple[Cell, ...]
     slots: Mapping[Slot, int]
     rows: tuple[tuple[Printed, str, str, str], ...]
+    opened: bool = True
 
 
-def make_grid(registry: Registry, tree: Mapping[str, Any], request: Request) -> Grid:
-    """Enumerate the rows and check every option; nothing is run.
+def make_grid(
+    registry: Registry, tree: Mapping[str, Any], request: Request, *, listed: bool = False
+) -> Grid:
+    """Enumerate the rows and check every option; nothing is run but drawing tasks.
+
+    Args:
+        listed: whether the cells are only to be listed: MetaCoCo need not be there then.
 
     Raises:
-        FsfError: an option is unknown or not allowed, or the data set cannot be opened.
+        FsfError: an option is unknown or not allowed, the data set cannot be opened, or no such
+            tasks can be drawn from it.
     """
     for table in request.tables:
         if table not in TABLES:
             raise OptionError(f"--table {table}: must be one of {', '.join(TABLES)}")
     text = request.dataset or name_in(tree, "dataset") or _DATASET
-    maker = CellMaker(
-        registry,
-        tree,
-        Given(text, COMMAND_LINE if request.dataset else DEFAULT),
-        methods=METHODS,
-    )
+    maker = _maker(registry, tree, text, request, listed=listed)
     methods = names_in(tree, "method", request.methods)
     backbones = names_in(tree, "backbone", request.backbones)
     for kind, names in (("method", methods), ("backbone", backbones)):
@@ -261,7 +264,7 @@ def make_grid(registry: Registry, tree: Mapping[str, Any], request: Request) -> 
     ]
     printed = {(row.method, row.backbone) for row in printed_rows()}
     slots += [
-        (Slot(_FURTHER, method, backbone, shot), 5)
+        (Slot(_FURTHER, method, backbone, shot), _FURTHER_WAYS)
         for method in methods
         for backbone in backbones or (["resnet12"] if method not in METHODS else [])
         if (METHODS.get(method), BACKBONES.get(backbone)) not in printed
@@ -278,7 +281,25 @@ def make_grid(registry: Registry, tree: Mapping[str, Any], request: Request) -> 
     number = {key: i for i, key in enumerate(maker.cells)}
     cells = tuple(maker.cells.values())
     resolve_device(cells[0].experiment.settings.device)  # a wrong name would fail in every cell
-    return Grid(text, shots, cells, {slot: number[key] for slot, key in keys.items()}, tuple(rows))
+    opened = maker.opened is not None
+    if opened:
+        maker.check_tasks()
+    places = {slot: number[key] for slot, key in keys.items()}
+    return Grid(text, shots, cells, places, tuple(rows), opened)
+
+
+def _maker(
+    registry: Registry, tree: Mapping[str, Any], text: str, request: Request, *, listed: bool
+) -> CellMaker:
+    given = Given(text, COMMAND_LINE if request.dataset else DEFAULT)
+    try:
+        return CellMaker(registry, tree, given, methods=METHODS)
+    except OptionError:
+        # Not added yet; any other reason is found again.
+        if not listed or text != _DATASET:
+            raise
+        named = {"name": given, "path": Given("PATH", DEFAULT)}
+        return CellMaker(registry, {**tree, "dataset": named}, given, methods=METHODS, opens=False)
 
 
 def _rows(
@@ -341,18 +362,21 @@ def make_tables(registry: Registry, grid: Grid, results: Sequence[CellResult]) -
         for shot in grid.shots:
             head = (row.method, row.backbone)
             printed = row.values.get(shot)
+            facts = _facts(grid, head, row.table, shot)
             if reason:
-                line = Line(head, f"{shot}-shot", None, reason, printed, about=_nothing())
+                about = facts | _nothing()
+                line = Line(head, f"{shot}-shot", None, reason, printed, about=about)
             else:
                 result = results[grid.slots[Slot(row.table, method, backbone, shot)]]
-                line = _line(head, shot, result, statistic, printed)
+                line = _line(head, facts, result, statistic, printed)
             lines.setdefault(row.table, []).append(line)
     for slot, number in grid.slots.items():
         if slot.table == _FURTHER:
             spelt = METHODS.get(slot.method, slot.method)
             head = (spelt, BACKBONES.get(slot.backbone, slot.backbone))
+            facts = _facts(grid, head, slot.table, slot.shot)
             lines.setdefault(_FURTHER, []).append(
-                _line(head, slot.shot, results[number], statistic, None)
+                _line(head, facts, results[number], statistic, None)
             )
     return [
         Table(
@@ -367,20 +391,38 @@ def make_tables(registry: Registry, grid: Grid, results: Sequence[CellResult]) -
     ]
 
 
+def _facts(grid: Grid, head: tuple[str, str], table: str, shot: int) -> dict[str, Any]:
+    """Return what tells a row from others."""
+    method, backbone = head
+    return {
+        "dataset": grid.dataset,
+        "method": method,
+        "backbone": backbone,
+        "way": TABLES.get(table, _FURTHER_WAYS),
+        "shot": shot,
+    }
+
+
 def _nothing() -> dict[str, Any]:
     return dict.fromkeys(("run", "kind", "estimator", "level", "n_tasks", "n_images", "repeats"))
 
 
 def _line(
-    head: tuple[str, str], shot: int, result: CellResult, statistic: Any, printed: Quantity | None
+    head: tuple[str, str],
+    facts: Mapping[str, Any],
+    result: CellResult,
+    statistic: Any,
+    printed: Quantity | None,
 ) -> Line:
+    column = f"{facts['shot']}-shot"
     if result.record is None or result.folder is None:
         reason = f"failed: {result.reason}"
-        return Line(head, f"{shot}-shot", None, reason, printed, about=_nothing())
+        return Line(head, column, None, reason, printed, about={**facts, **_nothing()})
     estimate = result.record.estimates["acc-R"]
     _, outcomes = load_outcomes(result.folder)
     values = task_values("acc-R", statistic, outcomes["R"])
     about = {
+        **facts,
         "run": str(result.folder),
         "kind": estimate.kind,
         "estimator": estimate.estimator,
@@ -392,7 +434,7 @@ def _line(
         if len(values) >= _SETS
         else None,
     }
-    return Line(head, f"{shot}-shot", Quantity.of(estimate), "", printed, about=about)
+    return Line(head, column, Quantity.of(estimate), "", printed, about=about)
 
 
 def _notes(grid: Grid, results: Sequence[CellResult], table: str) -> Iterator[str]:

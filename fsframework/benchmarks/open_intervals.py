@@ -357,14 +357,21 @@ def _comparisons(
     return found
 
 
-def _about(result: CellResult) -> dict[str, Any]:
-    """Return what must be known to read a value."""
+def _about(place: _Place, result: CellResult) -> dict[str, Any]:
+    """Return what tells a row from others, and what must be known to read a value."""
+    experiment = result.cell.experiment
+    facts = {
+        "dataset": place.data.label,
+        "method": experiment.method.name,
+        "backbone": experiment.backbone.called,
+        "shot": place.shot,
+    }
     if result.record is None:
-        return dict.fromkeys(
-            ("run", "kind", "estimator", "level", "n_tasks", "n_images", "cautions")
-        )
+        keys = ("run", "kind", "estimator", "level", "n_tasks", "n_images", "cautions")
+        return facts | dict.fromkeys(keys)
     e = result.record.estimates["acc-R"]
     return {
+        **facts,
         "run": str(result.folder),
         "kind": e.kind,
         "estimator": e.estimator,
@@ -382,7 +389,9 @@ def _accuracies(by_place: Mapping[_Place, CellResult]) -> Table:
         row = (place.data.label, str(place.shot), str(QUERIES[place.shot]), tasks[key])
         measured = None if result.record is None else result.record.estimates["acc-R"]
         quantity = None if measured is None else Quantity.of(measured)
-        lines.append(Line(row, place.contestant, quantity, result.reason, about=_about(result)))
+        lines.append(
+            Line(row, place.contestant, quantity, result.reason, about=_about(place, result))
+        )
     return Table(
         "A",
         "Acc in percent, of tasks that share no image",
@@ -437,7 +446,7 @@ def _differences(
                 measured,
                 "" if measured is not None else reason,
                 printed_differences().get(key),
-                about={"baseline": baseline, **_about(result)},
+                about={"baseline": baseline, **_about(place, result)},
             )
         )
     counts = count(list(comparisons.values()))

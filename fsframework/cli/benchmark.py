@@ -576,10 +576,11 @@ def metacoco(
     request = Request(
         dataset=dataset, tables=tables, methods=methods, backbones=backbones, shots=shots
     )
-    grid = make_grid(registry, tree_of(context, config, options, {}), request)
+    grid = make_grid(registry, tree_of(context, config, options, {}), request, listed=dry_run)
     workspace = Workspace.default(runs_dir, cache_dir)
     if dry_run:
-        _print_cells("metacoco", grid.cells, workspace, as_json)
+        absent = f"{grid.dataset} is not added yet: fsf data add {grid.dataset} PATH"
+        _print_cells("metacoco", grid.cells, workspace, as_json, "" if grid.opened else absent)
         return
     from fsframework.benchmarks.cells import run_cells
 
@@ -614,7 +615,9 @@ def _print_tables(tables: Sequence[Table]) -> None:
         click.echo()
 
 
-def _print_cells(name: str, cells: Sequence[Cell], workspace: Any, as_json: bool) -> None:
+def _print_cells(
+    name: str, cells: Sequence[Cell], workspace: Any, as_json: bool, note: str = ""
+) -> None:
     from fsframework.benchmarks.cells import finished_runs
     from fsframework.cli import _render
     from fsframework.pipeline.model import resolve_device
@@ -626,7 +629,8 @@ def _print_cells(name: str, cells: Sequence[Cell], workspace: Any, as_json: bool
             {"cell": cell.name, "run": None if folder is None else str(folder)}
             for cell, folder in zip(cells, done, strict=True)
         ]
-        _render.print_json({"benchmark": name, "cells": listed})
+        told = {"note": note} if note else {}
+        _render.print_json({"benchmark": name, "cells": listed, **told})
         return
     rows = [
         (
@@ -641,6 +645,8 @@ def _print_cells(name: str, cells: Sequence[Cell], workspace: Any, as_json: bool
     _render.print_table(("", "cell", "tasks", "queries by", "state"), rows)
     click.echo()
     click.echo(f"{_counted(len(cells))}, {sum(folder is not None for folder in done)} of them done")
+    if note:
+        click.echo(f"note: {note}")
 
 
 def _counted(number: int) -> str:

@@ -117,7 +117,13 @@ def test_differences_are_paired_and_beside_the_accuracies(
     assert "IID above OOD with the whole interval in 2 of 2 cases" in again.stdout
     assert again.stdout.startswith("Figure 3. Acc in percent")
     with (tmp_path / "out.csv").open(encoding="utf-8") as file:
-        assert len(list(csv.DictReader(file))) == 6
+        lines = list(csv.DictReader(file))
+    assert [(r["dataset"], r["column"], r["method"], r["backbone"], r["shot"]) for r in lines] == [
+        ("toy-contexts", "context", "toy-near", "toy-pixels", shot) for shot in "111555"
+    ]
+    for iid, ood, difference in (lines[:3], lines[3:]):
+        assert (difference["run"], difference["minus_run"]) == (iid["run"], ood["run"])
+        assert iid["minus_run"] == ood["minus_run"] == ""
     with Image.open(tmp_path / "out.png") as picture:
         colours = {colour for _, colour in picture.convert("RGB").getcolors(1 << 20) or ()}
     assert {(0, 114, 178), (213, 94, 0)} <= colours  # both kinds of bars

@@ -98,6 +98,31 @@ def test_what_does_not_exist_is_told() -> None:
         planned(tables=("3",), methods=("dn4",))
 
 
+def test_data_that_allow_no_such_tasks_are_told_once_and_before(tables: Tables) -> None:
+    """The toy's test split has 12 classes of 24 images."""
+    asked = ("--table", "2", "--method", "protonet", "--backbone", "resnet12")
+    done = tables(*asked, "-o", "split=tset")
+    assert done.returncode == 2
+    assert done.stderr.startswith("fsf: toy-contexts: there is no split 'tset'")
+    assert done.stderr.count("\n") == 1
+    done = tables(*asked, "--query", "40")
+    assert done.returncode == 2
+    assert done.stderr.startswith("fsf: toy-contexts, split test, 5-way 1-shot: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_cells_are_listed_without_the_data(fsf: Fsf) -> None:
+    done = fsf("benchmark", "metacoco", "--table", "7", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "ProtoNet, Conv64F, 10-way 1-shot" in done.stdout
+    assert "note: metacoco is not added yet: fsf data add metacoco PATH" in done.stdout
+    assert "note" in json.loads(fsf("benchmark", "metacoco", "--dry-run", "--json").stdout)
+    assert fsf("benchmark", "metacoco", "--table", "7").returncode == 2
+    refused = fsf("benchmark", "metacoco", "--dry-run", "--dataset", "cub")
+    assert "cub: not added yet" in refused.stderr
+
+
 def test_printed_values_stand_beside(tables: Tables) -> None:
     asked = ("--table", "7", "--method", "protonet", "--backbone", "conv64f")
     done = tables(*asked, "--json")
@@ -109,6 +134,9 @@ def test_printed_values_stand_beside(tables: Tables) -> None:
         "1-shot", 23.72, 0.19,
     )  # fmt: skip
     assert first["n_tasks"] == 10
+    assert [first[k] for k in ("dataset", "method", "backbone", "way", "shot")] == [
+        "toy-contexts", "ProtoNet", "Conv64F", 10, 1,
+    ]  # fmt: skip
     assert len(first["repeats"]) == 5
     assert sum(first["repeats"]) / 5 == pytest.approx(first["measured"], abs=1e-3)
     shown = tables(*asked)

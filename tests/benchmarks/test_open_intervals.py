@@ -57,6 +57,9 @@ def test_methods_are_compared_by_pairs_on_the_tasks_of_the_files(fsf: Fsf, tmp_p
         half = 100 * (logistic - ncc).std(ddof=1) / len(tasks) ** 0.5
         assert row["measured_half_width"] == pytest.approx(2.0 * half, rel=0.08)
         assert row["kind"] == "open"
+        assert [row[k] for k in ("dataset", "method", "backbone", "shot")] == [
+            "planted", "ncc", "conv64f", shot,
+        ]  # fmt: skip
     with (tmp_path / "table.csv").open() as file:
         assert {r["table"] for r in csv.DictReader(file)} == {"A", "4"}
 
