@@ -432,6 +432,8 @@ def _load(
 ) -> Loaded:
     """Load the plugin that a name stands for."""
     if entry is None:
+        if kind == "backbone" and name not in registry.names(kind):
+            _explain_unknown(registry, kind, name)
         return registry.load(kind, name, also=added)
     if entry.plugin != name and name in registry.names(kind):
         raise PluginError(
@@ -442,6 +444,22 @@ def _load(
         return registry.load(kind, entry.plugin)
     except PluginError as error:
         raise PluginError(f"{kind} {name!r}, added by fsf data add: {error}") from error
+
+
+def _explain_unknown(registry: Registry, kind: str, name: str) -> None:
+    """Raise as for an unknown name, and say which plugins hold models under names of their own."""
+    holders = []
+    for plugin in registry.plugins(kind):
+        try:
+            argument = getattr(registry.load(kind, plugin.name).cls, "argument", None)
+        except PluginError:
+            continue
+        if argument == "model":
+            holders.append(f"; models of {plugin.name} are given as {plugin.name}:NAME")
+    try:
+        registry.find(kind, name)
+    except PluginError as error:
+        raise PluginError(f"{error}{''.join(holders)}") from None
 
 
 def _add_added(tree: dict[str, Any], name: str, entry: Added, target: str | None) -> None:

@@ -171,7 +171,7 @@ def same_tasks(contestants: Sequence[Contestant]) -> list[Contestant]:
         if not shared:
             kinds = [", ".join(c.outcomes) for c in (first, other)]
             raise DataError(
-                f"{first.label} and {other.label} were evaluated on different kinds of tasks: "
+                f"{_both(first, other)} were evaluated on different kinds of tasks: "
                 f"{kinds[0]} and {kinds[1]} (R random, A attribute-biased)"
             )
         for kind in sorted(shared):
@@ -180,7 +180,7 @@ def same_tasks(contestants: Sequence[Contestant]) -> list[Contestant]:
                 raise DataError(_difference(first, other, kind))
             if one.query_batch != two.query_batch:
                 raise DataError(
-                    f"{first.label} and {other.label} were not scored alike: the queries of one "
+                    f"{_both(first, other)} were not scored alike: the queries of one "
                     f"were shown by {one.query_batch}, those of the other by {two.query_batch}"
                 )
     kinds_shared = [k for k in KINDS_OF_TASKS if all(k in c.outcomes for c in contestants)]
@@ -192,11 +192,30 @@ def same_tasks(contestants: Sequence[Contestant]) -> list[Contestant]:
     ]
 
 
+def _names(first: Contestant, other: Contestant) -> tuple[str, str]:
+    """Return what tells two contestants apart: their labels, else where they come from.
+
+    >>> runs = [Contestant("ncc", Path("runs") / name, {}) for name in ("ncc-1a", "ncc-2b")]
+    >>> _names(*runs)
+    ('ncc-1a', 'ncc-2b')
+    """
+    if first.label != other.label:
+        return first.label, other.label
+    if first.source.name != other.source.name:
+        return first.source.name, other.source.name
+    return str(first.source), str(other.source)
+
+
+def _both(first: Contestant, other: Contestant) -> str:
+    return " and ".join(_names(first, other))
+
+
 def _difference(first: Contestant, other: Contestant, kind: str) -> str:
     """Say how the tasks of two contestants differ, and what can be done."""
     one, two = (dict(c.tasks.get(kind, {})) for c in (first, other))
-    intro = f"{first.label} and {other.label} were evaluated on different tasks, so no pair of"
-    intro += " values belongs together: "
+    labels = _names(first, other)
+    intro = f"{labels[0]} and {labels[1]} were evaluated on different tasks, so no pair of values"
+    intro += " belongs together: "
     counts = [len(c.outcomes[kind]) for c in (first, other)]
     for key, what in (("way", "ways"), ("shot", "shots"), ("query", "queries a class")):
         if key in one and key in two and one[key] != two[key]:
@@ -206,9 +225,9 @@ def _difference(first: Contestant, other: Contestant, kind: str) -> str:
         return intro + f"{counts[0]:,} and {counts[1]:,} tasks; give both runs the same --tasks"
     if counts[0] != counts[1] and names[0] == names[1]:
         missing = abs(counts[0] - counts[1])
-        lacks = other if counts[1] < counts[0] else first
+        lacks = labels[counts[1] < counts[0]]
         return (
-            intro + f"{counts[0]:,} and {counts[1]:,} tasks; {lacks.label} lacks {missing:,}, and "
+            intro + f"{counts[0]:,} and {counts[1]:,} tasks; {lacks} lacks {missing:,}, and "
             "which ones cannot be told"
         )
     if all(names) and names[0] != names[1]:

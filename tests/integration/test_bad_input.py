@@ -153,6 +153,10 @@ def test_an_existing_task_file_is_not_overwritten(fsf: Fsf, tmp_path: Path) -> N
         (("-o", "training.epoch=3"), ("training.epoch", "(did you mean 'epochs'")),
         (("-o", "sampler"), ("KEY=VALUE",)),
         (("-o", "smapler.n_way=3"), ("smapler", "did you mean 'sampler'?")),
+        (
+            ("--backbone", "vit"),
+            ("unknown backbone 'vit'", "models of timm are given as timm:NAME"),
+        ),
         (("--method", "protonets"), ("unknown method 'protonets'", "did you mean 'protonet'")),
         (("--tasks", "0"), ("tasks must be at least 1, not 0",)),
         (("--level", "95"), ("level must lie between 0 and 1",)),

@@ -62,6 +62,8 @@ def test_other_tasks_and_runs_without_outcomes_are_refused(two: Fsf, tmp_path: P
     other = two("compare", *names)
     assert other.returncode == 2
     assert "drawn with another seed, sampler or from other images" in other.stderr
+    pair = other.stderr.removeprefix("fsf: ").partition(" were evaluated")[0].split(" and ")
+    assert sorted(pair) == names, "both are called ncc"
     assert other.stdout == ""
     for path in (tmp_path / "runs" / names[0]).glob("outcomes-*"):
         path.unlink()

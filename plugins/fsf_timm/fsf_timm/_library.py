@@ -76,6 +76,8 @@ def pretrained_config(model: str) -> dict[str, Any]:
     Raises:
         OptionError: there is no such model, or no such weights of it.
     """
+    if not model:
+        raise OptionError("give the name of a model, as in timm:resnet18")
     timm = load_timm()
     if ":" in model or "/" in model:
         raise OptionError(
@@ -98,9 +100,11 @@ def pretrained_config(model: str) -> dict[str, Any]:
 
 def _close(name: str, known: list[str]) -> str:
     # Names of weights are long: what is before the dot is compared with what is before the dot.
+    name = name.lower()
     bare = name.partition(".")[0]
     shorter = sorted({k.partition(".")[0] for k in known})
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.75)
+    close = [k for k in shorter if bare and k.startswith(f"{bare}_")][:4]
+    close = close or difflib.get_close_matches(name, known, n=3, cutoff=0.75)
     close = close or difflib.get_close_matches(bare, shorter, n=3, cutoff=0.6)
     # Other libraries call the same models otherwise, such as dinov2_vits14.
     for word in sorted(bare.replace("-", "_").split("_"), key=len, reverse=True):

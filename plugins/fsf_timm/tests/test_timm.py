@@ -225,6 +225,9 @@ def test_provenance() -> None:
     ("options", "message"),
     [
         ({"model": "resnet19"}, "timm has no model 'resnet19'; did you mean resnet"),
+        ({"model": "DINOv2"}, "timm has no model 'DINOv2'; did you mean vit_base_patch14_dinov2"),
+        ({"model": "ViT_small"}, "timm has no model 'ViT_small'; did you mean vit_small_"),
+        ({"model": ""}, "give the name of a model, as in timm:resnet18"),
         ({"model": "vit_smal_patch14_dinov2.lvd142m"}, "did you mean .*vit_small_patch14_dinov2"),
         ({"model": "dinov2_vits14"}, "did you mean .*vit_base_patch14_reg4_dinov2"),
         ({"model": "qqqqq"}, "timm has no model 'qqqqq', and none that is called alike"),
