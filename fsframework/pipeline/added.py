@@ -483,7 +483,11 @@ def _plugin_row(registry: Registry, plugin: Plugin, entry: Added | None) -> Data
     if name == _DECLARED:
         usage = f"{name}:FILE.toml -o dataset.path=PATH"
     state = "nothing to add" if target is None else "not added" if entry is None else _state(entry)
-    return DataRow(name, usage, plugin, _summary(cls), state, cls.about, entry)
+    about = cls.about
+    if about is not None and entry is not None and entry.about is not None:
+        # It may have been added with another split than the usual one.
+        about = dataclasses.replace(about, counts=_pairs(entry.about["counts"]))
+    return DataRow(name, usage, plugin, _summary(cls), state, about, entry)
 
 
 def _alias_row(registry: Registry, name: str, entry: Added, plugin: Plugin | None) -> DataRow:

@@ -18,6 +18,8 @@ from fsframework.registry import Registry
 from tests.conftest import Fsf
 from tests.toy_published import write_toy
 
+BIRDS = {"kind0": "001.Black_footed_Albatross", "kind1": "002.Laysan_Albatross"}
+
 
 def images(root: Path, classes: int = 10, each: int = 4) -> Path:
     for c in range(classes):
@@ -234,6 +236,17 @@ def test_all_published_splits_are_shown(fsf: Fsf, tmp_path: Path) -> None:
     assert about["splits"]["chen"]["test"] == [50, 2953]
     assert about["summary"].startswith("CUB-200-2011")
     assert len(about["notes"]) == 1
+    images(tmp_path / "pictures", 2)
+    for name in ("kind0", "kind1"):
+        (tmp_path / "pictures" / name).rename(tmp_path / "pictures" / BIRDS[name])
+    assert fsf("data", "add", "cub", "pictures", "-o", "split=chen").returncode == 0
+    shown = fsf("data", "show", "cub").stdout
+    (used,) = (x for x in shown.splitlines() if x.rstrip().endswith("used"))
+    assert used.startswith("chen ")
+    row = json.loads(fsf("data", "show", "cub", "--json").stdout)
+    assert row["about"]["counts"]["train"] == [100, 5885], "of the split it was added with"
+    assert row["found"] == {"classes": 2, "images": 8}
+    assert row["published"] == {"classes": 200, "images": 11788}
 
 
 def declare(tmp_path: Path, first: str, second: str) -> Path:

@@ -16,7 +16,7 @@ from fsf_datasets._declaration import SPLITS, WHOLE, Declaration, Split, read_de
 from fsf_datasets._found import Found
 from fsf_datasets._image_files import ImageFileDataset, files_digest
 from fsf_datasets._layouts import find
-from fsf_datasets._messages import counted, first_few, quoted
+from fsf_datasets._messages import counted, first_few, quoted, reason
 from fsf_datasets._splits import SplitOptions, Splits
 from fsf_datasets._trees import Tree, natural, open_tree
 from fsframework.interfaces import DataError, OptionError
@@ -204,7 +204,9 @@ class Declared(ImageFileDataset):
         try:
             return self._pictures[self._rows[index // len(self._degrees)]]
         except Exception as error:  # what a decoder raises on a damaged image is its own affair
-            raise DataError(f"{self._place(index)}: not a readable image ({error})") from error
+            raise DataError(
+                f"{self._place(index)}: not a readable image ({reason(error)})"
+            ) from error
 
     def _place(self, index: int) -> str:
         if self._pictures is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-__all__ = ["counted", "first_few", "quoted"]
+__all__ = ["counted", "first_few", "quoted", "reason"]
 
 
 def counted(number: int, noun: str) -> str:
@@ -34,3 +35,13 @@ def quoted(names: Sequence[str]) -> str:
     "'cat', 'dog'"
     """
     return first_few([repr(name) for name in names])
+
+
+def reason(error: BaseException) -> str:
+    """Return what a decoder says is wrong, without the object that it was reading.
+
+    >>> reason(OSError("cannot identify image file <_io.BytesIO object at 0x7f>"))
+    'cannot identify image file'
+    """
+    text = re.sub(r"\s*<_?io\.[^>]*>", "", str(error)).strip()
+    return text or type(error).__name__
