@@ -180,25 +180,11 @@ def fewstab(
         return
     from fsframework.benchmarks.cells import run_cells
     from fsframework.benchmarks.fewstab_tables import make_tables
-    from fsframework.benchmarks.tables import write_tables
     from fsframework.cli import _render
 
     results = run_cells(grid.cells, registry, workspace, _render.reporter())
     tables = make_tables(grid, results)
-    document = {
-        "benchmark": "fewstab",
-        "cells": [_as_json(result) for result in results],
-        "tables": [table.to_json() for table in tables],
-    }
-    if output is not None:
-        write_tables(tables, document, output)
-    if as_json:
-        _render.print_json(document)
-    else:
-        _print_tables(tables)
-        _print_summary(results)
-    if any(result.reason for result in results):
-        context.exit(1)
+    _conclude(context, "fewstab", results, tables, output, as_json)
 
 
 @benchmark.command(
@@ -289,7 +275,7 @@ def open_intervals(
       fsf benchmark open-intervals --method ncc --method logistic --shot 5
     """
     from fsframework.benchmarks.open_intervals import Request, run_benchmark
-    from fsframework.benchmarks.tables import check_suffix, write_tables
+    from fsframework.benchmarks.tables import check_suffix
     from fsframework.cli import _render
     from fsframework.pipeline.workspace import Workspace
 
@@ -310,21 +296,15 @@ def open_intervals(
         Workspace.default(runs_dir, cache_dir),
         _render.reporter(),
     )
-    document = {
-        "benchmark": "open-intervals",
-        "cells": [_as_json(result) for result in found.cells],
-        "tables": [table.to_json() for table in found.tables],
-        "comparisons": [comparison.to_json() for comparison in found.comparisons],
-    }
-    if output is not None:
-        write_tables(found.tables, document, output)
-    if as_json:
-        _render.print_json(document)
-    else:
-        _print_tables(found.tables)
-        _print_summary(found.cells)
-    if any(result.reason for result in found.cells):
-        context.exit(1)
+    _conclude(
+        context,
+        "open-intervals",
+        found.cells,
+        found.tables,
+        output,
+        as_json,
+        comparisons=[one.to_json() for one in found.comparisons],
+    )
 
 
 @benchmark.command(
@@ -425,7 +405,7 @@ def contexts(
       fsf benchmark contexts --method renet --method dn4 --shot 5 --output table.md
     """
     from fsframework.benchmarks.contexts import Request, draw_figure, make_grid, make_table
-    from fsframework.benchmarks.tables import check_suffix, write_tables
+    from fsframework.benchmarks.tables import check_suffix
     from fsframework.cli import _render
     from fsframework.pipeline.workspace import Workspace
 
@@ -454,26 +434,13 @@ def contexts(
 
     results = run_cells(grid.cells, registry, workspace, _render.reporter())
     table, differences = make_table(registry, grid, results)
-    document = {
-        "benchmark": "contexts",
-        "cells": [_as_json(result) for result in results],
-        "tables": [table.to_json()],
-        "differences": [
-            {"method": method, "shot": shot, **estimate.to_json()}
-            for (method, shot), estimate in differences.items()
-        ],
-    }
-    if output is not None:
-        write_tables([table], document, output)
     if figure is not None:
         draw_figure(table, figure)
-    if as_json:
-        _render.print_json(document)
-    else:
-        _print_tables([table])
-        _print_summary(results)
-    if any(result.reason for result in results):
-        context.exit(1)
+    listed = [
+        {"method": method, "shot": shot, **estimate.to_json()}
+        for (method, shot), estimate in differences.items()
+    ]
+    _conclude(context, "contexts", results, [table], output, as_json, differences=listed)
 
 
 @benchmark.command(
@@ -566,7 +533,7 @@ def metacoco(
       fsf benchmark metacoco --table 2 --method protonet --method r2d2 --shot 5
     """
     from fsframework.benchmarks.metacoco import Request, make_grid, make_tables
-    from fsframework.benchmarks.tables import check_suffix, write_tables
+    from fsframework.benchmarks.tables import check_suffix
     from fsframework.cli import _render
     from fsframework.pipeline.workspace import Workspace
 
@@ -586,17 +553,38 @@ def metacoco(
 
     results = run_cells(grid.cells, registry, workspace, _render.reporter())
     made = make_tables(registry, grid, results)
+    _conclude(context, "metacoco", results, made, output, as_json)
+
+
+def _conclude(
+    context: click.Context,
+    name: str,
+    results: Sequence[CellResult],
+    tables: Sequence[Table],
+    output: Path | None,
+    as_json: bool,
+    **more: Any,
+) -> None:
+    """Write and print what a benchmark came to; exit code 1 where a cell failed.
+
+    Args:
+        more: what the JSON holds beside cells and tables.
+    """
+    from fsframework.benchmarks.tables import write_tables
+    from fsframework.cli import _render
+
     document = {
-        "benchmark": "metacoco",
+        "benchmark": name,
         "cells": [_as_json(result) for result in results],
-        "tables": [table.to_json() for table in made],
+        "tables": [table.to_json() for table in tables],
+        **more,
     }
     if output is not None:
-        write_tables(made, document, output)
+        write_tables(tables, document, output)
     if as_json:
         _render.print_json(document)
     else:
-        _print_tables(made)
+        _print_tables(tables)
         _print_summary(results)
     if any(result.reason for result in results):
         context.exit(1)
