@@ -82,6 +82,7 @@ def test_a_truncated_image_is_fatal_or_left_out(fsf: Fsf, tmp_path: Path) -> Non
         assert str(bad) in last
         assert "not a readable image" in last
         assert "--broken skip" in last
+        assert "<" not in last, "no Python object"
     assert not (tmp_path / "runs").exists()
     packed = fsf("data", "pack", *data, "--broken", "skip")
     assert packed.returncode == 0

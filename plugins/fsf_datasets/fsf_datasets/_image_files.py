@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from PIL import Image, ImageOps
 
+from fsf_datasets._messages import reason
 from fsf_datasets._trees import Tree
 from fsframework.interfaces import DataError, Dataset, OptionError
 from fsframework.values import IntArray, UInt8Array, digest_of
@@ -89,7 +90,7 @@ class ImageFileDataset(Dataset):
         except FileNotFoundError:
             raise DataError(f"{self._place(index)}: no such file") from None
         except Exception as error:  # what a decoder raises on a damaged file depends on its format
-            raise DataError(f"{self._place(index)}: not a readable image ({error})") from error
+            raise DataError(f"{self._place(index)}: not a readable image ({reason(error)})") from error
 
     def _place(self, index: int) -> str:
         """Return where the user finds the image: its file."""
