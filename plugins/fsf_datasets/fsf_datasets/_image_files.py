@@ -90,7 +90,8 @@ class ImageFileDataset(Dataset):
         except FileNotFoundError:
             raise DataError(f"{self._place(index)}: no such file") from None
         except Exception as error:  # what a decoder raises on a damaged file depends on its format
-            raise DataError(f"{self._place(index)}: not a readable image ({reason(error)})") from error
+            place, why = self._place(index), reason(error)
+            raise DataError(f"{place}: not a readable image ({why})") from error
 
     def _place(self, index: int) -> str:
         """Return where the user finds the image: its file."""
