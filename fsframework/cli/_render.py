@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,9 +48,33 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a plain table; wide cells wrap on a terminal and stay whole in a pipe."""
-    print(text_table(columns, rows))
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str] = ()
+) -> None:
+    """Print a plain table; wide cells wrap on a terminal and stay whole in a pipe.
+
+    Args:
+        spare: columns that a narrow terminal does without, the first of them first.
+    """
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else _NO_LIMIT
+    shown = fitting(columns, rows, spare, room)
+    print(text_table([columns[i] for i in shown], [[row[i] for i in shown] for row in rows]))
+
+
+def fitting(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str], room: int
+) -> list[int]:
+    """Return the columns that stay so that no cell need wrap, as far as others may go.
+
+    >>> fitting(["run", "words", "Acc"], [["one", "green;blue", "50 %"]], ["words"], room=12)
+    [0, 2]
+    """
+    widths = [max(map(len, cells)) + 2 for cells in zip(columns, *rows, strict=True)]
+    shown = list(range(len(columns)))
+    for name in spare:
+        if sum(widths[i] for i in shown) - 2 > room:
+            shown.remove(columns.index(name))
+    return shown
 
 
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

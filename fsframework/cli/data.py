@@ -233,8 +233,7 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
         )
     columns = ("data set", "what it is", "classes", "images", "licence", "state")
     # Names mostly say what it is; licences broken within words could not be read.
-    shown = [i for i, name in enumerate(columns) if room >= _WIDE or name != "what it is"]
-    _render.print_table([columns[i] for i in shown], [[row[i] for i in shown] for row in table])
+    _render.print_table(columns, table, spare=("what it is",))
     if kinds:
         click.echo("\nyour own data:\n")
         _render.print_table(("name", "what it is"), [(row.usage, row.summary) for row in kinds])

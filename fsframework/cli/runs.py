@@ -103,7 +103,7 @@ def list_runs(runs_dir: Path, as_json: bool) -> None:
         "queries by",
         "words",
     )
-    _render.print_table(heads, rows)
+    _render.print_table(heads, rows, spare=("words", "intervals", "queries by", "tasks"))
     if marks:
         click.echo()
     for said, number in marks.items():
