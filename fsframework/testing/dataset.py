@@ -12,6 +12,7 @@ suite = Suite(Dataset)
 
 _MOST = 8
 _SIZE = 24
+_SCALED_APART = 24
 
 
 def _sample(dataset: Dataset) -> IntArray:
@@ -161,6 +162,24 @@ def check_images_are_image(make: Make) -> None:
             require(same, f"images([{index}], {height}) differs from image({index})")
 
 
+@suite.check(after=[check_images])
+def check_scaled_images(make: Make) -> None:
+    """``scaled_images`` gives nearly what ``images`` gives, in the same form."""
+    dataset = make()
+    indices = _sample(dataset)
+    exact, scaled = dataset.images(indices, _SIZE), dataset.scaled_images(indices, _SIZE)
+    require(
+        scaled.dtype == np.uint8 and scaled.shape == exact.shape,
+        f"it must be uint8 of shape {exact.shape}, not {scaled.dtype} of {scaled.shape}",
+    )
+    apart = float(np.abs(exact.astype(np.int16) - scaled).mean())
+    require(
+        apart <= _SCALED_APART,
+        f"pixels differ from those of images by {apart:.0f} levels in the mean; at most "
+        f"{_SCALED_APART} are near enough",
+    )
+
+
 @suite.check(after=[check_labels, check_splits, check_metadata])
 def check_pool(make: Make) -> None:
     """``pool`` holds the images of its split, in the order of ``split_indices``."""
@@ -187,3 +206,11 @@ def check_fingerprint(make: Make) -> None:
     first, second = make().fingerprint, make().fingerprint
     require(first and isinstance(first, str), f"fingerprint must be a string, not {first!r}")
     require(first == second, f"two constructions have the fingerprints {first!r} and {second!r}")
+
+
+@suite.check(after=[check_fingerprint])
+def check_pixels_fingerprint(make: Make) -> None:
+    """``pixels_fingerprint`` is a string that two constructions agree on."""
+    first, second = make().pixels_fingerprint, make().pixels_fingerprint
+    require(first and isinstance(first, str), f"pixels_fingerprint must be a string, not {first!r}")
+    require(first == second, f"two constructions have the pixels {first!r} and {second!r}")

@@ -140,6 +140,13 @@ class Darker(Plain):
         return super().images(indices, size, interpolation) // 2
 
 
+class Negative(Plain):
+    """Scaled decoding that is another picture."""
+
+    def scaled_images(self, indices, size, interpolation="bilinear"):
+        return 255 - super().scaled_images(indices, size, interpolation)
+
+
 class Reversed(Plain):
     """A pool in another order than its indices."""
 
@@ -154,6 +161,14 @@ class Unstable(Plain):
     def __init__(self, *, size: int = 24):
         super().__init__(size=size)
         self.fingerprint = f"plain-{next(COUNT)}"
+
+
+class Restless(Plain):
+    """Pixels that every construction thinks new."""
+
+    @property
+    def pixels_fingerprint(self):
+        return f"{next(COUNT)}"
 
 
 BROKEN = {
@@ -171,8 +186,10 @@ BROKEN = {
     "check_images": Channels,
     "check_images_in_place": Ascending,
     "check_images_are_image": Darker,
+    "check_scaled_images": Negative,
     "check_pool": Reversed,
     "check_fingerprint": Unstable,
+    "check_pixels_fingerprint": Restless,
 }
 
 
