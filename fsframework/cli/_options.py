@@ -353,13 +353,30 @@ def tree_of(
     for name in sorted(dotted, key=lambda n: dotted[n].count(".")):
         source = context.get_parameter_source(name)
         if source in _ORIGINS:
-            set_dotted(tree, dotted[name], Given(context.params[name], _ORIGINS[source]))
+            value = context.params[name]
+            if name in _RUNS:
+                value = _run_of(value, context)
+            set_dotted(tree, dotted[name], Given(value, _ORIGINS[source]))
     for option in options:
         key, equals, value = option.partition("=")
         if not equals:
             raise OptionError(f"-o {option}: must be KEY=VALUE, e.g. -o method.temperature=0.2")
         set_dotted(tree, key.strip(), Given(value, "command line"))
     return tree
+
+
+_RUNS = ("model", "init_from")
+"""Parameters that name a run."""
+
+
+def _run_of(value: Path, context: click.Context) -> Path:
+    """Return the folder of a run by the beginning of its name, too; a path stays what it is."""
+    from fsframework.records import find_run
+
+    if value.exists() or len(value.parts) > 1:
+        return value
+    runs_dir = context.params.get("runs_dir") or Path(os.environ.get("FSF_RUNS") or "runs")
+    return find_run(str(value), runs_dir)
 
 
 def flat_options(

@@ -39,7 +39,8 @@ _RUNNERS_UP = 2
     "--model",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Take method, backbone, image size and weights of a run, or of an imported one.",
+    help="Take method, backbone, image size and weights of a run, or of an imported one: a folder, "
+    "or the beginning of its name in the runs folder.",
 )
 @click.option(
     "--method",

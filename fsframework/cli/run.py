@@ -72,7 +72,8 @@ __all__ = ["run"]
     "--model",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Take method, backbone and weights of another run, or of an imported one; train nothing.",
+    help="Take method, backbone and weights of another run, or of an imported one; train nothing. "
+    "A folder, or the beginning of its name in the runs folder.",
 )
 @click.option(
     "--tensorboard",

@@ -58,6 +58,18 @@ def test_a_trained_run_knows_new_classes(fsf: Fsf, trained: str, pictures: Path)
     assert sums == pytest.approx([1] * 40, abs=1e-12), "scores are not rounded"
 
 
+def test_a_run_may_be_named_by_the_beginning_of_its_name(
+    fsf: Fsf, trained: str, pictures: Path
+) -> None:
+    shown = ("predict", "--support", "few", "--query", "new", "--json", "--model")
+    name = Path(trained).name
+    by_name = json.loads(fsf(*shown, name[:-3]).stdout)
+    assert by_name["predictions"] == json.loads(fsf(*shown, trained).stdout)["predictions"]
+    refused = fsf(*shown, "other")
+    assert refused.returncode == 2
+    assert "no run 'other'" in refused.stderr
+
+
 def test_what_is_printed_and_written(fsf: Fsf, pictures: Path) -> None:
     call = ("predict", "--support", "few", "--query", "new/shape0/1*.png", "new/shape1/10.png")
     done = fsf(*call, "--output", "found.csv", "--method", "ncc")
