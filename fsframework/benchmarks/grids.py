@@ -16,6 +16,7 @@ from typing import Any
 from fsframework.benchmarks.cells import Cell
 from fsframework.errors import (
     DataError,
+    FsfError,
     InfeasibleTask,
     OptionError,
     RecordError,
@@ -221,7 +222,7 @@ class Trial:
             component.create()
         except OptionError:
             raise
-        except Exception:
+        except (FsfError, OSError, ImportError):
             return  # what is at fault is no option, but a missing file: its cells will tell
 
 

@@ -147,6 +147,26 @@ _SHARED: dict[str, tuple[str, Any]] = {
             help="Stop at an image that cannot be read, or leave it out.  [default: fatal]",
         ),
     ),
+    "method": (
+        "method",
+        click.option(
+            "--method",
+            metavar="NAME",
+            envvar="FSF_METHOD",
+            show_envvar=True,
+            help="Few-shot method.  [default: protonet]",
+        ),
+    ),
+    "image-size": (
+        "image_size",
+        click.option(
+            "--image-size",
+            type=int,
+            metavar="PIXELS",
+            help="Height and width of images.  [default: the run's, whose model is used, else the "
+            "data set's or the backbone's]",
+        ),
+    ),
     "sampler": (
         "sampler",
         click.option(

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["benchmark"]
 
+_dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="List the cells, and which of them are done; run nothing."
+)
+
 _output_option = click.option(
     "--output",
     type=click.Path(path_type=Path),
@@ -114,9 +118,7 @@ def benchmark() -> None:
 @set_options
 @folder_options
 @_output_option
-@click.option(
-    "--dry-run", is_flag=True, help="List the cells, and which of them are done; run nothing."
-)
+@_dry_run_option
 @json_option
 @click.pass_context
 def fewstab(
@@ -362,9 +364,7 @@ def open_intervals(
     metavar="FILE.png",
     help="Also draw the accuracies as bars; a file that is there is replaced.",
 )
-@click.option(
-    "--dry-run", is_flag=True, help="List the cells, and which of them are done; run nothing."
-)
+@_dry_run_option
 @json_option
 @click.pass_context
 def contexts(
@@ -494,9 +494,7 @@ def contexts(
 @set_options
 @folder_options
 @_output_option
-@click.option(
-    "--dry-run", is_flag=True, help="List the cells, and which of them are done; run nothing."
-)
+@_dry_run_option
 @json_option
 @click.pass_context
 def metacoco(

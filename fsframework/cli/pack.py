@@ -29,12 +29,7 @@ _USUAL_SIZE, _USUAL_INTERPOLATION = 84, "bilinear"
 
 @click.command("pack")
 @shared("dataset")
-@click.option(
-    "--image-size",
-    type=int,
-    metavar="PIXELS",
-    help="Height and width to resize to.  [default: the data set's or the backbone's, else 84]",
-)
+@shared("image-size")
 @click.option(
     "--backbone",
     metavar="NAME[:ARG]",
@@ -64,7 +59,8 @@ def pack(
     The file is an ordinary NumPy array of bytes in the cache, one a size; runs on
     the same data and size read from it, and fill it themselves where it was not
     packed before. Interrupted, it goes on where it stopped. With --decoding
-    scaled it says how far the pixels are from exact ones.
+    scaled it says how far the pixels are from exact ones. Where neither data set nor
+    backbone says a size, it is 84 pixels.
 
     \b
     Examples:
@@ -78,7 +74,7 @@ def pack(
     from fsframework.pipeline.workspace import Workspace
 
     registry = registry_with(plugin_files)
-    keys = {"image_size": "image_size", "backbone": "backbone"}
+    keys = {"backbone": "backbone"}
     tree = tree_of(context, config, options, keys)
     settings, dataset = resolve_part(registry, tree, "dataset")
     data = dataset.create()

@@ -42,13 +42,7 @@ _RUNNERS_UP = 2
     help="Take method, backbone, image size and weights of a run, or of an imported one: a folder, "
     "or the beginning of its name in the runs folder.",
 )
-@click.option(
-    "--method",
-    metavar="NAME",
-    envvar="FSF_METHOD",
-    show_envvar=True,
-    help="Few-shot method.  [default: protonet]",
-)
+@shared("method")
 @click.option(
     "--backbone",
     metavar="NAME[:ARG]",
@@ -56,12 +50,7 @@ _RUNNERS_UP = 2
     show_envvar=True,
     help="Feature extractor; without --model a pretrained one.  [default: conv64f, untrained]",
 )
-@click.option(
-    "--image-size",
-    type=int,
-    metavar="PIXELS",
-    help="Height and width of images.  [default: the run's or the backbone's]",
-)
+@shared("image-size")
 @shared("broken", "seed", "device", "offline")
 @set_options
 @click.option(
@@ -106,9 +95,7 @@ def predict(
         _check_output(output)
     keys = {
         "model": "model",
-        "method": "method",
         "backbone": "backbone",
-        "image_size": "image_size",
     }
     tree = tree_of(context, config, options, keys)
     found = predict_files(

@@ -27,14 +27,7 @@ __all__ = ["run"]
 
 
 @click.command(epilog="Options left out come from --config, then from the defaults.")
-@click.option(
-    "--method",
-    metavar="NAME",
-    envvar="FSF_METHOD",
-    show_envvar=True,
-    help="Few-shot method.  [default: protonet]",
-)
-@shared("sampler", "dataset")
+@shared("method", "sampler", "dataset")
 @click.option(
     "--backbone",
     metavar="NAME[:ARG]",
@@ -87,12 +80,7 @@ __all__ = ["run"]
     help="How intervals are made. The first three take tasks for independent draws; the last two "
     "speak of new images, or new classes, even where tasks share theirs.  [default: student-t]",
 )
-@click.option(
-    "--image-size",
-    type=int,
-    metavar="PIXELS",
-    help="Height and width of images.  [default: the data set's or the backbone's]",
-)
+@shared("image-size")
 @click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16", "fp16"]),
@@ -155,14 +143,12 @@ def run(
     from fsframework.pipeline.experiment import resolve_experiment
 
     keys = {
-        "method": "method",
         "backbone": "backbone",
         "placebo": "placebo",
         "statistics": "statistics",
         "level": "level",
         "interval": "interval",
         "queries": "queries",
-        "image_size": "image_size",
         "precision": "precision",
         "task_file": "task_file",
         "recipe": "recipe",

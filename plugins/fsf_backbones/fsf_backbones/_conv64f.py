@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor, nn
 
-from fsf_backbones._layout import Colour, normalisation, prepared
-from fsframework.interfaces import Backbone, OptionError, Preprocessing
+from fsf_backbones._layout import Colour, PooledBackbone, Pooling, prepared
+from fsframework.interfaces import OptionError, Preprocessing
 
 __all__ = ["Conv32F", "Conv64F"]
 
 _N_BLOCKS = 4
 
 
-class _FourBlocks(Backbone):
+class _FourBlocks(PooledBackbone):
     """What the backbones of four convolutions share; a subclass says how many filters they have."""
 
     _name: ClassVar[str]
@@ -27,23 +27,17 @@ class _FourBlocks(Backbone):
         maxpool_last2: bool = True,
         leaky_relu: bool = False,
         negative_slope: float = 0.2,
-        pooling: Literal["flatten", "mean"] = "flatten",
+        pooling: Pooling = "flatten",
         mean: Colour = Preprocessing.mean,
         std: Colour = Preprocessing.std,
     ) -> None:
-        super().__init__()
+        super().__init__(pooling, mean, std)
         if not 0 <= negative_slope < 1:
             raise OptionError(f"negative_slope must be in [0, 1), got {negative_slope}")
-        if pooling not in ("flatten", "mean"):
-            raise OptionError(f"pooling must be 'flatten' or 'mean', got {pooling!r}")
         self.last_pool = last_pool
         self.maxpool_last2 = maxpool_last2
         self.leaky_relu = leaky_relu
         self.negative_slope = negative_slope
-        self.pooling = pooling
-        self.mean = mean
-        self.std = std
-        self.preprocessing = normalisation(mean, std)
 
         pooled = (True, True, maxpool_last2, last_pool)
         self.smallest_size = 2 ** sum(pooled)
@@ -71,10 +65,6 @@ class _FourBlocks(Backbone):
         """
         maps: Tensor = self.blocks(prepared(images, self.smallest_size, self._name))
         return maps
-
-    def vectors(self, maps: Tensor) -> Tensor:
-        """Pool maps ``(n, C, h, w)`` into vectors ``(n, C * h * w)`` or ``(n, C)``."""
-        return maps.flatten(1) if self.pooling == "flatten" else super().vectors(maps)
 
 
 class Conv64F(_FourBlocks):

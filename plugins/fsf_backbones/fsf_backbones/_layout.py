@@ -1,28 +1,54 @@
-"""What all backbones do to images: normalisation and memory layout."""
+"""What all backbones share: normalisation, memory layout, pooling."""
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from torch import Tensor
 
-from fsframework.interfaces import OptionError, Preprocessing
+from fsframework.interfaces import Backbone, OptionError, Preprocessing
 
-__all__ = ["Colour", "channels_last", "normalisation", "prepared", "thinned"]
+__all__ = ["Colour", "PooledBackbone", "Pooling", "channels_last", "prepared", "thinned"]
 
 Colour = tuple[float, float, float]
 """A number a channel: red, green, blue."""
 
+Pooling = Literal["mean", "flatten"]
+"""How a map becomes a vector."""
 
-def normalisation(mean: Colour, std: Colour, size: int = Preprocessing.size) -> Preprocessing:
-    """Return the preprocessing that subtracts ``mean`` and divides by ``std``.
+
+class PooledBackbone(Backbone):
+    """A backbone whose vectors are pooled maps, normalising images by options of its own.
 
     Args:
-        size: of the images a backbone is made for, in pixels.
+        pooling: the ``mean`` over locations, or ``flatten`` to ``C * h * w`` numbers, channel
+            first.
+        mean: of pixel values in 0..1, subtracted from the images.
+        std: by which the difference is divided, above 0.
+        size: of the images it is made for, in pixels.
 
     Raises:
-        OptionError: there are not three finite numbers of each, or a ``std`` is not above 0.
+        OptionError: an option is outside its range.
     """
+
+    def __init__(
+        self, pooling: Pooling, mean: Colour, std: Colour, size: int = Preprocessing.size
+    ) -> None:
+        super().__init__()
+        if pooling not in ("mean", "flatten"):
+            raise OptionError(f"pooling must be 'mean' or 'flatten', got {pooling!r}")
+        self.pooling = pooling
+        self.mean = mean
+        self.std = std
+        self.preprocessing = _normalisation(mean, std, size)
+
+    def vectors(self, maps: Tensor) -> Tensor:
+        """Pool maps ``(n, C, h, w)`` into vectors ``(n, C)`` or ``(n, C * h * w)``."""
+        return maps.flatten(1) if self.pooling == "flatten" else super().vectors(maps)
+
+
+def _normalisation(mean: Colour, std: Colour, size: int) -> Preprocessing:
     for name, values in (("mean", mean), ("std", std)):
         if len(values) != 3 or not all(map(math.isfinite, values)):
             raise OptionError(f"{name} must be three numbers, red, green and blue, got {values}")

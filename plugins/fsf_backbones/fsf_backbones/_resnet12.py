@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_backbones._layout import Colour, normalisation, prepared
-from fsframework.interfaces import Backbone, OptionError, Preprocessing
+from fsf_backbones._layout import Colour, PooledBackbone, Pooling, prepared
+from fsframework.interfaces import OptionError, Preprocessing
 
 __all__ = ["ResNet12"]
 
 _N_STAGES = 4
 
 
-class ResNet12(Backbone):
+class ResNet12(PooledBackbone):
     """Four residual blocks of three convolutions, the large backbone of most few-shot papers.
 
     A block is three 3 x 3 convolutions with BatchNorm and a leaky ReLU of slope 0.1, a 1 x 1
@@ -58,11 +56,11 @@ class ResNet12(Backbone):
         drop_block_size: int = 5,
         drop_ramp_steps: int = 40_000,
         maxpool_last2: bool = True,
-        pooling: Literal["mean", "flatten"] = "mean",
+        pooling: Pooling = "mean",
         mean: Colour = Preprocessing.mean,
         std: Colour = Preprocessing.std,
     ) -> None:
-        super().__init__()
+        super().__init__(pooling, mean, std)
         if len(widths) != _N_STAGES or min(widths) < 1:
             raise OptionError(f"widths must be four positive integers, got {widths}")
         if not 0 <= drop_rate < 1:
@@ -71,17 +69,11 @@ class ResNet12(Backbone):
             raise OptionError(f"drop_block_size must be at least 1, got {drop_block_size}")
         if drop_ramp_steps < 0:
             raise OptionError(f"drop_ramp_steps must be at least 0, got {drop_ramp_steps}")
-        if pooling not in ("mean", "flatten"):
-            raise OptionError(f"pooling must be 'mean' or 'flatten', got {pooling!r}")
         self.widths = widths
         self.drop_rate = drop_rate
         self.drop_block_size = drop_block_size
         self.drop_ramp_steps = drop_ramp_steps
         self.maxpool_last2 = maxpool_last2
-        self.pooling = pooling
-        self.mean = mean
-        self.std = std
-        self.preprocessing = normalisation(mean, std)
 
         pooled = (True, True, maxpool_last2, maxpool_last2)
         self.smallest_size = 2 ** sum(pooled)
@@ -102,10 +94,6 @@ class ResNet12(Backbone):
         """
         maps: Tensor = self.stages(prepared(images, self.smallest_size, "resnet12"))
         return maps
-
-    def vectors(self, maps: Tensor) -> Tensor:
-        """Pool maps ``(n, C, h, w)`` into vectors ``(n, C)`` or ``(n, C * h * w)``."""
-        return maps.flatten(1) if self.pooling == "flatten" else super().vectors(maps)
 
 
 class _Block(nn.Module):

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_backbones._layout import Colour, normalisation, prepared, thinned
-from fsframework.interfaces import Backbone, OptionError, Preprocessing
+from fsf_backbones._layout import Colour, PooledBackbone, Pooling, prepared, thinned
+from fsframework.interfaces import OptionError, Preprocessing
 
 __all__ = ["ResNet10", "ResNet18", "ResNet50"]
 
@@ -89,7 +89,7 @@ class _Bottleneck(_Block):
         return out
 
 
-class _ResNet(Backbone):
+class _ResNet(PooledBackbone):
     """What the residual backbones share; a subclass names its blocks and how many a stage has.
 
     Weights are called as PyTorch's own ResNets call them, so that published ones fit by name.
@@ -104,23 +104,17 @@ class _ResNet(Backbone):
         *,
         stem: Stem = "7x7",
         widths: tuple[int, int, int, int] = (64, 128, 256, 512),
-        pooling: Literal["mean", "flatten"] = "mean",
+        pooling: Pooling = "mean",
         mean: Colour = Preprocessing.mean,
         std: Colour = Preprocessing.std,
     ) -> None:
-        super().__init__()
         if stem not in _SIZES:
             raise OptionError(f"stem must be '7x7' or '3x3', got {stem!r}")
+        super().__init__(pooling, mean, std, _SIZES[stem])
         if len(widths) != 4 or min(widths) < 1:
             raise OptionError(f"widths must be four positive integers, got {widths}")
-        if pooling not in ("mean", "flatten"):
-            raise OptionError(f"pooling must be 'mean' or 'flatten', got {pooling!r}")
         self.stem = stem
         self.widths = widths
-        self.pooling = pooling
-        self.mean = mean
-        self.std = std
-        self.preprocessing = normalisation(mean, std, _SIZES[stem])
 
         width = widths[0]
         if stem == "7x7":
@@ -149,10 +143,6 @@ class _ResNet(Backbone):
         for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
             x = stage(x)
         return x
-
-    def vectors(self, maps: Tensor) -> Tensor:
-        """Pool maps ``(n, C, h, w)`` into vectors ``(n, C)`` or ``(n, C * h * w)``."""
-        return maps.flatten(1) if self.pooling == "flatten" else super().vectors(maps)
 
 
 class ResNet10(_ResNet):
@@ -226,7 +216,7 @@ class ResNet18(_ResNet):
         *,
         stem: Stem = "3x3",
         widths: tuple[int, int, int, int] = (64, 128, 256, 512),
-        pooling: Literal["mean", "flatten"] = "mean",
+        pooling: Pooling = "mean",
         mean: Colour = Preprocessing.mean,
         std: Colour = Preprocessing.std,
     ) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_backbones._layout import Colour, normalisation, prepared, thinned
-from fsframework.interfaces import Backbone, OptionError, Preprocessing
+from fsf_backbones._layout import Colour, PooledBackbone, Pooling, prepared, thinned
+from fsframework.interfaces import OptionError, Preprocessing
 
 __all__ = ["WideResNet"]
 
@@ -16,7 +14,7 @@ _STEM = 16
 _STRIDES = (1, 2, 2)
 
 
-class WideResNet(Backbone):
+class WideResNet(PooledBackbone):
     """Three stages of wide residual blocks, by default the WRN-28-10 of few-shot papers.
 
     A block is BatchNorm, rectifier and 3 x 3 convolution, twice, with dropout between the
@@ -51,26 +49,20 @@ class WideResNet(Backbone):
         depth: int = 28,
         width: int = 10,
         drop_rate: float = 0.0,
-        pooling: Literal["mean", "flatten"] = "mean",
+        pooling: Pooling = "mean",
         mean: Colour = Preprocessing.mean,
         std: Colour = Preprocessing.std,
     ) -> None:
-        super().__init__()
+        super().__init__(pooling, mean, std)
         if depth < 10 or depth % 6 != 4:
             raise OptionError(f"depth must be 10, 16, 22, 28 or so on by sixes, got {depth}")
         if width < 1:
             raise OptionError(f"width must be at least 1, got {width}")
         if not 0 <= drop_rate < 1:
             raise OptionError(f"drop_rate must be in [0, 1), got {drop_rate}")
-        if pooling not in ("mean", "flatten"):
-            raise OptionError(f"pooling must be 'mean' or 'flatten', got {pooling!r}")
         self.depth = depth
         self.width = width
         self.drop_rate = drop_rate
-        self.pooling = pooling
-        self.mean = mean
-        self.std = std
-        self.preprocessing = normalisation(mean, std)
 
         self.conv = nn.Conv2d(3, _STEM, 3, padding=1, bias=False)
         self.stages = nn.Sequential()
@@ -91,10 +83,6 @@ class WideResNet(Backbone):
         """Map float images ``(n, 3, H, W)`` to maps ``(n, C, h, w)``, channels last in memory."""
         maps = self.stages(self.conv(prepared(images, 1, "wrn-28-10")))
         return functional.relu(self.norm(maps), inplace=True)
-
-    def vectors(self, maps: Tensor) -> Tensor:
-        """Pool maps ``(n, C, h, w)`` into vectors ``(n, C)`` or ``(n, C * h * w)``."""
-        return maps.flatten(1) if self.pooling == "flatten" else super().vectors(maps)
 
 
 class _Block(nn.Module):

@@ -83,7 +83,7 @@ def test_the_normalisation_is_that_of_the_instance() -> None:
     [
         ({"negative_slope": -0.1}, r"negative_slope must be in \[0, 1\), got -0.1"),
         ({"negative_slope": 1.0}, r"negative_slope must be in \[0, 1\), got 1.0"),
-        ({"pooling": "max"}, "pooling must be 'flatten' or 'mean', got 'max'"),
+        ({"pooling": "max"}, "pooling must be 'mean' or 'flatten', got 'max'"),
         ({"mean": (0.5, 0.5)}, r"mean must be three numbers, .*, got \(0.5, 0.5\)"),
         ({"mean": (0.5, 0.5, math.nan)}, "mean must be three numbers"),
         ({"std": (0.2, 0.0, 0.2)}, r"std must be above 0 in every channel, got \(0.2, 0.0, 0.2\)"),

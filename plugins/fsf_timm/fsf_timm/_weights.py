@@ -184,6 +184,11 @@ def _complaint(
     return f"{name!r} has the shape {shapes[0]}, not {shapes[1]}"
 
 
+_UNFIT = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What converters raise on a file that is not theirs: each is written for one kind, and tried on
+any; if none fits, what is told is what the file lacks."""
+
+
 def _candidates(
     net: nn.Module, own: Mapping[str, Tensor], tensors: dict[str, Tensor]
 ) -> Iterator[dict[str, Tensor]]:
@@ -194,8 +199,7 @@ def _candidates(
         for given in (bare, tensors) if bare is not tensors else (tensors,):
             try:
                 yield convert(dict(given), net)
-            # They were written for files of one kind and are tried on any.
-            except Exception:
+            except _UNFIT:
                 continue
 
 
