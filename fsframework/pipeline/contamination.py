@@ -82,17 +82,6 @@ _SPELLINGS: Mapping[str, str] = {
     "mscoco": "coco",
 }
 
-_TAKEN_FROM: Mapping[str, tuple[str, ...]] = {
-    "cifar-fs": ("cifar-100",),
-    "fc100": ("cifar-100",),
-    "miniimagenet": ("imagenet-1k",),
-    "tieredimagenet": ("imagenet-1k",),
-    "stanford-dogs": ("imagenet-1k",),
-    # Its 16 classes are groups of ImageNet's (Geirhos et al. 2019).
-    "cue-conflict": ("imagenet-1k",),
-}
-"""Data sets made of others, beside what each says itself."""
-
 _MOST_CLASSES = 1000
 _NOT_NEW = "the accuracies are not few-shot on new classes"
 _PERHAPS_NOT_NEW = "the accuracies may not be few-shot on new classes"
@@ -157,8 +146,7 @@ def under_test(component: Component, dataset: Dataset, split: str = "test") -> _
     name = component.name
     if about is not None and name == "declared":
         name = about.title
-    taken = (*(about.images_from if about else ()), *_TAKEN_FROM.get(component.name, ()))
-    sources = (_spelt(name), *map(_spelt, taken))
+    sources = (_spelt(name), *map(_spelt, about.images_from if about else ()))
     return _UnderTest(
         name, tuple(dict.fromkeys(sources)), about is not None, dataset.rendered,
         raw, place, tuple(dataset.splits.get(split, ())),
