@@ -115,7 +115,7 @@ class ImageSource:
             label="features",
             reporter=reporter,
         )
-        items = torch.from_numpy(stored.array)
+        items = torch.from_numpy(stored)
         return cls(items.to(device) if _fits(items, device) else items)
 
     def gather(

@@ -97,11 +97,6 @@ class Pixels:
         """``(n, size, size, 3)``."""
         return (len(self.rows), self.store.size, self.store.size, 3)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes they would take in memory."""
-        return math.prod(self.shape)
-
     def __len__(self) -> int:
         return len(self.rows)
 

@@ -291,7 +291,7 @@ def _features(
         label="image features",
         reporter=reporter,
     )
-    return np.asarray(stored.array)
+    return np.asarray(stored)
 
 
 def _dots(features: FloatArray, rows: IntArray, vectors: FloatArray, of: IntArray) -> FloatArray:

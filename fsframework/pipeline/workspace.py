@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 from collections.abc import Callable
@@ -14,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fsframework._files import atomic_write, explain_os_error, locked
+from fsframework._files import explain_os_error, locked
 from fsframework.errors import DataError
 from fsframework.pipeline.progress import Reporter
 
-__all__ = ["StoredArray", "Workspace", "locked", "stored_array", "sweep"]
+__all__ = ["Workspace", "locked", "stored_array", "sweep"]
 
 
 @dataclass(frozen=True)
@@ -39,15 +37,6 @@ class Workspace:
         )
 
 
-@dataclass(frozen=True)
-class StoredArray:
-    """A memory-mapped array in the cache with the SHA-256 of its file."""
-
-    array: npt.NDArray[Any]
-    digest: str
-    reused: bool
-
-
 def stored_array(
     folder: Path,
     shape: tuple[int, ...],
@@ -57,8 +46,8 @@ def stored_array(
     block: int,
     label: str,
     reporter: Reporter,
-) -> StoredArray:
-    """Return the array cached in ``folder``, building it block by block where it is missing.
+) -> npt.NDArray[Any]:
+    """Map the array cached in ``folder`` into memory, building it block by block if it is missing.
 
     Args:
         shape: of the whole; rows are made in order.
@@ -72,16 +61,17 @@ def stored_array(
     Raises:
         FsfError: the disk is full or cannot be written to.
     """
-    final, info = folder / "array.npy", folder / "info.json"
-    if not (info.exists() and final.exists()):
+    final = folder / "array.npy"
+    if not final.exists():
         try:
             with locked(folder):
-                if not (info.exists() and final.exists()):
+                if not final.exists():
                     _build(folder, shape, np.dtype(dtype), make, block, label, reporter)
-                    return StoredArray(_mapped(final), _digest(info), False)
         except OSError as error:
             raise explain_os_error(error, final) from error
-    return StoredArray(_mapped(final), _digest(info), True)
+    # Copy-on-write: the file stays as it is, and PyTorch may take the array without copying it.
+    mapped: npt.NDArray[Any] = np.load(final, mmap_mode="c")
+    return mapped
 
 
 def sweep(folder: Path) -> None:
@@ -98,16 +88,6 @@ def _made(
     except OSError as error:
         # Not the file being written, but one that was to be read.
         raise DataError(f"{label}: {error}") from error
-
-
-def _mapped(path: Path) -> npt.NDArray[Any]:
-    # Copy-on-write: the file stays as it is, and PyTorch may take the array without copying it.
-    mapped: npt.NDArray[Any] = np.load(path, mmap_mode="c")
-    return mapped
-
-
-def _digest(info: Path) -> str:
-    return str(json.loads(info.read_text())["sha256"])
 
 
 def _build(
@@ -140,7 +120,4 @@ def _build(
                 file.flush()
                 advance(len(rows))
         os.fsync(file.fileno())
-    with partial.open("rb") as reading:
-        sha = hashlib.file_digest(reading, "sha256").hexdigest()
     partial.replace(folder / "array.npy")
-    atomic_write(folder / "info.json", json.dumps({"sha256": sha, "shape": shape}))
