@@ -80,8 +80,8 @@ class Folder(ImageFileDataset):
         self.keys = self._files = images_of(self._tree)
         folders = _class_folders(self.keys, self.path)
         in_splits = self.split is None and _are_splits(folders)
-        # One name a folder, not one an image.
-        own = {folder: folder[1:] if in_splits else folder for folder in set(folders)}
+        # One name a folder, not one an image; in the order of the images, as sets have none.
+        own = {folder: folder[1:] if in_splits else folder for folder in dict.fromkeys(folders)}
         named = {folder: "/".join(parts[:levels]) for folder, parts in own.items()}
         classes = [named[folder] for folder in folders]
         given = None

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
@@ -128,6 +130,27 @@ def test_folders_named_as_splits_must_not_share_a_class(tmp_path: Path, write: W
         write(tmp_path / key / "1.png")
     with pytest.raises(DataError, match="the class 'cat' stands in the splits 'test' and 'train'"):
         Folder(path=tmp_path)
+
+
+def test_nothing_depends_on_the_order_of_a_set(tmp_path: Path, write: Write) -> None:
+    """Python orders sets of text anew in every process."""
+    for key in ("val/owl", "train/cat", "train/dog", "test/cow", "test/hen", "val/ant"):
+        write(tmp_path / key / "1.png")
+    code = (
+        "import sys; from fsf_datasets import Folder; data = Folder(path=sys.argv[1]);"
+        "print(data.fingerprint, list(data.splits), data.class_names)"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "01234567"
+    }
+    assert len(said) == 1, said
 
 
 def test_a_split_file_makes_split_folders_ordinary(tmp_path: Path, write: Write) -> None:
