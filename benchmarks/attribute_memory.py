@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
+from fsframework.components.registry import Loaded, Plugin
+from fsframework.components.resolution import Component
 from fsframework.interfaces import Captioner, Dataset, WordSelector
-from fsframework.pipeline.detection import detect_attributes
+from fsframework.pipeline.attributes.detection import detect_attributes
+from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.progress import Reporter
-from fsframework.pipeline.workspace import Workspace
-from fsframework.registry import Loaded, Plugin
-from fsframework.spec import Component
 from fsframework.values import AttributeTable
 
 SIZES = (10_000, 100_000)

@@ -27,8 +27,14 @@ import time
 import numpy as np
 from scipy import stats
 
-from fsframework.pipeline.comparison import Measure, benjamini_hochberg, compare, differences, holm
-from fsframework.pipeline.intervals import answers_of, interval_over, mean_interval
+from fsframework.statistics.comparison import (
+    Measure,
+    benjamini_hochberg,
+    compare,
+    differences,
+    holm,
+)
+from fsframework.statistics.intervals import answers_of, interval_over, mean_interval
 from fsframework.values import Outcomes, TaskSet
 
 METHODS, TASKS, RESAMPLES = 10, 3_000, 10_000

@@ -23,12 +23,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fsframework.cli._render import print_table
-from fsframework.pipeline.images import ImageStore, decoding_difference, pack_images
+from fsframework.cli.render import print_table
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
+from fsframework.pipeline.cache.images import ImageStore, decoding_difference, pack_images
+from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.progress import Reporter
-from fsframework.pipeline.workspace import Workspace
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
 
 SIZE, WIDTH, HEIGHT = 84, 500, 375
 QUALITIES = (75, 92)
@@ -44,14 +44,14 @@ FEATURES = """
 import sys
 from pathlib import Path
 import numpy as np
-from fsframework.pipeline.evaluation import ImageSource
-from fsframework.pipeline.images import ImageStore, pixels_of
-from fsframework.pipeline.memory import keep_freed_memory
-from fsframework.pipeline.model import build_model
+from fsframework.pipeline.learning.evaluation import ImageSource
+from fsframework.pipeline.cache.images import ImageStore, pixels_of
+from fsframework.pipeline.learning.memory import keep_freed_memory
+from fsframework.pipeline.learning.model import build_model
 from fsframework.pipeline.progress import Reporter
-from fsframework.pipeline.workspace import Workspace
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
 keep_freed_memory()
 registry, folder = Registry(), Path(sys.argv[1])
 where = {"name": "folder", "path": str(folder / "images"), "split_fractions": (0.0, 0.0, 1.0)}

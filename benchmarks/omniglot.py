@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fsframework.cli._render import LogReporter, print_table
-from fsframework.pipeline.experiment import resolve_experiment
+from fsframework.cli.render import LogReporter, print_table
+from fsframework.components.registry import Registry
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.experiment.configuration import resolve_experiment
 from fsframework.pipeline.run import run_experiment
-from fsframework.pipeline.workspace import Workspace
-from fsframework.registry import Registry
 
 SHAPES = ((5, 1), (5, 5), (20, 1))
 TASKS, TOLERANCE = 1000, 1.0

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from fsframework.cli._render import LogReporter, print_table
-from fsframework.pipeline.experiment import resolve_experiment
+from fsframework.cli.render import LogReporter, print_table
+from fsframework.components.registry import Registry
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.experiment.configuration import resolve_experiment
 from fsframework.pipeline.run import RunResult, load_outcomes, run_experiment
-from fsframework.pipeline.workspace import Workspace
-from fsframework.registry import Registry
 
 METHODS = (
     "protonet",

@@ -11,10 +11,10 @@ import time
 import numpy as np
 import torch
 
-from fsframework.pipeline.evaluation import ImageSource, predict
-from fsframework.pipeline.model import FewShotModel
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
+from fsframework.pipeline.learning.evaluation import ImageSource, predict
+from fsframework.pipeline.learning.model import FewShotModel
 from fsframework.values import ImagePool, TaskSet
 
 N_TASKS, N_CLASSES, N_PER_CLASS, WIDTH, REPETITIONS = 3000, 20, 600, 640, 5

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from fsframework.pipeline.spread import Pilot, Spread
+from fsframework.statistics.query_variance import Pilot, Spread
 
 CLASS_SIZE, REPLICATES, LEVEL = 500, 6000, 0.95
 QUERIES = {

@@ -12,8 +12,8 @@ import click
 import pytest
 
 from fsframework.cli.main import cli
-from fsframework.registry import KINDS, Registry
-from fsframework.spec import parameters, resolve_component
+from fsframework.components.registry import KINDS, Registry
+from fsframework.components.resolution import parameters, resolve_component
 from fsframework.testing import check_component
 
 ROOT = Path(__file__).parents[1]

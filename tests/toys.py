@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsframework.components.registry import Loaded, Plugin
+from fsframework.components.resolution import Component
 from fsframework.interfaces import Backbone, Batch, Dataset, FewShotMethod
 from fsframework.pipeline.progress import Advance, Reporter
-from fsframework.registry import Loaded, Plugin
-from fsframework.spec import Component
 from fsframework.values import UInt8Array
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import fsframework
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import canonical
 from fsframework.errors import FsfError
-from fsframework.pipeline.contamination import footnotes
-from fsframework.pipeline.experiment import Experiment
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.pipeline.lineage import footnotes
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.run import run_experiment
-from fsframework.pipeline.workspace import Workspace
 from fsframework.records import RunRecord, list_records
-from fsframework.registry import Registry
-from fsframework.spec import canonical
 
 __all__ = ["Cell", "CellResult", "cell_footnotes", "finished_runs", "run_cells"]
 

@@ -26,13 +26,13 @@ from fsframework.benchmarks.grids import (
     shots_in,
 )
 from fsframework.benchmarks.tables import Line, Quantity, Table
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import Given, resolve_component
 from fsframework.errors import DataError, InfeasibleTask, OptionError
-from fsframework.pipeline.analysis import paired_by_support
 from fsframework.pipeline.charts import Bar, BarGroup, draw_bars
-from fsframework.pipeline.model import resolve_device
+from fsframework.pipeline.learning.model import resolve_device
 from fsframework.pipeline.run import load_outcomes
-from fsframework.registry import Registry
-from fsframework.spec import Given, resolve_component
+from fsframework.statistics.estimation import paired_by_support
 from fsframework.values import Estimate, TaskSet
 
 __all__ = ["KINDS", "Grid", "Request", "Slot", "draw_figure", "make_grid", "make_table"]

@@ -28,16 +28,16 @@ from fsframework.benchmarks.grids import (
     split_label,
 )
 from fsframework.benchmarks.published import DATASETS, METHODS
-from fsframework.errors import OptionError
-from fsframework.pipeline.experiment import Experiment, resolve_experiment
-from fsframework.pipeline.model import resolve_device
-from fsframework.registry import Registry
-from fsframework.spec import (
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import (
     Given,
     parameters,
     resolve_component,
     set_dotted,
 )
+from fsframework.errors import OptionError
+from fsframework.pipeline.experiment.configuration import Experiment, resolve_experiment
+from fsframework.pipeline.learning.model import resolve_device
 
 __all__ = [
     "BACKBONE",

@@ -25,12 +25,12 @@ from fsframework.benchmarks.fewstab import (
 )
 from fsframework.benchmarks.published import AVERAGE, DETECTORS, printed_values
 from fsframework.benchmarks.tables import Line, Quantity, Table
+from fsframework.components.resolution import parameters
 from fsframework.errors import DataError
-from fsframework.pipeline.experiment import Experiment
+from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.ranking import LEAST_CONTESTANTS, bootstrap_spearman, spearman
 from fsframework.pipeline.run import load_outcomes
 from fsframework.records import RunRecord
-from fsframework.spec import parameters
 from fsframework.values import FloatArray
 
 __all__ = ["make_tables"]

@@ -14,6 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.benchmarks.cells import Cell
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import (
+    Component,
+    Given,
+    canonical,
+    resolve_component,
+    set_dotted,
+)
 from fsframework.errors import (
     DataError,
     FsfError,
@@ -23,11 +31,9 @@ from fsframework.errors import (
     close_matches,
 )
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.experiment import Experiment, resolve_experiment
-from fsframework.pipeline.training import learns
+from fsframework.pipeline.experiment.configuration import Experiment, resolve_experiment
+from fsframework.pipeline.learning.training import learns
 from fsframework.records import RunRecord
-from fsframework.registry import Registry
-from fsframework.spec import Component, Given, canonical, resolve_component, set_dotted
 
 __all__ = [
     "COMMAND_LINE",

@@ -27,12 +27,12 @@ from fsframework.benchmarks.grids import (
 )
 from fsframework.benchmarks.published import number_in, rows_of
 from fsframework.benchmarks.tables import Line, Quantity, Table
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import Given, resolve_component
 from fsframework.errors import OptionError
-from fsframework.pipeline.analysis import task_values
-from fsframework.pipeline.model import resolve_device
+from fsframework.pipeline.learning.model import resolve_device
 from fsframework.pipeline.run import load_outcomes
-from fsframework.registry import Registry
-from fsframework.spec import Given, resolve_component
+from fsframework.statistics.estimation import task_values
 
 __all__ = [
     "BACKBONES",

@@ -22,16 +22,16 @@ from typing import Any
 
 from fsframework.benchmarks.cells import Cell, CellResult, cell_footnotes, run_cells
 from fsframework.benchmarks.tables import Line, Quantity, Table
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import Given, resolve_component, set_dotted
 from fsframework.errors import DataError, OptionError, RecordError, close_matches
-from fsframework.pipeline.comparison import Comparison, compare, count, measures_of
-from fsframework.pipeline.contestants import find_contestants, same_tasks
-from fsframework.pipeline.experiment import resolve_experiment
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.experiment.configuration import resolve_experiment
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.tasks import draw_tasks, export_jsonl
-from fsframework.pipeline.workspace import Workspace
 from fsframework.records import RunRecord
-from fsframework.registry import Registry
-from fsframework.spec import Given, resolve_component, set_dotted
+from fsframework.statistics.comparison import Comparison, compare, count, measures_of
+from fsframework.statistics.results import find_contestants, same_tasks
 from fsframework.values import ImagePool, TaskSet
 
 __all__ = ["METHODS", "QUERIES", "Request", "Results", "printed_differences", "run_benchmark"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fsframework.cli._render import print_table
-from fsframework.pipeline.attribute_stats import (
+from fsframework.cli.render import print_table
+from fsframework.pipeline.attributes.statistics import (
     Agreement,
     AttributeStatistics,
     DetectorAgreement,

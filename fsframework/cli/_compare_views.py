@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fsframework.pipeline.comparison import Comparison, Counts, Pair
+    from fsframework.statistics.comparison import Comparison, Counts, Pair
     from fsframework.values import Estimate
 
 __all__ = ["Table", "as_csv", "as_latex", "as_markdown", "as_text", "tables_of"]
@@ -210,7 +210,7 @@ def _pairs_table(measure: str, comparisons: Sequence[Comparison], several: bool)
 
 
 def _matrix(comparison: Comparison, beside: Comparison | None) -> Table:
-    from fsframework.pipeline.comparison import direct_sign
+    from fsframework.statistics.comparison import direct_sign
 
     labels = list(comparison.groups or comparison.values)
     by_kind = {next(iter(c.values.values())).kind: c for c in (beside, comparison) if c}
@@ -292,11 +292,11 @@ def _lines_below(tables: Sequence[Table]) -> list[str]:
 
 def as_text(tables: Sequence[Table]) -> str:
     """Return plain tables, one below the other."""
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     tables = [t if t.width <= room else t.narrowed() for t in tables]
-    parts = [f"{t.title}\n{_render.text_table(t.columns, t.rows)}" for t in tables]
+    parts = [f"{t.title}\n{render.text_table(t.columns, t.rows)}" for t in tables]
     notes = _lines_below(tables)
     return "\n\n".join([*parts, "\n".join(notes)])
 
@@ -358,7 +358,7 @@ def as_csv(
     comparisons: Sequence[Comparison], cautions: Mapping[str, Sequence[str]] | None = None
 ) -> str:
     """Return every pair of every measure, a line each, numbers unrounded and shares of 1."""
-    from fsframework.pipeline.contamination import footnotes
+    from fsframework.pipeline.lineage import footnotes
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

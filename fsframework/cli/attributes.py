@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import (
+from fsframework.cli.options import (
     DROPPING,
     WORDS,
     cache_option,
@@ -22,8 +22,8 @@ from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
     from fsframework.interfaces.dataset import Dataset
-    from fsframework.pipeline.detection import Detected
-    from fsframework.pipeline.experiment import Experiment
+    from fsframework.pipeline.attributes.detection import Detected
+    from fsframework.pipeline.experiment.configuration import Experiment
     from fsframework.values import AttributeTable, ImagePool
 
 __all__ = ["attributes"]
@@ -87,10 +87,10 @@ def extract(
     is captioned twice; other words are selected from the same captions. An image that cannot be
     read is named and left out, and the exit code is 1.
     """
-    from fsframework.cli import _render
-    from fsframework.pipeline.detection import Shard, detect_attributes
-    from fsframework.pipeline.experiment import resolve_experiment
-    from fsframework.pipeline.workspace import Workspace
+    from fsframework.cli import render
+    from fsframework.pipeline.attributes.detection import Shard, detect_attributes
+    from fsframework.pipeline.cache.workspace import Workspace
+    from fsframework.pipeline.experiment.configuration import resolve_experiment
 
     _check_output(output, force=force)
     part = None if shard is None else Shard.parse(shard)
@@ -114,7 +114,7 @@ def extract(
         experiment.dataset,
         settings.split,
         Workspace.default(None, cache_dir),
-        _render.reporter(),
+        render.reporter(),
         device=settings.device,
         offline=settings.offline,
         batch_size=batch_size,
@@ -129,8 +129,8 @@ def extract(
 
 def _finished(experiment: Experiment, pool: ImagePool, table: AttributeTable) -> AttributeTable:
     """Drop the words that are to be dropped, and say in the header what became of them."""
-    from fsframework.pipeline.attribute_stats import images_with_class_words
-    from fsframework.pipeline.attributes import without_dropped_words
+    from fsframework.pipeline.attributes.sources import without_dropped_words
+    from fsframework.pipeline.attributes.statistics import images_with_class_words
 
     settings = experiment.settings
     whole = dataclasses.replace(pool, attributes=table.aligned(pool.keys))
@@ -150,12 +150,12 @@ def _finished(experiment: Experiment, pool: ImagePool, table: AttributeTable) ->
 def _print_extracted(
     output: Path, table: AttributeTable, detected: Detected, as_json: bool
 ) -> None:
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     pairs = int(table.csr()[1].size)
     without = int((~table.bits.any(axis=1)).sum()) if table.words else len(table)
     if as_json:
-        _render.print_json(
+        render.print_json(
             {
                 "file": str(output),
                 "images": len(table),
@@ -196,10 +196,10 @@ def _described(
     cache_dir: Path | None = None,
 ) -> tuple[Experiment, Dataset, ImagePool]:
     """Return what the shared options name, and its pool with its words."""
-    from fsframework.cli import _render
-    from fsframework.pipeline.attributes import pool_with_attributes
-    from fsframework.pipeline.experiment import resolve_experiment
-    from fsframework.pipeline.workspace import Workspace
+    from fsframework.cli import render
+    from fsframework.pipeline.attributes.sources import pool_with_attributes
+    from fsframework.pipeline.cache.workspace import Workspace
+    from fsframework.pipeline.experiment.configuration import resolve_experiment
 
     registry = registry_with(plugin_files)
     experiment = resolve_experiment(registry, tree_of(context, config, options, {}))
@@ -209,7 +209,7 @@ def _described(
         dataset,
         dataset.pool(experiment.settings.split),
         Workspace.default(None, cache_dir),
-        _render.reporter(),
+        render.reporter(),
     )
     return experiment, dataset, pool
 
@@ -244,9 +244,9 @@ def stats(
     Lists the commonest spurious pairs of class and word, and the classes that cannot stand in
     attribute-biased tasks of --shot and --query, with the reason.
     """
-    from fsframework.cli import _render
+    from fsframework.cli import render
     from fsframework.cli._attribute_views import print_statistics
-    from fsframework.pipeline.attribute_stats import attribute_statistics
+    from fsframework.pipeline.attributes.statistics import attribute_statistics
 
     experiment, _dataset, pool = _described(context, config, options, plugin_files, cache_dir)
     sampler = experiment.sampler.create()
@@ -254,7 +254,7 @@ def stats(
         pool, n_way=sampler.n_way, n_shot=sampler.n_shot, n_query=sampler.n_query, most=most
     )
     if as_json:
-        _render.print_json(found.to_json())
+        render.print_json(found.to_json())
     else:
         print_statistics(found)
 
@@ -269,14 +269,14 @@ def agree(first: Path, second: Path, as_json: bool) -> None:
     A and B are .parquet or .csv files. The detection accuracy of A by B is the mean share of the
     words of B that A has too (FewSTAB, Eq. 9 and Table S11).
     """
-    from fsframework.cli import _render
+    from fsframework.cli import render
     from fsframework.cli._attribute_views import print_agreement
-    from fsframework.pipeline.attribute_stats import agreement
-    from fsframework.pipeline.attributes import read_attributes
+    from fsframework.pipeline.attributes.sources import read_attributes
+    from fsframework.pipeline.attributes.statistics import agreement
 
     found = agreement(read_attributes(first), read_attributes(second))
     if as_json:
-        _render.print_json(found.to_json())
+        render.print_json(found.to_json())
     else:
         names = (
             (first.stem, second.stem) if first.stem != second.stem else map(str, (first, second))
@@ -294,8 +294,8 @@ def merge(output: Path, parts: tuple[Path, ...], force: bool) -> None:
     All must have been made the same way; an image may stand in two of them only with the same
     words.
     """
-    from fsframework.pipeline.attribute_stats import merged
-    from fsframework.pipeline.attributes import read_attributes
+    from fsframework.pipeline.attributes.sources import read_attributes
+    from fsframework.pipeline.attributes.statistics import merged
 
     _check_output(output, force=force)
     table = merged([(str(part), read_attributes(part)) for part in parts])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import (
+from fsframework.cli.options import (
     DROPPING,
     folder_options,
     json_option,
@@ -159,7 +159,7 @@ def fewstab(
       fsf benchmark fewstab --detector vit-gpt2 --detector blip --agreement
     """
     from fsframework.benchmarks.fewstab import Request, make_grid
-    from fsframework.pipeline.workspace import Workspace
+    from fsframework.pipeline.cache.workspace import Workspace
 
     registry = registry_with(plugin_files)
     request = Request(
@@ -182,9 +182,9 @@ def fewstab(
         return
     from fsframework.benchmarks.cells import run_cells
     from fsframework.benchmarks.fewstab_tables import make_tables
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
-    results = run_cells(grid.cells, registry, workspace, _render.reporter())
+    results = run_cells(grid.cells, registry, workspace, render.reporter())
     tables = make_tables(grid, results)
     _conclude(context, "fewstab", results, tables, output, as_json)
 
@@ -278,8 +278,8 @@ def open_intervals(
     """
     from fsframework.benchmarks.open_intervals import Request, run_benchmark
     from fsframework.benchmarks.tables import check_suffix
-    from fsframework.cli import _render
-    from fsframework.pipeline.workspace import Workspace
+    from fsframework.cli import render
+    from fsframework.pipeline.cache.workspace import Workspace
 
     if output is not None:
         check_suffix(output)
@@ -296,7 +296,7 @@ def open_intervals(
         tree_of(context, config, options, {}),
         request,
         Workspace.default(runs_dir, cache_dir),
-        _render.reporter(),
+        render.reporter(),
     )
     _conclude(
         context,
@@ -406,8 +406,8 @@ def contexts(
     """
     from fsframework.benchmarks.contexts import Request, draw_figure, make_grid, make_table
     from fsframework.benchmarks.tables import check_suffix
-    from fsframework.cli import _render
-    from fsframework.pipeline.workspace import Workspace
+    from fsframework.cli import render
+    from fsframework.pipeline.cache.workspace import Workspace
 
     if output is not None:
         check_suffix(output)
@@ -432,7 +432,7 @@ def contexts(
         return
     from fsframework.benchmarks.cells import run_cells
 
-    results = run_cells(grid.cells, registry, workspace, _render.reporter())
+    results = run_cells(grid.cells, registry, workspace, render.reporter())
     table, differences = make_table(registry, grid, results)
     if figure is not None:
         draw_figure(table, figure)
@@ -532,8 +532,8 @@ def metacoco(
     """
     from fsframework.benchmarks.metacoco import Request, make_grid, make_tables
     from fsframework.benchmarks.tables import check_suffix
-    from fsframework.cli import _render
-    from fsframework.pipeline.workspace import Workspace
+    from fsframework.cli import render
+    from fsframework.pipeline.cache.workspace import Workspace
 
     if output is not None:
         check_suffix(output)
@@ -549,7 +549,7 @@ def metacoco(
         return
     from fsframework.benchmarks.cells import run_cells
 
-    results = run_cells(grid.cells, registry, workspace, _render.reporter())
+    results = run_cells(grid.cells, registry, workspace, render.reporter())
     made = make_tables(registry, grid, results)
     _conclude(context, "metacoco", results, made, output, as_json)
 
@@ -569,7 +569,7 @@ def _conclude(
         more: what the JSON holds beside cells and tables.
     """
     from fsframework.benchmarks.tables import write_tables
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     document = {
         "benchmark": name,
@@ -580,7 +580,7 @@ def _conclude(
     if output is not None:
         write_tables(tables, document, output)
     if as_json:
-        _render.print_json(document)
+        render.print_json(document)
     else:
         _print_tables(tables)
         _print_summary(results)
@@ -589,12 +589,12 @@ def _conclude(
 
 
 def _print_tables(tables: Sequence[Table]) -> None:
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     for table in tables:
         click.echo(f"{table.name}. {table.title}")
         click.echo()
-        _render.print_table(table.columns(), table.rows())
+        render.print_table(table.columns(), table.rows())
         click.echo()
         for note in table.notes:
             click.echo(f"  {note}")
@@ -605,8 +605,8 @@ def _print_cells(
     name: str, cells: Sequence[Cell], workspace: Any, as_json: bool, note: str = ""
 ) -> None:
     from fsframework.benchmarks.cells import finished_runs
-    from fsframework.cli import _render
-    from fsframework.pipeline.model import resolve_device
+    from fsframework.cli import render
+    from fsframework.pipeline.learning.model import resolve_device
 
     device = resolve_device(cells[0].experiment.settings.device).type
     done = finished_runs(cells, workspace, device)
@@ -616,7 +616,7 @@ def _print_cells(
             for cell, folder in zip(cells, done, strict=True)
         ]
         told = {"note": note} if note else {}
-        _render.print_json({"benchmark": name, "cells": listed, **told})
+        render.print_json({"benchmark": name, "cells": listed, **told})
         return
     rows = [
         (
@@ -628,7 +628,7 @@ def _print_cells(
         )
         for number, (cell, folder) in enumerate(zip(cells, done, strict=True), start=1)
     ]
-    _render.print_table(("", "cell", "tasks", "queries by", "state"), rows)
+    render.print_table(("", "cell", "tasks", "queries by", "state"), rows)
     click.echo()
     click.echo(f"{_counted(len(cells))}, {sum(folder is not None for folder in done)} of them done")
     if note:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import json_option, plugin_option, registry_with, runs_dir_option
+from fsframework.cli.options import json_option, plugin_option, registry_with, runs_dir_option
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fsframework.pipeline.comparison import Comparison
-    from fsframework.pipeline.contestants import Contestant
-    from fsframework.registry import Registry
+    from fsframework.components.registry import Registry
+    from fsframework.statistics.comparison import Comparison
+    from fsframework.statistics.results import Contestant
 
 __all__ = ["compare"]
 
@@ -137,10 +137,10 @@ def compare(
       fsf compare results.csv --tasks-kind open
     """
     from fsframework.cli import _compare_views as views
-    from fsframework.cli import _render
-    from fsframework.pipeline import comparison
-    from fsframework.pipeline import contestants as found
-    from fsframework.pipeline.contamination import footnotes
+    from fsframework.cli import render
+    from fsframework.pipeline.lineage import footnotes
+    from fsframework.statistics import comparison
+    from fsframework.statistics import results as found
 
     registry = registry_with(plugin_files)
     files = {
@@ -186,7 +186,7 @@ def compare(
     counts = comparison.count(made)
     notes = list(dict.fromkeys(notes))
     if as_json:
-        _render.print_json(
+        render.print_json(
             {
                 "comparisons": [c.to_json() for c in made],
                 "beside": [c.to_json() for c in others],
@@ -216,10 +216,10 @@ def _compare(
     cautions: dict[str, list[str]],
 ) -> list[Comparison]:
     """Compare contestants of equal tasks in every measure; also collect what to say of them."""
+    from fsframework.components.resolution import resolve_component
     from fsframework.errors import DataError
-    from fsframework.pipeline import comparison
-    from fsframework.pipeline.contestants import same_tasks
-    from fsframework.spec import resolve_component
+    from fsframework.statistics import comparison
+    from fsframework.statistics.results import same_tasks
 
     if len(group) < 2:
         raise DataError(f"a comparison needs two methods at least; there is {group[0].label} alone")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import (
+from fsframework.cli.options import (
     json_option,
     plugin_option,
     registry_with,
@@ -22,10 +22,10 @@ from fsframework.cli.similarity import similarity
 from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
-    from fsframework.added import Added
+    from fsframework.components.catalogue import Added
+    from fsframework.components.registry import Registry
     from fsframework.interfaces.dataset import About
     from fsframework.pipeline.added import AddedReport, DataRow, SplitCounts
-    from fsframework.registry import Registry
 
 __all__ = ["data"]
 
@@ -102,7 +102,7 @@ def add(
       fsf data add folder ./cue --as cue -o 'pattern=-(?P<texture>[a-z]+)\\d+'
       fsf data add csv ./images.csv --as mine
     """
-    from fsframework.cli import _render
+    from fsframework.cli import render
     from fsframework.pipeline.added import add_dataset
 
     registry = registry_with(plugin_files)
@@ -110,14 +110,14 @@ def add(
         registry, name, path, alias=alias, options=_given(options), folder=data_dir
     )
     if as_json:
-        _render.print_json(report.to_json())
+        render.print_json(report.to_json())
         return
     _print_added(report)
 
 
 def _given(options: tuple[str, ...]) -> dict[str, Any]:
     """Return options ``KEY=VALUE`` as a tree; ``dataset.KEY=VALUE`` will do too."""
-    from fsframework.spec import Given
+    from fsframework.components.resolution import Given
 
     found: dict[str, Any] = {}
     for option in options:
@@ -129,7 +129,7 @@ def _given(options: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _print_added(report: AddedReport) -> None:
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     if report.replaced is not None:
         click.echo(f"{report.name} was added before, from {report.replaced.place}: replaced")
@@ -140,7 +140,7 @@ def _print_added(report: AddedReport) -> None:
         click.echo(f"layout: {report.layout}")
     click.echo()
     columns, rows = _split_table(report.splits)
-    _render.print_table(columns, rows)
+    render.print_table(columns, rows)
     click.echo()
     published = any(split.published for split in report.splits)
     fine = "complete: its counts are those published"
@@ -207,12 +207,12 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
 
     Classes and images are those found when it was added, else those published.
     """
-    from fsframework.cli import _render
+    from fsframework.cli import render
     from fsframework.pipeline.added import data_rows
 
     rows = data_rows(registry_with(plugin_files), data_dir)
     if as_json:
-        _render.print_json([row.to_json() for row in rows])
+        render.print_json([row.to_json() for row in rows])
         return
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     kinds = [row for row in rows if row.about is None and row.state == "not added"]
@@ -233,10 +233,10 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
         )
     columns = ("data set", "what it is", "classes", "images", "licence", "state")
     # Names mostly say what it is; licences broken within words could not be read.
-    _render.print_table(columns, table, spare=("what it is",))
+    render.print_table(columns, table, spare=("what it is",))
     if kinds:
         click.echo("\nyour own data:\n")
-        _render.print_table(("name", "what it is"), [(row.usage, row.summary) for row in kinds])
+        render.print_table(("name", "what it is"), [(row.usage, row.summary) for row in kinds])
     click.echo()
     click.echo(
         "to add one: fsf data add NAME PATH; all there is to know of one: fsf data show NAME"
@@ -253,7 +253,7 @@ def show(name: str, data_dir: Path | None, plugin_files: tuple[Path, ...], as_js
 
     Where to get it, in which layouts it may lie, how to cite it, and what was added.
     """
-    from fsframework.cli import _render
+    from fsframework.cli import render
     from fsframework.pipeline.added import data_rows
 
     registry = registry_with(plugin_files)
@@ -264,7 +264,7 @@ def show(name: str, data_dir: Path | None, plugin_files: tuple[Path, ...], as_js
         )
     row = rows[name]
     if as_json:
-        _render.print_json(row.to_json())
+        render.print_json(row.to_json())
         return
     click.echo(f"{name}: {row.summary}")
     click.echo(f"state: {row.state_text}")
@@ -282,7 +282,7 @@ def _usage(registry: Registry, row: DataRow) -> str:
 
 
 def _print_about(about: About, entry: Added | None) -> None:
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     if about.summary and about.summary != f"{about.title}.":
         click.echo(about.summary)
@@ -308,19 +308,19 @@ def _print_about(about: About, entry: Added | None) -> None:
             )
             for name, counts in about.splits.items()
         ]
-        _render.print_table(("published split", *parts, ""), table)
+        render.print_table(("published split", *parts, ""), table)
         click.echo("another one: -o split=NAME with fsf data add")
     elif about.counts:
         click.echo()
         rows = [(s, f"{c:,}", f"{n:,}" if n else "") for s, (c, n) in about.counts.items()]
-        _render.print_table(("split", "classes", "images"), rows)
+        render.print_table(("split", "classes", "images"), rows)
     for layout, picture in about.layouts.items():
         click.echo(f"\nlayout: {layout}")
         click.echo("\n".join(f"  {line}" for line in picture.strip("\n").splitlines()))
 
 
 def _print_state(row: DataRow, usage: str) -> None:
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     click.echo()
     if row.entry is None:
@@ -334,10 +334,10 @@ def _print_state(row: DataRow, usage: str) -> None:
     when = row.entry.when.partition("T")[0]
     options = [(key, str(value)) for key, value in row.entry.options.items()]
     click.echo(f"added {when}, read as {row.entry.plugin}")
-    _render.print_table(("option", "value"), options)
+    render.print_table(("option", "value"), options)
     click.echo()
     counts = [(s, f"{c:,}", f"{n:,}") for s, (c, n) in row.entry.counts.items()]
-    _render.print_table(("split", "classes found", "images found"), counts)
+    render.print_table(("split", "classes found", "images found"), counts)
     click.echo()
     fine = "complete when it was added"
     if row.published is None:
@@ -367,23 +367,23 @@ def check(
     Looks for unreadable images, empty classes, duplicate keys and classes in two
     splits. Exit code 1 if anything is wrong.
     """
-    from fsframework.cli import _render
+    from fsframework.cli import render
     from fsframework.pipeline.checks import check_dataset
-    from fsframework.pipeline.experiment import resolve_experiment
+    from fsframework.pipeline.experiment.configuration import resolve_experiment
 
     registry = registry_with(plugin_files)
     experiment = resolve_experiment(registry, tree_of(context, config, options, {}))
     report = check_dataset(
         experiment.dataset.create(),
         experiment.settings.attributes,
-        _render.reporter(),
+        render.reporter(),
         open_images=not skip_images,
     )
     if as_json:
-        _render.print_json(report.to_json())
+        render.print_json(report.to_json())
     else:
         columns = ("split", "classes", "images", "smallest class", "largest class")
-        _render.print_table(
+        render.print_table(
             columns,
             [
                 (s.name, f"{s.classes:,}", f"{s.images:,}", s.smallest, s.largest)

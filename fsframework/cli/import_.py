@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import json_option, plugin_option, registry_with
+from fsframework.cli.options import json_option, plugin_option, registry_with
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class _Sources(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        from fsframework.registry import Registry
+        from fsframework.components.registry import Registry
 
         return ["accuracies", *sorted(p.name for p in Registry().plugins("importer"))]
 
@@ -122,11 +122,11 @@ def checkpoint(
       fsf import libfewshot ./checkpoint --check episode.npz
       fsf run --model runs/protonet-libfewshot-1a2b3c4d --dataset folder:./images
     """
-    from fsframework.cli import _render
+    from fsframework.cli import render
+    from fsframework.components.resolution import Given, resolve_component, set_dotted
+    from fsframework.pipeline.cache.workspace import Workspace
     from fsframework.pipeline.importing import compare, read_checkpoint, read_episode, write_run
-    from fsframework.pipeline.model import resolve_device
-    from fsframework.pipeline.workspace import Workspace
-    from fsframework.spec import Given, resolve_component, set_dotted
+    from fsframework.pipeline.learning.model import resolve_device
 
     name = context.info_name
     if not tolerance > 0:
@@ -151,7 +151,7 @@ def checkpoint(
     if found is None or found.agrees:
         run, record = write_run(imported, Workspace.default(runs_dir), found)
     if as_json:
-        _render.print_json(_as_json(imported, found, run, record))
+        render.print_json(_as_json(imported, found, run, record))
     else:
         _print(imported, found, run, record)
     if run is None:
@@ -224,10 +224,10 @@ def accuracies(
       fsf import accuracies mine.pt --method mine --task-set cub-5-shot --unit percent
       fsf import accuracies ./accuracies --layout tasks/method/method/tasks --tasks-kind open
     """
-    from fsframework.cli import _render
-    from fsframework.pipeline.accuracies import read_accuracies, write_runs
-    from fsframework.pipeline.workspace import Workspace
-    from fsframework.registry import Registry
+    from fsframework.cli import render
+    from fsframework.components.registry import Registry
+    from fsframework.pipeline.cache.workspace import Workspace
+    from fsframework.statistics.accuracies import read_accuracies, write_runs
 
     given = {
         "task_set": task_set,
@@ -249,10 +249,10 @@ def accuracies(
     options = {key: value for key, value in given.items() if value is not None}
     workspace = Workspace.default(runs_dir)
     written, warnings = write_runs(
-        read, Registry(), workspace, {**options, "paths": [str(path) for path in paths]}
+        read, Registry(), workspace.runs, {**options, "paths": [str(path) for path in paths]}
     )
     if as_json:
-        _render.print_json(
+        render.print_json(
             {
                 "runs": [
                     {
@@ -266,14 +266,14 @@ def accuracies(
             }
         )
         return
-    _render.print_table(
+    render.print_table(
         ("tasks", "method", "number", "Acc", "interval", "run"),
         [
             (
                 record.resolved["imported"]["task_set"],
                 record.resolved["imported"]["method"],
                 f"{record.resolved['imported']['n_tasks']:,}",
-                _render.shown(record.estimates["acc-R"]),
+                render.shown(record.estimates["acc-R"]),
                 f"95 % {record.estimates['acc-R'].kind}, student-t",
                 folder.name,
             )
@@ -321,7 +321,7 @@ def _check_json(found: Comparison) -> dict[str, Any]:
 def _print(
     imported: Imported, found: Comparison | None, run: Path | None, record: RunRecord | None
 ) -> None:
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     if found is not None:
         episode = found.episode
@@ -329,7 +329,7 @@ def _print(
             f"compared with {episode.path}: {episode.way}-way {episode.shot}-shot, "
             f"{episode.query} queries a class"
         )
-        _render.print_table(
+        render.print_table(
             ("what", "difference", "tolerance", "verdict"), list(_rows(found, found.tolerance))
         )
         click.echo()
@@ -378,7 +378,7 @@ def _rows(found: Comparison, tolerance: float) -> list[tuple[str, str, str, str]
 
 def print_imported(folder: Path, record: RunRecord) -> None:
     """Print an imported run as a researcher reads it."""
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     resolved = record.resolved
     facts = resolved["imported"]
@@ -388,7 +388,7 @@ def print_imported(folder: Path, record: RunRecord) -> None:
             f"{facts['task_set']!r}, imported from {facts['source']}"
         )
         click.echo()
-        _render.estimates_table(record.estimates)
+        render.estimates_table(record.estimates)
         click.echo()
         for note in record.notes:
             click.echo(f"note: {note}")

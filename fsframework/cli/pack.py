@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import (
+from fsframework.cli.options import (
     cache_option,
     json_option,
     registry_with,
@@ -19,7 +19,7 @@ from fsframework.cli._options import (
 )
 
 if TYPE_CHECKING:
-    from fsframework.pipeline.images import ImageStore
+    from fsframework.pipeline.cache.images import ImageStore
 
 __all__ = ["pack"]
 
@@ -68,10 +68,15 @@ def pack(
       fsf data pack --dataset miniimagenet --image-size 84 --decoding scaled
       fsf data pack --dataset birds --backbone timm:vit_small_patch14_dinov2.lvd142m
     """
-    from fsframework.cli import _render
-    from fsframework.pipeline.experiment import resolve_part
-    from fsframework.pipeline.images import decoding_difference, image_size, pack_images, store_of
-    from fsframework.pipeline.workspace import Workspace
+    from fsframework.cli import render
+    from fsframework.pipeline.cache.images import (
+        decoding_difference,
+        image_size,
+        pack_images,
+        store_of,
+    )
+    from fsframework.pipeline.cache.workspace import Workspace
+    from fsframework.pipeline.experiment.configuration import resolve_part
 
     registry = registry_with(plugin_files)
     keys = {"backbone": "backbone"}
@@ -92,11 +97,11 @@ def pack(
         Workspace.default(None, cache_dir),
     )
     started = time.perf_counter()
-    packed = pack_images(store, settings.broken, _render.reporter())
+    packed = pack_images(store, settings.broken, render.reporter())
     seconds = time.perf_counter() - started
     apart = decoding_difference(store) if settings.decoding == "scaled" else None
     if as_json:
-        _render.print_json(
+        render.print_json(
             {
                 "file": str(store.path),
                 "images": len(store),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import (
+from fsframework.cli.options import (
     json_option,
     registry_with,
     runs_dir_option,
@@ -22,10 +22,10 @@ from fsframework.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fsframework.pipeline.planning import Plan, Row
-    from fsframework.pipeline.spread import Pilot
+    from fsframework.components.registry import Registry
     from fsframework.records import RunRecord
-    from fsframework.registry import Registry
+    from fsframework.statistics.planning import Plan, Row
+    from fsframework.statistics.query_variance import Pilot
     from fsframework.values import TaskSet
 
 __all__ = ["plan"]
@@ -136,8 +136,8 @@ def plan(
       fsf plan --class-sizes 600x20 --shot 1
       fsf plan --dataset folder:./images --task-sd 9 --correlation 0.7
     """
-    from fsframework.pipeline.planning import Plan, parse_class_sizes
-    from fsframework.pipeline.spread import Spread, paired_pilot
+    from fsframework.statistics.planning import Plan, parse_class_sizes
+    from fsframework.statistics.query_variance import Spread, paired_pilot
 
     registry = registry_with(plugin_files)
     tree = tree_of(context, config, options, {})
@@ -191,8 +191,8 @@ def _value(sampler: Any, name: str, default: int) -> Any:
 
 
 def _pilot(run: str, runs_dir: Path, kind: str | None) -> tuple[Pilot, TaskSet, RunRecord, Path]:
-    from fsframework.pipeline.spread import load_pilot
     from fsframework.records import find_run
+    from fsframework.statistics.query_variance import load_pilot
 
     folder = find_run(run, runs_dir)
     return (*load_pilot(folder, kind or ""), folder)
@@ -214,7 +214,7 @@ def _sizes(
     registry: Registry, tree: Mapping[str, Any], record: RunRecord | None
 ) -> tuple[int, ...]:
     """Return the class sizes of the data set given, or of that of a run."""
-    from fsframework.spec import resolve_component
+    from fsframework.components.resolution import resolve_component
 
     request, split = tree.get("dataset"), getattr(tree.get("split"), "value", None)
     if record is not None:
@@ -254,7 +254,7 @@ def _correlation(first: Pilot, second: Pilot) -> float:
 
 
 def _print(made: Plan, head: list[str], measured: float | None) -> None:
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     for line in head:
         click.echo(line)
@@ -280,7 +280,7 @@ def _print(made: Plan, head: list[str], measured: float | None) -> None:
         columns += [f"tasks to show {wanted} unpaired"]
         columns += [f"{wanted} paired"] if rows[0].needed_paired else []
     cells = [_cells(row, made, columns) for row in rows]
-    _render.print_table(columns, cells)
+    render.print_table(columns, cells)
     if known:
         click.echo()
         click.echo(
@@ -293,7 +293,7 @@ def _print(made: Plan, head: list[str], measured: float | None) -> None:
         what = "difference" if made.differences is not None else "accuracy"
         click.echo(f"standard error of the mean {what}, points, against queries a class")
         values = [_POINTS * math.sqrt(variance) for _, variance in curve]
-        click.echo("\n".join(_render.chart(values)))
+        click.echo("\n".join(render.chart(values)))
         ends = f"{curve[0][0]}", f"{curve[-1][0]} queries a class"
         width = min(72, len(values))
         click.echo(" " * 9 + ends[0] + ends[1].rjust(max(width - len(ends[0]), len(ends[1]) + 1)))
@@ -313,7 +313,7 @@ def _cells(row: Row, made: Plan, columns: list[str]) -> list[str]:
 
 
 def _print_json(made: Plan, measured: float | None) -> None:
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -328,7 +328,7 @@ def _print_json(made: Plan, measured: float | None) -> None:
         names = ("best", "best_low", "best_high", "cautious", "beta", "m2", "m3")
         return {**dataclasses.asdict(found), **{name: getattr(found, name) for name in names}}
 
-    _render.print_json(
+    render.print_json(
         plain(
             {
                 "class_sizes": list(made.class_sizes),

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import json_option, plugin_option, registry_with
+from fsframework.cli.options import json_option, plugin_option, registry_with
+from fsframework.components.registry import KINDS
 from fsframework.errors import PluginError
-from fsframework.registry import KINDS
 
 if TYPE_CHECKING:
-    from fsframework.registry import Loaded, Plugin, Registry
+    from fsframework.components.registry import Loaded, Plugin, Registry
 
 __all__ = ["plugins"]
 
@@ -79,8 +79,8 @@ def _loaded_status(registry: Registry, plugin: Plugin) -> Plugin:
 @json_option
 def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
     """Show what a plugin does, its facts and its options."""
-    from fsframework.cli import _render
-    from fsframework.spec import describe_type, parameters
+    from fsframework.cli import render
+    from fsframework.components.resolution import describe_type, parameters
 
     registry = registry_with(plugin_files)
     loaded = _load(registry, name, kind)
@@ -97,14 +97,14 @@ def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_
     document = inspect.getdoc(loaded.cls) or ""
     if as_json:
         described = {**dataclasses.asdict(loaded.plugin), "doc": document}
-        _render.print_json({**described, "facts": facts, "options": options})
+        render.print_json({**described, "facts": facts, "options": options})
         return
     click.echo(loaded.plugin.described())
     click.echo()
     click.echo(document.replace("``", "`"))
     if facts:
         click.echo()
-        _render.print_table(("fact", "value"), [(k, str(v)) for k, v in facts.items()])
+        render.print_table(("fact", "value"), [(k, str(v)) for k, v in facts.items()])
     click.echo()
     if not options:
         click.echo("takes no options")
@@ -113,7 +113,7 @@ def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_
         (str(o["option"]), str(o["type"]), "(required)" if o["required"] else str(o["default"]))
         for o in options
     ]
-    _render.print_table(("option for -o", "type", "default"), rows)
+    render.print_table(("option for -o", "type", "default"), rows)
 
 
 def _json(value: Any) -> Any:
@@ -169,9 +169,9 @@ def check_plugin(
     as_json: bool,
 ) -> None:
     """Check that a plugin keeps the contract of its kind; exit code 1 if it does not."""
-    from fsframework.cli import _render
+    from fsframework.cli import render
+    from fsframework.components.resolution import Given, resolve_component, set_dotted
     from fsframework.errors import OptionError
-    from fsframework.spec import Given, resolve_component, set_dotted
     from fsframework.testing import check_component
 
     registry = registry_with(plugin_files)
@@ -187,7 +187,7 @@ def check_plugin(
     results = check_component(component.create, loaded.plugin.kind)
     failed = [r for r in results if r.outcome == "failed"]
     if as_json:
-        _render.print_json([dataclasses.asdict(r) for r in results])
+        render.print_json([dataclasses.asdict(r) for r in results])
     else:
         for result in results:
             message = f": {result.message}" if result.message else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import json_option, registry_with, set_options, shared, tree_of
+from fsframework.cli.options import json_option, registry_with, set_options, shared, tree_of
 
 if TYPE_CHECKING:
     from fsframework.pipeline.prediction import Predictions
@@ -88,7 +88,7 @@ def predict(
       fsf predict --support ./few --query ./new --method ncc --backbone timm:resnet50
       fsf predict --support ./few --query a.jpg --query b.jpg --json
     """
-    from fsframework.cli import _render
+    from fsframework.cli import render
     from fsframework.pipeline.prediction import find_queries, find_support, predict_files
 
     if output is not None:
@@ -103,12 +103,12 @@ def predict(
         tree,
         find_support(support),
         find_queries((*queries, *files)),
-        _render.reporter(),
+        render.reporter(),
     )
     if output is not None:
         _write(found, output)
     if as_json:
-        _render.print_json(found.to_json())
+        render.print_json(found.to_json())
     else:
         _print(found)
 
@@ -141,7 +141,7 @@ def _write(found: Predictions, path: Path) -> None:
 
 
 def _print(found: Predictions) -> None:
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     few = len(found.classes) <= _MOST_COLUMNS
     columns = ["file", "class", *(found.classes if few else ("score", "next"))]
@@ -153,7 +153,7 @@ def _print(found: Predictions) -> None:
             after = (f"{found.classes[i]} {cells[i]}" for i in order[1 : 1 + _RUNNERS_UP])
             cells = [cells[order[0]], ", ".join(after)]
         rows.append((str(file), name, *cells))
-    _render.print_table(columns, rows)
+    render.print_table(columns, rows)
     click.echo()
     number = len(found.classes)
     click.echo(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fsframework.cli._options import json_option, runs_dir_option
+from fsframework.cli.options import json_option, runs_dir_option
 from fsframework.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def rank(
       fsf rank ncc-planted maml-planted renet-planted --columns wacc-R wacc-A
     """
     from fsframework.cli import _compare_views as views
-    from fsframework.cli import _render
+    from fsframework.cli import render
     from fsframework.pipeline.ranking import rank_agreement, read_columns
 
     notes: list[str] = []
@@ -118,7 +118,7 @@ def rank(
             "does not mean certainty"
         )
     if as_json:
-        _render.print_json(
+        render.print_json(
             {
                 "columns": list(columns),
                 "parts": [
@@ -168,7 +168,7 @@ def _of_runs(
 ) -> Columns:
     import numpy as np
 
-    from fsframework.pipeline.contamination import footnotes
+    from fsframework.pipeline.lineage import footnotes
     from fsframework.pipeline.ranking import Columns
     from fsframework.records import RunRecord, find_run
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import json_option
+from fsframework.cli.options import json_option
 
 if TYPE_CHECKING:
-    from fsframework.pipeline.recipes import Recipe
+    from fsframework.pipeline.experiment.recipes import Recipe
 
 __all__ = ["recipes"]
 
@@ -32,16 +32,16 @@ def recipes() -> None:
 @json_option
 def list_(method: str | None, as_json: bool) -> None:
     """List every recipe of the installed methods; imports none of them."""
-    from fsframework.cli import _render
-    from fsframework.pipeline.recipes import list_recipes
-    from fsframework.registry import Registry
+    from fsframework.cli import render
+    from fsframework.components.registry import Registry
+    from fsframework.pipeline.experiment.recipes import list_recipes
 
     registry = Registry()
     if method is not None:
         registry.find("method", method)
     found = sorted(list_recipes(registry, method), key=lambda r: (r.method, r.name))
     if as_json:
-        _render.print_json([_as_json(recipe) for recipe in found])
+        render.print_json([_as_json(recipe) for recipe in found])
         return
     if not found:
         click.echo("no recipes" + (f" of {method}" if method else ""))
@@ -59,7 +59,7 @@ def list_(method: str | None, as_json: bool) -> None:
         for r in found
     ]
     columns = ("method", "recipe", "data set", "shot", "expected", "verified", "source")
-    _render.print_table(columns, rows)
+    render.print_table(columns, rows)
 
 
 @recipes.command()
@@ -73,9 +73,9 @@ def show(method: str, name: str, as_json: bool) -> None:
     Example:
       fsf recipes show anil fewstab
     """
-    from fsframework.cli import _render
-    from fsframework.pipeline.recipes import list_recipes, unknown_recipe
-    from fsframework.registry import Registry
+    from fsframework.cli import render
+    from fsframework.components.registry import Registry
+    from fsframework.pipeline.experiment.recipes import list_recipes, unknown_recipe
 
     registry = Registry()
     registry.find("method", method)
@@ -83,7 +83,7 @@ def show(method: str, name: str, as_json: bool) -> None:
     if not found:
         raise unknown_recipe(registry, method, name)
     if as_json:
-        _render.print_json([_as_json(recipe) for recipe in found])
+        render.print_json([_as_json(recipe) for recipe in found])
         return
     for number, recipe in enumerate(found):
         if number:
@@ -91,7 +91,7 @@ def show(method: str, name: str, as_json: bool) -> None:
         shot = "any shot" if recipe.shot is None else f"{recipe.shot}-shot"
         click.echo(f"{method}, {', '.join(recipe.datasets) or 'any data set'}, {shot}")
         click.echo(recipe.described())
-        _render.print_table(("option", "value"), list(_leaves(recipe.options)))
+        render.print_table(("option", "value"), list(_leaves(recipe.options)))
 
 
 def _as_json(recipe: Recipe) -> dict[str, Any]:

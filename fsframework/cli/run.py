@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import (
+from fsframework.cli.options import (
     DROPPING,
     flat_options,
     folder_options,
@@ -20,7 +20,7 @@ from fsframework.cli._options import (
 )
 
 if TYPE_CHECKING:
-    from fsframework.pipeline.experiment import Experiment
+    from fsframework.pipeline.experiment.configuration import Experiment
     from fsframework.pipeline.run import RunResult
 
 __all__ = ["run"]
@@ -140,7 +140,7 @@ def run(
       fsf run --model runs/renet-planted-fewstab-1a2b3c4d --dataset folder:./images
       fsf run --config exp.toml --dry-run
     """
-    from fsframework.pipeline.experiment import resolve_experiment
+    from fsframework.pipeline.experiment.configuration import resolve_experiment
 
     keys = {
         "backbone": "backbone",
@@ -161,26 +161,26 @@ def run(
     if dry_run:
         _print_resolved(experiment, as_json)
         return
-    from fsframework.cli import _render
+    from fsframework.cli import render
+    from fsframework.pipeline.cache.workspace import Workspace
     from fsframework.pipeline.run import run_experiment
-    from fsframework.pipeline.workspace import Workspace
 
     workspace = Workspace.default(runs_dir, cache_dir)
-    result = run_experiment(experiment, registry, workspace, _render.reporter())
+    result = run_experiment(experiment, registry, workspace, render.reporter())
     if as_json:
-        _render.print_json(_as_json(result))
+        render.print_json(_as_json(result))
     else:
         _print_result(result)
 
 
 def _print_resolved(experiment: Experiment, as_json: bool) -> None:
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     resolved, origins = experiment.to_json(), experiment.origins
     if as_json:
-        _render.print_json({"resolved": resolved, "origins": origins})
+        render.print_json({"resolved": resolved, "origins": origins})
         return
-    _render.print_table(("option", "value", "origin"), list(flat_options(resolved, origins)))
+    render.print_table(("option", "value", "origin"), list(flat_options(resolved, origins)))
 
 
 def _as_json(result: RunResult) -> dict[str, Any]:

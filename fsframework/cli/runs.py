@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import flat_options, json_option, runs_dir_option
+from fsframework.cli.options import flat_options, json_option, runs_dir_option
 from fsframework.errors import RecordError
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ def runs() -> None:
 @json_option
 def list_runs(runs_dir: Path, as_json: bool) -> None:
     """List every run with its status and worst-class accuracies."""
-    from fsframework.cli import _render
+    from fsframework.cli import render
     from fsframework.records import RunRecord, list_records
 
     found = list_records(runs_dir)
     if as_json:
-        _render.print_json(
+        render.print_json(
             [
                 {
                     "folder": str(folder),
@@ -70,7 +70,7 @@ def list_runs(runs_dir: Path, as_json: bool) -> None:
             continue
         names = ("acc-R", "wacc-R", "wacc-A", "wacc-gap")
         cells = [
-            _render.shown(record.estimates[name]) if name in record.estimates else ""
+            render.shown(record.estimates[name]) if name in record.estimates else ""
             for name in names
         ]
         cells.append(_intervals([record.estimates[n] for n in names if n in record.estimates]))
@@ -103,7 +103,7 @@ def list_runs(runs_dir: Path, as_json: bool) -> None:
         "queries by",
         "words",
     )
-    _render.print_table(heads, rows, spare=("words", "intervals", "queries by", "tasks"))
+    render.print_table(heads, rows, spare=("words", "intervals", "queries by", "tasks"))
     if marks:
         click.echo()
     for said, number in marks.items():
@@ -119,7 +119,7 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
 
     RUN is a folder, or the name or beginning of the name of one in the runs folder.
     """
-    from fsframework.cli import _render
+    from fsframework.cli import render
     from fsframework.records import RunRecord, find_run
 
     folder = find_run(run, runs_dir)
@@ -127,7 +127,7 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
     if as_json:
         raw = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
         raw["estimates"] = {n: e.to_json() for n, e in record.estimates.items()}
-        _render.print_json({"folder": str(folder), **raw})
+        render.print_json({"folder": str(folder), **raw})
         return
     print_record(folder, record)
     click.echo()
@@ -135,10 +135,10 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
         return  # accuracies made elsewhere: no options of ours made them
     options = [row for row in flat_options(record.resolved, record.origins) if row[2] != "default"]
     if options:
-        _render.print_table(("option", "value", "origin"), options)
+        render.print_table(("option", "value", "origin"), options)
         click.echo()
     rows = [(p["kind"], p["name"], f"{p['distribution']} {p['version']}") for p in record.plugins]
-    _render.print_table(("kind", "plugin", "from"), rows)
+    render.print_table(("kind", "plugin", "from"), rows)
 
 
 @runs.command()
@@ -166,8 +166,8 @@ def curve(
       fsf runs curve renet-planted
       fsf runs curve renet-planted --csv curve.csv --tensorboard ./events
     """
-    from fsframework.cli import _render
-    from fsframework.pipeline.curves import write_csv, write_tensorboard
+    from fsframework.cli import render
+    from fsframework.pipeline.learning.history import write_csv, write_tensorboard
     from fsframework.records import RunRecord, find_run
 
     folder = find_run(run, runs_dir)
@@ -179,20 +179,20 @@ def curve(
     if tensorboard is not None:
         write_tensorboard(tensorboard, history)
     if as_json:
-        _render.print_json(history)
+        render.print_json(history)
         return
     click.echo("loss")
-    click.echo("\n".join(_render.chart([row["loss"] for row in history])))
+    click.echo("\n".join(render.chart([row["loss"] for row in history])))
     validated = [r["validation_accuracy"] for r in history if r["validation_accuracy"] is not None]
     if validated:
         click.echo("validation accuracy, %")
-        click.echo("\n".join(_render.chart([100 * value for value in validated])))
+        click.echo("\n".join(render.chart([100 * value for value in validated])))
     click.echo(f"{len(history)} epochs from left to right")
 
 
 def print_record(folder: Path, record: RunRecord) -> None:
     """Print a run as a researcher reads it."""
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     if record.status == "imported":
         from fsframework.cli.import_ import print_imported
@@ -214,7 +214,7 @@ def print_record(folder: Path, record: RunRecord) -> None:
         click.echo(line)
     click.echo()
     if record.status == "finished":
-        _render.estimates_table(record.estimates)
+        render.estimates_table(record.estimates)
     else:
         click.echo("unfinished: give the same command again and it goes on")
     click.echo()
@@ -297,7 +297,7 @@ def _sampler(record: RunRecord) -> str:
 
 def _curve_lines(record: RunRecord) -> list[str]:
     """Return loss and validation accuracy of each stage as lines of blocks."""
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     history = record.training.get("history", [])
     lines = []
@@ -313,7 +313,7 @@ def _curve_lines(record: RunRecord) -> list[str]:
             if len(values) > 1:
                 unit = " %" if factor == 100 else ""
                 ends = f"{values[0]:.3g}{unit} to {values[-1]:.3g}{unit}"
-                lines.append(f"{name + of:<22} {_render.sparkline(values)}  {ends}")
+                lines.append(f"{name + of:<22} {render.sparkline(values)}  {ends}")
     if "recipe" in record.training:
         lines.append(str(record.training["recipe"]))
     return lines

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import (
+from fsframework.cli.options import (
     cache_option,
     json_option,
     registry_with,
@@ -110,16 +110,16 @@ def similarity(
       fsf data similarity --dataset csv:images.csv --column place --context-template "a {} scene"
     """
     from fsframework.benchmarks.metacoco import SIMILARITIES, printed_similarities
-    from fsframework.cli import _render
+    from fsframework.cli import render
+    from fsframework.components.resolution import Given, set_dotted
+    from fsframework.pipeline.cache.workspace import Workspace
     from fsframework.pipeline.charts import check_picture
-    from fsframework.pipeline.experiment import resolve_experiment
+    from fsframework.pipeline.experiment.configuration import resolve_experiment
     from fsframework.pipeline.similarity import (
         check_table,
         measure_similarities,
         write_similarities,
     )
-    from fsframework.pipeline.workspace import Workspace
-    from fsframework.spec import Given, set_dotted
 
     if output is not None:
         check_table(output)
@@ -141,7 +141,7 @@ def similarity(
         dataset,
         experiment.dataset,
         Workspace.default(None, cache_dir),
-        _render.reporter(),
+        render.reporter(),
         splits=splits,
         column=column,
         template=template,
@@ -158,7 +158,7 @@ def similarity(
     name = SIMILARITIES.get(experiment.dataset.name, "")
     printed = printed_similarities().get(name)
     if as_json:
-        _render.print_json(
+        render.print_json(
             {
                 "dataset": experiment.dataset.name,
                 "printed_m_ce": printed,
@@ -194,7 +194,7 @@ def _draw(found: Similarities, path: Path) -> None:
 
 
 def _print(groups: list[Group], printed: float | None, name: str) -> None:
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     some = any(group.n_contexts for group in groups)
     for kind in dict.fromkeys(group.kind for group in groups):
@@ -210,7 +210,7 @@ def _print(groups: list[Group], printed: float | None, name: str) -> None:
                 known = group.n_contexts > 0
                 row += [f"{group.m_te:.3f}", f"{group.above:.1%}"] if known else ["–", "–"]
             rows.append(row)
-        _render.print_table(columns, rows)
+        render.print_table(columns, rows)
         if kind == "all" and printed is not None:
             click.echo(
                 f"printed for {name}: {printed:.3f} (MetaCoCo's Table 1, which states neither "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli._options import (
+from fsframework.cli.options import (
     WORDS,
     cache_option,
     json_option,
@@ -19,8 +19,8 @@ from fsframework.cli._options import (
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
-    from fsframework.pipeline.experiment import Experiment
-    from fsframework.registry import Registry
+    from fsframework.components.registry import Registry
+    from fsframework.pipeline.experiment.configuration import Experiment
     from fsframework.values import ImagePool, TaskSet
 
 __all__ = ["tasks"]
@@ -52,16 +52,16 @@ def _experiment(
     options: tuple[str, ...],
     plugin_files: tuple[Path, ...],
 ) -> tuple[Registry, Experiment]:
-    from fsframework.pipeline.experiment import resolve_experiment
+    from fsframework.pipeline.experiment.configuration import resolve_experiment
 
     registry = registry_with(plugin_files)
     return registry, resolve_experiment(registry, tree_of(context, config, options, {}))
 
 
 def _pool(experiment: Experiment, *, attributes: bool) -> ImagePool:
-    from fsframework.cli import _render
-    from fsframework.pipeline.attributes import pool_with_attributes
-    from fsframework.pipeline.workspace import Workspace
+    from fsframework.cli import render
+    from fsframework.pipeline.attributes.sources import pool_with_attributes
+    from fsframework.pipeline.cache.workspace import Workspace
 
     if experiment.settings.broken == "skip":
         raise OptionError(
@@ -72,7 +72,7 @@ def _pool(experiment: Experiment, *, attributes: bool) -> ImagePool:
     pool: ImagePool = dataset.pool(experiment.settings.split)
     if attributes or experiment.settings.attributes is not None or experiment.detector is not None:
         cache = click.get_current_context().params.get("cache_dir")
-        workspace, reporter = Workspace.default(None, cache), _render.reporter()
+        workspace, reporter = Workspace.default(None, cache), render.reporter()
         pool, _ = pool_with_attributes(experiment, dataset, pool, workspace, reporter)
     return pool
 
@@ -155,11 +155,11 @@ def _summary(file: Path, tasks: TaskSet, pool: ImagePool) -> dict[str, Any]:
 
 
 def _print_summary(file: Path, tasks: TaskSet, pool: ImagePool, as_json: bool) -> None:
-    from fsframework.cli import _render
+    from fsframework.cli import render
 
     summary = _summary(file, tasks, pool)
     if as_json:
-        _render.print_json(summary)
+        render.print_json(summary)
         return
     s = summary
     click.echo(
@@ -272,7 +272,7 @@ def show(
     A word tied to a class of the task is marked in that class' colour. Without
     FILE the task is drawn anew with --sampler.
     """
-    from fsframework.cli import _render
+    from fsframework.cli import render
     from fsframework.pipeline.pictures import draw_task
 
     _registry, experiment = _experiment(context, config, options, plugin_files)
@@ -290,7 +290,7 @@ def show(
     one = tasks[number : number + 1]
     if as_json:
         keys = pool.keys
-        _render.print_json(
+        render.print_json(
             {
                 "task": number,
                 "ways": [

@@ -17,11 +17,17 @@ from typing import Any
 import numpy as np
 
 from fsframework._files import atomic_write, explain_os_error
-from fsframework.added import DECLARATIONS, Added, added_folder, change_added, read_added
+from fsframework.components.catalogue import (
+    DECLARATIONS,
+    Added,
+    added_folder,
+    change_added,
+    read_added,
+)
+from fsframework.components.registry import Plugin, Registry
+from fsframework.components.resolution import Component, parameters, resolve_component
 from fsframework.errors import DataError, OptionError, PluginError, close_matches
 from fsframework.interfaces.dataset import About, Dataset
-from fsframework.registry import Plugin, Registry
-from fsframework.spec import Component, parameters, resolve_component
 
 __all__ = [
     "AddedReport",

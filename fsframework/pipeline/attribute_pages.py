@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 from fsframework._files import atomic_path, atomic_write
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.attribute_stats import names_class
+from fsframework.pipeline.attributes.statistics import names_class
 from fsframework.pipeline.pictures import COLOURS, FAINT, INK, PAPER, cut_to, draw_chip
 from fsframework.values import AttributeTable, BoolArray, ImagePool, IntArray
 

@@ -12,7 +12,7 @@ import numpy as np
 from fsframework.errors import DataError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.added import data_problems
-from fsframework.pipeline.attributes import attach_attributes
+from fsframework.pipeline.attributes.sources import attach_attributes
 from fsframework.pipeline.progress import Reporter
 from fsframework.values import ImagePool
 

@@ -19,15 +19,21 @@ import torch
 from torch import Tensor
 
 import fsframework
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import Component, Given, canonical, resolve_component
 from fsframework.errors import DataError, RecordError
 from fsframework.interfaces.importer import ImportedModel
 from fsframework.interfaces.method import Batch
-from fsframework.pipeline.model import FewShotModel, build_model, pixels_to, save_tensors, seeded
-from fsframework.pipeline.stages import Stage
-from fsframework.pipeline.workspace import Workspace
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.experiment.stages import Stage
+from fsframework.pipeline.learning.model import (
+    FewShotModel,
+    build_model,
+    pixels_to,
+    save_tensors,
+    seeded,
+)
 from fsframework.records import RunRecord
-from fsframework.registry import Registry
-from fsframework.spec import Component, Given, canonical, resolve_component
 from fsframework.values import UInt8Array, digest_of
 
 __all__ = [

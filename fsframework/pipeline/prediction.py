@@ -16,12 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import Given
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.evaluation import embedded
-from fsframework.pipeline.experiment import Experiment, Settings, resolve_experiment
-from fsframework.pipeline.images import image_size
-from fsframework.pipeline.model import (
+from fsframework.pipeline.cache.images import image_size
+from fsframework.pipeline.experiment.configuration import Experiment, Settings, resolve_experiment
+from fsframework.pipeline.experiment.stages import Precision
+from fsframework.pipeline.learning.evaluation import embedded
+from fsframework.pipeline.learning.model import (
     FewShotModel,
     build_model,
     lowered,
@@ -29,11 +32,8 @@ from fsframework.pipeline.model import (
     resolve_device,
     seeded,
 )
+from fsframework.pipeline.learning.training import start_from
 from fsframework.pipeline.progress import Advance, Reporter
-from fsframework.pipeline.stages import Precision
-from fsframework.pipeline.training import start_from
-from fsframework.registry import Registry
-from fsframework.spec import Given
 from fsframework.values import FloatArray, IntArray, UInt8Array
 
 __all__ = [

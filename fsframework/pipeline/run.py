@@ -18,15 +18,12 @@ import numpy as np
 import torch
 
 import fsframework
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import canonical, resolve_component
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline import curves
-from fsframework.pipeline.analysis import estimate, estimator_for, gap, saturation
-from fsframework.pipeline.attributes import pool_with_attributes
-from fsframework.pipeline.contamination import with_cautions
-from fsframework.pipeline.evaluation import ImageSource, evaluate
-from fsframework.pipeline.experiment import Experiment
-from fsframework.pipeline.images import (
+from fsframework.pipeline.attributes.sources import pool_with_attributes
+from fsframework.pipeline.cache.images import (
     ImageStore,
     Pixels,
     image_size,
@@ -34,19 +31,19 @@ from fsframework.pipeline.images import (
     store_of,
     without_broken,
 )
-from fsframework.pipeline.intervals import FEWEST_RESAMPLED, Interval
-from fsframework.pipeline.memory import keep_freed_memory
-from fsframework.pipeline.model import (
+from fsframework.pipeline.cache.workspace import Workspace, locked, sweep
+from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.pipeline.experiment.stages import Precision
+from fsframework.pipeline.learning import history as curves
+from fsframework.pipeline.learning.evaluation import ImageSource, evaluate
+from fsframework.pipeline.learning.memory import keep_freed_memory
+from fsframework.pipeline.learning.model import (
     FewShotModel,
     build_model,
     resolve_device,
     save_tensors,
 )
-from fsframework.pipeline.pilot import with_planned_queries
-from fsframework.pipeline.progress import Reporter
-from fsframework.pipeline.stages import Precision
-from fsframework.pipeline.tasks import check_tasks, draw_tasks, placebo
-from fsframework.pipeline.training import (
+from fsframework.pipeline.learning.training import (
     Split,
     Trained,
     check_stages,
@@ -54,10 +51,13 @@ from fsframework.pipeline.training import (
     start_from,
     train,
 )
-from fsframework.pipeline.workspace import Workspace, locked, sweep
+from fsframework.pipeline.lineage import with_cautions
+from fsframework.pipeline.progress import Reporter
+from fsframework.pipeline.query_planning import with_planned_queries
+from fsframework.pipeline.tasks import check_tasks, draw_tasks, placebo
 from fsframework.records import RunRecord
-from fsframework.registry import Registry
-from fsframework.spec import canonical, resolve_component
+from fsframework.statistics.estimation import estimate, estimator_for, gap, saturation
+from fsframework.statistics.intervals import FEWEST_RESAMPLED, Interval
 from fsframework.values import Estimate, ImagePool, IntArray, Outcomes, TaskSet, digest_of
 
 __all__ = ["RunResult", "compute_estimates", "load_outcomes", "run_experiment"]

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from fsframework._files import atomic_path, atomic_write
+from fsframework.components.resolution import Component, canonical
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.detector import AttributeDetector, ImageTextModel
-from fsframework.pipeline.model import resolve_device
+from fsframework.pipeline.cache.workspace import Workspace, stored_array
+from fsframework.pipeline.learning.model import resolve_device
 from fsframework.pipeline.progress import Reporter
-from fsframework.pipeline.workspace import Workspace, stored_array
-from fsframework.spec import Component, canonical
 from fsframework.values import FloatArray, IntArray, digest_of
 
 __all__ = [

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from fsframework._files import atomic_path
+from fsframework.components.resolution import Component, canonical
 from fsframework.errors import DataError
 from fsframework.interfaces.sampler import TaskSampler
-from fsframework.pipeline.workspace import Workspace
-from fsframework.spec import Component, canonical
+from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.values import ImagePool, TaskSet, digest_of, task_rng
 
 __all__ = ["check_tasks", "draw_tasks", "export_jsonl", "placebo"]

@@ -16,9 +16,9 @@ from scipy import stats
 from fsframework.benchmarks import fewstab, fewstab_tables
 from fsframework.benchmarks.fewstab import TECHNIQUES, Request, make_grid
 from fsframework.benchmarks.published import printed_values
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import Given
 from fsframework.errors import OptionError, PluginError
-from fsframework.registry import Registry
-from fsframework.spec import Given
 from fsframework.values import Outcomes
 from tests.conftest import Fsf
 

@@ -15,12 +15,12 @@ from PIL import Image
 from scipy import stats
 
 from fsframework.benchmarks.contexts import Request, make_grid
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import Given, resolve_component
 from fsframework.errors import DataError, InfeasibleTask, OptionError
-from fsframework.pipeline.analysis import paired_by_support
 from fsframework.pipeline.charts import steps_between
 from fsframework.pipeline.run import load_outcomes
-from fsframework.registry import Registry
-from fsframework.spec import Given, resolve_component
+from fsframework.statistics.estimation import paired_by_support
 from fsframework.values import ImagePool, Outcomes, TaskSet
 from tests.conftest import Fsf
 

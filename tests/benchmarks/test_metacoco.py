@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fsframework.benchmarks.metacoco import METHODS, Request, make_grid, printed_rows
+from fsframework.components.registry import Registry
 from fsframework.errors import OptionError, PluginError
-from fsframework.registry import Registry
 from tests.conftest import Fsf
 
 TOYS = Path(__file__).with_name("toy_grid.py")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fsframework.benchmarks.open_intervals import QUERIES, printed_differences
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
 from fsframework.values import Outcomes, TaskSet
 from tests.conftest import Fsf
 

@@ -14,11 +14,11 @@ from safetensors.torch import save_file
 
 from fsf_backbones import ResNet18, ResNet50
 from fsf_timm import Timm
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import Component, resolve_component
 from fsframework.interfaces import Dataset, Preprocessing
-from fsframework.pipeline.images import image_size
-from fsframework.pipeline.model import build_model
-from fsframework.registry import Registry
-from fsframework.spec import Component, resolve_component
+from fsframework.pipeline.cache.images import image_size
+from fsframework.pipeline.learning.model import build_model
 from tests.conftest import Fsf
 
 QUICK = (

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fsframework.pipeline.analysis import paired_difference
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
 from fsframework.records import RunRecord, find_run
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
+from fsframework.statistics.estimation import paired_difference
 from fsframework.values import Outcomes
 from tests.conftest import Fsf
 

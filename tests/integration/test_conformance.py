@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from fsframework.registry import Plugin, Registry
+from fsframework.components.registry import Plugin, Registry
 from fsframework.testing import check_component, toy_records
 from tests.conftest import Fsf
 from tests.tiny_models import tiny_model

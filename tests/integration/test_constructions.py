@@ -11,14 +11,14 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from fsframework.pipeline.analysis import estimate
-from fsframework.pipeline.attributes import attach_attributes
-from fsframework.pipeline.detection import detect_attributes
-from fsframework.pipeline.evaluation import ImageSource, predict
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
+from fsframework.pipeline.attributes.detection import detect_attributes
+from fsframework.pipeline.attributes.sources import attach_attributes
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.learning.evaluation import ImageSource, predict
 from fsframework.pipeline.progress import Reporter
-from fsframework.pipeline.workspace import Workspace
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
+from fsframework.statistics.estimation import estimate
 from fsframework.values import AttributeTable, ImagePool, Outcomes
 from tests.integration.test_instrument import SIZE, Bench
 

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 import fsframework._files as files
+from fsframework.components.registry import Registry
 from fsframework.errors import DataError, FsfError
 from fsframework.pipeline.added import add_dataset, remove_dataset
-from fsframework.registry import Registry
 from tests.conftest import Fsf
 from tests.toy_published import write_toy
 
@@ -295,7 +295,7 @@ def test_a_declaration_and_its_entry_change_together_or_not_at_all(
         write(path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr("fsframework.added.atomic_write", failing)
+        patch.setattr("fsframework.components.catalogue.atomic_write", failing)
         with pytest.raises(FsfError, match="no space left"):
             add_dataset(registry, str(declaration), pictures, folder=tmp_path / "added")
         with pytest.raises(FsfError, match="no space left"):

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
 from fsframework.values import AttributeTable, TaskSet
 from tests.conftest import Fsf
 from tests.tiny_models import tiny_model

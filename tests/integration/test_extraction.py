@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from fsframework.registry import Registry
+from fsframework.components.registry import Registry
 from fsframework.values import AttributeTable
 from tests.conftest import Fsf
 

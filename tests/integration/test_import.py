@@ -11,7 +11,7 @@ import yaml
 from torch.nn import functional
 
 from fsf_libfewshot import LibFewShot
-from fsframework.pipeline.model import load_tensors
+from fsframework.pipeline.learning.model import load_tensors
 from fsframework.records import RunRecord
 
 MEAN = torch.tensor([120.39586422, 115.59361427, 104.54012653]) / 255

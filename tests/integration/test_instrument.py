@@ -14,14 +14,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
 from fsframework.interfaces import Backbone, FewShotMethod
-from fsframework.pipeline.analysis import estimate, gap
-from fsframework.pipeline.attributes import attach_attributes
-from fsframework.pipeline.evaluation import ImageSource, predict
-from fsframework.pipeline.model import FewShotModel
+from fsframework.pipeline.attributes.sources import attach_attributes
+from fsframework.pipeline.learning.evaluation import ImageSource, predict
+from fsframework.pipeline.learning.model import FewShotModel
 from fsframework.pipeline.tasks import placebo
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
+from fsframework.statistics.estimation import estimate, gap
 from fsframework.values import Estimate, ImagePool, Outcomes, TaskSet
 
 SIZE, MARGIN = 42, 6

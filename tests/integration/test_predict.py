@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
 from tests.conftest import Fsf
 
 DATA = {"size": 24, "n_per_class": 24}

@@ -358,10 +358,10 @@ def test_show_draws_a_task(fsf: Fsf, tmp_path: Path) -> None:
 
 def test_values_of_a_run_can_be_opened_again(fsf: Fsf, tmp_path: Path) -> None:
     """Pool and attribute table saved, loaded, and the tasks still verify against them."""
-    from fsframework.pipeline.attributes import attach_attributes
+    from fsframework.components.registry import Registry
+    from fsframework.components.resolution import resolve_component
+    from fsframework.pipeline.attributes.sources import attach_attributes
     from fsframework.pipeline.tasks import check_tasks
-    from fsframework.registry import Registry
-    from fsframework.spec import resolve_component
 
     assert fsf("run", *QUICK).returncode == 0
     options = {"name": "planted", "size": 32, "n_per_class": 40}

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from fsframework.cli._attribute_views import print_agreement, print_statistics
 from fsframework.errors import DataError, InfeasibleTask, OptionError
-from fsframework.pipeline import attribute_stats
-from fsframework.pipeline.attribute_stats import (
+from fsframework.pipeline.attributes import statistics as attribute_stats
+from fsframework.pipeline.attributes.statistics import (
     SpuriousPair,
     UnusableClass,
     WordCount,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fsframework.errors import DataError, OptionError
-from fsframework.pipeline.attributes import attach_attributes, read_attributes
+from fsframework.pipeline.attributes.sources import attach_attributes, read_attributes
 from fsframework.values import AttributeTable, ImagePool
 
 

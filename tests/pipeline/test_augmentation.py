@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fsframework.pipeline.augmentation import augmented
-from fsframework.pipeline.stages import AUGMENTATIONS
+from fsframework.pipeline.experiment.stages import AUGMENTATIONS
+from fsframework.pipeline.learning.augmentation import augmented
 
 GREY = torch.tensor([0.299, 0.587, 0.114])
 

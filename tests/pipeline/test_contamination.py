@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from fsframework.pipeline.contamination import (
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
+from fsframework.pipeline.lineage import (
     Lineage,
     contamination,
     footnotes,
@@ -17,8 +19,6 @@ from fsframework.pipeline.contamination import (
     under_test,
 )
 from fsframework.records import RunRecord
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
 from tests.toy_published import write_toy
 
 CERTAIN = "the accuracies are not few-shot on new classes"

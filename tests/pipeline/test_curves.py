@@ -8,7 +8,7 @@ from typing import Any
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from fsframework.pipeline.curves import write_csv, write_tensorboard
+from fsframework.pipeline.learning.history import write_csv, write_tensorboard
 
 
 def row(stage: int, epoch: int, loss: float, accuracy: float | None) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fsframework.components.resolution import Component
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import AttributeDetector, Captioner, WordSelector
-from fsframework.pipeline.detection import Detected, Shard, detect_attributes
-from fsframework.pipeline.workspace import Workspace
-from fsframework.spec import Component
+from fsframework.pipeline.attributes.detection import Detected, Shard, detect_attributes
+from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.values import ImageRecord
 from tests.toys import Blobs, Counting, Killed, component
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError
-from fsframework.pipeline import evaluation
-from fsframework.pipeline.analysis import estimate, paired_difference
-from fsframework.pipeline.evaluation import ImageSource, evaluate, predict
-from fsframework.pipeline.images import ImageStore, Pixels, pixels_of
-from fsframework.pipeline.model import FewShotModel, build_model
-from fsframework.pipeline.workspace import Workspace
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
+from fsframework.pipeline.cache.images import ImageStore, Pixels, pixels_of
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.learning import evaluation
+from fsframework.pipeline.learning.evaluation import ImageSource, evaluate, predict
+from fsframework.pipeline.learning.model import FewShotModel, build_model
+from fsframework.statistics.estimation import estimate, paired_difference
 from fsframework.values import Outcomes, QueryBatch, TaskSet
 from tests.toys import (
     Blobs,
@@ -154,7 +154,7 @@ def test_partial_predictions_of_other_weights_are_not_taken(
 def test_a_killed_build_of_an_array_goes_on(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fsframework.pipeline import images as module
+    from fsframework.pipeline.cache import images as module
 
     monkeypatch.setattr(module, "_IMAGES_A_BLOCK", 8)
     with pytest.raises(Killed):

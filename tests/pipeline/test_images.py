@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, FsfError
-from fsframework.pipeline import images as module
-from fsframework.pipeline.evaluation import ImageSource, predict
-from fsframework.pipeline.images import (
+from fsframework.pipeline.cache import images as module
+from fsframework.pipeline.cache.images import (
     ImageStore,
     Readable,
     decoding_difference,
@@ -22,11 +23,10 @@ from fsframework.pipeline.images import (
     store_of,
     without_broken,
 )
-from fsframework.pipeline.model import FewShotModel, build_model
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.learning.evaluation import ImageSource, predict
+from fsframework.pipeline.learning.model import FewShotModel, build_model
 from fsframework.pipeline.progress import Reporter
-from fsframework.pipeline.workspace import Workspace
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
 from fsframework.values import IntArray, UInt8Array
 from tests.toys import Blobs, Counting, PixelPrototypes, Prototypes, TinyBackbone, component
 
@@ -346,7 +346,7 @@ def test_large_images_are_decoded_a_few_at_a_time(
 
 def test_packing_imports_no_torch() -> None:
     """A store of any size is packed in little memory, of which torch would take most."""
-    code = "import sys, fsframework.pipeline.images; sys.exit('torch' in sys.modules)"
+    code = "import sys, fsframework.pipeline.cache.images; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

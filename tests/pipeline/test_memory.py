@@ -11,7 +11,7 @@ import pytest
 SCRIPT = """
 import resource, sys
 import numpy as np
-from fsframework.pipeline.memory import keep_freed_memory
+from fsframework.pipeline.learning.memory import keep_freed_memory
 if "keep" in sys.argv:
     assert keep_freed_memory()
 np.ones(10_000_000)

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import Given, resolve_component
 from fsframework.errors import DataError, FsfError
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.evaluation import ImageSource, predict
-from fsframework.pipeline.model import build_model
+from fsframework.pipeline.learning.evaluation import ImageSource, predict
+from fsframework.pipeline.learning.model import build_model
 from fsframework.pipeline.prediction import (
     MOST_DRAWS,
     Predictions,
@@ -23,8 +25,6 @@ from fsframework.pipeline.prediction import (
     predict_files,
 )
 from fsframework.pipeline.progress import Reporter
-from fsframework.registry import Registry
-from fsframework.spec import Given, resolve_component
 from fsframework.values import TaskSet
 
 SIZE = 24

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import Given
 from fsframework.errors import OptionError, PluginError
-from fsframework.pipeline import recipes
-from fsframework.pipeline.experiment import Experiment, resolve_experiment
-from fsframework.pipeline.recipes import Recipe, find_recipe, list_recipes
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.experiment import recipes
+from fsframework.pipeline.experiment.configuration import Experiment, resolve_experiment
+from fsframework.pipeline.experiment.recipes import Recipe, find_recipe, list_recipes
+from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.run import run_experiment
-from fsframework.pipeline.stages import Stage
-from fsframework.pipeline.workspace import Workspace
-from fsframework.registry import Registry
-from fsframework.spec import Given
 from tests.toys import Counting
 
 TABLES = Path(__file__).resolve().parents[3] / "shared" / "published"

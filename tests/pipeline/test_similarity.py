@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 from fsframework.benchmarks.metacoco import SIMILARITIES, printed_similarities
+from fsframework.components.registry import Registry
 from fsframework.pipeline.similarity import readable
-from fsframework.registry import Registry
 from tests.conftest import Fsf
 from tests.tiny_models import scenes, tiny_model
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.interfaces import Backbone, FewShotMethod
-from fsframework.pipeline import training
-from fsframework.pipeline.model import FewShotModel, build_model
-from fsframework.pipeline.stages import Stage
-from fsframework.pipeline.training import Split, Trained, check_stages, train
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
+from fsframework.pipeline.experiment.stages import Stage
+from fsframework.pipeline.learning import training
+from fsframework.pipeline.learning.model import FewShotModel, build_model
+from fsframework.pipeline.learning.training import Split, Trained, check_stages, train
 from tests.toys import (
     Blobs,
     Classifier,

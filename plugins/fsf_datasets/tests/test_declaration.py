@@ -14,8 +14,8 @@ from PIL import Image
 from fsf_datasets import Declared, declared
 from fsf_datasets._declaration import read_declaration
 from fsf_datasets.published import declaration_files
+from fsframework.components.resolution import parameters
 from fsframework.interfaces import DataError
-from fsframework.spec import parameters
 from fsframework.testing import check_component
 
 LEAST = 'name = "mine"\ntitle = "Mine"\n'

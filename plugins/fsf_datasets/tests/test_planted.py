@@ -213,8 +213,8 @@ def test_seeds_give_other_contours_and_other_words() -> None:
 def test_corners_have_the_colour_of_the_background(background: str, lighting: str) -> None:
     images = pixels(background=background, lighting=lighting, texture="plain", companion=NOTHING)
     corners = images[:, [3, 3, -4, -4], [3, -4, 3, -4]].mean(axis=1)
-    (brightness, _, _), tint = _render.LIGHTING[lighting]
-    full = np.array(_render.BACKGROUND_RGB[background]) * brightness * np.array(tint)
+    (brightness, _, _), tint = render.LIGHTING[lighting]
+    full = np.array(render.BACKGROUND_RGB[background]) * brightness * np.array(tint)
     assert np.all(corners <= full + 1)
     assert np.all(corners >= 0.94 * full - 1)
 
@@ -226,7 +226,7 @@ def test_colour_fills_the_object_and_nothing_else() -> None:
     share = changed.mean(axis=(1, 2))
     assert 0.03 < share.min() < share.max() < 0.4
     assert not changed[:, [0, 0, -1, -1], [0, -1, 0, -1]].any()
-    full = np.array(_render.COLOUR_RGB["red"])
+    full = np.array(render.COLOUR_RGB["red"])
     brightest = red[changed].max(axis=0)
     assert np.all(np.abs(brightest - full) < 0.08 * full + 2)
 
@@ -278,12 +278,12 @@ def test_lighting_falls_from_its_side() -> None:
 
 
 def test_no_pixel_can_leave_its_range() -> None:
-    for (middle, right, down), tint in _render.LIGHTING.values():
+    for (middle, right, down), tint in render.LIGHTING.values():
         assert abs(right) + abs(down) < middle <= 1 - abs(right) - abs(down) + 1e-12
         assert max(tint) <= 1
-    palette = np.array([*_render.BACKGROUND_RGB.values(), *_render.COLOUR_RGB.values()])
+    palette = np.array([*render.BACKGROUND_RGB.values(), *render.COLOUR_RGB.values()])
     assert 0 <= palette.min() <= palette.max() <= 255
-    assert _render._accent(palette).max() <= 255
+    assert render._accent(palette).max() <= 255
 
 
 def test_contours_are_far_from_one_another() -> None:
@@ -297,7 +297,7 @@ def test_contours_are_far_from_one_another() -> None:
 
 
 def test_table_angles_invert_the_place_in_the_table() -> None:
-    place = _render._table_places(np.cos(TABLE_ANGLES), np.sin(TABLE_ANGLES))
+    place = render._table_places(np.cos(TABLE_ANGLES), np.sin(TABLE_ANGLES))
     assert np.allclose(place, np.arange(TABLE_ANGLES.size), atol=1e-6)
 
 

@@ -20,8 +20,8 @@ from PIL import Image
 
 from fsf_datasets import Declared, published
 from fsf_datasets._declaration import Declaration, Layout, Split, read_declaration
+from fsframework.components.registry import Registry
 from fsframework.interfaces import DataError, OptionError
-from fsframework.registry import Registry
 from fsframework.testing import check_component
 from fsframework.values import UInt8Array
 

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from fsf_libfewshot._backbones import BACKBONES
 from fsf_libfewshot._classifiers import CLASSIFIERS
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError
 from fsframework.pipeline.importing import Imported, compare, read_checkpoint, read_episode
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
 
 WAY, SHOT, QUERY = 3, 2, 4
 N_BASE = 11

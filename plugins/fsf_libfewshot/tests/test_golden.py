@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
 from fsframework.pipeline.importing import compare, read_checkpoint, read_episode
-from fsframework.registry import Registry
-from fsframework.spec import resolve_component
 
 GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "libfewshot"
 CASES = [

@@ -1,0 +1,1 @@
+"""From names and options to components: the registry, options, resolution, added data."""

@@ -1,0 +1,560 @@
+"""From names and raw options to resolved, validated components.
+
+A component is a plugin's class with a value for every constructor parameter. Values come from
+defaults, a configuration file, the environment or the command line, and each remembers where.
+A parameter annotated with an interface takes a component itself, so components nest.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+import sys
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Union
+
+from fsframework._digest import digest_of
+from fsframework.components.catalogue import Added, read_added
+from fsframework.components.registry import KINDS, Loaded, Registry
+from fsframework.errors import DataError, FsfError, OptionError, PluginError, close_matches
+
+__all__ = [
+    "ADDED_ORIGIN",
+    "Component",
+    "Given",
+    "canonical",
+    "convert",
+    "describe_type",
+    "parameters",
+    "resolve_component",
+    "resolve_settings",
+    "set_dotted",
+]
+
+
+ADDED_ORIGIN = "fsf data add"
+"""Origin of the options of a data set that the user has added under a name."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A raw value and where it came from (``command line``, ``exp.toml``, ``environment``)."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True)
+class Component:
+    """A plugin and the value of each of its options.
+
+    Args:
+        loaded: the plugin and its class.
+        options: converted values, ready for the constructor; a nested component stays one.
+        origins: where each value came from; ``default`` for the class' own.
+    """
+
+    loaded: Loaded
+    options: Mapping[str, Any]
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """The plugin's kind."""
+        return self.loaded.plugin.kind
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        return self.loaded.plugin.name
+
+    @property
+    def called(self) -> str:
+        """How one would name it, such as ``timm:resnet50``."""
+        argument = getattr(self.cls, "argument", None)
+        value = self.options.get(argument) if argument is not None else None
+        return self.name if value is None else f"{self.name}:{value}"
+
+    @property
+    def cls(self) -> type[Any]:
+        """The plugin's class."""
+        return self.loaded.cls
+
+    def create(self) -> Any:
+        """Construct the component, and those nested in it.
+
+        Raises:
+            FsfError: the constructor refused an option; its message is passed on.
+        """
+        try:
+            return self.cls(**{key: _created(value) for key, value in self.options.items()})
+        except FsfError as error:
+            raise type(error)(f"{self.kind} {self.name}: {error}") from error
+        except (TypeError, ValueError) as error:
+            raise OptionError(
+                f"{self.kind} {self.name} refuses its options: {type(error).__name__}: {error}"
+            ) from error
+
+    def to_json(self) -> dict[str, Any]:
+        """Return name and options as JSON values; nested components likewise."""
+        return {"name": self.name, **{k: _jsonable(v) for k, v in self.options.items()}}
+
+    def origins_json(self) -> dict[str, Any]:
+        """Return the origin of each value, in the shape of ``to_json``."""
+        nested = {k: _nested_origins(v) for k, v in self.options.items() if _components_in(v)}
+        return {**self.origins, **nested}
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of what the component is: name, version, source code and every option.
+
+        The code of a plugin under development changes while its version does not, and a result
+        of yesterday's code must not pass for one of today's.
+        """
+        parts = [_source_digest(c.cls) for c in self.walk()]
+        parts += [
+            _content_digest(c.options.get(option))
+            for c in self.walk()
+            for option in getattr(c.cls, "reads", ())
+        ]
+        return digest_of(canonical([self.kind, self.loaded.plugin.version, self.to_json()]), parts)
+
+    def walk(self) -> list[Component]:
+        """Return this component and all nested ones."""
+        inner = [c for value in self.options.values() for c in _components_in(value)]
+        return [self, *(found for c in inner for found in c.walk())]
+
+
+def _components_in(value: Any) -> list[Component]:
+    values = value if isinstance(value, tuple) else (value,)
+    return [v for v in values if isinstance(v, Component)]
+
+
+def _created(value: Any) -> Any:
+    if not _components_in(value):
+        return value
+    return tuple(map(_created, value)) if isinstance(value, tuple) else value.create()
+
+
+def _nested_origins(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [c.origins_json() for c in value]
+    return value.origins_json()
+
+
+def _content_digest(value: Any) -> str:
+    """Digest the file, or the files of the folder, that an option names; empty where it does not.
+
+    Another file at the same place makes another component.
+    """
+    if not isinstance(value, (str, Path)):
+        return ""
+    path = Path(value).expanduser()
+    files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
+    found = []
+    for file in files:
+        try:
+            stat = file.stat()
+        except OSError:
+            continue
+        if file.is_file():
+            found += [file.name, _file_digest(file, stat.st_size, stat.st_mtime_ns)]
+    return digest_of(found) if found else ""
+
+
+@functools.lru_cache(maxsize=64)
+def _file_digest(path: Path, _size: int, _modified: int) -> str:
+    """Digest a file, again only when it has changed."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _source_digest(cls: type[Any]) -> str:
+    """Digest every Python file of the package that a class comes from, or its only file."""
+    module = sys.modules.get(cls.__module__.partition(".")[0])
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return ""
+    path = Path(file)
+    files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
+    return digest_of(*(part for f in files for part in (f.name, f.read_bytes())))
+
+
+def canonical(value: Any) -> str:
+    """Return JSON with sorted keys and no spaces: equal values, equal strings.
+
+    >>> canonical({"b": 1, "a": (2, 3)})
+    '{"a":[2,3],"b":1}'
+    """
+    return json.dumps(_jsonable(value), sort_keys=True, separators=(",", ":"))
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, Component):
+        return value.to_json()
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(k): _jsonable(v) for k, v in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_jsonable(v) for v in value]
+    return value
+
+
+def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
+    """Set ``a.b.c`` in nested dictionaries whose leaves are ``Given``.
+
+    >>> tree = {}
+    >>> set_dotted(tree, "method.base", Given("maml", "command line"))
+    >>> set_dotted(tree, "method.base.steps", Given("5", "command line"))
+    >>> sorted(tree["method"]["base"])
+    ['name', 'steps']
+    """
+    *path, last = dotted.split(".")
+    if not all([*path, last]):
+        raise OptionError(f"{dotted!r} is not an option; write it as component.option=value")
+    node = tree
+    for part in path:
+        inner = node.setdefault(part, {})
+        if isinstance(inner, list):
+            raise OptionError(f"{dotted}: {part} is a list of tables; give it in the --config file")
+        if isinstance(inner, Given):
+            # A component named without options, now given one: its name moves inside.
+            inner = node[part] = {"name": inner}
+        node = inner
+    current = node.get(last)
+    if isinstance(current, dict) and not isinstance(given.value, dict):
+        current["name"] = given
+    else:
+        node[last] = given
+
+
+def parameters(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
+    """Return each option of a class: its annotation and default (``inspect.Parameter.empty``).
+
+    >>> class Toy:
+    ...     def __init__(self, *, size: int = 3): ...
+    >>> parameters(Toy)
+    {'size': (<class 'int'>, 3)}
+    """
+    if cls.__init__ is object.__init__:
+        return {}
+    try:
+        hints = typing.get_type_hints(cls.__init__)
+    except NameError as error:
+        raise PluginError(
+            f"{cls.__module__}.{cls.__qualname__}: an option's type cannot be resolved at run "
+            f"time ({error}); import it outside TYPE_CHECKING"
+        ) from None
+    found = {}
+    for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        found[name] = (hints.get(name, Any), parameter.default)
+    return found
+
+
+def _nested_kind(annotation: Any) -> str | None:
+    """Return the kind of component an annotation asks for, if it asks for one."""
+    union = typing.get_origin(annotation) in (Union, types.UnionType)
+    options = typing.get_args(annotation) if union else (annotation,)
+    for option in options:
+        if not inspect.isclass(option):
+            continue
+        for kind, (_, interface) in KINDS.items():
+            if any(
+                base.__name__ == interface and base.__module__.startswith("fsframework.interfaces")
+                for base in option.__mro__
+            ):
+                return kind
+    return None
+
+
+def _sequence_kind(annotation: Any) -> str | None:
+    """Return the kind of components of which an annotation asks for any number, if it does."""
+    if typing.get_origin(annotation) is not tuple:
+        return None
+    return _nested_kind(typing.get_args(annotation)[0])
+
+
+def describe_type(annotation: Any) -> str:
+    """Return in words what values an annotation admits."""
+    kind = _nested_kind(annotation)
+    if kind is not None:
+        return f"a {kind}"
+    many = _sequence_kind(annotation)
+    if many is not None:
+        return f"{many}s, separated by commas"
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, args))
+    if origin in (Union, types.UnionType):
+        return " or ".join("none" if a is type(None) else describe_type(a) for a in args)
+    if origin in (tuple, list):
+        return "a list of " + describe_type(args[0] if args else Any)
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    return names.get(annotation, "a path" if annotation is Path else "a value")
+
+
+def convert(value: Any, annotation: Any, where: str) -> Any:
+    """Bring a raw value (from TOML, or text from the command line) to an annotated type.
+
+    Raises:
+        OptionError: it does not fit; the message names ``where``, the type and the value.
+
+    >>> convert("0.2", float, "method.temperature")
+    0.2
+    >>> convert("a,b", tuple[str, ...], "x")
+    ('a', 'b')
+    """
+    try:
+        return _convert(value, annotation)
+    except (TypeError, ValueError):
+        raise OptionError(f"{where} must be {describe_type(annotation)}, not {value!r}") from None
+
+
+def _convert(value: Any, annotation: Any) -> Any:
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if annotation is Any:
+        return value
+    if origin is Literal:
+        for allowed in args:
+            if value == allowed or str(value) == str(allowed):
+                return allowed
+        raise ValueError
+    if origin in (Union, types.UnionType):
+        return _convert_union(value, args)
+    if origin in (tuple, list):
+        return _convert_sequence(value, origin, args)
+    if annotation is bool:
+        return _convert_bool(value)
+    if annotation in (int, float):
+        if isinstance(value, bool):
+            raise ValueError
+        if annotation is int and isinstance(value, float) and not value.is_integer():
+            raise ValueError
+        return annotation(value)
+    if annotation is Path:
+        return Path(value)
+    if annotation is str:
+        if not isinstance(value, str):
+            raise ValueError
+        return value
+    raise ValueError
+
+
+def _convert_union(value: Any, args: tuple[Any, ...]) -> Any:
+    if type(None) in args and (value is None or str(value).lower() == "none"):
+        return None
+    for option in args:
+        if option is type(None):
+            continue
+        try:
+            return _convert(value, option)
+        except (TypeError, ValueError):
+            continue
+    raise ValueError
+
+
+def _convert_sequence(value: Any, origin: Any, args: tuple[Any, ...]) -> Any:
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, (list, tuple)):
+        raise ValueError
+    if origin is tuple and args and args[-1] is not Ellipsis:
+        if len(value) != len(args):
+            raise ValueError
+        return tuple(_convert(v, a) for v, a in zip(value, args, strict=True))
+    return origin(_convert(v, args[0] if args else Any) for v in value)
+
+
+def _convert_bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = {"true": True, "yes": True, "on": True, "1": True}
+    known |= {"false": False, "no": False, "off": False, "0": False}
+    if isinstance(value, str) and value.lower() in known:
+        return known[value.lower()]
+    raise ValueError
+
+
+def resolve_component(
+    registry: Registry, kind: str, request: Any, *, where: str | None = None
+) -> Component:
+    """Resolve a name, or a tree of ``Given`` with a ``name``, into a component.
+
+    ``NAME:VALUE`` sets the option that the class names as its ``argument``. The name of a data
+    set that the user has added stands for its plugin with the options it was added with; options
+    given here are the stronger.
+
+    Raises:
+        OptionError: an option is unknown, missing or of the wrong type.
+        PluginError: the plugin cannot be loaded.
+        DataError: an added data set lies no more where it did.
+    """
+    where = where or kind
+    tree = dict(request) if isinstance(request, Mapping) else {"name": request}
+    if "name" not in tree:
+        known = ", ".join(p.name for p in registry.plugins(kind))
+        raise OptionError(
+            f"{where} has options but no name; say which {kind} with {where}.name ({known})"
+        )
+    name_given = _as_given(tree.pop("name"))
+    name, colon, argument = str(name_given.value).partition(":")
+    added = read_added() if kind == "dataset" else {}
+    entry = added.get(name)
+    loaded = _load(registry, kind, name, entry, added)
+    origin = name_given.origin
+    target = getattr(loaded.cls, "argument", None)
+    if colon:
+        if target is None:
+            raise OptionError(f"{where} {name!r} takes no argument after the colon")
+        tree.setdefault(target, Given(argument, origin))
+    if entry is not None and not (entry.plugin == name and target in tree):
+        # A plugin's own name with a path of its own has nothing to do with what was added.
+        _add_added(tree, name, entry, target)
+        if entry.plugin != name:
+            origin = f"{ADDED_ORIGIN}: {name}"
+    if kind == "dataset" and target is not None and target not in tree:
+        _demand_place(loaded, target)
+    options, origins = _resolve_options(registry, loaded.cls, tree, where, f"{kind} {name!r}")
+    return Component(loaded, options, {"name": origin, **origins})
+
+
+def _load(
+    registry: Registry, kind: str, name: str, entry: Added | None, added: Mapping[str, Added]
+) -> Loaded:
+    """Load the plugin that a name stands for."""
+    if entry is None:
+        if kind == "backbone" and name not in registry.names(kind):
+            _explain_unknown(registry, kind, name)
+        return registry.load(kind, name, also=added)
+    if entry.plugin != name and name in registry.names(kind):
+        raise PluginError(
+            f"{kind} {name!r} is the name of a plugin, and of what was added as {name!r} "
+            f"({entry.plugin}); forget the latter: fsf data remove {name}"
+        )
+    try:
+        return registry.load(kind, entry.plugin)
+    except PluginError as error:
+        raise PluginError(f"{kind} {name!r}, added by fsf data add: {error}") from error
+
+
+def _explain_unknown(registry: Registry, kind: str, name: str) -> None:
+    """Raise as for an unknown name, and say which plugins hold models under names of their own."""
+    holders = []
+    for plugin in registry.plugins(kind):
+        try:
+            argument = getattr(registry.load(kind, plugin.name).cls, "argument", None)
+        except PluginError:
+            continue
+        if argument == "model":
+            holders.append(f"; models of {plugin.name} are given as {plugin.name}:NAME")
+    try:
+        registry.find(kind, name)
+    except PluginError as error:
+        raise PluginError(f"{error}{''.join(holders)}") from None
+
+
+def _add_added(tree: dict[str, Any], name: str, entry: Added, target: str | None) -> None:
+    """Add the options a data set was added with, where nothing else says them."""
+    for key, value in entry.options.items():
+        tree.setdefault(key, Given(value, ADDED_ORIGIN))
+    given = tree.get(target) if target is not None else None
+    if isinstance(given, Given) and given.origin == ADDED_ORIGIN:
+        place = Path(str(given.value))
+        if not place.exists():
+            raise DataError(
+                f"{name} was added from {place}, which is not there any more; add it again from "
+                f"where it lies, or forget it: fsf data remove {name}"
+            )
+
+
+def _demand_place(loaded: Loaded, target: str) -> None:
+    """See to it that published data are told where they lie."""
+    about = getattr(loaded.cls, "about", None)
+    if about is None or parameters(loaded.cls)[target][1] is not inspect.Parameter.empty:
+        return
+    name = loaded.plugin.name
+    raise OptionError(
+        f"{name}: not added yet; fsf data add {name} {target.upper()}, or "
+        f"--dataset {name}:{target.upper()} (where to get it: {about.source})"
+    )
+
+
+def _resolve_options(
+    registry: Registry, cls: type[Any], tree: dict[str, Any], where: str, what: str
+) -> tuple[dict[str, Any], dict[str, str]]:
+    known = parameters(cls)
+    for key in tree:
+        if key not in known:
+            allowed = ", ".join(known) or "none"
+            raise OptionError(
+                f"unknown option {where}.{key}{close_matches(key, known)}; "
+                f"options of {what}: {allowed}"
+            )
+    options: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for key, (annotation, default) in known.items():
+        if key in tree:
+            kind, many = _nested_kind(annotation), _sequence_kind(annotation)
+            raw = tree[key]
+            if many is not None:
+                options[key] = tuple(
+                    resolve_component(registry, many, one, where=f"{where}.{key}.{place}")
+                    for place, one in enumerate(_listed(raw))
+                )
+                origins[key] = "given"
+                continue
+            if kind is not None:
+                if isinstance(raw, Mapping) and "name" not in raw:
+                    usual = getattr(cls, "usual_components", {}).get(key)
+                    raw = raw if usual is None else {"name": Given(usual, "default"), **raw}
+                options[key] = resolve_component(registry, kind, raw, where=f"{where}.{key}")
+                origins[key] = "given"
+                continue
+            if isinstance(raw, Mapping):
+                raise OptionError(f"{where}.{key} is a plain option, it has no options of its own")
+            given = _as_given(raw)
+            options[key] = convert(given.value, annotation, f"{where}.{key}")
+            origins[key] = given.origin
+        elif default is inspect.Parameter.empty:
+            short = getattr(cls, "argument", None) == key
+            hint = f"; write NAME:{key.upper()}" if short else ""
+            raise OptionError(
+                f"{what} needs the option {where}.{key} ({describe_type(annotation)}){hint}"
+            )
+        else:
+            options[key], origins[key] = default, "default"
+    return options, origins
+
+
+def _listed(raw: Any) -> list[Any]:
+    """Return the requests for several components: a list of tables, or names with commas."""
+    if isinstance(raw, list):
+        return raw
+    given = _as_given(raw)
+    names = given.value if isinstance(given.value, list) else str(given.value).split(",")
+    return [Given(name.strip(), given.origin) for name in names if name.strip()]
+
+
+def resolve_settings(
+    cls: type[Any], tree: Mapping[str, Any], where: str
+) -> tuple[Any, dict[str, str]]:
+    """Construct a settings dataclass from a tree of ``Given``; also return each value's origin.
+
+    Raises:
+        OptionError: an unknown key or a value of the wrong type.
+    """
+    options, origins = _resolve_options(Registry(), cls, dict(tree), where, where)
+    return cls(**options), origins
+
+
+def _as_given(raw: Any) -> Given:
+    return raw if isinstance(raw, Given) else Given(raw, "given")

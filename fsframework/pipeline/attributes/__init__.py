@@ -1,0 +1,1 @@
+"""Words of images: read, detected, filtered."""

@@ -1,0 +1,217 @@
+"""Attributes: read from a file or a metadata column, or detected in the images."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+from fsframework.errors import DataError, OptionError, close_matches
+from fsframework.interfaces.dataset import Dataset
+from fsframework.pipeline.attributes.detection import detect_attributes
+from fsframework.pipeline.attributes.statistics import filtered, without_class_words
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.experiment.configuration import Experiment, Settings
+from fsframework.pipeline.progress import Reporter
+from fsframework.values import AttributeTable, ImagePool
+
+__all__ = [
+    "attach_attributes",
+    "pool_with_attributes",
+    "read_attributes",
+    "split_words",
+    "without_dropped_words",
+]
+
+_COLUMN = "column:"
+_SEPARATOR = ";"
+
+
+def split_words(cell: str) -> frozenset[str]:
+    """Return the words of a cell: separated by ``;``, white space around them dropped.
+
+    >>> sorted(split_words("grass; dog;;"))
+    ['dog', 'grass']
+    """
+    return frozenset(word.strip() for word in cell.split(_SEPARATOR)) - {""}
+
+
+def attach_attributes(pool: ImagePool, source: str | None) -> ImagePool:
+    """Return the pool with the attributes of a source.
+
+    Args:
+        source: a ``.csv`` or ``.parquet`` file, or ``column:NAME`` for a metadata column;
+            ``None`` takes the column ``words`` where the data set has one.
+
+    Raises:
+        DataError: no source, no such column, a broken file, or no image with any attribute.
+    """
+    return _attached(pool, *_found(pool, source))
+
+
+def _found(pool: ImagePool, source: str | None) -> tuple[AttributeTable, str]:
+    """Return the table of a source, and the source."""
+    if source is None:
+        if "words" not in pool.metadata:
+            raise DataError(
+                "this data set carries no attributes; detect them with --detector appearance "
+                "(which downloads nothing) or another, give them with --attributes FILE.csv, "
+                f"FILE.parquet or column:NAME{_columns(pool)}, or do without: --sampler random"
+            )
+        source = "column:words"
+    if source.startswith(_COLUMN):
+        name = source.removeprefix(_COLUMN)
+        if name not in pool.metadata:
+            near = close_matches(name, pool.metadata)
+            raise DataError(f"--attributes {source}: no such column{near}{_columns(pool)}")
+        words = [split_words(cell) for cell in pool.metadata[name]]
+        return AttributeTable.from_words(pool.keys, words, {"source": source}), source
+    return read_attributes(Path(source)), source
+
+
+def _attached(pool: ImagePool, table: AttributeTable, source: str) -> ImagePool:
+    with_words = pool.with_attributes(table)
+    assert with_words.attributes is not None
+    if not with_words.attributes.bits.any():
+        raise DataError(f"no image has any attribute (source: {source})")
+    return with_words
+
+
+def _columns(pool: ImagePool) -> str:
+    names = ", ".join(sorted(pool.metadata))
+    return f" (columns of this data set: {names or 'none'})"
+
+
+def read_attributes(path: Path) -> AttributeTable:
+    """Read a table from CSV (columns ``key`` and ``words``, separated by ``;``) or Parquet.
+
+    Raises:
+        DataError: the file, a column or a row is at fault; the message names it.
+        OptionError: the file's ending is neither ``.csv`` nor ``.parquet``.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return AttributeTable.load(path)
+    if suffix != ".csv":
+        hint = ""
+        if path.exists():
+            hint = f"; if it holds captions, use --detector captions-file:{path}"
+        raise OptionError(
+            f"--attributes {path}: must end in .csv or .parquet, or be column:NAME{hint}"
+        )
+    keys: dict[str, int] = {}
+    words = []
+    for row, key, cell in _csv_rows(path):
+        if not key:
+            raise DataError(f"{path}: row {row} has no key")
+        if key in keys:
+            raise DataError(f"{path}: rows {keys[key]} and {row} have the same key {key!r}")
+        keys[key] = row
+        words.append(split_words(cell))
+    return AttributeTable.from_words(tuple(keys), words, {"file": path.name})
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield row number (the header is row 1), key and words."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            missing = {"key", "words"} - set(reader.fieldnames or ())
+            if missing:
+                hint = ""
+                if "caption" in (reader.fieldnames or ()):
+                    hint = f"; for captions use --detector captions-file:{path}"
+                raise DataError(
+                    f"{path}: row 1 lacks the column {' and '.join(sorted(missing))}; "
+                    f"it must name key and words{hint}"
+                )
+            for row, record in enumerate(reader, start=2):
+                if record["words"] is None or None in record:
+                    raise DataError(f"{path}: row {row} does not have as many cells as row 1")
+                yield row, record["key"], record["words"]
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not UTF-8 text ({error.reason})") from None
+    except (OSError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read ({error})") from None
+
+
+def pool_with_attributes(
+    experiment: Experiment,
+    dataset: Dataset,
+    pool: ImagePool,
+    workspace: Workspace,
+    reporter: Reporter,
+) -> tuple[ImagePool, tuple[str, ...]]:
+    """Return the pool of an experiment's split with its attributes, read or detected.
+
+    What the settings ask to be dropped is dropped.
+
+    Args:
+        dataset: as made by the experiment; ``pool`` is that of its split.
+
+    Returns:
+        The pool, and what a user should know of its words.
+
+    Raises:
+        DataError: there are no attributes; the message says where they can come from.
+    """
+    settings = experiment.settings
+    notes: tuple[str, ...] = ()
+    if experiment.detector is None:
+        table, source = _found(pool, settings.attributes)
+        notes = tuple(_absent(pool, table, source))
+        for note in notes:
+            reporter.say(f"note: {note}")
+        pool = _attached(pool, table, source)
+    else:
+        detected = detect_attributes(
+            experiment.detector,
+            dataset,
+            experiment.dataset,
+            settings.split,
+            workspace,
+            reporter,
+            device=settings.device,
+            offline=settings.offline,
+        )
+        if detected.failed:
+            # Training and evaluation would stop at them, and they are not images without words.
+            raise DataError(
+                f"{detected.complaints()[0]}; fsf data check names all: mend or remove them"
+            )
+        pool = _attached(pool, detected.table, f"detector {experiment.detector.name}")
+        notes = detected.notes
+    assert pool.attributes is not None
+    for word in sorted(set(settings.drop_words) - set(pool.attributes.words)):
+        reporter.say(f"note: no image has the word {word!r} that is to be dropped")
+    pool = without_dropped_words(pool, settings)
+    assert pool.attributes is not None
+    if not pool.attributes.bits.any():
+        raise DataError("no image has any attribute left; drop fewer words")
+    return pool, notes
+
+
+def _absent(pool: ImagePool, table: AttributeTable, source: str) -> list[str]:
+    """Say how many images a table does not know: it may be of another split."""
+    absent = 0 if table.keys is pool.keys else len(set(pool.keys) - set(table.keys))
+    if not absent:
+        return []
+    held = [f"the {k} {table.provenance[k]}" for k in ("split", "shard") if k in table.provenance]
+    of = f", a table of {' and '.join(held)}" if held else ""
+    return [f"{absent:,} of the {len(pool):,} images are not in {source}{of}"]
+
+
+def without_dropped_words(pool: ImagePool, settings: Settings) -> ImagePool:
+    """Take out the words that the settings ask to drop."""
+    if not (settings.drop_class_words or settings.drop_words or settings.min_count > 1):
+        return pool
+    if settings.drop_class_words:
+        pool = without_class_words(pool)
+    assert pool.attributes is not None
+    table = filtered(
+        pool.attributes, min_count=settings.min_count, drop=frozenset(settings.drop_words)
+    )
+    return pool if table is pool.attributes else dataclasses.replace(pool, attributes=table)

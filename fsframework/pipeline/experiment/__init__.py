@@ -1,0 +1,1 @@
+"""What to run: settings, configuration files, recipes and stages of training."""

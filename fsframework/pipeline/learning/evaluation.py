@@ -1,0 +1,340 @@
+"""Evaluation: every image through the backbone once, then thousands of tasks in batches."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fsframework.errors import DataError
+from fsframework.pipeline.cache.images import Pixels, PixelSource
+from fsframework.pipeline.cache.workspace import Workspace, stored_array
+from fsframework.pipeline.experiment.stages import Precision
+from fsframework.pipeline.learning.model import (
+    FewShotModel,
+    load_tensors,
+    lowered,
+    pixels_to,
+    reseed,
+    save_tensors,
+    seeded,
+)
+from fsframework.pipeline.progress import Reporter
+from fsframework.values import Outcomes, QueryBatch, TaskSet, UInt8Array, digest_of
+
+__all__ = ["ImageSource", "embedded", "evaluate", "predict"]
+
+_IMAGES_A_BATCH = {"cpu": 16, "cuda": 512}
+"""Images a forward pass. On a CPU more are not faster, since the activations of 16 images of 84 x
+84 pixels fit the cache and the allocator keeps blocks of that size; a GPU is given more."""
+_BYTES_A_BATCH = {"cpu": 8 << 20, "cuda": 1 << 30}
+"""Items gathered for one call of ``scores``: on a CPU they should stay within the last-level
+cache, on a GPU there should be enough to fill it."""
+_SECONDS_BETWEEN_SAVES = 10.0
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """What ``scores`` is given for an image: its embedded item, or for some methods its pixels.
+
+    Args:
+        items: embedded items ``(n, *embedded)`` on the device of the model, or on the CPU where
+            they would fill it; ``None`` for a method that consumes images, for which there are
+        pixels: uint8 ``(n, H, W, 3)``, brought to the device when they are needed.
+        position: row of ``items`` for each image of the pool; ``None`` where they are the same.
+        precision: of what is computed with the pixels.
+    """
+
+    items: Tensor | None = None
+    pixels: PixelSource | None = None
+    position: Tensor | None = None
+    precision: Precision = "fp32"
+
+    @classmethod
+    def computed(
+        cls,
+        model: FewShotModel,
+        pixels: PixelSource,
+        tasks: TaskSet,
+        precision: Precision = "fp32",
+    ) -> ImageSource:
+        """Embed just the images of some tasks, keeping them in memory."""
+        if model.method.consumes == "images":
+            return cls(pixels=pixels, precision=precision)
+        used = np.unique(tasks.images)
+        position = torch.full((len(pixels),), -1, dtype=torch.int64)
+        position[torch.from_numpy(used)] = torch.arange(len(used))
+        model.eval()
+        embed = _Embedder(model, precision)
+        blocks = [
+            embed(pixels[used[start : start + embed.at_once]])
+            for start in range(0, len(used), embed.at_once)
+        ]
+        return cls(torch.cat(blocks), None, position.to(model.mean.device))
+
+    @classmethod
+    def cached(
+        cls,
+        model: FewShotModel,
+        images: Pixels,
+        workspace: Workspace,
+        reporter: Reporter,
+        precision: Precision = "fp32",
+    ) -> ImageSource:
+        """Embed every image of a pool, or map the result of an earlier run into memory.
+
+        The cache is shared between runs: its key is made of the weights, the preprocessing, the
+        precision, the kind of device and what the images look like.
+        """
+        if model.method.consumes == "images":
+            return cls(pixels=images, precision=precision)
+        device = model.mean.device
+        model.eval()
+        embed = _Embedder(model, precision)
+        key = digest_of(
+            "features",
+            model.weights_digest(),
+            images.digest,
+            model.embedding_identity,
+            [model.preprocessing_identity],
+            f"{device.type} {precision}",
+        )
+        first = embed(images[:1]).cpu().numpy()
+        stored = stored_array(
+            workspace.cache / "features" / key[:24],
+            (len(images), *first.shape[1:]),
+            first.dtype,
+            lambda start, stop: embed(images[start:stop]).cpu().numpy(),
+            block=embed.at_once,
+            label="features",
+            reporter=reporter,
+        )
+        items = torch.from_numpy(stored)
+        return cls(items.to(device) if _fits(items, device) else items)
+
+    def gather(
+        self, model: FewShotModel, images: Tensor, buffers: dict[str, Tensor], use: str
+    ) -> Tensor:
+        """Return the items of images int64 ``(...,)`` as ``(..., *embedded)``.
+
+        Args:
+            buffers: keeps the memory of each ``use`` from one call to the next; to have fresh
+                pages each time would take three times as long as the copying.
+        """
+        index = images.reshape(-1)
+        if self.items is None:
+            assert self.pixels is not None
+            pixels = pixels_to(self.pixels[index.cpu().numpy()], model.mean.device)
+            chosen = model.method.embed(model.items(pixels))
+            return chosen.reshape(*images.shape, *chosen.shape[1:])
+        if self.position is not None:
+            index = self.position[index]
+        index = index.to(self.items.device)
+        buffer = buffers.get(use)
+        if buffer is None or len(buffer) < len(index):
+            buffer = self.items.new_empty(len(index), *self.items.shape[1:])
+            buffers[use] = buffer
+        chosen = torch.index_select(self.items, 0, index, out=buffer[: len(index)])
+        chosen = chosen.to(model.mean.device)
+        return chosen.reshape(*images.shape, *chosen.shape[1:])
+
+
+def _images_a_batch(device: torch.device) -> int:
+    return _IMAGES_A_BATCH["cuda" if device.type == "cuda" else "cpu"]
+
+
+class _Embedder:
+    """Embeds images in batches, which it halves for good where one does not fit the memory.
+
+    Args:
+        precision: of the backbone and the method's own embedding; items are float32 in any case.
+    """
+
+    def __init__(self, model: FewShotModel, precision: Precision) -> None:
+        self._model, self._precision = model, precision
+        self.at_once = _images_a_batch(model.mean.device)
+
+    @torch.no_grad()
+    def __call__(self, pixels: UInt8Array) -> Tensor:
+        """Map uint8 ``(n, H, W, 3)`` to items float32 ``(n, *embedded)`` on the device.
+
+        Raises:
+            DataError: not even one image fits.
+        """
+        done: list[Tensor] = []
+        start = 0
+        while start < len(pixels):
+            try:
+                done.append(self._embedded(pixels[start : start + self.at_once]))
+            except (torch.OutOfMemoryError, RuntimeError) as error:
+                if not _is_out_of_memory(error):
+                    raise
+                if self.at_once == 1:
+                    raise DataError(
+                        "the memory does not suffice to embed one image of "
+                        f"{pixels.shape[1]} x {pixels.shape[2]} pixels; use a smaller --image-size"
+                    ) from None
+            else:
+                start += self.at_once
+                continue
+            # Outside of the handler, which keeps the tensors of the failed call alive.
+            self.at_once //= 2
+            if self._model.mean.device.type == "cuda":
+                torch.cuda.empty_cache()
+        return torch.cat(done) if len(done) > 1 else done[0]
+
+    def _embedded(self, pixels: UInt8Array) -> Tensor:
+        device = self._model.mean.device
+        with lowered(device, self._precision):
+            items = self._model.items(pixels_to(np.ascontiguousarray(pixels), device))
+            return self._model.method.embed(items).float().contiguous()
+
+
+@torch.no_grad()
+def embedded(model: FewShotModel, pixels: UInt8Array, precision: Precision = "fp32") -> Tensor:
+    """Map uint8 images ``(n, H, W, 3)`` to what ``scores`` is given, ``(n, *embedded)``."""
+    model.eval()
+    if model.method.consumes == "images":
+        device = model.mean.device
+        with lowered(device, precision):
+            return model.method.embed(model.items(pixels_to(pixels, device)))
+    return _Embedder(model, precision)(pixels)
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    # But for CUDA it is told by the text alone.
+    texts = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError) or any(t in str(error) for t in texts)
+
+
+def _fits(items: Tensor, device: torch.device) -> bool:
+    """Whether items may lie on a device for good: in half of what is free there."""
+    if device.type != "cuda":
+        return True
+    free, _ = torch.cuda.mem_get_info(device)
+    return items.numel() * items.element_size() <= free // 2
+
+
+class _Predictor:
+    """Predicts slices of a task set; the indices go to the device once.
+
+    Queries shown by class are tasks of their own to a method: the same support with the queries
+    of one way.
+    """
+
+    def __init__(
+        self, model: FewShotModel, tasks: TaskSet, source: ImageSource, query_batch: QueryBatch
+    ) -> None:
+        device = model.mean.device
+        self._model, self._source = model.eval(), source
+        self._support = torch.tensor(tasks.support, device=device)
+        self._parts = tasks.n_way if query_batch == "class" else 1
+        # A method must not tell a query's class by its place, so the queries change places.
+        flat = tasks.query.reshape(len(tasks) * self._parts, -1)
+        order = np.random.default_rng(flat.shape[1]).permutation(flat.shape[1])
+        self._query = torch.tensor(flat[:, order], device=device)
+        self._back = torch.tensor(np.argsort(order), device=device)
+        self._shape = tasks.query.shape[1:]
+        self._buffers: dict[str, Tensor] = {}
+        self.tasks_a_batch = max(1, _tasks_a_batch(tasks, source, device) // self._parts)
+
+    @torch.no_grad()
+    def __call__(self, start: int) -> Tensor:
+        """Return int16 ``(tasks, way, n_query)`` of the batch that begins with task ``start``."""
+        stop = start + self.tasks_a_batch
+        support = self._support[start:stop].repeat_interleave(self._parts, dim=0)
+        query = self._query[start * self._parts : stop * self._parts]
+        # What a method draws depends on the tasks alone, not on what was drawn before.
+        reseed(start, query.device)
+        # Scores of embedded items take little time, and are worth their full precision.
+        precision = self._source.precision if self._source.items is None else "fp32"
+        with lowered(query.device, precision):
+            scores = self._model.method.scores(
+                self._source.gather(self._model, support, self._buffers, "support"),
+                self._source.gather(self._model, query, self._buffers, "query"),
+            )
+        expected = (*query.shape, support.shape[1])
+        if scores.shape != expected or not bool(torch.isfinite(scores).all()):
+            name = type(self._model.method).__name__
+            found = f"of shape {tuple(scores.shape)}" if scores.shape != expected else "not finite"
+            raise DataError(
+                f"{name}: the scores of tasks {start} to "
+                f"{start + len(query) // self._parts - 1} are {found}; "
+                f"they must be finite and of shape {expected}"
+            )
+        way = scores.argmax(dim=2)[:, self._back]
+        return way.reshape(-1, *self._shape).to(torch.int16).cpu()
+
+
+def _tasks_a_batch(tasks: TaskSet, source: ImageSource, device: torch.device) -> int:
+    per_task = int(tasks.images.shape[1])
+    if source.items is None:
+        # A backbone's activations outweigh the pixels: what counts is the number of images.
+        return max(1, 4 * _images_a_batch(device) // per_task)
+    item_bytes = source.items[0].numel() * source.items.element_size()
+    limit = _BYTES_A_BATCH.get(device.type, 8 << 20)
+    return max(1, min(1024, limit // (item_bytes * per_task)))
+
+
+def predict(
+    model: FewShotModel, tasks: TaskSet, source: ImageSource, query_batch: QueryBatch = "task"
+) -> npt.NDArray[np.int16]:
+    """Return the way each query is given to, int16 ``(T, way, n_query)``; in evaluation mode."""
+    predictor = _Predictor(model, tasks, source, query_batch)
+    with seeded(0, model.mean.device):
+        parts = [predictor(start) for start in range(0, len(tasks), predictor.tasks_a_batch)]
+    return torch.cat(parts).numpy()
+
+
+def evaluate(
+    model: FewShotModel,
+    tasks: TaskSet,
+    source: ImageSource,
+    *,
+    label: str,
+    partial: Path,
+    reporter: Reporter,
+    query_batch: QueryBatch = "task",
+) -> Outcomes:
+    """Predict every query of every task, saving what is done every few seconds.
+
+    Args:
+        query_batch: ``task`` shows a method all queries of a task together; ``class`` those of one
+            class at a time, as the published evaluation of FewSTAB does. Where a score depends on
+            the queries beside it (transductive methods, BatchNorm in training mode), queries of
+            one class alone give other scores.
+        partial: file that holds the predictions so far; a killed evaluation goes on from it.
+    """
+    predictor = _Predictor(model, tasks, source, query_batch)
+    identity = digest_of(tasks.digest, model.weights_digest(), f"{query_batch} {source.precision}")
+    done = _resume(partial, identity)
+    finished = sum(map(len, done))
+    saved = time.monotonic()
+    progress = reporter.stage(label, len(tasks), finished)
+    with progress as advance, seeded(0, model.mean.device):
+        for start in range(finished, len(tasks), predictor.tasks_a_batch):
+            done.append(predictor(start))
+            advance(len(done[-1]))
+            if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
+                save_tensors(partial, {"predictions": torch.cat(done)}, {"identity": identity})
+                saved = time.monotonic()
+    outcomes = Outcomes.of(tasks, torch.cat(done).numpy(), query_batch)
+    partial.unlink(missing_ok=True)
+    return outcomes
+
+
+def _resume(partial: Path, identity: str) -> list[Tensor]:
+    if not partial.exists():
+        return []
+    try:
+        tensors, header = load_tensors(partial)
+    except DataError:
+        return []
+    header_any: Any = header
+    return [tensors["predictions"]] if header_any.get("identity") == identity else []

@@ -1,0 +1,233 @@
+"""A backbone and a method as one module: what is trained, saved and evaluated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as safetensors_bytes
+from torch import Tensor, nn
+
+from fsframework._files import atomic_write
+from fsframework.components.resolution import Component
+from fsframework.errors import DataError, OptionError
+from fsframework.interfaces.backbone import Backbone
+from fsframework.interfaces.method import FewShotMethod
+from fsframework.pipeline.experiment.stages import Precision
+from fsframework.pipeline.learning.augmentation import augmented
+from fsframework.values import UInt8Array, digest_of
+
+__all__ = [
+    "FewShotModel",
+    "build_model",
+    "load_tensors",
+    "lowered",
+    "pixels_to",
+    "reseed",
+    "resolve_device",
+    "save_tensors",
+    "seeded",
+]
+
+
+def resolve_device(wanted: str) -> torch.device:
+    """Return the device of a name; ``auto`` is the first GPU, else the CPU.
+
+    Raises:
+        OptionError: the name is no device, or this machine has none such.
+    """
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError:
+        raise OptionError(
+            f"--device {wanted}: no such kind of device; use auto, cpu, cuda, cuda:N or mps"
+        ) from None
+    if device.type == "cuda" and (
+        not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()
+    ):
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        raise OptionError(
+            f"--device {wanted}: this machine has {count} CUDA devices that PyTorch "
+            f"{torch.__version__} can use; use --device cpu"
+        )
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise OptionError(f"--device {wanted}: not available here; use --device cpu")
+    return device
+
+
+_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def lowered(device: torch.device, precision: Precision) -> torch.autocast:
+    """Return a context in which convolutions and products are computed in a precision."""
+    dtype = _DTYPES.get(precision, torch.bfloat16)
+    return torch.autocast(device.type, dtype, enabled=precision != "fp32")
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Run a block with PyTorch's random numbers set by a seed, and put the old state back.
+
+    Not by ``torch.manual_seed``, which without a GPU queues a call for one every time, with the
+    text of the whole stack: it would take longer than to score a batch of tasks.
+    """
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        reseed(seed, device)
+        yield
+
+
+def reseed(seed: int, device: torch.device) -> None:
+    """Set PyTorch's random numbers by a seed, within ``seeded``."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+
+
+class FewShotModel(nn.Module):
+    """Pixels in, items out; scores are the method's.
+
+    Args:
+        backbone: its maps, or their pooled vectors, are the items, unless the method
+            ``consumes`` images and runs the backbone itself.
+        size: height and width of the images in pixels.
+        n_base_classes: classes of the training split, 0 without training.
+    """
+
+    mean: Tensor
+    std: Tensor
+    embedding_identity: str
+    """Says, beside the weights, what decides an image's embedded item."""
+
+    preprocessing_identity: str
+    """Says what is done to an image before the backbone sees it."""
+
+    def __init__(
+        self, backbone: Backbone, method: FewShotMethod, size: int, n_base_classes: int
+    ) -> None:
+        super().__init__()
+        self.method = method
+        self.size = size
+        self.interpolation = backbone.preprocessing.interpolation
+        self.embedding_identity = ""
+        self._sees_images = method.consumes == "images"
+        # In a tuple, so that PyTorch does not count it twice where the method holds it.
+        self._extractor = (backbone,)
+        if not self._sees_images:
+            self.backbone = backbone
+        pre = backbone.preprocessing
+        self.preprocessing_identity = f"{size} {pre.interpolation} {pre.mean} {pre.std}"
+        self.register_buffer("mean", 255 * torch.tensor(pre.mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", 255 * torch.tensor(pre.std).view(3, 1, 1), persistent=False)
+        method.build(self._item_shape(backbone), n_base_classes, backbone)
+
+    def _item_shape(self, backbone: Backbone) -> tuple[int, ...]:
+        if self._sees_images:
+            return (3, self.size, self.size)
+        training = backbone.training
+        backbone.eval()
+        with torch.no_grad():
+            shape = self.items(torch.zeros(1, self.size, self.size, 3, dtype=torch.uint8)).shape
+        backbone.train(training)
+        return tuple(shape[1:])
+
+    @property
+    def extractor(self) -> Backbone:
+        """The backbone, whoever holds it."""
+        return self._extractor[0]
+
+    def images(self, pixels: Tensor, augment: Sequence[str] = ()) -> Tensor:
+        """Map uint8 images ``(n, H, W, 3)`` to normalised float images ``(n, 3, H, W)``.
+
+        Args:
+            augment: what is done to each image before; see ``pipeline.augmentation``.
+        """
+        # Moving the channels is free and leaves the tensor in the channels-last memory format.
+        images = pixels.permute(0, 3, 1, 2).to(self.mean.dtype)
+        if augment:
+            images = augmented(images, augment)
+        return (images - self.mean) / self.std
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Map normalised images ``(n, 3, H, W)`` to items ``(n, *item)``."""
+        if self._sees_images:
+            return images
+        if self.method.consumes == "vectors":
+            return self.backbone.encode(images)
+        maps: Tensor = self.backbone(images)
+        return maps
+
+    def items(self, pixels: Tensor) -> Tensor:
+        """Map uint8 images ``(n, H, W, 3)`` to items ``(n, *item)``."""
+        return self.encode(self.images(pixels))
+
+    def weights_digest(self) -> str:
+        """Digest of every parameter and buffer that is saved."""
+        state = self.state_dict()
+        parts = [np.ascontiguousarray(state[k].detach().cpu().numpy()) for k in sorted(state)]
+        return digest_of("weights", sorted(state), *parts)
+
+
+def build_model(
+    backbone: Component,
+    method: Component,
+    size: int,
+    n_base_classes: int,
+    seed: int,
+    *,
+    pretrained: bool = True,
+    offline: bool = False,
+) -> FewShotModel:
+    """Create a model whose initial weights depend on the seed, and the pretrained ones, alone.
+
+    Args:
+        pretrained: load the backbone's pretrained weights, if it has any; ``False`` where all
+            weights will be replaced.
+        offline: make no network call for them.
+
+    Raises:
+        DataError: the pretrained weights are not there, cannot be read, or do not fit.
+    """
+    with seeded(seed, torch.device("cpu")):
+        extractor: Backbone = backbone.create()
+        if pretrained:
+            extractor.load_pretrained(offline=offline)
+        model = FewShotModel(extractor, method.create(), size, n_base_classes)
+    # Methods that embed nothing share the features of their backbone.
+    plain = type(model.method).embed is FewShotMethod.embed
+    model.embedding_identity = digest_of(
+        backbone.fingerprint, model.method.consumes, "" if plain else method.fingerprint
+    )
+    return model
+
+
+def pixels_to(pixels: UInt8Array, device: torch.device) -> Tensor:
+    """Bring uint8 images ``(n, H, W, 3)`` to a device."""
+    return torch.from_numpy(pixels).to(device, non_blocking=True)
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, object]) -> None:
+    """Write tensors and a JSON header as safetensors, whole or not at all."""
+    # Copies, since safetensors refuses tensors that share their memory.
+    ready = {k: v.detach().to("cpu", copy=True).contiguous() for k, v in tensors.items()}
+    atomic_write(path, safetensors_bytes(ready, metadata={"fsframework": json.dumps(header)}))
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
+    """Read what ``save_tensors`` wrote.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {}).get("fsframework", "{}"))
+            return {key: file.get_tensor(key) for key in file.keys()}, header  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read as weights ({error})") from None

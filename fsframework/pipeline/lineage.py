@@ -1,0 +1,369 @@
+"""What a model had seen before, and what that makes of accuracies on these data.
+
+A few-shot task is to be of classes that are new to the model. Where its weights were pretrained on
+data from which the classes under test were taken, they are not, and every table must say so. The
+same holds for published data that are not as published.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fsframework.components.resolution import Component
+from fsframework.errors import RecordError
+from fsframework.interfaces.backbone import Backbone
+from fsframework.interfaces.dataset import Dataset
+from fsframework.pipeline.added import data_problems
+from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.records import RECORD_NAME, RunRecord
+
+__all__ = [
+    "Lineage",
+    "contamination",
+    "footnotes",
+    "incompleteness",
+    "lineage_of",
+    "under_test",
+    "with_cautions",
+]
+
+_CONTAINS: Mapping[str, tuple[str, ...]] = {
+    # 21k and 22k are two names of the whole of ImageNet, of which 1k is the part of the challenge.
+    "imagenet-21k": ("imagenet-22k", "imagenet-1k"),
+    "imagenet-22k": ("imagenet-21k", "imagenet-1k"),
+    # Oquab et al. 2023, "DINOv2", appendix A, Table 15: ImageNet-22k is in it as it is.
+    "lvd-142m": ("imagenet-22k", "imagenet-21k", "imagenet-1k"),
+}
+"""Data that hold other data, for certain."""
+
+_GATHERED_BY: Mapping[str, tuple[str, ...]] = {
+    # The same table: images of the web were taken up for their likeness to those of these sets.
+    "lvd-142m": (
+        *("caltech-101", "cub-200-2011", "dtd", "fgvc-aircraft", "flowers-102", "food-101"),
+        *("oxford-pets", "stanford-cars", "sun397", "voc2007"),
+    ),
+}
+"""Data gathered by their likeness to other data."""
+
+_OVERLAPS: Mapping[str, tuple[str, ...]] = {
+    # The home page of CUB-200-2011 warns that some of its images are in ImageNet.
+    "imagenet-1k": ("cub-200-2011",),
+}
+"""Data known to share images with other data."""
+
+_PARTS: Mapping[str, tuple[str, ...]] = {"imagenet-12k": ("imagenet-22k", "imagenet-21k")}
+"""Data that are a part of other data; which classes, is not known here."""
+
+_KNOWN = frozenset(
+    {
+        *("imagenet-1k", "places365", "cifar-10", "cifar-100", "omniglot", "planted"),
+        *("miniimagenet", "tieredimagenet", "cub-200-2011"),
+        *_CONTAINS,
+        *_PARTS,
+    }
+)
+"""Data whose content is known; of all others, those gathered from the web first of all, it is not
+known what they hold."""
+
+_SPELLINGS: Mapping[str, str] = {
+    "cub": "cub-200-2011",
+    "aircraft": "fgvc-aircraft",
+    "vgg-flower": "flowers-102",
+    "vgg-flowers": "flowers-102",
+    "cars": "stanford-cars",
+    "dogs": "stanford-dogs",
+    "mini-imagenet": "miniimagenet",
+    "tiered-imagenet": "tieredimagenet",
+    "cifar100": "cifar-100",
+    "mscoco": "coco",
+}
+
+_MOST_CLASSES = 1000
+_NOT_NEW = "the accuracies are not few-shot on new classes"
+_PERHAPS_NOT_NEW = "the accuracies may not be few-shot on new classes"
+
+
+@dataclass(frozen=True)
+class _UnderTest:
+    """The data under test.
+
+    Args:
+        name: by which a reader knows them.
+        sources: lower-case names of the data themselves and of those they were taken from.
+        published: whether anything is published of them.
+        rendered: whether a program makes the images, so that no weights can have seen them.
+        options: name and options, without the place they lie in; ``place`` that.
+        classes: under test.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    published: bool
+    rendered: bool
+    options: Mapping[str, Any] = field(default_factory=dict)
+    place: str = ""
+    classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """What the weights under test had seen before.
+
+    Args:
+        pretrained_on: names of data, of the backbone's weights before we trained them.
+        trained_on: data sets whose training split they were trained on in earlier runs:
+            ``name``, ``options``, ``place``, ``images_from`` and, where they are not too many,
+            ``classes``, as JSON values.
+        unknown: files of weights of which nothing is known.
+    """
+
+    pretrained_on: tuple[str, ...] = ()
+    trained_on: tuple[Mapping[str, Any], ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return {
+            "pretrained_on": list(self.pretrained_on),
+            "trained_on": [dict(one) for one in self.trained_on],
+            "unknown_weights": list(self.unknown),
+        }
+
+
+def under_test(component: Component, dataset: Dataset, split: str = "test") -> _UnderTest:
+    """Describe the data under test."""
+    about = dataset.about
+    target = str(getattr(component.cls, "argument", None))
+    raw, place = component.to_json(), ""
+    given = component.options.get(target)
+    if isinstance(given, Path):
+        del raw[target]
+        place = str(given.absolute())
+    name = component.name
+    if about is not None and name == "declared":
+        name = about.title
+    sources = (_spelt(name), *map(_spelt, about.images_from if about else ()))
+    return _UnderTest(
+        name, tuple(dict.fromkeys(sources)), about is not None, dataset.rendered,
+        raw, place, tuple(dataset.splits.get(split, ())),
+    )  # fmt: skip
+
+
+def lineage_of(backbone: Backbone, sources: Iterable[Path]) -> Lineage:
+    """Return what weights had seen before a run.
+
+    Args:
+        sources: run folders or files that weights are taken from.
+    """
+    pretrained, trained, unknown = list(_names(backbone.pretrained_on)), [], []
+    for source in sources:
+        folder = source if source.is_dir() else source.parent
+        try:
+            record = RunRecord.load(folder) if (folder / RECORD_NAME).exists() else None
+        except RecordError:
+            record = None
+        if record is None:
+            unknown.append(str(source))
+            continue
+        data = record.data
+        if record.status == "imported" and not data:
+            unknown.append(folder.name)
+        pretrained += data.get("pretrained_on", [])
+        trained += data.get("trained_on", [])
+        unknown += data.get("unknown_weights", [])
+    return Lineage(
+        tuple(dict.fromkeys(pretrained)),
+        tuple(one for i, one in enumerate(trained) if one not in trained[:i]),
+        tuple(dict.fromkeys(unknown)),
+    )
+
+
+def contamination(tested: _UnderTest, lineage: Lineage) -> tuple[str, ...]:
+    """Return a sentence on each way in which the classes under test may not be new."""
+    if tested.rendered:
+        return ()
+    return (
+        *_of_pretraining(tested, lineage.pretrained_on),
+        *_of_training(tested, lineage.trained_on),
+        *(
+            f"possible contamination: what the weights of {file} were trained on is not known: "
+            f"{_PERHAPS_NOT_NEW}"
+            for file in lineage.unknown
+        ),
+    )
+
+
+def _of_pretraining(tested: _UnderTest, names: Sequence[str]) -> Iterator[str]:
+    if not names:
+        return
+    for name in names:
+        for source in tested.sources:
+            if source == name or source in _CONTAINS.get(name, ()):
+                held = "" if source == name else f", which contains {source}"
+                taken = "the data under test"
+                if source != tested.sources[0]:
+                    taken = f"from which the classes of {tested.name} are taken"
+                yield (
+                    f"contamination: the backbone was pretrained on {name}{held}, {taken}: "
+                    f"{_NOT_NEW}"
+                )
+                return
+    for name in names:
+        why = _possibly(tested, name)
+        if why:
+            yield (
+                f"possible contamination: the backbone was pretrained on {why}: {_PERHAPS_NOT_NEW}"
+            )
+            return
+
+
+def _possibly(tested: _UnderTest, name: str) -> str:
+    """Say why data a backbone was pretrained on may hold classes under test, if they may."""
+    called = "data that are not known" if name == "unknown" else name
+    if not tested.published:
+        return f"{called}, and whether that holds classes of these data cannot be told"
+    for source in tested.sources:
+        if source in _GATHERED_BY.get(name, ()):
+            return f"{called}, gathered by its likeness to images of {source}"
+        inner = (name, *_CONTAINS.get(name, ()))
+        if any(source in _OVERLAPS.get(one, ()) for one in inner):
+            return f"{called}, which shares images with {source}"
+        if any(source in (whole, *_CONTAINS.get(whole, ())) for whole in _PARTS.get(name, ())):
+            return f"{called}, a part of {_PARTS[name][0]}, as the classes of {tested.name} are"
+    if name not in _KNOWN:
+        holds = "" if name == "unknown" else ", which may hold images like those"
+        return f"{called}{holds} of {tested.name}" if holds else called
+    return ""
+
+
+def _of_training(tested: _UnderTest, trained: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for one in trained:
+        name, options = str(one["name"]), dict(one["options"])
+        same_name = name == tested.name
+        sources = {_spelt(name), *map(_spelt, one["images_from"])}
+        shared = [source for source in tested.sources if source in sources]
+        if same_name and not tested.published and one["place"] != tested.place:
+            continue  # other images that are read in the same way
+        if not (same_name or (shared and tested.published)):
+            continue
+        known = one.get("classes", [])
+        if both := [c for c in tested.classes if c in set(known)]:
+            some = ", ".join(both[:3]) + (", ..." if len(both) > 3 else "")
+            yield (
+                f"contamination: the weights were trained on {len(both)} of the "
+                f"{len(tested.classes)} classes under test, in {name} ({some}): {_NOT_NEW}"
+            )
+        elif same_name:
+            if (changed := _changed(options, tested.options)) and not known:
+                yield (
+                    f"possible contamination: the weights were trained on {name} with other "
+                    f"options than these ({changed}), whose training "
+                    f"classes may be among those under test: {_PERHAPS_NOT_NEW}"
+                )
+        else:
+            yield (
+                f"possible contamination: the weights were trained on {name}, which has images "
+                f"or classes of {shared[0]} in common with {tested.name}: {_PERHAPS_NOT_NEW}"
+            )
+
+
+def _few(classes: Sequence[str]) -> list[str]:
+    """Return the names, unless they are too many to stand in every record."""
+    return list(classes) if len(classes) <= _MOST_CLASSES else []
+
+
+def _changed(options: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    keys = sorted(k for k in {*options, *own} if options.get(k) != own.get(k))
+    return ", ".join(f"{k}={options.get(k)}" for k in keys)
+
+
+def incompleteness(name: str, problems: Sequence[str]) -> tuple[str, ...]:
+    """Return a sentence on published data that are not as published, if they are not.
+
+    >>> print(*incompleteness("cub", ["no class 'crow'", "x", "y"]))
+    cub is not as published: no class 'crow' (and 2 more problems; see fsf data check)
+    """
+    if not problems:
+        return ()
+    more = len(problems) - 1
+    rest = f" (and {more} more problem{'s' if more > 1 else ''}; see fsf data check)"
+    return (f"{name} is not as published: {problems[0]}{rest if more else ''}",)
+
+
+def with_cautions(
+    record: RunRecord,
+    experiment: Experiment,
+    dataset: Dataset,
+    backbone: Backbone,
+    *,
+    size: int,
+    trains: bool,
+) -> RunRecord:
+    """Return a record that says what the model had seen, and what a reader must know of that.
+
+    Args:
+        dataset: whole, with all its images.
+        size: height and width in pixels the model sees.
+        trains: whether the run trains its model on the split ``train``.
+    """
+    tested = under_test(experiment.dataset, dataset, experiment.settings.split)
+    sources = [s.init_from for s in experiment.stages if s.init_from is not None]
+    lineage = lineage_of(backbone, sources)
+    cautions = contamination(tested, lineage)
+    if dataset.about is not None:
+        cautions += incompleteness(tested.name, data_problems(dataset))
+    own = {
+        "name": tested.name,
+        "options": dict(tested.options),
+        "place": tested.place,
+        "images_from": list(tested.sources[1:]),
+        "classes": _few(dataset.splits.get("train", ())),
+    }
+    seen = lineage.to_json()
+    if trains and own not in seen["trained_on"]:
+        seen["trained_on"].append(own)
+    return dataclasses.replace(
+        record,
+        notes=(*record.notes, *cautions),
+        cautions=cautions,
+        data={"name": tested.name, "image_size": size, **seen},
+    )
+
+
+def footnotes(cautions: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return each caution once, with the names of those it is of.
+
+    Args:
+        cautions: by the name of a row.
+
+    >>> footnotes({"a": ["x"], "b": ["x", "y"], "c": []})
+    ['a, b: x', 'b: y']
+    """
+    of: dict[str, list[str]] = {}
+    for label, sentences in cautions.items():
+        for sentence in sentences:
+            of.setdefault(sentence, []).append(label)
+    return [f"{_some(tuple(dict.fromkeys(labels)))}: {said}" for said, labels in of.items()]
+
+
+def _some(labels: Sequence[str], most: int = 4) -> str:
+    more = len(labels) - most
+    return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def _names(joined: str | None) -> tuple[str, ...]:
+    """Return the names of data joined by ``+``.
+
+    >>> _names("laion-2b+imagenet-1k"), _names(None)
+    (('laion-2b', 'imagenet-1k'), ())
+    """
+    parts = (joined or "").split("+")
+    return tuple(dict.fromkeys(_spelt(part.strip()) for part in parts if part.strip()))
+
+
+def _spelt(name: str) -> str:
+    return _SPELLINGS.get(name.lower(), name.lower())

@@ -1,0 +1,92 @@
+"""A number of queries found by a pilot run, for experiments that leave it open."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
+from fsframework.errors import InfeasibleTask, OptionError
+from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.statistics.planning import Plan
+from fsframework.statistics.query_variance import Spread, load_pilot
+
+__all__ = ["with_planned_queries"]
+
+_MOST_QUERIES = 100
+"""Queries a class of a pilot at most: beyond, more tell little and take their time."""
+
+
+def with_planned_queries(
+    experiment: Experiment, registry: Registry, run: Callable[[Experiment], Path]
+) -> Experiment:
+    """Return the experiment with the number of queries that a pilot run finds best.
+
+    The pilot has ``pilot_tasks`` random tasks of the same ways, shots and seed, with as many
+    queries as every class can give, 100 at most; it trains the same model, once for both.
+
+    Args:
+        experiment: with ``queries=auto``.
+        registry: to find the sampler of the pilot.
+        run: runs an experiment and returns its folder.
+
+    Raises:
+        OptionError: the sampler is not one without replacement, or the queries are given too.
+        InfeasibleTask: the classes are too small for a pilot.
+    """
+    settings, sampler = experiment.settings, experiment.sampler
+    if settings.task_file is not None:
+        raise OptionError(f"--task-file {settings.task_file} says how many queries; leave out auto")
+    if sampler.cls.independent or sampler.cls.needs_attributes:
+        raise OptionError(
+            "queries=auto plans tasks without replacement, where more queries leave fewer tasks; "
+            f"the sampler {sampler.name} draws with replacement: give --sampler depleting, or the "
+            "queries"
+        )
+    if sampler.origins.get("n_query", "default") != "default":
+        raise OptionError("queries=auto and a number of queries are both given; leave out one")
+    shape = {name: sampler.options[name] for name in ("n_way", "n_shot")}
+    sizes = experiment.dataset.create().pool(settings.split).class_sizes
+    n_query = min(int(sizes.min()) - shape["n_shot"], _MOST_QUERIES)
+    if n_query < 2:
+        raise InfeasibleTask(
+            f"a pilot needs n_shot + 2 = {shape['n_shot'] + 2} images of every class, and one has "
+            f"{sizes.min()}: give --query"
+        )
+    random = resolve_component(registry, "sampler", {"name": "random", **shape, "n_query": n_query})
+    pilot = dataclasses.replace(
+        experiment,
+        sampler=random,
+        settings=dataclasses.replace(settings, queries="given", tasks=settings.pilot_tasks),
+    )
+    folder = run(pilot)
+    answers, _, _ = load_pilot(folder, "R")
+    plan = Plan(
+        tuple(int(n) for n in sizes),
+        shape["n_way"],
+        shape["n_shot"],
+        Spread.of(answers, settings.level),
+        choose=sampler.options.get("choose", "by-what-is-left"),
+        level=settings.level,
+    )
+    origin = f"pilot {folder.name}"
+    chosen = dataclasses.replace(
+        sampler,
+        options={**sampler.options, "n_query": plan.n_query},
+        origins={**sampler.origins, "n_query": origin},
+    )
+    origins = {**experiment.origins, "sampler": chosen.origins_json()}
+    if "tasks" not in experiment.given:
+        settings = dataclasses.replace(settings, tasks=None)
+        origins["tasks"] = "queries=auto"
+    # How many tasks there are stands in another note of the run.
+    why = [line for line in plan.advice() if "without replacement" not in line]
+    return dataclasses.replace(
+        experiment,
+        sampler=chosen,
+        settings=settings,
+        origins=origins,
+        planned=(f"queries planned by the run {folder.name}: {'; '.join(why)}",),
+    )

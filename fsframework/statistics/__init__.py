@@ -1,0 +1,1 @@
+"""From outcomes to estimates with intervals, and their comparison."""

@@ -1,0 +1,426 @@
+"""Accuracies of tasks made elsewhere: read from files, checked, and made runs of ours."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import platform
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+import fsframework
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
+from fsframework.errors import DataError, OptionError, RecordError
+from fsframework.records import RECORD_NAME, RunRecord
+from fsframework.statistics.estimation import estimate
+from fsframework.values import AccuracyOutcomes, FloatArray, IntervalKind, digest_of
+
+__all__ = [
+    "PUBLISHED_LAYOUT",
+    "SUFFIXES",
+    "TaskAccuracies",
+    "Unit",
+    "accuracy_files",
+    "read_accuracies",
+    "write_runs",
+]
+
+Unit = Literal["auto", "percent", "share"]
+
+SUFFIXES = (".pt", ".pth", ".csv", ".parquet")
+"""Names of files that hold accuracies end so."""
+
+PUBLISHED_LAYOUT = "tasks/method/method/tasks"
+"""SHOT/MODEL/METHOD/DATASET.pt, as the benchmark of Lafargue et al. (2024) lays its files out."""
+
+_LAYOUT_WORDS = ("tasks", "method", "-")
+_SCALES: Mapping[str, float] = {"percent": 100.0, "share": 1.0}
+
+
+@dataclass(frozen=True, eq=False)
+class TaskAccuracies:
+    """The accuracies of one method on one set of tasks, as they were read.
+
+    Args:
+        method: what the method is called.
+        task_set: what the tasks are called. Accuracies carry no tasks: those of one name and
+            number are taken to be the same tasks in the same order.
+        values: float64 ``(T,)``, shares of 1.
+        source: the file.
+        kind: ``open`` if no image stands in two of the tasks, by whoever knows.
+        n_images: distinct images in all tasks, 0 where it is not known.
+    """
+
+    method: str
+    task_set: str
+    values: FloatArray
+    source: Path
+    kind: IntervalKind = "closed"
+    n_images: int = 0
+
+    @property
+    def outcomes(self) -> AccuracyOutcomes:
+        """Outcomes without predictions; equal digests for what is stated to be equal tasks."""
+        digest = digest_of("stated tasks", self.task_set, str(len(self.values)), self.kind)
+        return AccuracyOutcomes(self.values, digest, self.n_images, self.kind == "closed")
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """Numbers as they stand in a file, and where each one stands."""
+
+    name: str | None
+    values: FloatArray
+    where: Callable[[int], str]
+
+
+def accuracy_files(folder: Path) -> list[Path]:
+    """Return every file below a folder whose name ends like one of accuracies, in reading order.
+
+    Numbers in names count as numbers: ``5-shot`` comes before ``10-shot``.
+    """
+    found = [p for p in folder.rglob("*") if p.suffix in SUFFIXES and p.is_file()]
+    return sorted(found, key=lambda p: _natural(str(p.relative_to(folder))))
+
+
+def read_accuracies(
+    paths: Sequence[Path],
+    *,
+    layout: str | None = None,
+    method: str | None = None,
+    task_set: str | None = None,
+    unit: Unit = "auto",
+    kind: IntervalKind = "closed",
+    n_images: int = 0,
+) -> list[TaskAccuracies]:
+    """Read accuracies of tasks from files, and from folders with files below them.
+
+    A ``.pt`` file holds one 1-d tensor; CSV (its first line names the columns) and Parquet hold a
+    column a method, a column ``task`` beside them is left out. A folder's layout says what each
+    part of a path below it names, such as ``tasks/method/method/tasks``.
+
+    Args:
+        layout: parts ``tasks``, ``method`` and ``-`` (nothing), joined by ``/``; for folders
+            whose files lie four deep the default is ``PUBLISHED_LAYOUT``.
+        method: name of the method, where there is one file with one column.
+        task_set: name of the tasks, for files given themselves; all of them must be of these.
+            A file of several columns has a set of tasks of its own by default.
+        unit: ``auto`` takes all of them for percent if any value is above 1.
+
+    Raises:
+        DataError: a file cannot be read, is empty, holds a value that is no accuracy, or files of
+            one set of tasks differ in their number; the message names file and row.
+        OptionError: the layout does not fit, or a name is missing.
+    """
+    if layout is not None:
+        _check_layout(layout)
+    found: list[tuple[str, str, Path, _Column]] = []
+    for path in paths:
+        if path.is_dir():
+            if task_set is not None:
+                raise OptionError(
+                    f"--task-set {task_set}: the tasks in {path} are named by --layout"
+                )
+            found += _of_folder(path, layout)
+        else:
+            found += _of_file(path, task_set)
+    if method is not None:
+        if len(found) != 1:
+            raise OptionError(f"--method names one method, but there are {len(found)} columns")
+        found = [(method, *found[0][1:])]
+    scale = _scale([(path, column) for *_, path, column in found], unit)
+    read = [
+        TaskAccuracies(name, tasks, _shares(column, scale, path), path, kind, n_images)
+        for name, tasks, path, column in found
+    ]
+    _check_sets(read)
+    return read
+
+
+def _check_layout(layout: str) -> None:
+    parts = layout.split("/")
+    if set(parts) - set(_LAYOUT_WORDS) or not {"tasks", "method"} <= set(parts):
+        raise OptionError(
+            f"--layout {layout}: must be parts {', '.join(_LAYOUT_WORDS)} joined by '/', with "
+            f"tasks and method among them, such as {PUBLISHED_LAYOUT}"
+        )
+
+
+def _of_folder(folder: Path, layout: str | None) -> list[tuple[str, str, Path, _Column]]:
+    files = accuracy_files(folder)
+    if not files:
+        raise DataError(f"{folder}: no file below it ends in {', '.join(SUFFIXES)}")
+    found = []
+    for path in files:
+        parts = path.relative_to(folder).with_suffix("").parts
+        words = (layout or PUBLISHED_LAYOUT).split("/")
+        if len(parts) != len(words):
+            raise OptionError(
+                f"{path} lies {len(parts)} deep in {folder}, the layout {'/'.join(words)} has "
+                f"{len(words)} parts; say with --layout what each part of a path names"
+            )
+        names = {
+            word: "/".join(part for part, w in zip(parts, words, strict=True) if w == word)
+            for word in ("method", "tasks")
+        }
+        for column in _columns(path):
+            method = "/".join(filter(None, (names["method"], column.name)))
+            found.append((method, names["tasks"], path, column))
+    return found
+
+
+def _of_file(path: Path, task_set: str | None) -> list[tuple[str, str, Path, _Column]]:
+    columns = _columns(path)
+    if len(columns) == 1 and task_set is None:
+        raise OptionError(
+            f"{path}: accuracies carry no tasks; say with --task-set NAME of which tasks they "
+            "are (equal names: the same tasks in the same order)"
+        )
+    alone = len(columns) == 1
+    return [
+        (path.stem if alone or c.name is None else c.name, task_set or path.stem, path, c)
+        for c in columns
+    ]
+
+
+def _columns(path: Path) -> list[_Column]:
+    readers = {".pt": _tensor, ".pth": _tensor, ".csv": _csv, ".parquet": _parquet}
+    reader = readers.get(path.suffix)
+    if reader is None:
+        raise DataError(f"{path}: accuracies are read from {', '.join(SUFFIXES)}")
+    if not path.exists():
+        raise DataError(f"{path}: no such file")
+    columns = reader(path)
+    if not columns or not columns[0].values.size:
+        raise DataError(f"{path}: is empty, there is no accuracy in it")
+    return columns
+
+
+def _tensor(path: Path) -> list[_Column]:
+    import pickle
+
+    import torch
+
+    try:
+        tensor = torch.load(path, weights_only=True, map_location="cpu")
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, KeyError) as error:
+        reason = str(error).partition("\n")[0][:120]
+        raise DataError(f"{path}: not a tensor saved by PyTorch ({reason})") from None
+    if not isinstance(tensor, torch.Tensor):
+        raise DataError(f"{path}: must hold a tensor, not {type(tensor).__name__}")
+    if tensor.ndim != 1:
+        raise DataError(
+            f"{path}: must be a tensor of one dimension, a value a task, not {tuple(tensor.shape)}"
+        )
+    return [_Column(None, tensor.double().numpy(), lambda row: f"task {row}")]
+
+
+def _csv(path: Path) -> list[_Column]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read as CSV ({error})") from None
+    if not rows:
+        return []
+    names = [name.strip() for name in rows[0]]
+    if all(_number(name) is not None for name in names):
+        raise DataError(f"{path}: the first line must name the columns, not be {rows[0]}")
+    _check_names(path, names)
+    values = np.empty((len(rows) - 1, len(names)))
+    kept = [i for i, name in enumerate(names) if name.lower() != "task"]
+    for line, row in enumerate(rows[1:], start=2):
+        if len(row) != len(names):
+            raise DataError(f"{path}, line {line}: {len(row)} values for {len(names)} columns")
+        for i in kept:
+            number = _number(row[i])
+            if number is None:
+                what = "is missing" if not row[i].strip() else f"is no number: {row[i]!r}"
+                raise DataError(f"{path}, line {line}: the value of {names[i]!r} {what}")
+            values[line - 2, i] = number
+    return [_Column(names[i], values[:, i], lambda row: f"line {row + 2}") for i in kept]
+
+
+def _parquet(path: Path) -> list[_Column]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path}: not a Parquet file ({error})") from None
+    if b"fsframework" in (table.schema.metadata or {}):
+        raise DataError(f"{path}: is part of a run of ours; name the run, not this file")
+    names = [name for name in table.column_names if name.lower() != "task"]
+    _check_names(path, names)
+    columns = []
+    for name in names:
+        column = table[name]
+        kind = column.type
+        if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+            raise DataError(f"{path}: column {name!r} must hold numbers, not {kind}")
+        if column.null_count:
+            row = next(i for i, value in enumerate(column) if not value.is_valid)
+            raise DataError(f"{path}, row {row}: the value of {name!r} is missing")
+        values = column.to_numpy().astype(np.float64)
+        columns.append(_Column(name, values, lambda row: f"row {row}"))
+    return columns
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    for i, name in enumerate(names):
+        if not name:
+            raise DataError(f"{path}: column {i + 1} has no name")
+        if name in names[:i]:
+            raise DataError(f"{path}: the column {name!r} stands there twice")
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _scale(columns: Sequence[tuple[Path, _Column]], unit: Unit) -> float:
+    """Return by what the values must be divided; all files of a reading are of one unit."""
+    chosen = unit
+    if unit == "auto":
+        # NaN is above nothing; it is refused later.
+        above = any((column.values > 1).any() for _, column in columns)
+        chosen = "percent" if above else "share"
+    return _SCALES[chosen]
+
+
+def _shares(column: _Column, scale: float, path: Path) -> FloatArray:
+    values = column.values
+    wrong = np.flatnonzero(~((values >= 0) & (values <= scale)))
+    if wrong.size:
+        row = int(wrong[0])
+        named = f" of {column.name!r}" if column.name else ""
+        value = "NaN" if np.isnan(values[row]) else f"{values[row]:g}"
+        unit = "percent" if scale > 1 else "a share"
+        raise DataError(
+            f"{path}, {column.where(row)}: an accuracy in {unit} lies in 0..{scale:g}; that"
+            f"{named} is {value}"
+        )
+    return np.asarray(values / scale)
+
+
+def _check_sets(read: Sequence[TaskAccuracies]) -> None:
+    sets: dict[str, TaskAccuracies] = {}
+    seen: dict[tuple[str, str], Path] = {}
+    for one in read:
+        first = sets.setdefault(one.task_set, one)
+        if len(one.values) != len(first.values):
+            raise DataError(
+                f"{one.source}: {len(one.values)} accuracies for the tasks {one.task_set!r}, but "
+                f"{first.source} has {len(first.values)}; those of one set of tasks are as many"
+            )
+        earlier = seen.setdefault((one.method, one.task_set), one.source)
+        if earlier != one.source:
+            raise DataError(
+                f"{one.source} and {earlier} both hold {one.method!r} on the tasks {one.task_set!r}"
+            )
+
+
+def write_runs(
+    read: Sequence[TaskAccuracies],
+    registry: Registry,
+    runs: Path,
+    given: Mapping[str, Any],
+) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
+    """Write a run folder for each, or find the one that an equal import has written.
+
+    Nothing is replaced: other accuracies of the same method and tasks become a run of their own.
+
+    Args:
+        given: options as the user gave them.
+
+    Returns:
+        Folders with their records, and a sentence for each run that differs from an earlier one.
+    """
+    component = resolve_component(registry, "statistic", {"name": "acc"})
+    statistic = component.create()
+    written: list[tuple[Path, RunRecord]] = []
+    made: list[Path] = []
+    warnings = []
+    try:
+        for one in read:
+            outcomes = one.outcomes
+            fingerprint = digest_of("accuracies", one.method, outcomes.task_digest, one.values)
+            name = _slug(f"{one.method}-{one.task_set}")
+            folder = runs / f"{name}-{fingerprint[:8]}"
+            try:
+                written.append((folder, RunRecord.load(folder)))
+                continue
+            except RecordError:
+                pass
+            others = [
+                p.parent.name
+                for p in runs.glob(f"{name}-????????/{RECORD_NAME}")
+                if p.parent != folder
+            ]
+            if others:
+                warnings.append(
+                    f"{folder.name}: other accuracies of this method and tasks are kept as "
+                    + ", ".join(sorted(others))
+                )
+            if not folder.exists():
+                made.append(folder)
+            outcomes.save(folder / "outcomes-R.parquet")
+            record = RunRecord(
+                fingerprint=fingerprint,
+                status="imported",
+                created=datetime.now(UTC).isoformat(timespec="seconds"),
+                given=given,
+                resolved={
+                    "imported": {
+                        "what": "accuracies",
+                        "source": str(one.source.resolve()),
+                        "method": one.method,
+                        "task_set": one.task_set,
+                        "kind": one.kind,
+                        "n_tasks": len(one.values),
+                        "n_images": one.n_images,
+                    }
+                },
+                origins={},
+                plugins=(dataclasses.asdict(component.loaded.plugin),),
+                environment={
+                    "fsframework": fsframework.__version__,
+                    "python": platform.python_version(),
+                    "numpy": np.__version__,
+                },
+                digests={"tasks-R": outcomes.task_digest},
+                notes=(
+                    f"which tasks these are ({one.task_set!r}) and that their interval is "
+                    f"{one.kind} was stated by whoever imported them",
+                ),
+                statistics={"acc": component.fingerprint},
+                estimates={"acc-R": estimate("acc-R", statistic, outcomes)},
+            )
+            # Last, for a folder is a run by its record.
+            record.save(folder)
+            written.append((folder, record))
+    except BaseException:
+        for folder in made:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return written, warnings
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^\w.]+", "-", text).strip("-") or "accuracies"
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]

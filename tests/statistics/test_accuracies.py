@@ -1,0 +1,214 @@
+"""Accuracies made elsewhere: what a file may hold, and the line that says why one is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from fsframework.components.registry import Registry
+from fsframework.errors import DataError, OptionError
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.records import RunRecord
+from fsframework.statistics.accuracies import read_accuracies, write_runs
+from fsframework.values import AccuracyOutcomes, Outcomes
+
+SHARED = Path(__file__).parents[3] / "shared"
+
+
+def tensor(path: Path, values: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(torch.tensor(values), path)
+    return path
+
+
+def table(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path / "runs", tmp_path / "cache")
+
+
+def test_a_file_of_each_sort_gives_the_same_accuracies(tmp_path: Path) -> None:
+    values = [40.0, 60.0, 100.0]
+    pt = tensor(tmp_path / "mine.pt", values)
+    csv = table(tmp_path / "mine.csv", "task,mine\n0,40\n1,60\n2,100\n")
+    parquet = tmp_path / "mine.parquet"
+    pq.write_table(pa.table({"task": [0, 1, 2], "mine": values}), parquet)
+    for path in (pt, csv, parquet):
+        (read,) = read_accuracies([path], task_set="birds")
+        assert (read.method, read.task_set, read.kind) == ("mine", "birds", "closed")
+        assert read.values.tolist() == [0.4, 0.6, 1.0]
+
+
+def test_columns_of_a_file_share_its_tasks(tmp_path: Path) -> None:
+    path = table(tmp_path / "five-shot.csv", "a,b\n0.5,0.25\n1,0\n")
+    one, two = read_accuracies([path], kind="open")
+    assert (one.method, two.method) == ("a", "b")
+    assert one.outcomes.task_digest == two.outcomes.task_digest
+    assert one.outcomes.kind == "open"
+    assert two.values.tolist() == [0.25, 0.0]
+
+
+def test_tasks_are_equal_where_name_number_and_kind_are(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", "a\n0.5\n1\n")
+    longer = table(tmp_path / "b.csv", "b\n0.5\n1\n1\n")
+
+    def digest(file: Path, name: str, **more: str) -> str:
+        return read_accuracies([file], task_set=name, **more)[0].outcomes.task_digest
+
+    same = digest(path, "birds")
+    assert same == digest(path, "birds")
+    others = (digest(path, "cats"), digest(longer, "birds"), digest(path, "birds", kind="open"))
+    assert same not in others
+
+
+def test_a_layout_names_method_and_tasks(tmp_path: Path) -> None:
+    for shot in ("5-shot", "10-shot"):
+        tensor(tmp_path / shot / "clip" / "LR" / "cub.pt", [50.0, 75.0])
+    read = read_accuracies([tmp_path])
+    assert [(r.task_set, r.method) for r in read] == [
+        ("5-shot/cub", "clip/LR"),
+        ("10-shot/cub", "clip/LR"),
+    ]
+    other = read_accuracies([tmp_path], layout="tasks/method/-/tasks")
+    assert {r.method for r in other} == {"clip"}
+    with pytest.raises(OptionError, match="lies 4 deep.*has 2 parts"):
+        read_accuracies([tmp_path], layout="tasks/method")
+    with pytest.raises(OptionError, match="must be parts tasks, method, -"):
+        read_accuracies([tmp_path], layout="shot/method")
+
+
+def test_percent_or_share_is_one_for_all_files(tmp_path: Path) -> None:
+    low = table(tmp_path / "low.csv", "low\n0.5\n1\n")
+    high = table(tmp_path / "high.csv", "high\n50\n1\n")
+    assert read_accuracies([low], task_set="t")[0].values.tolist() == [0.5, 1.0]
+    both = read_accuracies([low, high], task_set="t")
+    assert [r.values.tolist() for r in both] == [[0.005, 0.01], [0.5, 0.01]]
+    assert read_accuracies([low], task_set="t", unit="percent")[0].values.tolist() == [0.005, 0.01]
+    with pytest.raises(DataError, match=r"high.csv, line 2: .* in a share lies in 0..1; .* is 50"):
+        read_accuracies([high], task_set="t", unit="share")
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("a\n40\nnan\n", "line 3: an accuracy in percent lies in 0..100; that of 'a' is NaN"),
+        ("a\n40\n101\n", "line 3: an accuracy in percent lies in 0..100; that of 'a' is 101"),
+        ("a\n-1\n40\n", "line 2: an accuracy in percent lies in 0..100; that of 'a' is -1"),
+        ("a,b\n40,50\n40,\n", "line 3: the value of 'b' is missing"),
+        ("a,b\n40,x\n", "line 2: the value of 'b' is no number: 'x'"),
+        ("a,b\n40\n", "line 2: 1 values for 2 columns"),
+        ("40\n50\n", "the first line must name the columns"),
+        ("a,a\n4,5\n", "the column 'a' stands there twice"),
+        ("a\n", "is empty"),
+        ("", "is empty"),
+    ],
+)
+def test_a_table_that_holds_no_accuracies(tmp_path: Path, text: str, part: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read_accuracies([table(tmp_path / "file.csv", text)], task_set="t")
+    assert part in str(caught.value)
+    assert "file.csv" in str(caught.value)
+
+
+def test_files_that_hold_no_accuracies(tmp_path: Path) -> None:
+    def refusal(path: Path, error: type[Exception] = DataError) -> str:
+        with pytest.raises(error) as caught:
+            read_accuracies([path], task_set=None if error is OptionError else "t")
+        return str(caught.value)
+
+    assert "task 1" in refusal(tensor(tmp_path / "nan.pt", [50.0, float("nan")]))
+    assert "one dimension" in refusal(tensor(tmp_path / "flat.pt", [[1.0]]))
+    assert "is empty" in refusal(tensor(tmp_path / "none.pt", []))
+    torch.save({"a": torch.ones(2)}, tmp_path / "dict.pt")
+    assert "must hold a tensor, not dict" in refusal(tmp_path / "dict.pt")
+    assert "not a tensor saved" in refusal(table(tmp_path / "text.pt", "no tensor"))
+    assert "not a Parquet file" in refusal(table(tmp_path / "text.parquet", "no table"))
+    assert "no such file" in refusal(tmp_path / "absent.csv")
+    assert "read from .pt" in refusal(tmp_path / "table.xlsx")
+    pq.write_table(pa.table({"a": [0.5, None]}), tmp_path / "null.parquet")
+    assert "row 1: the value of 'a' is missing" in refusal(tmp_path / "null.parquet")
+    AccuracyOutcomes([0.5], "d", 0, False).save(tmp_path / "ours.parquet")
+    assert "name the run, not this file" in refusal(tmp_path / "ours.parquet")
+    one = tensor(tmp_path / "one.pt", [50.0])
+    assert "say with --task-set" in refusal(one, OptionError)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no file below it"):
+        read_accuracies([tmp_path / "empty"])
+    with pytest.raises(OptionError, match="named by --layout"):
+        read_accuracies([tmp_path / "empty"], task_set="t")
+
+
+def test_unequal_lengths_and_doubles_within_a_set_of_tasks(tmp_path: Path) -> None:
+    a = table(tmp_path / "a.csv", "a\n40\n50\n")
+    b = table(tmp_path / "b.csv", "b\n40\n50\n60\n")
+    with pytest.raises(DataError, match=r"b.csv: 3 accuracies for .* 't', but .*a.csv has 2"):
+        read_accuracies([a, b], task_set="t")
+    (tmp_path / "x").mkdir()
+    again = table(tmp_path / "x" / "a.csv", "a\n40\n50\n")
+    with pytest.raises(DataError, match="both hold 'a'"):
+        read_accuracies([a, again], task_set="t")
+
+
+def test_a_run_of_each_and_none_is_replaced(tmp_path: Path, workspace: Workspace) -> None:
+    path = table(tmp_path / "t.csv", "a/b,c\n50,60\n70,80\n")
+    read = read_accuracies([path], kind="open", n_images=40)
+    written, warnings = write_runs(read, Registry(), workspace.runs, {})
+    assert warnings == []
+    folder, record = written[0]
+    assert folder.name.startswith("a-b-t-")
+    assert record.status == "imported"
+    found = RunRecord.load(folder).estimates["acc-R"]
+    assert (found.value, found.kind, found.n_tasks, found.n_images) == (0.6, "open", 2, 40)
+    outcomes = Outcomes.load(folder / "outcomes-R.parquet")
+    assert outcomes.task_accuracy.tolist() == [0.5, 0.7]
+    again, warnings = write_runs(read, Registry(), workspace.runs, {})
+    assert [r.created for _, r in again] == [r.created for _, r in written]
+    assert warnings == []
+    table(path, "a/b,c\n50,60\n70,90\n")
+    changed, warnings = write_runs(
+        read_accuracies([path], kind="open"), Registry(), workspace.runs, {}
+    )
+    assert changed[1][0] != written[1][0]
+    assert written[1][0].exists()
+    assert len(warnings) == 1
+    assert written[1][0].name in warnings[0]
+
+
+def test_nothing_is_left_of_an_import_that_fails(
+    tmp_path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = read_accuracies([table(tmp_path / "t.csv", "a,b\n50,60\n70,80\n")])
+    saved = RunRecord.save
+
+    def fails(self: RunRecord, folder: Path) -> None:
+        if folder.name.startswith("b-"):
+            raise OSError("the disk is gone")
+        saved(self, folder)
+
+    monkeypatch.setattr(RunRecord, "save", fails)
+    with pytest.raises(OSError, match="the disk"):
+        write_runs(read, Registry(), workspace.runs, {})
+    assert list(workspace.runs.iterdir()) == []
+
+
+@pytest.mark.shared_data
+def test_the_published_files_are_read_whole() -> None:
+    folder = SHARED / "data" / "per_task_accuracies"
+    if not folder.is_dir():
+        pytest.skip(f"reference material is absent: {folder}")
+    read = read_accuracies([folder], kind="open")
+    assert len(read) == 135
+    assert len({r.outcomes.task_digest for r in read}) == 27
+    assert {r.method for r in read} == {
+        *("clip/LR", "dino/LR", "dinov2/LR", "dinov2/NCC", "dinov2/finetune")
+    }
+    assert max(float(np.max(r.values)) for r in read) == 1.0

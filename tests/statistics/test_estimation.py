@@ -1,0 +1,151 @@
+"""Intervals against values worked by hand and by simulation; kinds decided from the tasks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fsframework.errors import DataError
+from fsframework.interfaces import Statistic
+from fsframework.statistics.estimation import estimate, gap, paired_difference, saturation
+from fsframework.statistics.intervals import mean_interval
+from fsframework.values import FloatArray, ImagePool, Outcomes, TaskSet
+
+
+class Mean(Statistic):
+    """Mean class accuracy."""
+
+    def per_task(self, outcomes: Outcomes) -> FloatArray:
+        return outcomes.class_accuracy.mean(axis=1)
+
+
+def tasks_of(n_tasks: int, *, reuse: bool, start: int = 0) -> TaskSet:
+    """2-way 1-shot tasks of 2 queries; each task has images of its own unless they are reused."""
+    images = np.arange(start, start + n_tasks * 6).reshape(n_tasks, 2, 3)
+    if reuse:
+        images = np.broadcast_to(images[:1], images.shape)
+    classes = np.tile([0, 1], (n_tasks, 1))
+    return TaskSet(
+        classes, images[:, :, :1], images[:, :, 1:], np.full((n_tasks, 2), -1),
+        np.zeros((n_tasks, 2), bool), (), "toy", {}, 0, "keys", "pool",
+    )  # fmt: skip
+
+
+def answered(tasks: TaskSet, right: list[int]) -> Outcomes:
+    """Outcomes whose task t has `right[t]` of its 4 queries right."""
+    truth = np.broadcast_to(np.arange(2)[:, None], tasks.query.shape).copy()
+    flat = truth.reshape(len(tasks), -1)
+    for t, count in enumerate(right):
+        flat[t, count:] = 1 - flat[t, count:]
+    return Outcomes.of(tasks, flat.reshape(tasks.query.shape))
+
+
+def test_student_t_interval_by_hand() -> None:
+    # mean 0.5, sd(ddof 1) 0.5, T = 3, t(0.975, 2) = 4.30265
+    mean, low, high = mean_interval(np.array([0.0, 0.5, 1.0]))
+    assert mean == 0.5
+    assert (high - low) / 2 == pytest.approx(4.302653 * 0.5 / math.sqrt(3), rel=1e-6)
+
+
+def test_one_task_has_no_interval() -> None:
+    mean, low, high = mean_interval(np.array([0.25]))
+    assert (mean, math.isnan(low), math.isnan(high)) == (0.25, True, True)
+
+
+def test_an_interval_is_open_only_if_no_image_stands_in_two_tasks() -> None:
+    right = [1, 2, 3]
+    fresh = estimate("acc", Mean(), answered(tasks_of(3, reuse=False), right))
+    reused = estimate("acc", Mean(), answered(tasks_of(3, reuse=True), right))
+    assert (fresh.kind, fresh.n_images, fresh.n_tasks) == ("open", 18, 3)
+    assert (reused.kind, reused.n_images) == ("closed", 6)
+    assert fresh.value == reused.value == 0.5
+    assert fresh.share
+
+
+def test_gap_is_welchs_interval_and_closed_when_the_two_sets_share_images() -> None:
+    random, biased = tasks_of(4, reuse=False), tasks_of(3, reuse=False, start=100)
+    first, second = answered(random, [4, 3, 4, 3]), answered(biased, [1, 0, 2])
+    found = gap("acc-gap", Mean(), (random, first), (biased, second))
+    reference = stats.ttest_ind([1, 0.75, 1, 0.75], [0.25, 0, 0.5], equal_var=False)
+    interval = reference.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    assert found.value == pytest.approx(0.875 - 0.25)
+    assert (found.kind, found.n_tasks, found.n_images) == ("open", 7, 42)
+    overlapping = tasks_of(3, reuse=False, start=6)
+    shared = gap("g", Mean(), (random, first), (overlapping, answered(overlapping, [1, 0, 2])))
+    assert shared.kind == "closed"
+
+
+def test_gap_of_constant_values_has_no_width() -> None:
+    tasks, other = tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50)
+    found = gap("g", Mean(), (tasks, answered(tasks, [4, 4, 4])), (other, answered(other, [0] * 3)))
+    assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
+
+
+def test_paired_difference_by_hand_and_only_on_equal_tasks() -> None:
+    tasks = tasks_of(3, reuse=False)
+    first, second = answered(tasks, [4, 3, 4]), answered(tasks, [3, 2, 2])
+    found = paired_difference("acc", Mean(), first, second)
+    # differences 0.25, 0.25, 0.5
+    assert found.value == pytest.approx(1 / 3)
+    assert found.paired
+    assert found.half_width == pytest.approx(4.302653 * np.std([1, 1, 2], ddof=1) / 4 / 3**0.5)
+    other = tasks_of(3, reuse=False, start=18)
+    with pytest.raises(DataError, match="a paired comparison needs equal tasks"):
+        paired_difference("acc", Mean(), first, answered(other, [1, 1, 1]))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([0.5, float("nan"), 0.5], "the value of task 1 is nan"),
+        ([0.5, 0.5], "values for 3 tasks"),
+        ([0.5, 2.0, 0.5], r"must lie in 0\.0\.\.1\.0"),
+    ],
+)
+def test_a_broken_statistic_is_named(values: list[float], message: str) -> None:
+    class Broken(Statistic):
+        """Broken."""
+
+        def per_task(self, outcomes: Outcomes) -> FloatArray:
+            return np.array(values)
+
+    with pytest.raises(DataError, match=message):
+        estimate("broken", Broken(), answered(tasks_of(3, reuse=False), [1, 2, 3]))
+
+
+def test_intervals_cover_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(0)
+    truth, count, covered = 0.6, 400, 0
+    for _ in range(count):
+        values = rng.binomial(15, truth, size=30) / 15
+        _, low, high = mean_interval(values)
+        covered += low <= truth <= high
+    # 95 % of 400 is 380; four standard deviations are 17.
+    assert 363 <= covered <= 397
+
+
+def test_tasks_of_the_toy_pool_belong_to_it() -> None:
+    pool = ImagePool(tuple(f"i{n}" for n in range(6)), np.array([0, 0, 0, 1, 1, 1]), ("a", "b"))
+    tasks = TaskSet.of(
+        pool, np.array([[0, 1]]), np.array([[[0], [3]]]), np.array([[[1, 2], [4, 5]]]),
+        sampler="toy", options={}, seed=0,
+    )  # fmt: skip
+    tasks.verify(pool)
+    assert not tasks.reuses_images
+
+
+@pytest.mark.parametrize(("wrong", "told"), [(0, True), (99, True), (100, False), (501, True)])
+def test_few_wrong_or_few_right_answers_are_told(wrong: int, told: bool) -> None:
+    predictions = np.repeat([0, 1], 150)[None, :].repeat(2, axis=0).reshape(2, 2, 150)
+    flat = predictions.reshape(-1).copy()
+    flat[:wrong] = 1 - flat[:wrong]
+    outcomes = Outcomes(flat.reshape(2, 2, 150), "digest", 600, False)
+    warning = saturation(outcomes)
+    assert (warning is not None) == told
+    if warning is not None:
+        fewer = min(wrong, 600 - wrong)
+        assert f"only {fewer} of 600 answers are {'wrong' if wrong < 300 else 'right'}" in warning
