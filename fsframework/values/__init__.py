@@ -1,0 +1,35 @@
+"""The nouns of the flow: frozen, array-backed, self-checking, with ``save`` and ``load``.
+
+``ImagePool`` -> ``AttributeTable`` -> ``TaskSet`` -> ``Outcomes`` -> ``Estimate``. Only NumPy is
+imported here; PyArrow and safetensors are imported by the ``save`` and ``load`` that need them.
+"""
+
+from fsframework._digest import digest_of
+from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
+from fsframework.values._formats import SCHEMA_VERSION
+from fsframework.values.attributes import AttributeTable
+from fsframework.values.estimate import Estimate
+from fsframework.values.outcomes import AccuracyOutcomes, IntervalKind, Outcomes, QueryBatch
+from fsframework.values.pool import ImagePool, ImageRecord
+from fsframework.values.seeds import task_rng, task_seed
+from fsframework.values.tasks import TaskSet
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "AccuracyOutcomes",
+    "AttributeTable",
+    "BoolArray",
+    "Estimate",
+    "FloatArray",
+    "ImagePool",
+    "ImageRecord",
+    "IntArray",
+    "IntervalKind",
+    "Outcomes",
+    "QueryBatch",
+    "TaskSet",
+    "UInt8Array",
+    "digest_of",
+    "task_rng",
+    "task_seed",
+]

@@ -1,0 +1,224 @@
+"""What a method answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fsframework.errors import DataError
+from fsframework.values._arrays import (
+    FloatArray,
+    IntArray,
+    frozen,
+    read_only,
+)
+from fsframework.values._formats import parquet_header, write_parquet
+from fsframework.values.tasks import TaskSet
+
+__all__ = ["AccuracyOutcomes", "IntervalKind", "Outcomes", "QueryBatch"]
+
+
+IntervalKind = Literal["open", "closed"]
+
+
+QueryBatch = Literal["task", "class"]
+"""Which queries a method was shown together: all of a task, or those of one class at a time."""
+
+
+_ACCURACIES = "accuracies of tasks"
+"""What a file of ``AccuracyOutcomes`` is called in its header."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """What a method answered for every query of every task, and nothing derived from it.
+
+    Args:
+        predictions: int16 ``(T, way, n_query)``: the way each query was given to; the query at
+            ``[t, w, q]`` truly belongs to way ``w``.
+        task_digest: ``TaskSet.digest`` of the tasks.
+        n_images: distinct images in all tasks; ``reuses_images`` whether two tasks share one.
+        query_batch: which queries the method was shown together.
+
+    Raises:
+        DataError: the shape is wrong or a prediction is no way of the task.
+
+    >>> outcomes = Outcomes(np.array([[[0, 1], [1, 1]]]), "digest", 6, False)
+    >>> outcomes.class_accuracy.tolist()
+    [[0.5, 1.0]]
+    """
+
+    predictions: IntArray
+    task_digest: str
+    n_images: int
+    reuses_images: bool
+    query_batch: QueryBatch = "task"
+
+    def __post_init__(self) -> None:
+        array = frozen(self.predictions, np.int16, "predictions", 3)
+        object.__setattr__(self, "predictions", array)
+        way = array.shape[1]
+        if array.size and not (array.min() >= 0 and array.max() < way):
+            raise DataError(f"predictions must lie in 0..{way - 1}")
+
+    @classmethod
+    def of(cls, tasks: TaskSet, predictions: IntArray, query_batch: QueryBatch = "task") -> Self:
+        """Tie predictions ``(T, way, n_query)`` to their tasks."""
+        if predictions.shape != tasks.query.shape:
+            raise DataError(
+                f"predictions of shape {predictions.shape} for queries of {tasks.query.shape}"
+            )
+        return cls(predictions, tasks.digest, tasks.n_images, tasks.reuses_images, query_batch)
+
+    def __len__(self) -> int:
+        return int(self.predictions.shape[0])
+
+    @property
+    def n_way(self) -> int:
+        """Classes a task."""
+        return int(self.predictions.shape[1])
+
+    @property
+    def kind(self) -> IntervalKind:
+        """What an interval over these tasks speaks of: ``open`` only if no image is reused."""
+        return "closed" if self.reuses_images else "open"
+
+    @cached_property
+    def class_accuracy(self) -> FloatArray:
+        """Share of each way's queries that were right, float64 ``(T, way)``: M_c of FewSTAB."""
+        truth = np.arange(self.n_way, dtype=np.int16)[None, :, None]
+        return read_only(np.asarray((self.predictions == truth).mean(axis=2)))
+
+    @cached_property
+    def task_accuracy(self) -> FloatArray:
+        """Share of each task's queries that were right, float64 ``(T,)``."""
+        return read_only(np.asarray(self.class_accuracy.mean(axis=1)))
+
+    def save(self, path: str | Path) -> None:
+        """Write Parquet: a row a task and way, its queries' predictions as a list."""
+        import pyarrow as pa
+
+        count, way, n_query = self.predictions.shape
+        offsets = np.arange(0, count * way * n_query + 1, n_query, dtype=np.int32)
+        columns = {
+            "task": pa.array(np.repeat(np.arange(count), way)),
+            "way": pa.array(np.tile(np.arange(way), count)),
+            "predictions": pa.ListArray.from_arrays(
+                pa.array(offsets), pa.array(self.predictions.reshape(-1))
+            ),
+        }
+        header = {
+            "what": "outcomes",
+            "n_way": way,
+            "n_query": n_query,
+            "task_digest": self.task_digest,
+            "n_images": self.n_images,
+            "reuses_images": self.reuses_images,
+            "query_batch": self.query_batch,
+        }
+        write_parquet(Path(path), columns, header)
+
+    @staticmethod
+    def load(path: str | Path) -> Outcomes:
+        """Read what ``save`` wrote, ``AccuracyOutcomes`` included.
+
+        Raises:
+            DataError: the file does not hold outcomes or is damaged.
+        """
+        path = Path(path)
+        table, header = parquet_header(path, "outcomes", _ACCURACIES)
+        if header["what"] == _ACCURACIES:
+            return AccuracyOutcomes(
+                table["accuracy"].to_numpy(),
+                header["task_digest"],
+                header["n_images"],
+                header["reuses_images"],
+            )
+        flat = table["predictions"].combine_chunks().flatten().to_numpy()
+        try:
+            predictions = flat.reshape(-1, header["n_way"], header["n_query"])
+        except ValueError:
+            raise DataError(f"{path}: {flat.size} predictions do not fill whole tasks") from None
+        rows = [table[name].to_numpy() for name in ("task", "way")]
+        if not np.array_equal(rows, np.indices(predictions.shape[:2]).reshape(2, -1)):
+            raise DataError(f"{path}: its rows are not in the order of tasks and ways")
+        return Outcomes(
+            predictions,
+            header["task_digest"],
+            header["n_images"],
+            header["reuses_images"],
+            header.get("query_batch", "task"),
+        )
+
+
+class AccuracyOutcomes(Outcomes):
+    """Accuracies of whole tasks, measured elsewhere: outcomes without predictions.
+
+    What needs a prediction, or the accuracy of a single class, raises an error that says so.
+
+    Args:
+        accuracy: float64 ``(T,)``, the share of each task's queries that were right, 0..1.
+        task_digest: equal for outcomes of equal tasks in equal order; whoever imports vouches.
+        n_images: distinct images in all tasks, 0 where it is not known.
+        reuses_images: whether two tasks share an image.
+
+    Raises:
+        DataError: not one dimension, or a value is no number of 0..1.
+
+    >>> AccuracyOutcomes([0.5, 1.0], "digest", 0, False).task_accuracy.tolist()
+    [0.5, 1.0]
+    """
+
+    def __init__(
+        self, accuracy: npt.ArrayLike, task_digest: str, n_images: int, reuses_images: bool
+    ) -> None:
+        values = frozen(accuracy, np.float64, "accuracy", 1)
+        wrong = np.flatnonzero(~((values >= 0) & (values <= 1)))
+        if wrong.size:
+            raise DataError(
+                f"accuracies must lie in 0..1; that of task {wrong[0]} is {values[wrong[0]]}"
+            )
+        fields = (values, task_digest, n_images, reuses_images, "task")
+        names = ("_accuracy", "task_digest", "n_images", "reuses_images", "query_batch")
+        for name, value in zip(names, fields, strict=True):
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return int(self.task_accuracy.size)
+
+    def __repr__(self) -> str:
+        return f"AccuracyOutcomes(<{len(self)} tasks>, {self.task_digest!r}, {self.kind})"
+
+    @property
+    def task_accuracy(self) -> FloatArray:
+        """Accuracy of each task, float64 ``(T,)``."""
+        values: FloatArray = self.__dict__["_accuracy"]
+        return values
+
+    @property
+    def predictions(self) -> IntArray:
+        """Nothing: raises ``DataError``, and so do ``n_way`` and ``class_accuracy``."""
+        raise DataError(
+            "these are accuracies of whole tasks made elsewhere; they hold no predictions, and "
+            "what is computed from the answers of single queries or classes cannot be had"
+        )
+
+    @property
+    def class_accuracy(self) -> FloatArray:
+        """Nothing, see ``predictions``."""
+        return np.asarray(self.predictions, np.float64)
+
+    def save(self, path: str | Path) -> None:
+        """Write Parquet: a row a task."""
+        header = {
+            "what": _ACCURACIES,
+            "task_digest": self.task_digest,
+            "n_images": self.n_images,
+            "reuses_images": self.reuses_images,
+        }
+        write_parquet(Path(path), {"accuracy": self.task_accuracy}, header)

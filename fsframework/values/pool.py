@@ -1,0 +1,164 @@
+"""The images that tasks are drawn from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Self
+
+import numpy as np
+
+from fsframework._digest import digest_of
+from fsframework.errors import DataError
+from fsframework.values._arrays import (
+    IntArray,
+    first_duplicate,
+    frozen,
+    named,
+    read_only,
+)
+from fsframework.values._formats import parquet_header, write_parquet
+from fsframework.values.attributes import AttributeTable
+
+__all__ = ["ImagePool", "ImageRecord"]
+
+
+@dataclass(frozen=True)
+class ImageRecord:
+    """What is known of an image without looking at it.
+
+    Args:
+        key: as in the pool.
+        metadata: the image's entry in each metadata column.
+    """
+
+    key: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class ImagePool:
+    """The images tasks are drawn from: keys, labels, metadata, perhaps attributes; no pixels.
+
+    Args:
+        keys: one unique string an image.
+        labels: int ``(n,)``, index into ``class_names``.
+        class_names: unique; every class has at least one image.
+        metadata: columns of one string an image.
+        attributes: a table of the same keys in the same order.
+
+    Raises:
+        DataError: lengths, ranges or uniqueness do not hold.
+
+    >>> pool = ImagePool(("a", "b", "c"), np.array([0, 1, 0]), ("cat", "dog"))
+    >>> pool.members(0).tolist(), pool.class_sizes.tolist()
+    ([0, 2], [2, 1])
+    """
+
+    keys: tuple[str, ...]
+    labels: IntArray
+    class_names: tuple[str, ...]
+    metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    attributes: AttributeTable | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", tuple(self.keys))
+        object.__setattr__(self, "class_names", tuple(self.class_names))
+        object.__setattr__(self, "labels", frozen(self.labels, np.int64, "labels", 1))
+        columns = {name: tuple(values) for name, values in self.metadata.items()}
+        object.__setattr__(self, "metadata", MappingProxyType(columns))
+        count = len(self.keys)
+        if self.labels.size != count:
+            raise DataError(f"{self.labels.size} labels for {count} images")
+        if (double := first_duplicate(self.keys)) is not None:
+            raise DataError(f"the image key {double!r} stands twice")
+        if (double := first_duplicate(self.class_names)) is not None:
+            raise DataError(f"the class {double!r} stands twice")
+        if count and not (self.labels.min() >= 0 and self.labels.max() < len(self.class_names)):
+            raise DataError(
+                f"labels must lie in 0..{len(self.class_names) - 1}, "
+                f"not {self.labels.min()}..{self.labels.max()}"
+            )
+        empty = [self.class_names[i] for i in np.flatnonzero(self.class_sizes == 0)]
+        if empty:
+            raise DataError(f"no image belongs to the class {named(empty)}")
+        for name, values in columns.items():
+            if len(values) != count:
+                raise DataError(f"metadata {name!r} has {len(values)} entries for {count} images")
+        if self.attributes is not None and self.attributes.keys != self.keys:
+            raise DataError("the attribute table's keys are not the pool's; use with_attributes")
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @cached_property
+    def class_sizes(self) -> IntArray:
+        """Images a class, int64 ``(n_classes,)``."""
+        return read_only(np.bincount(self.labels, minlength=len(self.class_names)))
+
+    @cached_property
+    def _grouped(self) -> tuple[IntArray, IntArray]:
+        order = read_only(np.argsort(self.labels, kind="stable"))
+        return order, np.concatenate([[0], np.cumsum(self.class_sizes)])
+
+    def members(self, label: int) -> IntArray:
+        """Return the indices of one class' images, ascending."""
+        order, starts = self._grouped
+        return order[starts[label] : starts[label + 1]]
+
+    @cached_property
+    def key_digest(self) -> str:
+        """Digest of the image keys in order: what indices into this pool refer to."""
+        return digest_of("keys", self.keys)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of keys, labels, class names and metadata (attributes have their own)."""
+        flat = [text for name in sorted(self.metadata) for text in (name, *self.metadata[name])]
+        return digest_of("pool", self.keys, self.labels, self.class_names, flat)
+
+    def with_attributes(self, table: AttributeTable) -> ImagePool:
+        """Return this pool with the table brought into its order.
+
+        Raises:
+            DataError: not one of the table's keys belongs to an image of the pool.
+        """
+        if len(self) and table.keys != self.keys and not set(self.keys) & set(table.keys):
+            raise DataError(
+                f"none of the attribute table's {len(table)} keys belongs to an image; "
+                f"it has {named(table.keys)}, the images are {named(self.keys)}"
+            )
+        return dataclasses.replace(self, attributes=table.aligned(self.keys))
+
+    def save(self, path: str | Path) -> None:
+        """Write Parquet: ``key``, ``label`` and a column ``meta:NAME`` a metadata column."""
+        import pyarrow as pa
+
+        columns = {"key": pa.array(self.keys, pa.string()), "label": pa.array(self.labels)}
+        columns |= {f"meta:{n}": pa.array(v, pa.string()) for n, v in self.metadata.items()}
+        header = {"what": "an image pool", "class_names": list(self.class_names)}
+        write_parquet(Path(path), columns, header)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what ``save`` wrote; attributes are saved on their own.
+
+        Raises:
+            DataError: the file is not an image pool or does not hold together.
+        """
+        table, header = parquet_header(Path(path), "an image pool")
+        metadata = {
+            name.removeprefix("meta:"): tuple(table[name].to_pylist())
+            for name in table.column_names
+            if name.startswith("meta:")
+        }
+        return cls(
+            tuple(table["key"].to_pylist()),
+            table["label"].to_numpy(),
+            tuple(header["class_names"]),
+            metadata,
+        )

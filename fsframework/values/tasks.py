@@ -1,0 +1,291 @@
+"""Few-shot tasks, as indices into a pool."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+
+from fsframework._digest import digest_of
+from fsframework._files import atomic_write
+from fsframework.errors import DataError
+from fsframework.values._arrays import (
+    BoolArray,
+    IntArray,
+    frozen,
+    named,
+)
+from fsframework.values._formats import SCHEMA_VERSION, check_header
+from fsframework.values.pool import ImagePool
+
+__all__ = ["TaskSet"]
+
+
+@dataclass(frozen=True, eq=False)
+class TaskSet:
+    """Few-shot tasks as indices into one pool; nothing of the pixels, nothing of a model.
+
+    Args:
+        classes: int64 ``(T, way)``, label of each way's class.
+        support: int64 ``(T, way, shot)``, indices of images.
+        query: int64 ``(T, way, n_query)``, indices of images.
+        attribute: int32 ``(T, way)``, index into ``words`` of the attribute tied to the way, -1
+            where there is none.
+        relaxed: bool ``(T, way)``, where the sampler had to give up a condition.
+        words: the vocabulary ``attribute`` refers to.
+        sampler: name of the sampler; ``options`` its resolved options; ``seed`` its seed.
+        key_digest: ``ImagePool.key_digest`` of the pool.
+        pool_fingerprint: ``ImagePool.fingerprint``; ``attributes_fingerprint`` the table's.
+
+    Raises:
+        DataError: shapes disagree, an image is in support and query, a class stands twice.
+    """
+
+    classes: IntArray
+    support: IntArray
+    query: IntArray
+    attribute: IntArray
+    relaxed: BoolArray
+    words: tuple[str, ...]
+    sampler: str
+    options: Mapping[str, Any]
+    seed: int
+    key_digest: str
+    pool_fingerprint: str
+    attributes_fingerprint: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, dtype, ndim in (
+            ("classes", np.int64, 2),
+            ("support", np.int64, 3),
+            ("query", np.int64, 3),
+            ("attribute", np.int32, 2),
+            ("relaxed", np.bool_, 2),
+        ):
+            object.__setattr__(self, name, frozen(getattr(self, name), dtype, name, ndim))
+        object.__setattr__(self, "words", tuple(self.words))
+        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+        shape = self.classes.shape
+        for name in ("support", "query", "attribute", "relaxed"):
+            if getattr(self, name).shape[:2] != shape:
+                raise DataError(
+                    f"{name} is of {getattr(self, name).shape[:2]} tasks and ways, "
+                    f"classes of {shape}"
+                )
+        if shape[1] < 2:
+            raise DataError(f"a task needs at least 2 ways, not {shape[1]}")
+        if self.support.shape[2] < 1 or self.query.shape[2] < 1:
+            raise DataError("a task needs at least one support and one query image a class")
+        if self.attribute.size and not (
+            self.attribute.min() >= -1 and self.attribute.max() < len(self.words)
+        ):
+            raise DataError(f"attribute must lie in -1..{len(self.words) - 1}")
+        if np.any(np.diff(np.sort(self.classes, axis=1), axis=1) == 0):
+            raise DataError(f"{self._where(self.classes)}: a class stands twice")
+        images = self.images
+        if images.size and images.min() < 0:
+            raise DataError("image indices must not be negative")
+        if np.any(np.diff(np.sort(images, axis=1), axis=1) == 0):
+            raise DataError(f"{self._where(images)}: an image stands twice")
+
+    @staticmethod
+    def _where(rows: IntArray) -> str:
+        bad = np.any(np.diff(np.sort(rows, axis=1), axis=1) == 0, axis=1)
+        return f"task {int(np.flatnonzero(bad)[0])}"
+
+    @classmethod
+    def of(
+        cls,
+        pool: ImagePool,
+        classes: IntArray,
+        support: IntArray,
+        query: IntArray,
+        *,
+        sampler: str,
+        options: Mapping[str, Any],
+        seed: int,
+        attribute: IntArray | None = None,
+        relaxed: BoolArray | None = None,
+    ) -> Self:
+        """Build a task set that belongs to ``pool``, whose words ``attribute`` refers to."""
+        table = pool.attributes if attribute is not None else None
+        return cls(
+            classes,
+            support,
+            query,
+            np.full(classes.shape, -1) if attribute is None else attribute,
+            np.zeros(classes.shape, bool) if relaxed is None else relaxed,
+            table.words if table is not None else (),
+            sampler,
+            options,
+            seed,
+            pool.key_digest,
+            pool.fingerprint,
+            table.fingerprint if table is not None else None,
+        )
+
+    def __len__(self) -> int:
+        return int(self.classes.shape[0])
+
+    @property
+    def n_way(self) -> int:
+        """Classes a task."""
+        return int(self.classes.shape[1])
+
+    @property
+    def n_shot(self) -> int:
+        """Support images a class."""
+        return int(self.support.shape[2])
+
+    @property
+    def n_query(self) -> int:
+        """Query images a class."""
+        return int(self.query.shape[2])
+
+    @property
+    def images(self) -> IntArray:
+        """All images of each task, int64 ``(T, way * (shot + n_query))``."""
+        count, way = self.classes.shape
+        parts = [part.reshape(count, way * part.shape[2]) for part in (self.support, self.query)]
+        return np.concatenate(parts, axis=1)
+
+    @cached_property
+    def n_images(self) -> int:
+        """Number of distinct images in all tasks together."""
+        return int(np.unique(self.images).size)
+
+    @property
+    def reuses_images(self) -> bool:
+        """Whether any image stands in two tasks, which makes intervals *closed*."""
+        return self.n_images < self.images.size
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of classes, support, query and the pool's keys: equal digests, equal tasks."""
+        return digest_of("tasks", self.key_digest, self.classes, self.support, self.query)
+
+    @cached_property
+    def _checksum(self) -> str:
+        told = self.sampler, dict(self.options), self.seed
+        drawn_from = self.pool_fingerprint, self.attributes_fingerprint
+        header = json.dumps([*told, *drawn_from], sort_keys=True)
+        return digest_of(self.digest, self.attribute, self.relaxed, self.words, header)
+
+    def __getitem__(self, tasks: slice) -> TaskSet:
+        """Return the tasks of a slice."""
+        return dataclasses.replace(
+            self,
+            **{
+                name: getattr(self, name)[tasks]
+                for name in ("classes", "support", "query", "attribute", "relaxed")
+            },
+        )
+
+    def verify(self, pool: ImagePool) -> None:
+        """Check that the tasks belong to this pool and that every image has its way's class.
+
+        Raises:
+            DataError: they do not; the message names the first task at fault.
+        """
+        if self.key_digest != pool.key_digest:
+            raise DataError(
+                f"these tasks were drawn from other data: image-key digest "
+                f"{self.key_digest[:12]}, the data's {pool.key_digest[:12]}; name the data set, "
+                "its options and the split as when they were made"
+            )
+        if self.images.size and self.images.max() >= len(pool):
+            raise DataError(f"image index {self.images.max()} is not in a pool of {len(pool)}")
+        if self.classes.size:
+            low, high = self.classes.min(), self.classes.max()
+            if low < 0 or high >= len(pool.class_names):
+                raise DataError(
+                    f"classes must lie in 0..{len(pool.class_names) - 1}, not {low}..{high}"
+                )
+        for name in ("support", "query"):
+            wrong = pool.labels[getattr(self, name)] != self.classes[:, :, None]
+            if wrong.any():
+                task, way, place = (int(i[0]) for i in np.nonzero(wrong))
+                image = int(getattr(self, name)[task, way, place])
+                raise DataError(
+                    f"task {task}: {name} image {pool.keys[image]!r} of way {way} is a "
+                    f"{pool.class_names[pool.labels[image]]!r}, not a "
+                    f"{pool.class_names[self.classes[task, way]]!r}"
+                )
+
+    def save(self, path: str | Path) -> None:
+        """Write safetensors: the five arrays, and the rest as JSON in the header."""
+        from safetensors.numpy import save
+
+        header = {
+            "what": "a task set",
+            "schema_version": SCHEMA_VERSION,
+            "sampler": self.sampler,
+            "options": dict(self.options),
+            "seed": self.seed,
+            "words": list(self.words),
+            "key_digest": self.key_digest,
+            "pool_fingerprint": self.pool_fingerprint,
+            "attributes_fingerprint": self.attributes_fingerprint,
+            "digest": self.digest,
+            "checksum": self._checksum,
+        }
+        arrays = {
+            name: np.ascontiguousarray(getattr(self, name))
+            for name in ("classes", "support", "query", "attribute", "relaxed")
+        }
+        # Not save_file, whose own error hides that the disk is full.
+        atomic_write(Path(path), save(arrays, metadata={"fsframework": json.dumps(header)}))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what ``save`` wrote.
+
+        Raises:
+            DataError: not a task file, or its arrays were changed since it was written.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        path = Path(path)
+        names = ("classes", "support", "query", "attribute", "relaxed")
+        try:
+            with safe_open(path, framework="numpy") as file:
+                raw = (file.metadata() or {}).get("fsframework")
+                if raw is None:
+                    raise DataError(f"{path}: not a task set written by fsframework")
+                header = check_header(json.loads(raw), path, "a task set")
+                missing = set(names) - set(file.keys())
+                if missing:
+                    raise DataError(f"{path}: lacks the array {named(sorted(missing))}")
+                arrays = {name: file.get_tensor(name) for name in names}
+        except FileNotFoundError:
+            raise DataError(f"{path}: no such file") from None
+        except (SafetensorError, OSError) as error:
+            raise DataError(f"{path}: not a task file ({error})") from None
+        except json.JSONDecodeError as error:
+            raise DataError(f"{path}: its header is not JSON ({error})") from None
+        try:
+            tasks = cls(
+                **arrays,
+                words=tuple(header["words"]),
+                sampler=header["sampler"],
+                options=header["options"],
+                seed=header["seed"],
+                key_digest=header["key_digest"],
+                pool_fingerprint=header["pool_fingerprint"],
+                attributes_fingerprint=header["attributes_fingerprint"],
+            )
+            checksum = header["checksum"]
+        except KeyError as error:
+            raise DataError(f"{path}: its header lacks {error}") from None
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+        if tasks._checksum != checksum:
+            raise DataError(f"{path}: was changed after it was written (checksum differs)")
+        return tasks
