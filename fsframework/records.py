@@ -11,75 +11,351 @@ from typing import Any, Literal, Self
 
 from fsframework._files import atomic_write
 from fsframework.errors import FsfError, RecordError, close_matches
-from fsframework.values import Estimate
+from fsframework.values import ArmOutcomes, Arms, Contrast, Estimate, Outcomes, TaskSet
 
-__all__ = ["RECORD_NAME", "RECORD_VERSION", "RunRecord", "find_run", "list_records"]
+__all__ = [
+    "RECORD_NAME",
+    "RECORD_VERSION",
+    "ArmRecord",
+    "ComponentRecord",
+    "DataRecord",
+    "Environment",
+    "Epoch",
+    "ImportedRecord",
+    "PluginRecord",
+    "RunRecord",
+    "StageRecord",
+    "TrainedOn",
+    "TrainingRecord",
+    "find_run",
+    "list_records",
+    "load_arms",
+    "load_outcomes",
+]
 
-RECORD_VERSION = 1
+RECORD_VERSION = 2
 RECORD_NAME = "run.json"
 
 Status = Literal["unfinished", "finished", "imported"]
 
+ADDED = "fsf data add: "
+"""In version 1 the origin of the name of a data set added under another name began with this."""
+
+
+@dataclass(frozen=True, order=True)
+class PluginRecord:
+    """A plugin that was used.
+
+    Args:
+        kind: what it is, such as ``method``; ``name`` its name.
+        target: ``module:attribute``, or the file it was read from.
+        distribution: name of the distribution that brought it; ``version`` its version.
+    """
+
+    kind: str
+    name: str
+    target: str
+    distribution: str
+    version: str
+
 
 @dataclass(frozen=True)
+class ComponentRecord:
+    """A component with the value of each of its options.
+
+    Args:
+        name: of the plugin.
+        options: by name, as JSON values; a nested component is an object with a ``name``.
+        origins: where each value came from.
+        argument: name of the option that ``NAME:VALUE`` sets, if any.
+        added_as: the name under which the user had added it, if that is another one.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    origins: Mapping[str, Any] = field(default_factory=dict)
+    argument: str | None = None
+    added_as: str | None = None
+
+    @property
+    def called(self) -> str:
+        """How one would name it, such as ``timm:resnet50``."""
+        value = None if self.argument is None else self.options.get(self.argument)
+        return self.name if value is None else f"{self.name}:{value}"
+
+    def to_tree(self) -> dict[str, Any]:
+        """Return name and options as one would write them in a configuration file."""
+        return {"name": self.name, **self.options}
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """One stage of training: the value of each option, and where it came from."""
+
+    options: Mapping[str, Any]
+    origins: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        """Number of updates per epoch."""
+        return int(self.options["steps"])
+
+    @property
+    def init_from(self) -> str | None:
+        """Run folder or file whose weights the stage started from."""
+        source = self.options.get("init_from")
+        return None if source is None else str(source)
+
+
+@dataclass(frozen=True)
+class ArmRecord:
+    """The tasks of one arm.
+
+    Args:
+        sampler: name of the sampler; ``options`` its options; ``seed`` its seed.
+        digest: of the tasks: equal digests, equal tasks.
+        n_way: classes per task; ``n_shot`` support images and ``n_query`` queries per class.
+        n_tasks: number of tasks.
+        class_sizes: images of each class of the data.
+        symbol: what tables print after a statistic's name.
+        given_options: names of the sampler's options that were given, beside the shape.
+        files: what the names of the arm's files end in, before the extension.
+        name: what tasks made elsewhere are called by whoever imported them.
+    """
+
+    sampler: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    digest: str = ""
+    n_way: int = 0
+    n_shot: int = 0
+    n_query: int = 0
+    n_tasks: int = 0
+    class_sizes: tuple[int, ...] = ()
+    symbol: str = ""
+    given_options: tuple[str, ...] = ()
+    files: str = ""
+    name: str = ""
+
+    @property
+    def shape(self) -> str:
+        """Ways and shots in words, such as ``5-way 1-shot``."""
+        return f"{self.n_way}-way {self.n_shot}-shot"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a run ran on: versions of the numerical libraries, device, threads and number format."""
+
+    fsframework: str = ""
+    python: str = ""
+    torch: str = ""
+    numpy: str = ""
+    threads: int = 0
+    device: str = ""
+    device_name: str = ""
+    dtype: str = ""
+
+    @property
+    def device_type(self) -> str:
+        """``cpu``, ``cuda`` or ``mps``."""
+        return self.device.partition(":")[0]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch of training.
+
+    Args:
+        stage: number of the stage, from 0; ``epoch`` number of the epoch within it, from 0.
+        learning_rate: of the epoch.
+        loss: mean over its steps.
+        validation_accuracy: share of right answers, ``None`` without validation.
+        seconds: wall-clock time.
+    """
+
+    stage: int
+    epoch: int
+    learning_rate: float
+    loss: float
+    validation_accuracy: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """What training came to; without epochs where nothing was trained.
+
+    Args:
+        history: the epochs in order.
+        best_validation_accuracy: of the epoch that was kept.
+        backbone_is_frozen: whether the backbone kept the weights it started with.
+        recipe: the recipe's name, source and expectation in one sentence.
+    """
+
+    history: tuple[Epoch, ...] = ()
+    best_validation_accuracy: float | None = None
+    backbone_is_frozen: bool = False
+    recipe: str = ""
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """A data set on whose training split weights were trained.
+
+    Args:
+        name: by which a reader knows it; ``options`` the options it was read with.
+        place: folder or file it was read from.
+        images_from: names of the data that its images were taken from.
+        classes: names of its training classes, unless they are too many to list.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    place: str = ""
+    images_from: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DataRecord:
+    """The data under test, and what the model had seen before.
+
+    Args:
+        name: by which a reader knows the data; ``image_size`` pixels per side that the model saw.
+        pretrained_on: names of the data that the backbone had been pretrained on.
+        trained_on: data sets on which the weights were trained here.
+        unknown_weights: files of weights of which nothing is known.
+    """
+
+    name: str = ""
+    image_size: int | None = None
+    pretrained_on: tuple[str, ...] = ()
+    trained_on: tuple[TrainedOn, ...] = ()
+    unknown_weights: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ImportedRecord:
+    """Where a run that was made elsewhere comes from.
+
+    Args:
+        source: what it was there: the model of another library, or a file of accuracies.
+        method: name of the method, of accuracies.
+        folder: of the checkpoint.
+        n_base_classes: classes the model was trained on, 0 where no weight depends on it.
+        n_way: classes per task that a model is made for; ``n_shot`` and ``n_query`` likewise.
+    """
+
+    source: str
+    method: str = ""
+    folder: str = ""
+    n_base_classes: int = 0
+    n_way: int = 0
+    n_shot: int = 0
+    n_query: int = 0
+
+
+@dataclass(frozen=True, repr=False)
 class RunRecord:
     """One run: what was asked for, what it came to, with what versions, and what it gave.
 
     Args:
-        fingerprint: Digest of everything that decides the outcomes; statistics are not in it,
+        fingerprint: digest of everything that decides the outcomes; statistics are not in it,
             since any can be computed from the outcomes later.
         status: ``finished`` once every estimate asked for is in it; ``imported`` where the weights
-            are another library's and nothing was evaluated.
+            or accuracies were made elsewhere and nothing was evaluated.
+        created: date and time, ISO 8601, UTC.
+        name: given by the user, empty where none was.
         given: options as the user gave them.
-        resolved: every option of every component; ``origins`` where each value came from.
-        plugins: kind, name, target, distribution and version of every plugin used.
-        environment: versions of fsframework, Python and the numerical libraries, device, dtype.
-        digests: of tasks, weights, images and attributes.
+        settings: value of every option of the run as a whole; ``origins`` where each came from.
+        components: by role: ``dataset``, ``backbone``, ``method``, ``sampler``, ``detector``.
+        stages: of the training.
+        plugins: every plugin used.
+        arms: tasks by name of the arm, the control first; ``contrast`` the two that are compared.
+        digests: of data, pool, attributes, weights and images.
         notes: what a reader must know (relaxed tasks, images without attributes, ...).
-        cautions: those of the notes that stand under every table that shows the run: classes the
+        cautions: those of the notes that belong under every table that shows the run: classes the
             model may have seen before, data that are not as published.
-        data: name of the data, size of the images, and what the weights were trained on.
         timings: wall-clock seconds by stage, 0 where a stage was reused.
-        training: a row an epoch, and the best validation accuracy.
-        tasks: of each kind sampler, options, seed, shape and number.
         statistics: fingerprint of each statistic computed.
-        estimates: results by name: ``acc-R``, ``wacc-R``, ``wacc-A``, ``wacc-gap``, ...
+        estimates: by name: ``acc-random``, ``wacc-random``, ``wacc-biased``, ``wacc-gap``, ...
     """
 
     fingerprint: str
     status: Status
     created: str
-    given: Mapping[str, Any]
-    resolved: Mapping[str, Any]
-    origins: Mapping[str, Any]
-    plugins: tuple[Mapping[str, str], ...]
-    environment: Mapping[str, str]
+    name: str = ""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+    components: Mapping[str, ComponentRecord] = field(default_factory=dict)
+    stages: tuple[StageRecord, ...] = ()
+    plugins: tuple[PluginRecord, ...] = ()
+    environment: Environment = field(default_factory=Environment)
+    arms: Mapping[str, ArmRecord] = field(default_factory=dict)
+    contrast: Contrast | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: DataRecord = field(default_factory=DataRecord)
+    training: TrainingRecord = field(default_factory=TrainingRecord)
+    imported: ImportedRecord | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
-    training: Mapping[str, Any] = field(default_factory=dict)
-    tasks: Mapping[str, Any] = field(default_factory=dict)
     statistics: Mapping[str, str] = field(default_factory=dict)
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
     schema_version: int = RECORD_VERSION
 
     @property
+    def method(self) -> ComponentRecord | None:
+        """The method, ``None`` of accuracies made elsewhere."""
+        return self.components.get("method")
+
+    @property
+    def backbone(self) -> ComponentRecord | None:
+        """The backbone, ``None`` of accuracies made elsewhere."""
+        return self.components.get("backbone")
+
+    @property
     def seen_size(self) -> int | None:
         """Height and width in pixels of the images its model saw, as far as it is known."""
-        size = self.data.get("image_size") or self.resolved.get("image_size")
+        size = self.data.image_size or self.settings.get("image_size")
         return None if size is None else int(size)
+
+    @property
+    def tested(self) -> ArmRecord | None:
+        """The tasks under test: those of the arm that is not the control."""
+        if self.contrast is not None:
+            return self.arms[self.contrast.tested]
+        return next(reversed(list(self.arms.values())), None)
+
+    def tasks_file(self, folder: Path, arm: str) -> Path:
+        """Return the file of an arm's tasks in the run's folder."""
+        return folder / f"tasks-{self.arms[arm].files or arm}.safetensors"
+
+    def outcomes_file(self, folder: Path, arm: str) -> Path:
+        """Return the file of an arm's outcomes in the run's folder."""
+        return folder / f"outcomes-{self.arms[arm].files or arm}.parquet"
+
+    def __repr__(self) -> str:
+        estimates = ", ".join(f"{name} {e}" for name, e in self.estimates.items())
+        return (
+            f"<RunRecord {self.fingerprint[:8]}: {self.status}{'; ' + estimates * bool(estimates)}>"
+        )
 
     def save(self, folder: Path) -> None:
         """Write ``run.json`` into ``folder``, whole or not at all."""
-        raw = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        atomic_write(folder / RECORD_NAME, json.dumps(self.to_json(), indent=2) + "\n")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        raw = {f.name: _json(getattr(self, f.name)) for f in dataclasses.fields(self)}
         raw["estimates"] = {name: e.to_json() for name, e in self.estimates.items()}
-        atomic_write(folder / RECORD_NAME, json.dumps(raw, indent=2) + "\n")
+        return raw
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read the record of a run folder.
+        """Read the record of a run folder, of this version or an earlier one.
 
         Raises:
             RecordError: there is none, it is not JSON, lacks a field or is of a newer version.
@@ -91,15 +367,46 @@ class RunRecord:
             raise RecordError(f"{folder}: holds no run ({RECORD_NAME} is missing)") from None
         except (OSError, ValueError) as error:
             raise RecordError(f"{path}: cannot be read ({error})") from None
-        raw = _upgraded(raw, path)
-        known = {f.name for f in dataclasses.fields(cls)}
+        version = raw.get("schema_version") if isinstance(raw, dict) else None
+        if not isinstance(version, int):
+            raise RecordError(f"{path}: is not a run record")
+        if version > RECORD_VERSION:
+            raise RecordError(
+                f"{path}: schema_version {version} was written by a newer fsframework; "
+                f"this one reads versions up to {RECORD_VERSION}"
+            )
         try:
-            raw["estimates"] = {n: Estimate.from_json(e) for n, e in raw["estimates"].items()}
-            raw["plugins"], raw["notes"] = tuple(raw["plugins"]), tuple(raw["notes"])
-            raw["cautions"] = tuple(raw.get("cautions", ()))
-            return cls(**{name: value for name, value in raw.items() if name in known})
-        except (KeyError, TypeError, AttributeError, ValueError, FsfError) as error:
+            if version < 2:
+                from fsframework._record_v1 import upgraded
+
+                raw = upgraded(raw)
+            return cls._from_json(raw)
+        except (KeyError, TypeError, AttributeError, ValueError, IndexError, FsfError) as error:
             raise RecordError(f"{path}: is damaged ({error})") from None
+
+    @classmethod
+    def _from_json(cls, raw: Mapping[str, Any]) -> Self:
+        read = dict(raw)
+        read["plugins"] = tuple(_made(PluginRecord, p) for p in raw["plugins"])
+        read["components"] = {
+            role: _made(ComponentRecord, c) for role, c in raw["components"].items()
+        }
+        read["stages"] = tuple(_made(StageRecord, s) for s in raw["stages"])
+        read["arms"] = {name: _made(ArmRecord, a) for name, a in raw["arms"].items()}
+        contrast, imported = raw.get("contrast"), raw.get("imported")
+        read["contrast"] = None if contrast is None else _made(Contrast, contrast)
+        read["imported"] = None if imported is None else _made(ImportedRecord, imported)
+        read["environment"] = _made(Environment, raw["environment"])
+        training = dict(raw["training"])
+        training["history"] = tuple(_made(Epoch, row) for row in training["history"])
+        read["training"] = _made(TrainingRecord, training)
+        data = dict(raw["data"])
+        data["trained_on"] = tuple(_made(TrainedOn, one) for one in data["trained_on"])
+        read["data"] = _made(DataRecord, data)
+        read["estimates"] = {n: Estimate.from_json(e) for n, e in raw["estimates"].items()}
+        read["notes"], read["cautions"] = tuple(raw["notes"]), tuple(raw["cautions"])
+        known = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in read.items() if name in known})
 
     def merged(self, other: RunRecord, *, overwrite: bool = False) -> RunRecord:
         """Return this record with the other's estimates added.
@@ -126,17 +433,53 @@ class RunRecord:
         )
 
 
-def _upgraded(raw: Any, path: Path) -> dict[str, Any]:
-    """Bring a record of any older version to the present one."""
-    version = raw.get("schema_version") if isinstance(raw, dict) else None
-    if not isinstance(version, int):
-        raise RecordError(f"{path}: is not a run record")
-    if version > RECORD_VERSION:
-        raise RecordError(
-            f"{path}: schema_version {version} was written by a newer fsframework; "
-            f"this one reads versions up to {RECORD_VERSION}"
-        )
-    return dict(raw)
+def _json(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _json(one) for key, one in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_json(one) for one in value]
+    return value
+
+
+def _made(cls: type[Any], raw: Mapping[str, Any]) -> Any:
+    """Build a part of a record; lists become tuples, and fields of later versions are left out."""
+    known = {f.name for f in dataclasses.fields(cls)}
+    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k in known})
+
+
+def load_arms(folder: Path, record: RunRecord) -> Arms:
+    """Return the tasks of a run's arms.
+
+    Raises:
+        DataError: a file is missing or damaged.
+    """
+    tasks = {arm: TaskSet.load(record.tasks_file(folder, arm)) for arm in record.arms}
+    symbols = {arm: one.symbol for arm, one in record.arms.items() if one.symbol}
+    return Arms(tasks, record.contrast, symbols)
+
+
+def load_outcomes(folder: Path, record: RunRecord | None = None) -> ArmOutcomes:
+    """Return the outcomes of a finished run by arm, with its tasks.
+
+    Args:
+        folder: of the run; ``record`` its record, read from the folder where it is not given.
+
+    Raises:
+        RecordError: the run is not finished, or its outcomes belong to other tasks.
+        DataError: a file is damaged.
+    """
+    record = RunRecord.load(folder) if record is None else record
+    missing = [a for a in record.arms if not record.outcomes_file(folder, a).exists()]
+    if missing or not record.arms:
+        raise RecordError(f"{folder}: has no outcomes; give the command that made the run again")
+    arms = load_arms(folder, record)
+    outcomes = {arm: Outcomes.load(record.outcomes_file(folder, arm)) for arm in record.arms}
+    for arm, answered in outcomes.items():
+        if answered.task_digest != arms[arm].digest:
+            raise RecordError(f"{folder}: the outcomes of the arm {arm!r} belong to other tasks")
+    return ArmOutcomes(outcomes, arms)
 
 
 def list_records(folder: Path) -> list[tuple[Path, RunRecord | RecordError]]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fsframework.interfaces.detector import AttributeDetector, Captioner, ImageTextModel
     from fsframework.interfaces.importer import CheckpointImporter, ImportedModel
     from fsframework.interfaces.method import Batch, FewShotMethod
-    from fsframework.interfaces.sampler import TaskSampler
+    from fsframework.interfaces.sampler import Control, TaskSampler
     from fsframework.interfaces.selector import WordSelector
     from fsframework.interfaces.statistic import Statistic
 
@@ -26,6 +26,7 @@ __all__ = [
     "Batch",
     "Captioner",
     "CheckpointImporter",
+    "Control",
     "DataError",
     "Dataset",
     "Decoding",
@@ -46,6 +47,7 @@ _HOME = {
     "Backbone": "fsframework.interfaces.backbone",
     "Batch": "fsframework.interfaces.method",
     "Captioner": "fsframework.interfaces.detector",
+    "Control": "fsframework.interfaces.sampler",
     "CheckpointImporter": "fsframework.interfaces.importer",
     "DataError": "fsframework.errors",
     "Dataset": "fsframework.interfaces.dataset",

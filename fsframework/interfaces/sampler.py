@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 from fsframework.errors import OptionError
 from fsframework.values import ImagePool, TaskSet
 
-__all__ = ["TaskSampler"]
+__all__ = ["Control", "TaskSampler"]
+
+
+@dataclass(frozen=True)
+class Control:
+    """The arm that a sampler's own tasks are compared with.
+
+    Args:
+        sampler: draws the tasks of the control arm, from the same pool, number and seed; ways,
+            shots and queries are those of the sampler that declares it.
+        arms: names of both arms, lower-case kebab: the control's, then that of the sampler's own
+            tasks. Estimates, files and records go by them (``wacc-random``, ``wacc-biased``).
+        symbols: what tables print for the two after the name of a statistic, such as ``R`` and
+            ``A`` for wAcc-R and wAcc-A; empty for the names themselves.
+        paired: whether task ``t`` of both arms is a pair, so that their difference is taken task
+            by task. Both tasks of a pair have the same classes.
+    """
+
+    sampler: TaskSampler
+    arms: tuple[str, str]
+    symbols: tuple[str, str] = ("", "")
+    paired: bool = False
 
 
 class TaskSampler(ABC):
     """Labels and attributes in, indices out; a sampler never sees a pixel or a model.
 
     Args:
-        n_way: classes a task, at least 2.
-        n_shot: support images a class, at least 1.
-        n_query: query images a class, at least 1.
+        n_way: classes per task, at least 2.
+        n_shot: support images per class, at least 1.
+        n_query: query images per class, at least 1.
 
     Raises:
         OptionError: one of them is too small.
@@ -28,6 +50,10 @@ class TaskSampler(ABC):
 
     independent: ClassVar[bool] = True
     """Whether tasks are drawn independently, so that a shorter draw is a prefix of a longer."""
+
+    uniform: ClassVar[bool] = False
+    """Whether the classes of a task, and the images of each class, are drawn uniformly and
+    independently, so that ``image-level`` and ``class-level`` intervals hold."""
 
     def __init__(self, *, n_way: int = 5, n_shot: int = 5, n_query: int = 15) -> None:
         for name, value, least in (
@@ -40,6 +66,13 @@ class TaskSampler(ABC):
         self.n_way = n_way
         self.n_shot = n_shot
         self.n_query = n_query
+
+    def control(self) -> Control | None:
+        """Return the arm that these tasks are compared with; by default there is none.
+
+        Without one, an experiment has a single arm, which goes by the sampler's own name.
+        """
+        return None
 
     @abstractmethod
     def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:

@@ -11,7 +11,7 @@ __all__ = ["Statistic"]
 
 
 class Statistic(ABC):
-    """Outcomes in, one number a task out; the mean and its interval follow from those.
+    """Outcomes in, one number per task out; the mean and its interval follow from those.
 
     >>> import numpy as np
     >>> class Best(Statistic):
@@ -22,7 +22,13 @@ class Statistic(ABC):
     """
 
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    """Smallest and largest value a task can have."""
+    """Smallest and largest value that a task can have."""
+
+    higher_is_better: ClassVar[bool] = True
+    """Whether a larger value is a better one; a gap is positive where the tested arm is worse."""
+
+    label: ClassVar[str] = ""
+    """What tables call it, such as ``wAcc``; empty for the name of the plugin."""
 
     @abstractmethod
     def per_task(self, outcomes: Outcomes) -> FloatArray:

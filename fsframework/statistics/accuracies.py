@@ -21,7 +21,7 @@ from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.records import RECORD_NAME, RunRecord
 from fsframework.statistics.estimation import estimate
-from fsframework.values import AccuracyOutcomes, FloatArray, IntervalKind, digest_of
+from fsframework.values import AccuracyOutcomes, FloatArray, Scope, digest_of
 
 __all__ = [
     "PUBLISHED_LAYOUT",
@@ -63,7 +63,7 @@ class TaskAccuracies:
     task_set: str
     values: FloatArray
     source: Path
-    kind: IntervalKind = "closed"
+    kind: Scope = "closed"
     n_images: int = 0
 
     @property
@@ -98,7 +98,7 @@ def read_accuracies(
     method: str | None = None,
     task_set: str | None = None,
     unit: Unit = "auto",
-    kind: IntervalKind = "closed",
+    kind: Scope = "closed",
     n_images: int = 0,
 ) -> list[TaskAccuracies]:
     """Read accuracies of tasks from files, and from folders with files below them.

@@ -34,7 +34,7 @@ from fsframework.values import (
     Estimate,
     FloatArray,
     IntArray,
-    IntervalKind,
+    Scope,
     Outcomes,
     QueryBatch,
     TaskSet,
@@ -103,7 +103,7 @@ class Measure:
     name: str
     task_set: str
     parts: tuple[tuple[int, FloatArray], ...]
-    kind: IntervalKind
+    kind: Scope
     n_images: int
     share: bool
     query_batch: QueryBatch
@@ -326,7 +326,7 @@ def _measure(
     statistic: Statistic,
 ) -> Measure:
     outcomes = [contestants[0].outcomes[kind] for kind in kinds]
-    kind: IntervalKind = "closed" if any(o.reuses_images for o in outcomes) else "open"
+    kind: Scope = "closed" if any(o.reuses_images for o in outcomes) else "open"
     n_images = outcomes[0].n_images
     if len(kinds) > 1:
         folder = contestants[0].source

@@ -1,29 +1,40 @@
-"""From outcomes to estimates with intervals whose kind is decided here, never declared."""
+"""From outcomes to estimates with intervals whose scope is decided here, never declared."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from fsframework.errors import DataError
+from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.statistic import Statistic
+from fsframework.statistics.estimators import LEVELS, Estimator, Interval
 from fsframework.statistics.intervals import (
-    LEVELS,
-    Estimator,
-    Interval,
     difference_interval,
     image_interval,
     mean_interval,
 )
-from fsframework.values import Estimate, FloatArray, IntArray, IntervalKind, Outcomes, TaskSet
+from fsframework.values import (
+    ArmOutcomes,
+    Contrast,
+    Estimate,
+    FloatArray,
+    IntArray,
+    Outcomes,
+    Scope,
+    TaskSet,
+    measure_name,
+)
 
 __all__ = [
     "FEWEST_ANSWERS",
+    "IntervalChoice",
+    "contrast_estimate",
     "estimate",
-    "estimator_for",
-    "gap",
-    "paired_by_support",
+    "estimates_of",
+    "interval_for",
     "paired_difference",
     "saturation",
     "task_values",
@@ -33,25 +44,43 @@ FEWEST_ANSWERS = 100
 """With fewer wrong (or right) answers, 95 % intervals were found to hold 90 to 92 % of truths."""
 
 
-_UNIFORM = ("random", "placebo(random)")
-"""Samplers that draw classes and images uniformly."""
+@dataclass(frozen=True)
+class IntervalChoice:
+    """Which intervals are asked for.
+
+    Args:
+        level: confidence level, 0 < level < 1.
+        method: how they are made; see ``fsframework.statistics.estimators``.
+
+    Raises:
+        OptionError: the level is out of range.
+    """
+
+    level: float = 0.95
+    method: Interval = "student-t"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.level < 1:
+            raise OptionError(f"level must lie between 0 and 1, not {self.level}")
 
 
-def estimator_for(interval: Interval, tasks: TaskSet) -> Interval:
+_USUAL = IntervalChoice()
+
+
+def interval_for(tasks: TaskSet, choice: IntervalChoice) -> IntervalChoice:
     """Return how an interval over these tasks can be made: as asked, or Student's.
 
-    ``image-level`` and ``class-level`` presume that classes and images were drawn uniformly, as
-    the sampler ``random`` does and those that look at attributes or contexts do not, and that
-    tasks share images: else Student's is the same.
+    ``image-level`` and ``class-level`` assume that classes and images were drawn uniformly, which
+    a sampler declares, and that tasks share images: otherwise Student's interval is the same.
     """
-    if interval not in LEVELS:
-        return interval
-    uniform = tasks.sampler in _UNIFORM
-    return interval if uniform and tasks.reuses_images and len(tasks) > 1 else "student-t"
+    holds = tasks.uniform and tasks.reuses_images and len(tasks) > 1
+    if choice.method not in LEVELS or holds:
+        return choice
+    return dataclasses.replace(choice, method="student-t")
 
 
 def saturation(outcomes: Outcomes) -> str | None:
-    """Return what to be warned of where nearly all answers are right, or nearly all wrong.
+    """Return a warning where nearly all answers are right, or nearly all wrong.
 
     >>> saturation(Outcomes(np.zeros((2, 2, 5)), "digest", 40, False)) is None
     False
@@ -67,70 +96,152 @@ def saturation(outcomes: Outcomes) -> str | None:
     )
 
 
+def estimates_of(
+    statistics: Mapping[str, Statistic],
+    outcomes: ArmOutcomes,
+    choice: IntervalChoice = _USUAL,
+    class_sizes: IntArray | None = None,
+) -> dict[str, Estimate]:
+    """Estimate every statistic in every arm, and the contrast of the arms where there is one.
+
+    Args:
+        statistics: by name.
+        choice: which intervals are asked for; see ``interval_for``.
+        class_sizes: int ``(n_classes,)``, images of each class of the data, for ``image-level``
+            and ``class-level``.
+
+    Returns:
+        Estimates by name of the measure: ``wacc-random``, ``wacc-biased``, ``wacc-gap``.
+    """
+    found: dict[str, Estimate] = {}
+    for name, statistic in statistics.items():
+        for arm, answered in outcomes.items():
+            tasks = outcomes.arms[arm]
+            drawn = None if class_sizes is None else (tasks, class_sizes)
+            own = interval_for(tasks, choice)
+            one = estimate(name, statistic, answered, own, drawn)
+            one = dataclasses.replace(one, arms=(arm,))
+            found[one.name] = one
+        contrast = outcomes.arms.contrast
+        if contrast is not None and all(arm in outcomes for arm in contrast.arms):
+            one = contrast_estimate(name, statistic, outcomes, contrast, choice)
+            found[one.name] = one
+    return found
+
+
 def estimate(
     name: str,
     statistic: Statistic,
     outcomes: Outcomes,
-    level: float = 0.95,
-    interval: Interval = "student-t",
+    choice: IntervalChoice = _USUAL,
     drawn: tuple[TaskSet, IntArray] | None = None,
 ) -> Estimate:
     """Estimate the mean of a statistic over tasks.
 
     The interval is *open* (it speaks of the distribution the data came from) only if no image
-    stands in two tasks, or if it is an ``image-level`` or ``class-level`` one; else it is
-    *closed*: it speaks of this data set and would narrow to nothing with more tasks.
+    appears in two tasks, or if it is an ``image-level`` or ``class-level`` one; else it is
+    *closed*: it speaks of this data set and would shrink to nothing with more tasks.
 
     Args:
-        interval: how it is made; see ``intervals``.
+        name: name of the statistic.
+        choice: which interval is asked for.
         drawn: the tasks and the number of images of each class, for the two levels.
     """
     values = task_values(name, statistic, outcomes)
-    found = _of_values(name, values, statistic, outcomes, level, paired=False, interval=interval)
-    if interval not in LEVELS:
+    found = _of_values(name, values, statistic, outcomes, choice)
+    method = choice.method
+    if method != "image-level" and method != "class-level":
         return found
     if drawn is None:
-        raise DataError(f"{name}: an {interval} interval needs the tasks and the class sizes")
-    over = image_interval(statistic.per_task, drawn[0], outcomes, drawn[1], level, interval)
-    return dataclasses.replace(found, low=over.low, high=over.high, kind="open")
+        raise DataError(f"{name}: an {method} interval needs the tasks and the class sizes")
+    over = image_interval(statistic.per_task, drawn[0], outcomes, drawn[1], choice.level, method)
+    return dataclasses.replace(found, low=over.low, high=over.high, scope="open")
 
 
-def gap(
+def contrast_estimate(
     name: str,
     statistic: Statistic,
-    random: tuple[TaskSet, Outcomes],
-    biased: tuple[TaskSet, Outcomes],
-    level: float = 0.95,
-    interval: Interval = "student-t",
+    outcomes: ArmOutcomes,
+    contrast: Contrast,
+    choice: IntervalChoice = _USUAL,
 ) -> Estimate:
-    """Estimate how much a statistic falls from random to attribute-biased tasks (R - A).
+    """Estimate how much worse a statistic is in the tested arm than in the control arm.
 
-    The two task sets are drawn independently, so the interval is Welch's (1947) for a difference
-    of means, or a bootstrap of both where one is asked for. It is open only if no image stands in
-    two tasks of both sets together.
+    Where the arms are paired, the interval is that of the differences task by task. Otherwise the
+    two task sets were drawn independently, and it is Welch's (1947) for a difference of means, or
+    a bootstrap of both where one is asked for. It is open only if no image appears in two tasks
+    (in two pairs, where arms are paired).
 
     Source: FewSTAB, appendix B (gap = wAcc-R - wAcc-A); the paper prints no interval for it.
+
+    Raises:
+        DataError: the arms cannot be compared; the message says why.
     """
-    first, second = (task_values(name, statistic, outcomes) for _, outcomes in (random, biased))
-    mean = float(first.mean() - second.mean())
-    images = np.concatenate([tasks.images.ravel() for tasks, _ in (random, biased)])
-    n_images = int(np.unique(images).size)
-    kind: IntervalKind = "closed" if n_images < images.size else "open"
-    estimator: str = "welch-t" if interval in ("student-t", *LEVELS) else interval
-    low, high = difference_interval(first, second, level, interval)
-    return Estimate(
+    control, tested = (outcomes[arm] for arm in contrast.arms)
+    _demand_equal_scoring(control, tested)
+    sign = 1.0 if statistic.higher_is_better else -1.0
+    first, second = (
+        sign * task_values(measure_name(name, [arm]), statistic, outcomes[arm])
+        for arm in contrast.arms
+    )
+    pair = outcomes.arms[contrast.control], outcomes.arms[contrast.tested]
+    base = Estimate(
         name,
-        mean,
-        low,
-        high,
-        level,
-        kind,
-        False,
-        estimator,
+        float(first.mean() - second.mean()),
+        float("nan"),
+        float("nan"),
+        choice.level,
+        "closed",
+        contrast.paired,
+        "student-t",
         len(first) + len(second),
-        n_images,
+        0,
         _is_share(statistic),
-        random[1].query_batch,
+        tested.query_batch,
+        contrast.arms,
+    )
+    if contrast.paired:
+        return _paired_arms(base, first, second, pair, choice)
+    images = np.concatenate([tasks.images.ravel() for tasks in pair])
+    n_images = int(np.unique(images).size)
+    low, high = difference_interval(first, second, choice.level, choice.method)
+    return dataclasses.replace(
+        base,
+        low=low,
+        high=high,
+        scope="closed" if n_images < images.size else "open",
+        estimator="welch-t" if choice.method in ("student-t", *LEVELS) else choice.method,
+        n_images=n_images,
+    )
+
+
+def _paired_arms(
+    base: Estimate,
+    first: FloatArray,
+    second: FloatArray,
+    pair: tuple[TaskSet, TaskSet],
+    choice: IntervalChoice,
+) -> Estimate:
+    if pair[0].key_digest != pair[1].key_digest or len(first) != len(second):
+        raise DataError(
+            f"{base.name}: the arms {' and '.join(base.arms)} cannot be paired task by task; they "
+            f"have {len(first)} and {len(second)} tasks of the images "
+            f"{pair[0].key_digest[:12]} and {pair[1].key_digest[:12]}"
+        )
+    estimator = _over_tasks(choice)
+    mean, low, high = mean_interval(first - second, choice.level, estimator)
+    images = np.sort(np.concatenate([tasks.images for tasks in pair], axis=1), axis=1)
+    new = np.diff(images, axis=1, prepend=-1) != 0  # an image of both tasks of a pair counts once
+    n_images = int(np.unique(images).size)
+    return dataclasses.replace(
+        base,
+        value=mean,
+        low=low,
+        high=high,
+        scope="closed" if n_images < new.sum() else "open",
+        estimator=estimator,
+        n_tasks=len(first),
+        n_images=n_images,
     )
 
 
@@ -147,81 +258,41 @@ def paired_difference(
             "a paired comparison needs equal tasks: the task digests are "
             f"{first.task_digest[:12]} and {second.task_digest[:12]}"
         )
+    _demand_equal_scoring(first, second)
+    values = task_values(name, statistic, first) - task_values(name, statistic, second)
+    found = _of_values(name, values, statistic, first, IntervalChoice(level))
+    return dataclasses.replace(found, paired=True)
+
+
+def _demand_equal_scoring(first: Outcomes, second: Outcomes) -> None:
     if first.query_batch != second.query_batch:
         raise DataError(
-            "a paired comparison needs equal scoring: the queries of one were shown by "
-            f"{first.query_batch}, those of the other by {second.query_batch}"
+            "a comparison needs equal scoring: one method was shown its queries by "
+            f"{first.query_batch}, the other by {second.query_batch}"
         )
-    values = task_values(name, statistic, first) - task_values(name, statistic, second)
-    return _of_values(name, values, statistic, first, level, paired=True)
 
 
-def paired_by_support(
-    name: str,
-    statistic: Statistic,
-    first: tuple[TaskSet, Outcomes],
-    second: tuple[TaskSet, Outcomes],
-    level: float = 0.95,
-) -> Estimate:
-    """Estimate how a method's statistic differs between queries of two kinds, by pairs of tasks.
-
-    Task ``t`` of one set and task ``t`` of the other have the same classes and the same support,
-    so that what a support does to both falls out of their difference. The interval is open only
-    if no image stands in two of the pairs.
-
-    Raises:
-        DataError: the tasks are of different images, or classes or supports differ, so that no
-            two belong together, or the queries were shown otherwise.
-    """
-    (one, its), (other, theirs) = first, second
-    if one.key_digest != other.key_digest:
-        raise DataError(
-            f"{name}: the tasks cannot be paired, they are of different images: the digests of "
-            f"their keys are {one.key_digest[:12]} and {other.key_digest[:12]}"
-        )
-    if not (
-        np.array_equal(one.classes, other.classes) and np.array_equal(one.support, other.support)
-    ):
-        raise DataError(
-            f"{name}: the tasks cannot be paired, they have not the same classes and support"
-        )
-    if its.query_batch != theirs.query_batch:
-        raise DataError(
-            f"{name}: a paired comparison needs equal scoring: the queries of one were shown by "
-            f"{its.query_batch}, those of the other by {theirs.query_batch}"
-        )
-    values = task_values(name, statistic, its) - task_values(name, statistic, theirs)
-    images = np.sort(np.concatenate([one.images, other.images], axis=1), axis=1)
-    new = np.diff(images, axis=1, prepend=-1) != 0  # an image of both tasks of a pair counts once
-    n_images = int(np.unique(images).size)
-    kind: IntervalKind = "closed" if n_images < new.sum() else "open"
-    found = _of_values(name, values, statistic, its, level, paired=True)
-    return dataclasses.replace(found, kind=kind, n_images=n_images)
+def _over_tasks(choice: IntervalChoice) -> Estimator:
+    """Return the estimator over tasks: that asked for, or Student's."""
+    if choice.method == "image-level" or choice.method == "class-level":
+        return "student-t"
+    return choice.method
 
 
 def _of_values(
-    name: str,
-    values: FloatArray,
-    statistic: Statistic,
-    outcomes: Outcomes,
-    level: float,
-    *,
-    paired: bool,
-    interval: Interval = "student-t",
+    name: str, values: FloatArray, statistic: Statistic, outcomes: Outcomes, choice: IntervalChoice
 ) -> Estimate:
-    own: Estimator = "student-t"
-    if interval != "image-level" and interval != "class-level":
-        own = interval
-    mean, low, high = mean_interval(values, level, own)
+    mean, low, high = mean_interval(values, choice.level, _over_tasks(choice))
+    scope: Scope = outcomes.scope
     return Estimate(
         name,
         mean,
         low,
         high,
-        level,
-        outcomes.kind,
-        paired,
-        interval,
+        choice.level,
+        scope,
+        False,
+        choice.method,
         len(values),
         outcomes.n_images,
         _is_share(statistic),
@@ -237,8 +308,8 @@ def task_values(name: str, statistic: Statistic, outcomes: Outcomes) -> FloatArr
     """Return a statistic of each task, float64 ``(T,)``, checked against its contract.
 
     Raises:
-        DataError: a value is no finite number within the statistic's bounds, or there are not as
-            many as tasks.
+        DataError: a value is not a finite number within the statistic's bounds, or there are not
+            as many as tasks.
     """
     values = np.asarray(statistic.per_task(outcomes), dtype=np.float64)
     if values.shape != (len(outcomes),):

@@ -12,7 +12,7 @@ from typing import Any
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.records import RECORD_NAME, RunRecord, find_run
 from fsframework.statistics.accuracies import SUFFIXES, TaskAccuracies, Unit, read_accuracies
-from fsframework.values import Estimate, IntervalKind, Outcomes
+from fsframework.values import Estimate, Scope, Outcomes
 
 __all__ = ["KINDS_OF_TASKS", "Contestant", "by_tasks", "find_contestants", "same_tasks"]
 
@@ -65,7 +65,7 @@ def find_contestants(
     *,
     stated_equal: bool = False,
     layout: str | None = None,
-    kind: IntervalKind = "closed",
+    kind: Scope = "closed",
     n_images: int = 0,
     unit: Unit = "auto",
 ) -> list[Contestant]:

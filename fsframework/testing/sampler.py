@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import random
+import re
 import tempfile
 import threading
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from fsframework.errors import DataError, FsfError, InfeasibleTask, OptionError
-from fsframework.interfaces.sampler import TaskSampler
+from fsframework.interfaces.sampler import Control, TaskSampler
 from fsframework.testing._fresh import digests_in_fresh_processes, draw_digest
 from fsframework.testing._suite import (
     ConformanceError,
@@ -37,6 +38,7 @@ suite = Suite(TaskSampler)
 _TASKS = 4
 _HASH_SEEDS = 0, 1, 2
 _PATIENCE = 20.0
+_KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def _pool_size(sampler: TaskSampler) -> tuple[int, int, int]:
@@ -190,6 +192,43 @@ def _within_patience(action: Callable[[], Any]) -> Any:
     if "error" in outcome:
         raise outcome["error"]
     return outcome["value"]
+
+
+@suite.check(after=[check_request_honoured])
+def check_control(make: Make) -> None:
+    """``control`` gives a sampler of the same shape, names both arms, and keeps its pairs.
+
+    A sampler that has none returns ``None``.
+    """
+    sampler = make()
+    control = sampler.control()
+    if control is None:
+        raise NotApplicable("it declares no control")
+    require(isinstance(control, Control), f"it must be a Control, not {type(control).__name__}")
+    require(
+        isinstance(control.sampler, TaskSampler),
+        f"its sampler must be a TaskSampler, not {type(control.sampler).__name__}",
+    )
+    require(
+        len(set(control.arms)) == 2 and all(_KEBAB.fullmatch(name) for name in control.arms),
+        f"arms must be two different names in lower-case kebab, not {control.arms!r}",
+    )
+    require(
+        len(control.symbols) == 2 and all(isinstance(s, str) for s in control.symbols),
+        f"symbols must be two strings, not {control.symbols!r}",
+    )
+    shape = {name: getattr(sampler, name) for name in ("n_way", "n_shot", "n_query")}
+    other = {name: getattr(control.sampler, name) for name in shape}
+    require(shape == other, f"the control's tasks are of {other}, its own of {shape}")
+    try:
+        theirs, own = _draw(control.sampler), _draw(sampler)
+    except FsfError as error:
+        raise ConformanceError(f"both arms must be drawn from the same pool: {error}") from None
+    if control.paired:
+        require(
+            np.array_equal(theirs.classes, own.classes),
+            "paired is True, but task t of the two arms differs in its classes",
+        )
 
 
 @suite.check(after=[check_images_distinct])

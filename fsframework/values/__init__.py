@@ -7,9 +7,10 @@ imported here; PyArrow and safetensors are imported by the ``save`` and ``load``
 from fsframework._digest import digest_of
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION
+from fsframework.values.arms import ArmOutcomes, Arms, Contrast
 from fsframework.values.attributes import AttributeTable
-from fsframework.values.estimate import Estimate
-from fsframework.values.outcomes import AccuracyOutcomes, IntervalKind, Outcomes, QueryBatch
+from fsframework.values.estimate import Estimate, measure_name
+from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
 from fsframework.values.seeds import task_rng, task_seed
 from fsframework.values.tasks import TaskSet
@@ -17,19 +18,23 @@ from fsframework.values.tasks import TaskSet
 __all__ = [
     "SCHEMA_VERSION",
     "AccuracyOutcomes",
+    "ArmOutcomes",
+    "Arms",
     "AttributeTable",
     "BoolArray",
+    "Contrast",
     "Estimate",
     "FloatArray",
     "ImagePool",
     "ImageRecord",
     "IntArray",
-    "IntervalKind",
     "Outcomes",
     "QueryBatch",
+    "Scope",
     "TaskSet",
     "UInt8Array",
     "digest_of",
+    "measure_name",
     "task_rng",
     "task_seed",
 ]

@@ -12,7 +12,7 @@ from fsframework.errors import DataError
 __all__ = ["SCHEMA_VERSION", "check_header", "parquet_header", "write_parquet"]
 
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the file formats written by this module."""
 
 

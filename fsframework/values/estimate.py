@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, Self
-
-import numpy as np
 
 from fsframework._files import atomic_path
 from fsframework.errors import DataError
 from fsframework.values._formats import SCHEMA_VERSION, check_header
-from fsframework.values.outcomes import IntervalKind, QueryBatch
+from fsframework.values.outcomes import QueryBatch, Scope
 
-__all__ = ["Estimate"]
+__all__ = ["Estimate", "measure_name"]
+
+_ARMS_OF_VERSION_1: Mapping[str, tuple[str, ...]] = {
+    "R": ("random",),
+    "A": ("biased",),
+    "gap": ("random", "biased"),
+}
+"""Arms by the suffix that a statistic's name had in version 1."""
+
+
+def measure_name(statistic: str, arms: Sequence[str]) -> str:
+    """Return what a statistic of an arm, or of the contrast of two, is called.
+
+    >>> measure_name("wacc", ["biased"]), measure_name("wacc", ["random", "biased"])
+    ('wacc-biased', 'wacc-gap')
+    """
+    if not arms:
+        return statistic
+    return f"{statistic}-{'gap' if len(arms) == 2 else arms[0]}"
 
 
 @dataclass(frozen=True)
@@ -24,18 +42,26 @@ class Estimate:
     """A number with its interval, and all that must be known to read it.
 
     Args:
-        statistic: name of what was estimated.
-        value: the estimate; ``low`` and ``high`` bound its interval (NaN where there is none).
+        statistic: name of the statistic.
+        value: the estimate.
+        low: lower bound of its interval, NaN where there is none; ``high`` the upper bound.
         level: confidence level, 0 < level < 1.
-        kind: ``open`` speaks of the data's distribution, ``closed`` of this data set alone.
-        paired: whether it is a difference on equal tasks.
+        scope: ``open`` speaks of the data's distribution, ``closed`` of this data set only.
+        paired: whether it is a difference between tasks that belong together in pairs.
         estimator: how the interval was made, such as ``student-t``.
-        n_tasks: tasks behind it; ``n_images``: distinct images in them.
+        n_tasks: number of tasks behind it.
+        n_images: number of distinct images in those tasks, 0 where it is not known.
         share: whether the value is a share of 1, to be shown in percent.
         query_batch: which queries the method was shown together.
+        arms: the arm whose tasks it speaks of, or the two arms of a gap, the control first.
 
-    >>> Estimate("acc", 0.5, 0.4, 0.6, 0.95, "open", False, "student-t", 30, 900).half_width
-    0.1
+    Raises:
+        DataError: the level is out of range, or the value lies outside its interval.
+
+    >>> gap = Estimate("wacc", 0.169, 0.151, 0.187, 0.95, "closed", False, "welch-t", 1200, 3200,
+    ...                share=True, arms=("random", "biased"))
+    >>> print(f"{gap.name}: {gap}")
+    wacc-gap: 16.9 ± 1.8 %
     """
 
     statistic: str
@@ -43,34 +69,54 @@ class Estimate:
     low: float
     high: float
     level: float
-    kind: IntervalKind
+    scope: Scope
     paired: bool
     estimator: str
     n_tasks: int
     n_images: int
     share: bool = False
     query_batch: QueryBatch = "task"
+    arms: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "arms", tuple(self.arms))
         if not 0 < self.level < 1:
             raise DataError(f"level must lie between 0 and 1, not {self.level}")
-        if not (np.isnan(self.low) or self.low <= self.value <= self.high):
+        if not (math.isnan(self.low) or self.low <= self.value <= self.high):
             raise DataError(f"{self.value} lies outside its interval {self.low}..{self.high}")
+
+    @property
+    def name(self) -> str:
+        """Name of the measure, such as ``wacc-biased`` or ``wacc-gap``."""
+        return measure_name(self.statistic, self.arms)
 
     @property
     def half_width(self) -> float:
         """Half the length of the interval."""
         return round((self.high - self.low) / 2, 12)
 
+    def __str__(self) -> str:
+        factor, unit, digits = (100, " %", 1) if self.share else (1, "", 4)
+        value = f"{factor * self.value:.{digits}f}"
+        if math.isnan(self.low):
+            return f"{value}{unit} (no interval from one task)"
+        return f"{value} ± {factor * self.half_width:.{digits}f}{unit}"
+
+    def _repr_html_(self) -> str:
+        scope = f"{100 * self.level:g} % {self.scope} interval, {self.estimator}"
+        return f"<p><b>{escape(self.name)}</b>: {escape(str(self))} ({scope})</p>"
+
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values; NaN becomes null."""
-        raw = dataclasses.asdict(self)
-        return {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in raw.items()}
+        raw = {**dataclasses.asdict(self), "arms": list(self.arms)}
+        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in raw.items()}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Build an estimate from what ``to_json`` gave."""
-        numbers = {k: float("nan") if raw[k] is None else raw[k] for k in ("value", "low", "high")}
+        """Build an estimate from what ``to_json`` gave, in this version or an earlier one."""
+        if "kind" in raw:
+            raw = _upgraded(raw)
+        numbers = {k: math.nan if raw[k] is None else raw[k] for k in ("value", "low", "high")}
         return cls(**{**raw, **numbers})
 
     def save(self, path: str | Path) -> None:
@@ -81,7 +127,11 @@ class Estimate:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what ``save`` wrote."""
+        """Read what ``save`` wrote.
+
+        Raises:
+            DataError: the file does not hold an estimate.
+        """
         try:
             raw = json.loads(Path(path).read_text())
         except (OSError, ValueError) as error:
@@ -92,3 +142,13 @@ class Estimate:
             return cls.from_json(fields)
         except (KeyError, TypeError) as error:
             raise DataError(f"{path}: not an estimate ({error})") from None
+
+
+def _upgraded(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Bring an estimate of version 1, whose name ended in -R, -A or -gap, to the present form."""
+    fields = dict(raw)
+    fields["scope"] = fields.pop("kind")
+    name, hyphen, suffix = str(fields["statistic"]).rpartition("-")
+    if hyphen and suffix in _ARMS_OF_VERSION_1:
+        fields |= {"statistic": name, "arms": _ARMS_OF_VERSION_1[suffix]}
+    return fields

@@ -20,10 +20,10 @@ from fsframework.values._arrays import (
 from fsframework.values._formats import parquet_header, write_parquet
 from fsframework.values.tasks import TaskSet
 
-__all__ = ["AccuracyOutcomes", "IntervalKind", "Outcomes", "QueryBatch"]
+__all__ = ["AccuracyOutcomes", "Outcomes", "QueryBatch", "Scope"]
 
 
-IntervalKind = Literal["open", "closed"]
+Scope = Literal["open", "closed"]
 
 
 QueryBatch = Literal["task", "class"]
@@ -34,7 +34,7 @@ _ACCURACIES = "accuracies of tasks"
 """What a file of ``AccuracyOutcomes`` is called in its header."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Outcomes:
     """What a method answered for every query of every task, and nothing derived from it.
 
@@ -78,13 +78,20 @@ class Outcomes:
     def __len__(self) -> int:
         return int(self.predictions.shape[0])
 
+    def __repr__(self) -> str:
+        accuracy = f"{100 * self.task_accuracy.mean():.1f} %" if len(self) else "unknown"
+        return (
+            f"<{type(self).__name__}: {len(self):,} tasks, mean accuracy {accuracy}, "
+            f"{self.scope} intervals>"
+        )
+
     @property
     def n_way(self) -> int:
         """Classes a task."""
         return int(self.predictions.shape[1])
 
     @property
-    def kind(self) -> IntervalKind:
+    def scope(self) -> Scope:
         """What an interval over these tasks speaks of: ``open`` only if no image is reused."""
         return "closed" if self.reuses_images else "open"
 
@@ -190,9 +197,6 @@ class AccuracyOutcomes(Outcomes):
 
     def __len__(self) -> int:
         return int(self.task_accuracy.size)
-
-    def __repr__(self) -> str:
-        return f"AccuracyOutcomes(<{len(self)} tasks>, {self.task_digest!r}, {self.kind})"
 
     @property
     def task_accuracy(self) -> FloatArray:

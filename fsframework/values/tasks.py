@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -28,7 +29,7 @@ from fsframework.values.pool import ImagePool
 __all__ = ["TaskSet"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TaskSet:
     """Few-shot tasks as indices into one pool; nothing of the pixels, nothing of a model.
 
@@ -41,6 +42,10 @@ class TaskSet:
         relaxed: bool ``(T, way)``, where the sampler had to give up a condition.
         words: the vocabulary ``attribute`` refers to.
         sampler: name of the sampler; ``options`` its resolved options; ``seed`` its seed.
+        arm: name of the arm of the experiment that the tasks belong to; empty where none is known.
+        uniform: whether classes and images were drawn uniformly and independently, so that
+            image-level intervals hold.
+        placebo: whether the images of each class were permuted anew for every task.
         key_digest: ``ImagePool.key_digest`` of the pool.
         pool_fingerprint: ``ImagePool.fingerprint``; ``attributes_fingerprint`` the table's.
 
@@ -60,6 +65,9 @@ class TaskSet:
     key_digest: str
     pool_fingerprint: str
     attributes_fingerprint: str | None = None
+    arm: str = ""
+    uniform: bool = False
+    placebo: bool = False
 
     def __post_init__(self) -> None:
         for name, dtype, ndim in (
@@ -134,6 +142,20 @@ class TaskSet:
     def __len__(self) -> int:
         return int(self.classes.shape[0])
 
+    def __repr__(self) -> str:
+        return f"<TaskSet: {self.described()}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.described())}</p>"
+
+    def described(self) -> str:
+        """Return number, arm and shape of the tasks in a few words."""
+        kind = f"{self.arm or self.sampler}{' placebo' if self.placebo else ''}"
+        return (
+            f"{len(self):,} {kind} tasks, {self.n_way}-way {self.n_shot}-shot, "
+            f"{self.n_query} queries per class, {self.n_images:,} images"
+        )
+
     @property
     def n_way(self) -> int:
         """Classes a task."""
@@ -173,9 +195,12 @@ class TaskSet:
 
     @cached_property
     def _checksum(self) -> str:
-        told = self.sampler, dict(self.options), self.seed
+        return self._checksum_of(self.sampler, [self.arm, self.uniform, self.placebo])
+
+    def _checksum_of(self, sampler: str, further: list[Any]) -> str:
+        told = sampler, dict(self.options), self.seed
         drawn_from = self.pool_fingerprint, self.attributes_fingerprint
-        header = json.dumps([*told, *drawn_from], sort_keys=True)
+        header = json.dumps([*told, *drawn_from, *further], sort_keys=True)
         return digest_of(self.digest, self.attribute, self.relaxed, self.words, header)
 
     def __getitem__(self, tasks: slice) -> TaskSet:
@@ -229,6 +254,9 @@ class TaskSet:
             "sampler": self.sampler,
             "options": dict(self.options),
             "seed": self.seed,
+            "arm": self.arm,
+            "uniform": self.uniform,
+            "placebo": self.placebo,
             "words": list(self.words),
             "key_digest": self.key_digest,
             "pool_fingerprint": self.pool_fingerprint,
@@ -274,18 +302,45 @@ class TaskSet:
             tasks = cls(
                 **arrays,
                 words=tuple(header["words"]),
-                sampler=header["sampler"],
+                sampler=_sampler(header),
                 options=header["options"],
                 seed=header["seed"],
                 key_digest=header["key_digest"],
                 pool_fingerprint=header["pool_fingerprint"],
                 attributes_fingerprint=header["attributes_fingerprint"],
+                **_facts(header),
             )
             checksum = header["checksum"]
         except KeyError as error:
             raise DataError(f"{path}: its header lacks {error}") from None
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
-        if tasks._checksum != checksum:
+        found = tasks._checksum
+        if header["schema_version"] < 2:
+            found = tasks._checksum_of(header["sampler"], [])
+        if found != checksum:
             raise DataError(f"{path}: was changed after it was written (checksum differs)")
         return tasks
+
+
+_PLACEBO = "placebo("
+"""With this began the name of the sampler in files of version 1, where images were permuted."""
+
+
+def _sampler(header: Mapping[str, Any]) -> str:
+    name = str(header["sampler"])
+    if header["schema_version"] < 2 and name.startswith(_PLACEBO):
+        return name.removeprefix(_PLACEBO).removesuffix(")")
+    return name
+
+
+def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arm, uniformity and placebo; files of version 1 told them by the sampler's name."""
+    if header["schema_version"] >= 2:
+        return {key: header[key] for key in ("arm", "uniform", "placebo")}
+    sampler = _sampler(header)
+    return {
+        "arm": "biased" if header["attributes_fingerprint"] is not None else sampler,
+        "uniform": sampler == "random",
+        "placebo": sampler != header["sampler"],
+    }

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
+from fsframework.interfaces import Control, InfeasibleTask, OptionError, TaskSampler
 from fsframework.testing import (
     ConformanceError,
     NotApplicable,
@@ -190,6 +190,21 @@ class Clueless(Uniform):
         pass
 
 
+class Contrasted(Uniform):
+    """Has a control of its own kind, pair by pair."""
+
+    def control(self):
+        class_mates = Uniform(n_way=self.n_way, n_shot=self.n_shot, n_query=self.n_query)
+        return Control(class_mates, arms=("plain", "contrasted"), paired=True)
+
+
+class Unpaired(Contrasted):
+    """Calls tasks pairs that have nothing in common."""
+
+    def rng(self, seed, task, n_tasks):
+        return task_rng(seed, task, "of its own")
+
+
 class Undeclared(Uniform):
     """Reads attributes and does not say so."""
 
@@ -238,6 +253,7 @@ BROKEN = {
     "check_prefix": Counting,
     "check_no_number": Endless,
     "check_impossible": Clueless,
+    "check_control": Unpaired,
     "check_needs_declared": Undeclared,
     "check_record": Anonymous,
     "check_pool_unchanged": Destructive,
@@ -252,7 +268,7 @@ def _global_state():
     np.random.set_state(state)  # noqa: NPY002
 
 
-@parametrize_with_checks([Uniform, Consecutive, Wordy])
+@parametrize_with_checks([Uniform, Consecutive, Contrasted, Wordy])
 def test_a_sound_sampler_passes(make, check):
     check(make)
 

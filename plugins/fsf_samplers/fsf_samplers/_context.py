@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from fsf_samplers._common import check_request, resolved_options, task_seeds
-from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
+from fsframework.interfaces import Control, InfeasibleTask, OptionError, TaskSampler
 from fsframework.values import ImagePool, IntArray, TaskSet
 
 if TYPE_CHECKING:
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ContextSampler"]
 
-Kind = Literal["iid", "ood"]
 _NAME = "context"
 
 
 class ContextSampler(TaskSampler):
-    """Lets queries stand in the contexts of their class's support (iid), or in others (ood).
+    """Draws queries from other contexts than those of their class's support.
 
-    MetaCoCo (section 4): in an IID episode support and query images have the same contexts, in an
-    OOD episode different ones. A context is a value of a metadata column; an image whose value is
-    empty is in no task. A task is drawn so:
+    MetaCoCo (section 4): in an OOD episode support and query images have different contexts, in an
+    IID episode the same ones. This sampler draws OOD episodes (arm ``ood``); its control draws the
+    IID episodes that belong to them (arm ``iid``). A context is a value of a metadata column; an
+    image whose value is empty is in no task. A task is drawn so:
 
     1. ``n_way`` classes, uniformly without replacement.
     2. For each class ``2 * n_contexts`` of its contexts, uniformly without replacement: the first
@@ -32,15 +32,14 @@ class ContextSampler(TaskSampler):
        without regard to those of another, which may be the same.
     3. Support of a class: ``n_shot`` images, as many from each of the first half as from any
        other of them, or one more; within a context uniformly without replacement.
-    4. Queries: ``n_query`` images in the same manner, from what the support has left of the first
-       half (``iid``), or from the second half (``ood``).
+    4. Queries: ``n_query`` images in the same manner, from the second half of the contexts
+       (``ood``), or from what the support has left of the first half (``iid``).
 
-    With equal numbers and seed, task ``t`` of one kind and task ``t`` of the other have the same
-    classes and the same support, so that their difference is that of the queries alone and can be
-    compared by pairs. A class stands in tasks of either kind only if it could in both, and only
-    contexts that could be support as well as queries are drawn: over the tasks, then, support and
-    queries of either kind come from each context of a class equally often. What differs is only
-    whether they come from it together.
+    Task ``t`` of one arm and task ``t`` of the other have the same classes and the same support:
+    they are pairs, and their difference is that of the queries only. A class is in the tasks of
+    one arm only if it can be in those of both, and only contexts that can give support as well as
+    queries are drawn. Over many tasks, support and queries of either arm therefore come from each
+    context of a class equally often. What differs is whether they come from it together.
 
     The paper says neither how contexts are drawn nor what is done where few images share one.
     ``n_contexts`` is our answer to the latter: with 5 shots in 5 contexts a context need have but
@@ -50,23 +49,25 @@ class ContextSampler(TaskSampler):
         n_way: classes a task, at least 2.
         n_shot: support images a class, at least 1.
         n_query: query images a class, at least 1.
-        kind: ``iid`` for queries in the contexts of the support, ``ood`` for queries in others.
         column: the metadata column that holds the contexts.
         n_contexts: contexts of a class's support, and of its queries; 1 to ``n_shot``.
 
     Raises:
-        OptionError: a number is out of range, or ``kind`` is neither of the two.
+        OptionError: a number is out of range.
 
     >>> where = {"context": ("grass", "grass", "snow", "snow") * 2}
     >>> pool = ImagePool(tuple("abcdefgh"), np.repeat([0, 1], 4), ("cat", "dog"), where)
     >>> shape = {"n_way": 2, "n_shot": 1, "n_query": 1}
-    >>> iid = ContextSampler(**shape, kind="iid").draw(pool, 3, seed=0)
-    >>> ood = ContextSampler(**shape, kind="ood").draw(pool, 3, seed=0)
+    >>> sampler = ContextSampler(**shape)
+    >>> ood = sampler.draw(pool, 3, seed=0)
+    >>> iid = sampler.control().sampler.draw(pool, 3, seed=0)
     >>> bool(np.all(iid.support == ood.support))
     True
     >>> [bool(np.any(t.support // 2 == t.query // 2)) for t in (iid, ood)]
     [True, False]
     """
+
+    _same_contexts: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -74,22 +75,22 @@ class ContextSampler(TaskSampler):
         n_way: int = 5,
         n_shot: int = 5,
         n_query: int = 15,
-        kind: Kind = "ood",
         column: str = "context",
         n_contexts: int = 1,
     ) -> None:
         super().__init__(n_way=n_way, n_shot=n_shot, n_query=n_query)
-        if kind not in get_args(Kind):
-            named = " or ".join(map(repr, get_args(Kind)))
-            raise OptionError(f"kind must be {named}, not {kind!r}")
         if not 1 <= n_contexts <= n_shot:
             raise OptionError(
                 f"n_contexts must be from 1 to n_shot = {n_shot}, so that each gives an image, "
                 f"not {n_contexts}"
             )
-        self.kind = kind
         self.column = column
         self.n_contexts = n_contexts
+
+    def control(self) -> Control | None:
+        """Return the IID episodes of the same classes and supports."""
+        control = _SameContexts(**resolved_options(self))
+        return Control(control, arms=("iid", "ood"), symbols=("IID", "OOD"), paired=True)
 
     def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
         """Draw tasks.
@@ -97,7 +98,7 @@ class ContextSampler(TaskSampler):
         Args:
             pool: the images to draw from, with the metadata ``column``.
             n_tasks: number of tasks, at least 1.
-            seed: at least 0; ``task_seed(seed, t, "context")``, the same for both kinds, seeds a
+            seed: at least 0; ``task_seed(seed, t, "context")``, the same for both arms, seeds a
                 SplitMix64 from which task ``t`` is drawn.
 
         Returns:
@@ -122,7 +123,7 @@ class ContextSampler(TaskSampler):
             np.empty((0, 0), np.bool_),
         )
         seeds = task_seeds(_NAME, n_tasks, seed)
-        draw_context_tasks(cells, self.n_contexts, self.kind == "iid", seeds, drawn)
+        draw_context_tasks(cells, self.n_contexts, self._same_contexts, seeds, drawn)
         return TaskSet.of(
             pool,
             drawn.classes,
@@ -212,3 +213,13 @@ class ContextSampler(TaskSampler):
             + f": {has}"
             + (f"; {' or '.join(remedies)}" if remedies else "")
         )
+
+
+class _SameContexts(ContextSampler):
+    """Draws queries from the contexts of their class's support: the IID episodes."""
+
+    _same_contexts: ClassVar[bool] = True
+
+    def control(self) -> None:
+        """Return nothing: this is a control itself."""
+        return

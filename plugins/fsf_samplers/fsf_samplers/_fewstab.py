@@ -17,7 +17,8 @@ from fsf_samplers._common import (
     too_few_classes,
     too_few_words,
 )
-from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
+from fsf_samplers._control import random_control
+from fsframework.interfaces import Control, InfeasibleTask, OptionError, TaskSampler
 from fsframework.values import AttributeTable, ImagePool, IntArray, TaskSet
 
 if TYPE_CHECKING:
@@ -104,6 +105,10 @@ class FewStabSampler(TaskSampler):
         self.max_restarts = max_restarts
         self.support = support
         self.query = query
+
+    def control(self) -> Control:
+        """Return uniform tasks of the same shape: wAcc-R beside wAcc-A (section 5.3)."""
+        return random_control(self)
 
     def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
         """Draw tasks.

@@ -17,7 +17,8 @@ from fsf_samplers._common import (
     too_few_classes,
     too_few_words,
 )
-from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
+from fsf_samplers._control import random_control
+from fsframework.interfaces import Control, InfeasibleTask, OptionError, TaskSampler
 from fsframework.values import AttributeTable, ImagePool, IntArray, TaskSet
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ class FewStabPublishedSampler(TaskSampler):
         if max_restarts < 0:
             raise OptionError(f"max_restarts must be at least 0, not {max_restarts}")
         self.max_restarts = max_restarts
+
+    def control(self) -> Control:
+        """Return uniform tasks of the same shape: wAcc-R beside wAcc-A (section 5.3)."""
+        return random_control(self)
 
     def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
         """Draw tasks.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from fsf_samplers._common import check_request, resolved_options
@@ -31,6 +33,8 @@ class RandomSampler(TaskSampler):
     >>> tasks.support.shape, tasks.query.shape
     ((4, 2, 1), (4, 2, 2))
     """
+
+    uniform: ClassVar[bool] = True
 
     def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
         """Draw tasks.

@@ -1,4 +1,4 @@
-"""Tasks by context: what the two kinds share, and in what alone they differ."""
+"""Tasks by context: what the two arms share, and in what they differ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEED = 20240611
 @parametrize_with_checks(
     [
         ContextSampler,
-        functools.partial(ContextSampler, kind="iid", n_shot=2, n_query=3, n_contexts=2),
+        functools.partial(ContextSampler, n_shot=2, n_query=3, n_contexts=2),
     ]
 )
 def test_conformance(make: Make, check: Check) -> None:
@@ -47,9 +47,12 @@ def contexts(pool: ImagePool, images: Any, column: str = "context") -> Any:
 
 
 def both(pool: ImagePool, n_tasks: int, seed: int, **options: Any) -> tuple[TaskSet, TaskSet]:
-    iid = ContextSampler(kind="iid", **options).draw(pool, n_tasks, seed)
-    ood = ContextSampler(kind="ood", **options).draw(pool, n_tasks, seed)
-    return iid, ood
+    sampler = ContextSampler(**options)
+    control = sampler.control()
+    assert control is not None
+    assert control.arms == ("iid", "ood")
+    assert control.paired
+    return control.sampler.draw(pool, n_tasks, seed), sampler.draw(pool, n_tasks, seed)
 
 
 @st.composite
@@ -96,7 +99,7 @@ def test_queries_share_the_contexts_of_the_support_or_none(
             for counts in (shots, queries):
                 assert max(counts.values()) - min(counts.values()) <= 1
             assert set(queries) <= set(shots) if same else not set(queries) & set(shots)
-    again = ContextSampler(kind="ood", **shape).draw(pool, 5, seed_)
+    again = ContextSampler(**shape).draw(pool, 5, seed_)
     assert ood[:5].digest == again.digest
 
 
@@ -108,7 +111,7 @@ def fits_uniform(counts: Counter[Any], n_outcomes: int) -> None:
 
 
 def test_classes_contexts_and_images_are_uniform() -> None:
-    """Small contexts are drawn as often as large ones, by support and queries of both kinds."""
+    """Small contexts are drawn as often as large ones, by support and queries of both arms."""
     pool = pool_of(*[{"a": 3, "b": 4, "c": 9, "d": 2}] * 4)
     iid, ood = both(pool, 4000, SEED, n_way=2, n_shot=1, n_query=2)
     fits_uniform(Counter(map(tuple, iid.classes.tolist())), 4 * 3)
@@ -140,7 +143,6 @@ def test_any_column_will_do() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"kind": "both"}, "kind must be 'iid' or 'ood', not 'both'"),
         ({"n_contexts": 0}, "n_contexts must be from 1 to n_shot = 5"),
         ({"n_shot": 2, "n_contexts": 3}, "n_contexts must be from 1 to n_shot = 2"),
     ],
@@ -176,5 +178,5 @@ def test_what_is_too_much_is_told_with_what_would_do() -> None:
 def test_the_toy_pool_allows_the_defaults_with_contexts_shared_out() -> None:
     tasks = ContextSampler(n_contexts=2).draw(toy_pool(), 3, 0)
     assert tasks.options == {
-        "n_way": 5, "n_shot": 5, "n_query": 15, "kind": "ood", "column": "context", "n_contexts": 2,
+        "n_way": 5, "n_shot": 5, "n_query": 15, "column": "context", "n_contexts": 2,
     }  # fmt: skip

@@ -1,0 +1,130 @@
+"""The arms of an experiment: task sets, or their outcomes, by name and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from fsframework.errors import DataError
+from fsframework.values.outcomes import Outcomes
+from fsframework.values.tasks import TaskSet
+
+__all__ = ["ArmOutcomes", "Arms", "Contrast"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Two arms that are compared: the control, and the arm under test.
+
+    Args:
+        control: name of the control arm.
+        tested: name of the other arm; a gap is positive where it is worse than the control.
+        paired: whether task ``t`` of one arm and task ``t`` of the other are a pair.
+    """
+
+    control: str
+    tested: str
+    paired: bool = False
+
+    @property
+    def arms(self) -> tuple[str, str]:
+        """Both names, the control first."""
+        return self.control, self.tested
+
+
+class _ByArm(Mapping[str, T], Generic[T]):
+    """A mapping from names of arms that keeps their order."""
+
+    def __init__(self, values: Mapping[str, T]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, arm: str) -> T:
+        try:
+            return self._values[arm]
+        except KeyError:
+            raise KeyError(f"no arm {arm!r}; the arms are {', '.join(self._values)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class Arms(_ByArm[TaskSet]):
+    """The tasks of each arm, the control first where there is one.
+
+    Args:
+        tasks: task sets by name of the arm.
+        contrast: the two arms that are compared; ``None`` where there is nothing to compare.
+        symbols: what tables print after a statistic's name for an arm, such as ``R`` in wAcc-R;
+            an arm left out is printed by its name, or not at all where it is the only one.
+
+    Raises:
+        DataError: the contrast names an arm that is missing.
+    """
+
+    def __init__(
+        self,
+        tasks: Mapping[str, TaskSet],
+        contrast: Contrast | None = None,
+        symbols: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(tasks)
+        missing = [name for name in (contrast.arms if contrast else ()) if name not in self]
+        if missing:
+            raise DataError(f"the contrast names the arm {missing[0]!r}, which has no tasks")
+        self.contrast = contrast
+        self.symbols = dict(symbols or {})
+
+    @property
+    def tested(self) -> TaskSet:
+        """The tasks under test: those of the arm that is not the control."""
+        return self[self.contrast.tested] if self.contrast else self[list(self)[-1]]
+
+    def __repr__(self) -> str:
+        arms = ", ".join(f"{name}: {tasks!r}" for name, tasks in self.items())
+        return f"Arms({arms})"
+
+    def _repr_html_(self) -> str:
+        from fsframework.values._html import table
+
+        rows = [
+            (name, f"{len(t):,}", str(t.n_way), str(t.n_shot), str(t.n_query), f"{t.n_images:,}")
+            for name, t in self.items()
+        ]
+        return table(("arm", "tasks", "way", "shot", "queries per class", "images"), rows)
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``tasks-ARM.safetensors`` for each arm into a folder."""
+        for name, tasks in self.items():
+            tasks.save(Path(folder) / f"tasks-{name}.safetensors")
+
+
+class ArmOutcomes(_ByArm[Outcomes]):
+    """What a method answered in each arm, with the tasks it was asked.
+
+    Args:
+        outcomes: by name of the arm.
+        arms: the tasks; every arm of ``outcomes`` is one of theirs.
+
+    Raises:
+        DataError: outcomes belong to other tasks, or to an arm without tasks.
+    """
+
+    def __init__(self, outcomes: Mapping[str, Outcomes], arms: Arms) -> None:
+        super().__init__(outcomes)
+        for name, answered in self.items():
+            if name not in arms:
+                raise DataError(f"outcomes of the arm {name!r}, which has no tasks")
+            if answered.task_digest != arms[name].digest:
+                raise DataError(f"the outcomes of the arm {name!r} belong to other tasks")
+        self.arms = arms
+
+    def __repr__(self) -> str:
+        arms = ", ".join(f"{name}: {outcomes!r}" for name, outcomes in self.items())
+        return f"ArmOutcomes({arms})"
