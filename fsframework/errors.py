@@ -1,9 +1,15 @@
-"""The errors a user can meet; each becomes one line on the terminal and exit code 2."""
+"""The errors that a user can meet, and how their messages name what the user had given.
+
+On the command line each becomes one line and exit code 2.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
 
 __all__ = [
     "DataError",
@@ -12,8 +18,13 @@ __all__ = [
     "OptionError",
     "PluginError",
     "RecordError",
+    "argument",
     "close_matches",
+    "speaking",
 ]
+
+Voice = Callable[[str, Any], str]
+"""How a message names an argument, and the value to give it; ``None`` names it only."""
 
 
 class FsfError(Exception):
@@ -52,3 +63,36 @@ def close_matches(name: str, known: Iterable[str]) -> str:
     if not near:
         return ""
     return " (did you mean " + " or ".join(repr(n) for n in near) + "?)"
+
+
+def _in_python(name: str, value: Any) -> str:
+    return name if value is None else f"{name}={value!r}"
+
+
+_VOICE: ContextVar[Voice] = ContextVar("voice", default=_in_python)
+
+
+def argument(name: str, value: Any = None) -> str:
+    """Return how the user gives an argument: ``way=4`` in Python, ``--way 4`` on a command line.
+
+    Messages name arguments through this function, so that none speaks of options to a caller who
+    has none.
+
+    Args:
+        name: of a public argument (``way``), or a dotted option (``method.temperature``).
+        value: one that would do; ``None`` names the argument only.
+
+    >>> argument("way", 4), argument("attributes")
+    ('way=4', 'attributes')
+    """
+    return _VOICE.get()(name, value)
+
+
+@contextmanager
+def speaking(voice: Voice) -> Iterator[None]:
+    """Let ``argument`` speak in another way within a block, as the command line does."""
+    token = _VOICE.set(voice)
+    try:
+        yield
+    finally:
+        _VOICE.reset(token)

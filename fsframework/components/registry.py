@@ -23,7 +23,7 @@ from typing import Any
 
 from fsframework.errors import PluginError, close_matches
 
-__all__ = ["GROUPS", "KINDS", "Loaded", "Plugin", "Registry", "kebab"]
+__all__ = ["GROUPS", "KINDS", "Loaded", "Plugin", "Registry", "kebab", "kind_of"]
 
 KINDS: dict[str, tuple[str, str]] = {
     "backbone": ("fsframework.backbones", "Backbone"),
@@ -123,6 +123,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._files: dict[tuple[str, str], Loaded] = {}
+        self._registered: dict[tuple[str, str], Loaded] = {}
 
     @functools.cached_property
     def _installed(self) -> tuple[Plugin, ...]:
@@ -169,6 +170,8 @@ class Registry:
         Raises:
             PluginError: there is none, or two distributions claim the name.
         """
+        if (kind, name) in self._registered:
+            return self._registered[kind, name].plugin
         same = [plugin for plugin in self.plugins(kind) if plugin.name == name]
         if not same:
             names = sorted({*self.names(kind), *also})
@@ -193,6 +196,8 @@ class Registry:
                 abstract.
         """
         plugin = self.find(kind, name, also)
+        if (kind, name) in self._registered:
+            return self._registered[kind, name]
         if (kind, name) in self._files:
             return self._files[kind, name]
         if plugin.status != "ok":
@@ -200,6 +205,11 @@ class Registry:
         cls = self._import(plugin)
         self._check_class(plugin, cls)
         return Loaded(plugin, cls)
+
+    def register(self, loaded: Loaded) -> Plugin:
+        """Take a class of a script; its name goes before any plugin's of the same name."""
+        self._registered[loaded.plugin.kind, loaded.plugin.name] = loaded
+        return loaded.plugin
 
     def load_file(self, path: str | Path) -> list[Loaded]:
         """Take the plugin classes of a Python file; each is named by its class in kebab case.
@@ -219,7 +229,7 @@ class Registry:
         for cls in vars(module).values():
             if not inspect.isclass(cls) or cls.__module__ != module.__name__:
                 continue
-            kind = _kind_of(cls)
+            kind = kind_of(cls)
             if kind is None or inspect.isabstract(cls):
                 continue
             name = getattr(cls, "name", None)
@@ -291,11 +301,14 @@ def _interface(kind: str) -> type[Any]:
     return cls
 
 
-def _kind_of(cls: type[Any]) -> str | None:
-    for kind in KINDS:
-        if issubclass(cls, _interface(kind)):
-            return kind
-    return None
+def kind_of(cls: type[Any]) -> str | None:
+    """Return the kind of a plugin's class, ``None`` for any other class."""
+    interfaces = {
+        base.__name__
+        for base in cls.__mro__
+        if base.__module__.startswith("fsframework.interfaces")
+    }
+    return next((kind for kind, (_, name) in KINDS.items() if name in interfaces), None)
 
 
 def _import_file(path: Path) -> ModuleType:

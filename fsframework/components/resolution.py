@@ -11,7 +11,6 @@ import functools
 import hashlib
 import inspect
 import json
-import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from typing import Any, Literal, Union
 
 from fsframework._digest import digest_of
 from fsframework.components.catalogue import Added, read_added
+from fsframework.components.code import code_digest
 from fsframework.components.registry import KINDS, Loaded, Registry
 from fsframework.errors import DataError, FsfError, OptionError, PluginError, close_matches
 
@@ -28,6 +28,7 @@ __all__ = [
     "ADDED_ORIGIN",
     "Component",
     "Given",
+    "add_below",
     "canonical",
     "convert",
     "describe_type",
@@ -117,7 +118,7 @@ class Component:
         The code of a plugin under development changes while its version does not, and a result
         of yesterday's code must not pass for one of today's.
         """
-        parts = [_source_digest(c.cls) for c in self.walk()]
+        parts = [code_digest(c.cls) for c in self.walk()]
         parts += [
             _content_digest(c.options.get(option))
             for c in self.walk()
@@ -175,17 +176,6 @@ def _file_digest(path: Path, _size: int, _modified: int) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _source_digest(cls: type[Any]) -> str:
-    """Digest every Python file of the package that a class comes from, or its only file."""
-    module = sys.modules.get(cls.__module__.partition(".")[0])
-    file = getattr(module, "__file__", None)
-    if file is None:
-        return ""
-    path = Path(file)
-    files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
-    return digest_of(*(part for f in files for part in (f.name, f.read_bytes())))
-
-
 def canonical(value: Any) -> str:
     """Return JSON with sorted keys and no spaces: equal values, equal strings.
 
@@ -204,6 +194,8 @@ def _jsonable(value: Any) -> Any:
         return {str(k): _jsonable(v) for k, v in value.items()}
     if isinstance(value, (tuple, list)):
         return [_jsonable(v) for v in value]
+    if hasattr(value, "dtype") and hasattr(value, "tobytes"):
+        return f"array {digest_of(value)}"
     return value
 
 
@@ -233,6 +225,18 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
         current["name"] = given
     else:
         node[last] = given
+
+
+def add_below(tree: dict[str, Any], options: Mapping[str, Any], origin: str) -> None:
+    """Add options to a tree, those that are there being the stronger."""
+    for key, value in options.items():
+        current = tree.get(key)
+        if isinstance(value, Mapping):
+            inner = {"name": current} if isinstance(current, Given) else dict(current or {})
+            add_below(inner, value, origin)
+            tree[key] = inner
+        elif current is None:
+            tree[key] = Given(value, origin)
 
 
 def parameters(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
@@ -343,8 +347,10 @@ def _convert(value: Any, annotation: Any) -> Any:
     if annotation is Path:
         return Path(value)
     if annotation is str:
-        if not isinstance(value, str):
+        if not isinstance(value, (str, Path)):
             raise ValueError
+        return str(value)
+    if inspect.isclass(annotation) and isinstance(value, annotation):
         return value
     raise ValueError
 

@@ -50,6 +50,9 @@ class Backbone(nn.Module, ABC):
     """Name of the data the weights were trained on before we train, lower-case with hyphens
     (``imagenet-1k``, ``lvd-142m``); ``None`` for no data."""
 
+    keeps_weights: bool = False
+    """Whether training leaves its weights as they are; an instance may have its own."""
+
     licence: str = "none: randomly initialised"
     """Licence of the pretrained weights."""
 

@@ -137,11 +137,16 @@ class Dataset(ABC):
     def split_indices(self, split: str) -> IntArray:
         """Return the indices of a split's images, ascending.
 
+        Every data set has a split ``all``: every image, unless it declares one of its own.
+
         Raises:
-            DataError: there is no such split, or it has no image.
+            DataError: the data set has no split of this name, or no image is in it.
         """
+        if split == "all" and split not in self.splits:
+            return np.arange(len(self.keys))
         if split not in self.splits:
-            raise DataError(f"there is no split {split!r}; there are {', '.join(self.splits)}")
+            known = ", ".join(dict.fromkeys((*self.splits, "all")))
+            raise DataError(f"the data set has no split {split!r}; its splits are {known}")
         chosen = set(self.splits[split])
         wanted = np.array([name in chosen for name in self.class_names], dtype=bool)
         indices = np.flatnonzero(wanted[self.labels])

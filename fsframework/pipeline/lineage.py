@@ -18,17 +18,16 @@ from fsframework.errors import RecordError
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.added import data_problems
-from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.records import RECORD_NAME, RunRecord
+from fsframework.records import RECORD_NAME, DataRecord, RunRecord, TrainedOn
 
 __all__ = [
-    "Lineage",
+    "Seen",
     "contamination",
     "footnotes",
     "incompleteness",
     "lineage_of",
+    "seen_by",
     "under_test",
-    "with_cautions",
 ]
 
 _CONTAINS: Mapping[str, tuple[str, ...]] = {
@@ -110,34 +109,22 @@ class _UnderTest:
 
 
 @dataclass(frozen=True)
-class Lineage:
-    """What the weights under test had seen before.
+class Seen:
+    """What the weights under test had seen.
 
     Args:
-        pretrained_on: names of data, of the backbone's weights before we trained them.
-        trained_on: data sets whose training split they were trained on in earlier runs:
-            ``name``, ``options``, ``place``, ``images_from`` and, where they are not too many,
-            ``classes``, as JSON values.
-        unknown: files of weights of which nothing is known.
+        data: for the record.
+        cautions: sentences that belong under every table of the run.
     """
 
-    pretrained_on: tuple[str, ...] = ()
-    trained_on: tuple[Mapping[str, Any], ...] = ()
-    unknown: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return {
-            "pretrained_on": list(self.pretrained_on),
-            "trained_on": [dict(one) for one in self.trained_on],
-            "unknown_weights": list(self.unknown),
-        }
+    data: DataRecord
+    cautions: tuple[str, ...]
 
 
 def under_test(component: Component, dataset: Dataset, split: str = "test") -> _UnderTest:
     """Describe the data under test."""
     about = dataset.about
-    target = str(getattr(component.cls, "argument", None))
+    target = str(component.cls.argument)
     raw, place = component.to_json(), ""
     given = component.options.get(target)
     if isinstance(given, Path):
@@ -153,13 +140,14 @@ def under_test(component: Component, dataset: Dataset, split: str = "test") -> _
     )  # fmt: skip
 
 
-def lineage_of(backbone: Backbone, sources: Iterable[Path]) -> Lineage:
+def lineage_of(backbone: Backbone, sources: Iterable[Path]) -> DataRecord:
     """Return what weights had seen before a run.
 
     Args:
         sources: run folders or files that weights are taken from.
     """
-    pretrained, trained, unknown = list(_names(backbone.pretrained_on)), [], []
+    pretrained, unknown = list(_names(backbone.pretrained_on)), list[str]()
+    trained: list[TrainedOn] = []
     for source in sources:
         folder = source if source.is_dir() else source.parent
         try:
@@ -169,20 +157,19 @@ def lineage_of(backbone: Backbone, sources: Iterable[Path]) -> Lineage:
         if record is None:
             unknown.append(str(source))
             continue
-        data = record.data
-        if record.status == "imported" and not data:
+        if record.status == "imported" and not record.data.name:
             unknown.append(folder.name)
-        pretrained += data.get("pretrained_on", [])
-        trained += data.get("trained_on", [])
-        unknown += data.get("unknown_weights", [])
-    return Lineage(
-        tuple(dict.fromkeys(pretrained)),
-        tuple(one for i, one in enumerate(trained) if one not in trained[:i]),
-        tuple(dict.fromkeys(unknown)),
+        pretrained += record.data.pretrained_on
+        trained += record.data.trained_on
+        unknown += record.data.unknown_weights
+    return DataRecord(
+        pretrained_on=tuple(dict.fromkeys(pretrained)),
+        trained_on=tuple(one for i, one in enumerate(trained) if one not in trained[:i]),
+        unknown_weights=tuple(dict.fromkeys(unknown)),
     )
 
 
-def contamination(tested: _UnderTest, lineage: Lineage) -> tuple[str, ...]:
+def contamination(tested: _UnderTest, lineage: DataRecord) -> tuple[str, ...]:
     """Return a sentence on each way in which the classes under test may not be new."""
     if tested.rendered:
         return ()
@@ -192,7 +179,7 @@ def contamination(tested: _UnderTest, lineage: Lineage) -> tuple[str, ...]:
         *(
             f"possible contamination: what the weights of {file} were trained on is not known: "
             f"{_PERHAPS_NOT_NEW}"
-            for file in lineage.unknown
+            for file in lineage.unknown_weights
         ),
     )
 
@@ -240,17 +227,17 @@ def _possibly(tested: _UnderTest, name: str) -> str:
     return ""
 
 
-def _of_training(tested: _UnderTest, trained: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _of_training(tested: _UnderTest, trained: Sequence[TrainedOn]) -> Iterator[str]:
     for one in trained:
-        name, options = str(one["name"]), dict(one["options"])
+        name, options = one.name, one.options
         same_name = name == tested.name
-        sources = {_spelt(name), *map(_spelt, one["images_from"])}
+        sources = {_spelt(name), *map(_spelt, one.images_from)}
         shared = [source for source in tested.sources if source in sources]
-        if same_name and not tested.published and one["place"] != tested.place:
+        if same_name and not tested.published and one.place != tested.place:
             continue  # other images that are read in the same way
         if not (same_name or (shared and tested.published)):
             continue
-        known = one.get("classes", [])
+        known = one.classes
         if both := [c for c in tested.classes if c in set(known)]:
             some = ", ".join(both[:3]) + (", ..." if len(both) > 3 else "")
             yield (
@@ -271,9 +258,9 @@ def _of_training(tested: _UnderTest, trained: Sequence[Mapping[str, Any]]) -> It
             )
 
 
-def _few(classes: Sequence[str]) -> list[str]:
-    """Return the names, unless they are too many to stand in every record."""
-    return list(classes) if len(classes) <= _MOST_CLASSES else []
+def _few(classes: Sequence[str]) -> tuple[str, ...]:
+    """Return the names, unless they are too many for every record to hold."""
+    return tuple(classes) if len(classes) <= _MOST_CLASSES else ()
 
 
 def _changed(options: Mapping[str, Any], own: Mapping[str, Any]) -> str:
@@ -294,44 +281,40 @@ def incompleteness(name: str, problems: Sequence[str]) -> tuple[str, ...]:
     return (f"{name} is not as published: {problems[0]}{rest if more else ''}",)
 
 
-def with_cautions(
-    record: RunRecord,
-    experiment: Experiment,
+def seen_by(
+    component: Component,
     dataset: Dataset,
+    split: str,
     backbone: Backbone,
+    sources: Iterable[Path],
     *,
-    size: int,
     trains: bool,
-) -> RunRecord:
-    """Return a record that says what the model had seen, and what a reader must know of that.
+) -> Seen:
+    """Return what a model had seen, and what a reader must know of that.
 
     Args:
-        dataset: whole, with all its images.
-        size: height and width in pixels the model sees.
+        component: the data set under test; ``dataset`` whole, with all its images.
+        split: under test.
+        backbone: as built.
+        sources: run folders or files that weights are taken from.
         trains: whether the run trains its model on the split ``train``.
     """
-    tested = under_test(experiment.dataset, dataset, experiment.settings.split)
-    sources = [s.init_from for s in experiment.stages if s.init_from is not None]
+    tested = under_test(component, dataset, split)
     lineage = lineage_of(backbone, sources)
     cautions = contamination(tested, lineage)
     if dataset.about is not None:
         cautions += incompleteness(tested.name, data_problems(dataset))
-    own = {
-        "name": tested.name,
-        "options": dict(tested.options),
-        "place": tested.place,
-        "images_from": list(tested.sources[1:]),
-        "classes": _few(dataset.splits.get("train", ())),
-    }
-    seen = lineage.to_json()
-    if trains and own not in seen["trained_on"]:
-        seen["trained_on"].append(own)
-    return dataclasses.replace(
-        record,
-        notes=(*record.notes, *cautions),
-        cautions=cautions,
-        data={"name": tested.name, "image_size": size, **seen},
+    own = TrainedOn(
+        tested.name,
+        dict(tested.options),
+        tested.place,
+        tested.sources[1:],
+        _few(dataset.splits.get("train", ())),
     )
+    trained = lineage.trained_on
+    if trains and own not in trained:
+        trained = (*trained, own)
+    return Seen(dataclasses.replace(lineage, name=tested.name, trained_on=trained), cautions)
 
 
 def footnotes(cautions: Mapping[str, Sequence[str]]) -> list[str]:

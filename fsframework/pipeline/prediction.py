@@ -21,7 +21,8 @@ from fsframework.components.resolution import Given
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.cache.images import image_size
-from fsframework.pipeline.experiment.configuration import Experiment, Settings, resolve_experiment
+from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.pipeline.experiment.settings import Settings, resolve_experiment
 from fsframework.pipeline.experiment.stages import Precision
 from fsframework.pipeline.learning.evaluation import embedded
 from fsframework.pipeline.learning.model import (

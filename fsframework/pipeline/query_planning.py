@@ -8,8 +8,9 @@ from pathlib import Path
 
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
-from fsframework.errors import InfeasibleTask, OptionError
+from fsframework.errors import InfeasibleTask, OptionError, argument
 from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.pipeline.learning.training import EPISODES
 from fsframework.statistics.planning import Plan
 from fsframework.statistics.query_variance import Spread, load_pilot
 
@@ -38,31 +39,35 @@ def with_planned_queries(
     """
     settings, sampler = experiment.settings, experiment.sampler
     if settings.task_file is not None:
-        raise OptionError(f"--task-file {settings.task_file} says how many queries; leave out auto")
+        raise OptionError(
+            f"{argument('task_file', str(settings.task_file))} says how many queries; leave out auto"
+        )
     if sampler.cls.independent or sampler.cls.needs_attributes:
         raise OptionError(
-            "queries=auto plans tasks without replacement, where more queries leave fewer tasks; "
-            f"the sampler {sampler.name} draws with replacement: give --sampler depleting, or the "
-            "queries"
+            f"{argument('queries', 'auto')} plans tasks without replacement, where more queries "
+            f"leave fewer tasks; the sampler {sampler.name} draws with replacement: give "
+            f"{argument('sampler', 'depleting')}, or a number of queries"
         )
     if sampler.origins.get("n_query", "default") != "default":
-        raise OptionError("queries=auto and a number of queries are both given; leave out one")
+        raise OptionError(
+            "a number of queries is given both as auto and as a number; leave out one"
+        )
     shape = {name: sampler.options[name] for name in ("n_way", "n_shot")}
-    sizes = experiment.dataset.create().pool(settings.split).class_sizes
+    sizes = experiment.dataset.create().pool(settings.split or "test").class_sizes
     n_query = min(int(sizes.min()) - shape["n_shot"], _MOST_QUERIES)
     if n_query < 2:
         raise InfeasibleTask(
             f"a pilot needs n_shot + 2 = {shape['n_shot'] + 2} images of every class, and one has "
-            f"{sizes.min()}: give --query"
+            f"{sizes.min()}: give {argument('queries')}"
         )
-    random = resolve_component(registry, "sampler", {"name": "random", **shape, "n_query": n_query})
+    random = resolve_component(registry, "sampler", {"name": EPISODES, **shape, "n_query": n_query})
     pilot = dataclasses.replace(
         experiment,
         sampler=random,
         settings=dataclasses.replace(settings, queries="given", tasks=settings.pilot_tasks),
     )
     folder = run(pilot)
-    answers, _, _ = load_pilot(folder, "R")
+    answers, _, _ = load_pilot(folder)
     plan = Plan(
         tuple(int(n) for n in sizes),
         shape["n_way"],
@@ -80,7 +85,7 @@ def with_planned_queries(
     origins = {**experiment.origins, "sampler": chosen.origins_json()}
     if "tasks" not in experiment.given:
         settings = dataclasses.replace(settings, tasks=None)
-        origins["tasks"] = "queries=auto"
+        origins["tasks"] = argument("queries", "auto")
     # How many tasks there are stands in another note of the run.
     why = [line for line in plan.advice() if "without replacement" not in line]
     return dataclasses.replace(

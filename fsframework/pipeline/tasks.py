@@ -9,19 +9,24 @@ from pathlib import Path
 import numpy as np
 
 from fsframework._files import atomic_path
+from fsframework.components.objects import component_of
+from fsframework.components.registry import Loaded, Registry
 from fsframework.components.resolution import Component, canonical
-from fsframework.errors import DataError
-from fsframework.interfaces.sampler import TaskSampler
-from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.values import ImagePool, TaskSet, digest_of, task_rng
+from fsframework.errors import DataError, PluginError
+from fsframework.interfaces.sampler import Control, TaskSampler
+from fsframework.values import Arms, Contrast, ImagePool, TaskSet, digest_of, task_rng
 
-__all__ = ["check_tasks", "draw_tasks", "export_jsonl", "placebo"]
+__all__ = ["check_tasks", "control_of", "draw_arms", "draw_tasks", "export_jsonl", "placebo"]
 
 
 def draw_tasks(
-    component: Component, pool: ImagePool, n_tasks: int | None, seed: int, workspace: Workspace
+    component: Component, pool: ImagePool, n_tasks: int | None, seed: int, cache: Path
 ) -> TaskSet:
     """Draw tasks with a sampler, or take them from the cache.
+
+    Args:
+        component: the sampler.
+        cache: folder that holds cached stages.
 
     Raises:
         InfeasibleTask: the pool cannot yield such tasks.
@@ -31,7 +36,7 @@ def draw_tasks(
     key = digest_of(
         "tasks", component.fingerprint, pool.fingerprint, table, canonical([n_tasks, seed])
     )
-    path = workspace.cache / "tasks" / f"{key[:24]}.safetensors"
+    path = cache / "tasks" / f"{key[:24]}.safetensors"
     if path.exists():
         try:
             return TaskSet.load(path)
@@ -39,18 +44,72 @@ def draw_tasks(
             path.unlink()
     tasks = sampler.draw(pool, n_tasks, seed)
     options = {k: v for k, v in component.to_json().items() if k != "name"}
-    tasks = dataclasses.replace(tasks, sampler=component.name, options=options, seed=seed)
+    tasks = dataclasses.replace(
+        tasks, sampler=component.name, options=options, seed=seed, uniform=sampler.uniform
+    )
     tasks.verify(pool)
     tasks.save(path)
     return tasks
 
 
-def placebo(tasks: TaskSet, pool: ImagePool, seed: int) -> TaskSet:
-    """Return the same tasks with the images of each class permuted at random, anew a task.
+def control_of(registry: Registry, component: Component) -> tuple[Component, Control] | None:
+    """Return the control of a sampler as a component, with what it declares; or nothing.
 
-    Classes, ways, shots, queries and the words tied to them stay; which image of a class stands
-    where is drawn uniformly, so the words say nothing of the pixels any more. An image stands at
-    most once in a task, as before.
+    Raises:
+        PluginError: what it declares is not a control.
+    """
+    control = component.create().control()
+    if control is None:
+        return None
+    if not isinstance(control, Control) or not isinstance(control.sampler, TaskSampler):
+        raise PluginError(
+            f"{component.loaded.plugin.described()}: control must return a Control with a "
+            f"TaskSampler, or None, not {control!r}"
+        )
+    found = component_of(registry, "sampler", control.sampler)
+    if found.loaded.plugin.version == "-":
+        # Not a plugin itself, but a part of the one that declares it.
+        plugin = dataclasses.replace(component.loaded.plugin, target=found.loaded.plugin.target)
+        found = dataclasses.replace(found, loaded=Loaded(plugin, found.cls))
+    return found, control
+
+
+def draw_arms(
+    registry: Registry,
+    component: Component,
+    pool: ImagePool,
+    n_tasks: int | None,
+    seed: int,
+    cache: Path,
+) -> Arms:
+    """Draw the tasks of a sampler and of its control, the control's first.
+
+    Raises:
+        InfeasibleTask: the pool cannot yield such tasks.
+    """
+    declared = control_of(registry, component)
+    draw = (pool, n_tasks, seed, cache)
+    if declared is None:
+        tasks = draw_tasks(component, *draw)
+        return Arms({component.name: dataclasses.replace(tasks, arm=component.name)})
+    other, control = declared
+    drawn = {
+        control.arms[0]: draw_tasks(other, *draw),
+        control.arms[1]: draw_tasks(component, *draw),
+    }
+    return Arms(
+        {arm: dataclasses.replace(tasks, arm=arm) for arm, tasks in drawn.items()},
+        Contrast(*control.arms, control.paired),
+        {arm: symbol for arm, symbol in zip(control.arms, control.symbols, strict=True) if symbol},
+    )
+
+
+def placebo(tasks: TaskSet, pool: ImagePool, seed: int) -> TaskSet:
+    """Return the same tasks with the images of each class permuted at random, anew per task.
+
+    Classes, ways, shots, queries and the words tied to them stay; which image of a class is where
+    is drawn uniformly, so that the words say nothing about the pixels. An image appears at most
+    once in a task, as before.
     """
     support, query = tasks.support.copy(), tasks.query.copy()
     members = [pool.members(label) for label in range(len(pool.class_names))]
@@ -61,9 +120,7 @@ def placebo(tasks: TaskSet, pool: ImagePool, seed: int) -> TaskSet:
             # drawing that many images without replacement.
             images = rng.choice(members[label], tasks.n_shot + tasks.n_query, replace=False)
             support[t, way], query[t, way] = np.split(images, [tasks.n_shot])
-    return dataclasses.replace(
-        tasks, support=support, query=query, sampler=f"placebo({tasks.sampler})"
-    )
+    return dataclasses.replace(tasks, support=support, query=query, placebo=True)
 
 
 def check_tasks(tasks: TaskSet, pool: ImagePool) -> None:
@@ -83,10 +140,10 @@ def check_tasks(tasks: TaskSet, pool: ImagePool) -> None:
 
 
 def export_jsonl(tasks: TaskSet, pool: ImagePool, path: Path) -> None:
-    """Write a JSON object a line and task: class names, attributes and image keys.
+    """Write a line with a JSON object per task: class names, attributes and image keys.
 
     Fields: ``classes``, ``attributes`` (null where there is none), ``support`` and ``query`` (a
-    list of keys a class), ``relaxed``.
+    list of keys per class), ``relaxed``.
     """
     tasks.verify(pool)
     keys = np.array(pool.keys, dtype=object)

@@ -34,9 +34,9 @@ from fsframework.values import (
     Estimate,
     FloatArray,
     IntArray,
-    Scope,
     Outcomes,
     QueryBatch,
+    Scope,
     TaskSet,
 )
 

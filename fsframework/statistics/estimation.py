@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
-from fsframework.errors import DataError, OptionError
+from fsframework.errors import DataError
 from fsframework.interfaces.statistic import Statistic
-from fsframework.statistics.estimators import LEVELS, Estimator, Interval
+from fsframework.statistics.estimators import LEVELS, Estimator, IntervalChoice
 from fsframework.statistics.intervals import (
     difference_interval,
     image_interval,
@@ -30,7 +29,6 @@ from fsframework.values import (
 
 __all__ = [
     "FEWEST_ANSWERS",
-    "IntervalChoice",
     "contrast_estimate",
     "estimate",
     "estimates_of",
@@ -42,26 +40,6 @@ __all__ = [
 
 FEWEST_ANSWERS = 100
 """With fewer wrong (or right) answers, 95 % intervals were found to hold 90 to 92 % of truths."""
-
-
-@dataclass(frozen=True)
-class IntervalChoice:
-    """Which intervals are asked for.
-
-    Args:
-        level: confidence level, 0 < level < 1.
-        method: how they are made; see ``fsframework.statistics.estimators``.
-
-    Raises:
-        OptionError: the level is out of range.
-    """
-
-    level: float = 0.95
-    method: Interval = "student-t"
-
-    def __post_init__(self) -> None:
-        if not 0 < self.level < 1:
-            raise OptionError(f"level must lie between 0 and 1, not {self.level}")
 
 
 _USUAL = IntervalChoice()

@@ -1,10 +1,13 @@
-"""Names of the ways to make an interval; here alone, so that naming one imports no SciPy."""
+"""The ways to make an interval, by name; naming one imports no SciPy."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, get_args
 
-__all__ = ["ESTIMATORS", "LEVELS", "Estimator", "Interval", "Level"]
+from fsframework.errors import OptionError, argument
+
+__all__ = ["ESTIMATORS", "INTERVALS", "LEVELS", "Estimator", "Interval", "IntervalChoice", "Level"]
 
 Estimator = Literal["student-t", "percentile", "bca"]
 """Over tasks, taken for independent draws."""
@@ -17,3 +20,28 @@ Level = Literal["image-level", "class-level"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 Interval = Literal[Estimator, Level]
+
+INTERVALS: tuple[Interval, ...] = (*ESTIMATORS, *LEVELS)
+
+
+@dataclass(frozen=True)
+class IntervalChoice:
+    """Which intervals are asked for.
+
+    Args:
+        level: confidence level, 0 < level < 1.
+        method: how they are made; see ``fsframework.statistics.estimators``.
+
+    Raises:
+        OptionError: the level is out of range, or there are no such intervals.
+    """
+
+    level: float = 0.95
+    method: Interval = "student-t"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.level < 1:
+            raise OptionError(f"{argument('level')} must lie between 0 and 1, not {self.level}")
+        if self.method not in INTERVALS:
+            known = ", ".join(INTERVALS)
+            raise OptionError(f"{argument('interval')} must be one of {known}, not {self.method!r}")

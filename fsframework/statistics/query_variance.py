@@ -74,34 +74,33 @@ def pilot_of(tasks: TaskSet, outcomes: Outcomes) -> Pilot:
     return Pilot(right, tasks.classes, tasks.support, tasks.query)
 
 
-def load_pilot(folder: Path, kind: str = "") -> tuple[Pilot, TaskSet, RunRecord]:
+def load_pilot(folder: Path, arm: str = "") -> tuple[Pilot, TaskSet, RunRecord]:
     """Read a finished run as a pilot.
 
     Args:
         folder: of the run.
-        kind: ``R`` for its random tasks, ``A`` for its attribute-biased ones; by default the
-            first of them that it has.
+        arm: name of the arm; by default the first, which is the control where there is one.
 
     Raises:
         DataError: it tells of no single answers, or of too few.
         RecordError: it is no run, or not finished.
     """
     record = RunRecord.load(folder)
-    there = [k for k in ("R", "A") if (folder / f"outcomes-{k}.parquet").exists()]
-    if kind and there and kind not in there:
-        raise RecordError(f"{folder}: has no {kind} tasks, only {', '.join(there)}")
+    there = [name for name in record.arms if record.outcomes_file(folder, name).exists()]
+    if arm and there and arm not in there:
+        raise RecordError(f"{folder}: has no arm {arm!r}, only {', '.join(there)}")
     if not there:
         raise RecordError(f"{folder}: is not finished; give the command that made it again")
-    name = kind or there[0]
-    outcomes = Outcomes.load(folder / f"outcomes-{name}.parquet")
+    name = arm or there[0]
+    outcomes = Outcomes.load(record.outcomes_file(folder, name))
     if isinstance(outcomes, AccuracyOutcomes):
         raise DataError(
             f"{folder}: holds accuracies of whole tasks made elsewhere, and a plan needs the "
             "counts of right answers of each class: how far tasks lie apart cannot be told from "
-            "the noise of their queries otherwise; without RUN, --task-sd and --correlation take "
-            "what you know of them"
+            "the noise of their queries otherwise; without a run, give the standard deviation "
+            "between tasks and the correlation between methods"
         )
-    tasks = TaskSet.load(folder / f"tasks-{name}.safetensors")
+    tasks = TaskSet.load(record.tasks_file(folder, name))
     try:
         return pilot_of(tasks, outcomes), tasks, record
     except DataError as error:

@@ -12,7 +12,7 @@ from typing import Any
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.records import RECORD_NAME, RunRecord, find_run
 from fsframework.statistics.accuracies import SUFFIXES, TaskAccuracies, Unit, read_accuracies
-from fsframework.values import Estimate, Scope, Outcomes
+from fsframework.values import Estimate, Outcomes, Scope
 
 __all__ = ["KINDS_OF_TASKS", "Contestant", "by_tasks", "find_contestants", "same_tasks"]
 

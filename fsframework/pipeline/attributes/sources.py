@@ -5,18 +5,20 @@ from __future__ import annotations
 import csv
 import dataclasses
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from fsframework.errors import DataError, OptionError, close_matches
+from fsframework.components.resolution import Component
+from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.attributes.detection import detect_attributes
 from fsframework.pipeline.attributes.statistics import filtered, without_class_words
-from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.experiment.configuration import Experiment, Settings
-from fsframework.pipeline.progress import Reporter
+from fsframework.pipeline.experiment.settings import WordChoice
+from fsframework.pipeline.session import Session
 from fsframework.values import AttributeTable, ImagePool
 
 __all__ = [
+    "WordSource",
     "attach_attributes",
     "pool_with_attributes",
     "read_attributes",
@@ -55,16 +57,19 @@ def _found(pool: ImagePool, source: str | None) -> tuple[AttributeTable, str]:
     if source is None:
         if "words" not in pool.metadata:
             raise DataError(
-                "this data set carries no attributes; detect them with --detector appearance "
-                "(which downloads nothing) or another, give them with --attributes FILE.csv, "
-                f"FILE.parquet or column:NAME{_columns(pool)}, or do without: --sampler random"
+                "this data set carries no attributes; detect them with "
+                f"{argument('detector', 'appearance')} (which downloads nothing) or another "
+                f"detector, give a file with {argument('attributes', 'FILE.csv')}, FILE.parquet or "
+                f"column:NAME{_columns(pool)}, or do without: {argument('sampler', 'random')}"
             )
         source = "column:words"
     if source.startswith(_COLUMN):
         name = source.removeprefix(_COLUMN)
         if name not in pool.metadata:
             near = close_matches(name, pool.metadata)
-            raise DataError(f"--attributes {source}: no such column{near}{_columns(pool)}")
+            raise DataError(
+                f"{argument('attributes', source)}: no such column{near}{_columns(pool)}"
+            )
         words = [split_words(cell) for cell in pool.metadata[name]]
         return AttributeTable.from_words(pool.keys, words, {"source": source}), source
     return read_attributes(Path(source)), source
@@ -96,9 +101,11 @@ def read_attributes(path: Path) -> AttributeTable:
     if suffix != ".csv":
         hint = ""
         if path.exists():
-            hint = f"; if it holds captions, use --detector captions-file:{path}"
+            captions = argument("detector", f"captions-file:{path}")
+            hint = f"; if it holds captions, use {captions}"
         raise OptionError(
-            f"--attributes {path}: must end in .csv or .parquet, or be column:NAME{hint}"
+            f"{argument('attributes', str(path))}: must end in .csv or .parquet, or be "
+            f"column:NAME{hint}"
         )
     keys: dict[str, int] = {}
     words = []
@@ -121,7 +128,8 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
             if missing:
                 hint = ""
                 if "caption" in (reader.fieldnames or ()):
-                    hint = f"; for captions use --detector captions-file:{path}"
+                    captions = argument("detector", f"captions-file:{path}")
+                    hint = f"; for captions use {captions}"
                 raise DataError(
                     f"{path}: row 1 lacks the column {' and '.join(sorted(missing))}; "
                     f"it must name key and words{hint}"
@@ -138,19 +146,33 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
         raise DataError(f"{path}: cannot be read ({error})") from None
 
 
-def pool_with_attributes(
-    experiment: Experiment,
-    dataset: Dataset,
-    pool: ImagePool,
-    workspace: Workspace,
-    reporter: Reporter,
-) -> tuple[ImagePool, tuple[str, ...]]:
-    """Return the pool of an experiment's split with its attributes, read or detected.
-
-    What the settings ask to be dropped is dropped.
+@dataclass(frozen=True)
+class WordSource:
+    """Where the words of a split's images come from.
 
     Args:
-        dataset: as made by the experiment; ``pool`` is that of its split.
+        words: file or column, and which words are dropped.
+        detector: that sees the words in the images; ``None`` where they are read.
+        dataset: the component that made the data set.
+        split: whose images are described.
+        device: where the detector works; ``offline`` whether it must not use the network.
+    """
+
+    words: WordChoice
+    detector: Component | None
+    dataset: Component
+    split: str
+    device: str = "auto"
+    offline: bool = False
+
+
+def pool_with_attributes(
+    source: WordSource, dataset: Dataset, pool: ImagePool, session: Session
+) -> tuple[ImagePool, tuple[str, ...]]:
+    """Return a split's pool with its attributes, read or detected, less those to be dropped.
+
+    Args:
+        dataset: that ``pool`` is a split of.
 
     Returns:
         The pool, and what a user should know of its words.
@@ -158,36 +180,36 @@ def pool_with_attributes(
     Raises:
         DataError: there are no attributes; the message says where they can come from.
     """
-    settings = experiment.settings
+    words, reporter = source.words, session.reporter
     notes: tuple[str, ...] = ()
-    if experiment.detector is None:
-        table, source = _found(pool, settings.attributes)
-        notes = tuple(_absent(pool, table, source))
+    if source.detector is None:
+        table, called = _found(pool, words.attributes)
+        notes = tuple(_absent(pool, table, called))
         for note in notes:
             reporter.say(f"note: {note}")
-        pool = _attached(pool, table, source)
+        pool = _attached(pool, table, called)
     else:
         detected = detect_attributes(
-            experiment.detector,
+            source.detector,
             dataset,
-            experiment.dataset,
-            settings.split,
-            workspace,
+            source.dataset,
+            source.split,
+            session.workspace,
             reporter,
-            device=settings.device,
-            offline=settings.offline,
+            device=source.device,
+            offline=source.offline,
         )
         if detected.failed:
             # Training and evaluation would stop at them, and they are not images without words.
             raise DataError(
                 f"{detected.complaints()[0]}; fsf data check names all: mend or remove them"
             )
-        pool = _attached(pool, detected.table, f"detector {experiment.detector.name}")
+        pool = _attached(pool, detected.table, f"detector {source.detector.name}")
         notes = detected.notes
     assert pool.attributes is not None
-    for word in sorted(set(settings.drop_words) - set(pool.attributes.words)):
+    for word in sorted(set(words.drop_words) - set(pool.attributes.words)):
         reporter.say(f"note: no image has the word {word!r} that is to be dropped")
-    pool = without_dropped_words(pool, settings)
+    pool = without_dropped_words(pool, words)
     assert pool.attributes is not None
     if not pool.attributes.bits.any():
         raise DataError("no image has any attribute left; drop fewer words")
@@ -204,14 +226,12 @@ def _absent(pool: ImagePool, table: AttributeTable, source: str) -> list[str]:
     return [f"{absent:,} of the {len(pool):,} images are not in {source}{of}"]
 
 
-def without_dropped_words(pool: ImagePool, settings: Settings) -> ImagePool:
-    """Take out the words that the settings ask to drop."""
-    if not (settings.drop_class_words or settings.drop_words or settings.min_count > 1):
+def without_dropped_words(pool: ImagePool, words: WordChoice) -> ImagePool:
+    """Take out the words that are to be dropped."""
+    if not words.drops:
         return pool
-    if settings.drop_class_words:
+    if words.drop_class_words:
         pool = without_class_words(pool)
     assert pool.attributes is not None
-    table = filtered(
-        pool.attributes, min_count=settings.min_count, drop=frozenset(settings.drop_words)
-    )
+    table = filtered(pool.attributes, min_count=words.min_count, drop=frozenset(words.drop_words))
     return pool if table is pool.attributes else dataclasses.replace(pool, attributes=table)

@@ -7,32 +7,37 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from fsframework.components.objects import named
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import (
     Component,
     Given,
+    add_below,
     parameters,
     resolve_component,
     resolve_settings,
 )
-from fsframework.errors import FsfError, OptionError, close_matches
-from fsframework.interfaces.dataset import Decoding
-from fsframework.pipeline.cache.images import Broken
-from fsframework.pipeline.experiment.recipes import (
-    EMBEDDED,
-    QUICK,
-    Recipe,
-    find_recipe,
-    unknown_recipe,
-)
-from fsframework.pipeline.experiment.stages import Precision, Stage
+from fsframework.errors import FsfError, OptionError, argument, close_matches
+from fsframework.pipeline.experiment.recipes import EMBEDDED, Recipe, find_recipe, unknown_recipe
+from fsframework.pipeline.experiment.settings import Settings
+from fsframework.pipeline.experiment.stages import Stage
 from fsframework.records import RunRecord
-from fsframework.statistics.estimators import Interval
-from fsframework.values import QueryBatch, TaskSet
+from fsframework.values import TaskSet
 
-__all__ = ["Experiment", "Settings", "read_config", "resolve_experiment", "resolve_part"]
+__all__ = [
+    "OVERRIDING",
+    "ROLES",
+    "USUAL_STATISTICS",
+    "Experiment",
+    "check_keys",
+    "plain",
+    "read_config",
+    "resolve_experiment",
+    "resolve_part",
+    "with_way",
+]
 
 _DEFAULTS = {
     "dataset": EMBEDDED,
@@ -40,90 +45,13 @@ _DEFAULTS = {
     "method": "protonet",
     "sampler": "fewstab",
 }
-_BASELINE = "random"
-_OVERRIDING = ("command line", "environment")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What concerns a run as a whole.
-
-    Args:
-        seed: of tasks, initial weights, training and the placebo.
-        device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
-        tasks: tasks of each kind; ``none`` as many as there are, for samplers that end.
-        attributes: ``FILE.csv``, ``FILE.parquet`` or ``column:NAME``; ``none`` takes the data
-            set's own words.
-        placebo: permute the images of each class, anew for every task.
-        level: of the intervals.
-        interval: how intervals are made: ``student-t``; ``percentile`` or ``bca``, bootstraps over
-            tasks; ``image-level`` or ``class-level``, which speak of new images, or new classes,
-            even where tasks share theirs. See ``pipeline.intervals``.
-        image_size: height and width in pixels; ``none`` takes the data set's or backbone's.
-        precision: of the backbone when images are embedded, and of all that a method computes that
-            adapts its backbone: ``fp32``, or products and convolutions in ``bf16`` or ``fp16``.
-            That of training is an option of its stages.
-        decoding: of image files: ``exact``, or ``scaled`` to skip detail that the size cannot
-            show, which is faster and changes pixels a little.
-        broken: what an image is that cannot be decoded: ``fatal``, or ``skip`` to leave it out.
-        statistics: names of statistics.
-        split: the split the tasks are drawn from.
-        task_file: evaluate these tasks rather than draw some with the sampler.
-        query_batch: whether a method is shown all queries of a task together (``task``) or those
-            of one class at a time (``class``), as FewSTAB's published evaluation does.
-        drop_class_words: take from each image the words that name its own class.
-        drop_words: words that are no attributes.
-        min_count: take out words that fewer images of the split have.
-        offline: let detectors make no network call.
-        recipe: name of the recipe that says how the method is trained, ``NAME`` or
-            ``NAME:DATASET``; ``none`` for the defaults of training. What is given elsewhere is
-            stronger.
-        model: a run folder: take its method and backbone with their options, its image size and
-            its weights, and train nothing.
-        tensorboard: also write the curve of the training for TensorBoard, into the run folder.
-        queries: ``given``, or ``auto``: the number that a pilot run finds best for tasks without
-            replacement. See ``pipeline.pilot``.
-        pilot_tasks: tasks of that pilot.
-    """
-
-    seed: int = 0
-    device: str = "auto"
-    tasks: int | None = 600
-    attributes: str | None = None
-    placebo: bool = False
-    level: float = 0.95
-    interval: Interval = "student-t"
-    image_size: int | None = None
-    precision: Precision = "fp32"
-    decoding: Decoding = "exact"
-    broken: Broken = "fatal"
-    statistics: tuple[str, ...] = ("acc", "wacc")
-    split: str = "test"
-    task_file: Path | None = None
-    query_batch: QueryBatch = "task"
-    drop_class_words: bool = False
-    drop_words: tuple[str, ...] = ()
-    min_count: int = 1
-    offline: bool = False
-    recipe: str | None = QUICK
-    model: Path | None = None
-    tensorboard: bool = False
-    queries: Literal["given", "auto"] = "given"
-    pilot_tasks: int = 200
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.seed < 2**63:
-            raise OptionError(f"seed must be at least 0 and below 2**63, not {self.seed}")
-        if self.tasks is not None and self.tasks < 1:
-            raise OptionError(f"tasks must be at least 1, not {self.tasks}")
-        if not 0 < self.level < 1:
-            raise OptionError(f"level must lie between 0 and 1, not {self.level}")
-        if self.image_size is not None and self.image_size < 8:
-            raise OptionError(f"image_size must be at least 8 pixels, not {self.image_size}")
-        if self.pilot_tasks < 3:
-            raise OptionError(f"pilot_tasks must be at least 3, not {self.pilot_tasks}")
-        if self.min_count < 1:
-            raise OptionError(f"min_count must be at least 1, not {self.min_count}")
+ROLES = tuple(_DEFAULTS)
+"""The components that every experiment has."""
+USUAL_STATISTICS = ("acc", "wacc")
+OVERRIDING = ("command line", "call", "environment")
+"""Origins of what the user gave for this very run, the strongest first."""
+FROM_TASKS = "the tasks"
+"""Origin of a method's number of ways that follows the tasks."""
 
 
 @dataclass(frozen=True)
@@ -131,13 +59,16 @@ class Experiment:
     """A resolved experiment.
 
     Args:
-        sampler: of the tasks under test; ``baseline`` draws random tasks of the same shape,
-            ``None`` where the sampler ties no attribute to a class.
+        settings: options of the run as a whole.
+        dataset: of the images; ``backbone``, ``method`` and ``sampler`` (of the tasks under test)
+            likewise.
         detector: of the attributes, ``None`` where they are read.
+        statistics: by name.
         stages: of the training.
-        recipe: that said how to train, if any.
         given: what the user gave, as JSON values; ``origins``: where every value came from.
-        planned: how the number of queries was found, where a pilot run found it.
+        recipe: that said how to train, if any.
+        planned: sentences on how the number of queries was found, where a pilot run found it.
+        name: of the run, given by the user; empty for none.
     """
 
     settings: Settings
@@ -145,7 +76,6 @@ class Experiment:
     backbone: Component
     method: Component
     sampler: Component
-    baseline: Component | None
     detector: Component | None
     statistics: Mapping[str, Component]
     stages: tuple[Stage, ...]
@@ -153,35 +83,49 @@ class Experiment:
     origins: Mapping[str, Any]
     recipe: Recipe | None = None
     planned: tuple[str, ...] = ()
+    name: str = ""
+
+    @property
+    def roles(self) -> dict[str, Component]:
+        """The components by their roles in the run."""
+        found = {kind: getattr(self, kind) for kind in ROLES}
+        return {**found, **({"detector": self.detector} if self.detector else {})}
 
     def to_json(self) -> dict[str, Any]:
         """Return every resolved value as JSON values."""
         return {
-            **{k: _plain(v) for k, v in vars(self.settings).items()},
-            "dataset": self.dataset.to_json(),
-            "backbone": self.backbone.to_json(),
-            "method": self.method.to_json(),
-            "sampler": self.sampler.to_json(),
-            **({"detector": self.detector.to_json()} if self.detector else {}),
-            "training": [{k: _plain(v) for k, v in vars(s).items()} for s in self.stages],
+            **{k: plain(v) for k, v in vars(self.settings).items()},
+            "statistics": [c.to_json() for c in self.statistics.values()],
+            **{role: component.to_json() for role, component in self.roles.items()},
+            "training": self.training_json(),
         }
+
+    def training_json(self) -> list[dict[str, Any]]:
+        """Return every option of each stage of training as JSON values."""
+        return [{k: plain(v) for k, v in vars(stage).items()} for stage in self.stages]
 
     def components(self) -> list[Component]:
         """Return every component of the experiment, nested ones included."""
-        tops = [self.dataset, self.backbone, self.method, self.sampler]
-        tops += [c for c in (self.baseline, self.detector) if c]
-        tops += list(self.statistics.values())
+        tops = [*self.roles.values(), *self.statistics.values()]
         tops += [stage.method for stage in self.stages if stage.method]
         return [found for top in tops for found in top.walk()]
 
+    @property
+    def learns(self) -> bool:
+        """Whether anything is to be trained, so far as the options tell."""
+        return any(
+            s.epochs and (s.method or self.method.cls.learns_from != "nothing") for s in self.stages
+        )
 
-def _plain(value: Any) -> Any:
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON values: components as trees, paths as strings."""
     if isinstance(value, Component):
         return value.to_json()
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, tuple):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     return value
 
 
@@ -194,11 +138,11 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise OptionError(f"--config {path}: no such file") from None
+        raise OptionError(f"{argument('config', str(path))}: no such file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise OptionError(f"--config {path}: not TOML ({error})") from None
+        raise OptionError(f"{argument('config', str(path))}: not TOML ({error})") from None
     except OSError as error:
-        raise OptionError(f"--config {path}: {error.strerror}") from None
+        raise OptionError(f"{argument('config', str(path))}: {error.strerror}") from None
 
     def leaves(value: Any) -> Any:
         if isinstance(value, dict):
@@ -218,17 +162,12 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         OptionError: an unknown key, a wrong type, a value out of range.
         PluginError: a plugin cannot be loaded.
     """
-    given, tree = _values(tree), dict(tree)
-    known = [*parameters(Settings), *_DEFAULTS, "detector", "training"]
-    for key in tree:
-        if key not in known:
-            raise OptionError(
-                f"unknown option {key!r}{close_matches(key, known)}; known: {', '.join(known)}"
-            )
+    tree = _with_names(registry, tree)
+    given = _values(tree)
+    check_keys(tree)
+    name = tree.pop("name", None)
     detector_given = tree.pop("detector", None)
-    settings, origins = resolve_settings(
-        Settings, {k: v for k, v in tree.items() if k in parameters(Settings)}, "settings"
-    )
+    settings, origins = _settings(tree)
     if settings.model is not None:
         _add_model(tree, settings.model)
     sampler = resolve_component(registry, "sampler", _request(tree.get("sampler"), "sampler"))
@@ -239,8 +178,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         _add_recipe(tree, recipe)
     if recipe is not None or settings.model is not None:
         # Either may say the size of the images.
-        sized = {k: v for k, v in tree.items() if k in parameters(Settings) and k != "recipe"}
-        found, origins = resolve_settings(Settings, sized, "settings")
+        found, origins = _settings({k: v for k, v in tree.items() if k != "recipe"})
         settings = dataclasses.replace(found, recipe=settings.recipe)
     parts = {
         kind: resolve_component(registry, kind, _request(tree.get(kind), kind))
@@ -248,44 +186,127 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     }
     parts["method"] = _method(registry, _request(tree.get("method"), "method"), shape[0])
     parts["sampler"] = sampler
-    detector = None
-    if detector_given is not None:
-        stronger = _strength(tree.get("attributes")) - _strength(detector_given)
-        if settings.attributes is not None and stronger > 0:
-            detector_given = None
-        elif settings.attributes is not None and stronger < 0:
-            settings = dataclasses.replace(settings, attributes=None)
-        elif settings.attributes is not None:
+    settings, detector = _detector(registry, settings, tree.get("attributes"), detector_given)
+    statistics = _statistics(registry, tree.get("statistics"))
+    stages, stage_origins = _stages(registry, tree.get("training", {}), recipe)
+    return Experiment(
+        settings=settings,
+        dataset=parts["dataset"],
+        backbone=parts["backbone"],
+        method=parts["method"],
+        sampler=sampler,
+        detector=detector,
+        statistics=statistics,
+        stages=stages,
+        given=given,
+        origins={
+            **origins,
+            **{kind: part.origins_json() for kind, part in parts.items()},
+            **({"detector": detector.origins_json()} if detector else {}),
+            "training": stage_origins,
+        },
+        recipe=recipe,
+        name="" if name is None else str(name.value),
+    )
+
+
+def check_keys(tree: Mapping[str, Any]) -> None:
+    """See to it that every key of a tree is known.
+
+    Raises:
+        OptionError: one is not; the message gives the closest matches.
+    """
+    known = [*parameters(Settings), *ROLES, "detector", "statistics", "training", "name"]
+    for key in tree:
+        if key not in known:
+            raise OptionError(
+                f"unknown option {key!r}{close_matches(key, known)}; known: {', '.join(known)}"
+            )
+
+
+def _with_names(registry: Registry, tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tree with classes and instances registered and named."""
+    found = dict(tree)
+    for kind in (*ROLES, "detector"):
+        if kind in found:
+            found[kind] = named(registry, kind, found[kind])
+    training = found.get("training")
+    if isinstance(training, Mapping) and "method" in training:
+        found["training"] = {**training, "method": named(registry, "method", training["method"])}
+    if "statistics" in found:
+        found["statistics"] = _named_statistics(registry, found["statistics"])
+    return found
+
+
+def _named_statistics(registry: Registry, raw: Any) -> Any:
+    """Return a list of requests, one for each statistic."""
+    options: Mapping[str, Any] = {}
+    if isinstance(raw, Mapping):
+        options = {key: value for key, value in raw.items() if key != "name"}
+        raw = raw.get("name", Given(list(USUAL_STATISTICS), "default"))
+    origin = raw.origin if isinstance(raw, Given) else "call"
+    values = raw.value if isinstance(raw, Given) else raw
+    if isinstance(values, str):
+        values = [part.strip() for part in values.split(",") if part.strip()]
+    if not isinstance(values, (list, tuple)):
+        values = [values]
+    found = []
+    for value in values:
+        one = value if isinstance(value, (Given, Mapping)) else Given(value, origin)
+        request = named(registry, "statistic", one)
+        called = request.value if isinstance(request, Given) else None
+        if str(called) in options:
+            request = {"name": request, **options[str(called)]}
+        found.append(request)
+    unknown = [key for key in options if not any(_name_in(one) == key for one in found)]
+    if unknown:
+        raise OptionError(
+            f"statistics.{unknown[0]}: no statistic of this name is asked for; asked for: "
+            f"{', '.join(str(_name_in(one)) for one in found)}"
+        )
+    return found
+
+
+def _name_in(request: Any) -> Any:
+    name = request.get("name") if isinstance(request, Mapping) else request
+    return name.value if isinstance(name, Given) else name
+
+
+def _statistics(registry: Registry, requests: Any) -> dict[str, Component]:
+    if requests is None:
+        requests = [Given(name, "default") for name in USUAL_STATISTICS]
+    found: dict[str, Component] = {}
+    for request in requests:
+        component = resolve_component(registry, "statistic", request)
+        if component.name in found:
+            raise OptionError(f"the statistic {component.name!r} is asked for twice")
+        found[component.name] = component
+    return found
+
+
+def _settings(tree: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
+    own = {key: value for key, value in tree.items() if key in parameters(Settings)}
+    found: tuple[Settings, dict[str, str]] = resolve_settings(Settings, own, "settings")
+    return found
+
+
+def _detector(
+    registry: Registry, settings: Settings, attributes: Any, given: Any
+) -> tuple[Settings, Component | None]:
+    """Return the detector, or none where attributes are read: what was given last is stronger."""
+    if given is None:
+        return settings, None
+    if settings.attributes is not None:
+        stronger = _strength(attributes) - _strength(given)
+        if stronger > 0:
+            return settings, None
+        if stronger == 0:
             raise OptionError(
                 f"attributes are read from {settings.attributes} or detected, not both: leave out "
-                "--attributes or --detector"
+                f"{argument('attributes')} or {argument('detector')}"
             )
-    if detector_given is not None:
-        detector = resolve_component(registry, "detector", detector_given)
-    statistics = {
-        name: resolve_component(registry, "statistic", name) for name in settings.statistics
-    }
-    stages, stage_origins = _stages(registry, tree.get("training", {}), recipe)
-    origins_all = {
-        **origins,
-        **{kind: part.origins_json() for kind, part in parts.items()},
-        **({"detector": detector.origins_json()} if detector else {}),
-        "training": stage_origins,
-    }
-    return Experiment(
-        settings,
-        parts["dataset"],
-        parts["backbone"],
-        parts["method"],
-        parts["sampler"],
-        _baseline(registry, parts["sampler"]),
-        detector,
-        statistics,
-        stages,
-        given,
-        origins_all,
-        recipe,
-    )
+        settings = dataclasses.replace(settings, attributes=None)
+    return settings, resolve_component(registry, "detector", given)
 
 
 def resolve_part(
@@ -297,9 +318,16 @@ def resolve_part(
         OptionError: an unknown key, a wrong type, a value out of range.
         PluginError: the plugin cannot be loaded.
     """
-    own = {key: value for key, value in tree.items() if key in parameters(Settings)}
-    settings, _ = resolve_settings(Settings, own, "settings")
-    return settings, resolve_component(registry, kind, _request(tree.get(kind), kind))
+    settings, _ = _settings(tree)
+    request = named(registry, kind, _request(tree.get(kind), kind))
+    return settings, resolve_component(registry, kind, request)
+
+
+def with_way(experiment: Experiment, sampler: Component) -> Experiment:
+    """Return the experiment with another sampler; a method made for its ways follows."""
+    method = _following(experiment.method, sampler.options.get("n_way", 5))
+    origins = {**experiment.origins, "sampler": sampler.origins_json()}
+    return dataclasses.replace(experiment, sampler=sampler, method=method, origins=origins)
 
 
 def _shape(settings: Settings, sampler: Component) -> tuple[int, int]:
@@ -315,12 +343,15 @@ def _shape(settings: Settings, sampler: Component) -> tuple[int, int]:
 
 def _method(registry: Registry, request: Any, n_way: int) -> Component:
     """Resolve the method; one made for a number of ways is made for that of the tasks."""
-    component = resolve_component(registry, "method", request)
-    if component.origins.get("n_way") != "default":
+    return _following(resolve_component(registry, "method", request), n_way)
+
+
+def _following(component: Component, n_way: int) -> Component:
+    if component.origins.get("n_way") not in ("default", FROM_TASKS):
         return component
     options = {**component.options, "n_way": n_way}
     return dataclasses.replace(
-        component, options=options, origins={**component.origins, "n_way": "the tasks"}
+        component, options=options, origins={**component.origins, "n_way": FROM_TASKS}
     )
 
 
@@ -330,19 +361,23 @@ def _add_model(tree: dict[str, Any], folder: Path) -> None:
         raw = tree.get(kind)
         if raw is not None and not (isinstance(raw, Mapping) and "name" not in raw):
             raise OptionError(
-                f"--model {folder} says which {kind} to use; leave out --{kind} (options of it may "
-                f"be given, as in -o {kind}.KEY=VALUE)"
+                f"{argument('model', str(folder))} says which {kind} to use; leave out "
+                f"{argument(kind)} (options such as {kind}.KEY may be given)"
             )
     record, origin = RunRecord.load(folder), f"run {folder.name}"
-    if "method" not in record.resolved:
-        raise OptionError(f"--model {folder}: holds accuracies made elsewhere, and no model")
+    if record.method is None or record.backbone is None:
+        raise OptionError(
+            f"{argument('model', str(folder))}: holds accuracies made elsewhere, and no model"
+        )
     for kind in ("method", "backbone"):
-        _add_below(tree, {kind: record.resolved[kind]}, origin)
+        add_below(tree, {kind: record.components[kind].to_tree()}, origin)
     if record.seen_size is not None:
-        _add_below(tree, {"image_size": record.seen_size}, origin)
+        add_below(tree, {"image_size": record.seen_size}, origin)
     training = tree.get("training", {})
     if not isinstance(training, Mapping) or "stages" in training:
-        raise OptionError(f"--model {folder}: trains nothing; give no stages of training beside it")
+        raise OptionError(
+            f"{argument('model', str(folder))}: nothing is trained; give no stages of training"
+        )
     tree["training"] = {
         **training,
         "epochs": Given(0, origin),
@@ -360,6 +395,8 @@ def _recipe(
         request = _request(tree.get(kind), kind)
         name = request["name"] if isinstance(request, Mapping) else request
         names[kind] = str(name.value if isinstance(name, Given) else name).partition(":")[0]
+    if "recipe" not in tree and "training" not in tree and _nothing_to_train(registry, tree):
+        return None
     plugin = registry.find("method", names["method"])
     recipe = find_recipe(registry, plugin, settings.recipe, names["dataset"], shot)
     if recipe is None and "recipe" in tree:
@@ -381,26 +418,14 @@ def _add_recipe(tree: dict[str, Any], recipe: Recipe) -> None:
         named = getattr(name, "origin", "default") != "default"
         if isinstance(own, Mapping) and named and own.get("name", name.value) != name.value:
             del options[kind]  # options of another backbone
-    _add_below(tree, options, f"recipe {recipe.name}")
-
-
-def _add_below(tree: dict[str, Any], options: Mapping[str, Any], origin: str) -> None:
-    """Add options to a tree, those that are there being the stronger."""
-    for key, value in options.items():
-        current = tree.get(key)
-        if isinstance(value, Mapping):
-            inner = {"name": current} if isinstance(current, Given) else dict(current or {})
-            _add_below(inner, value, origin)
-            tree[key] = inner
-        elif current is None:
-            tree[key] = Given(value, origin)
+    add_below(tree, options, f"recipe {recipe.name}")
 
 
 def _strength(raw: Any) -> int:
     """Rank where a value comes from: command line, environment, file."""
     given = raw.get("name") if isinstance(raw, Mapping) else raw
     origin = getattr(given, "origin", "")
-    return len(_OVERRIDING) - _OVERRIDING.index(origin) if origin in _OVERRIDING else 0
+    return len(OVERRIDING) - OVERRIDING.index(origin) if origin in OVERRIDING else 0
 
 
 def _request(raw: Any, kind: str) -> Any:
@@ -410,14 +435,6 @@ def _request(raw: Any, kind: str) -> Any:
     if isinstance(raw, Mapping):
         return {"name": default, **raw}
     return raw
-
-
-def _baseline(registry: Registry, sampler: Component) -> Component | None:
-    drawing = sampler.create()
-    if not drawing.needs_attributes:
-        return None
-    shape = {name: getattr(drawing, name) for name in ("n_way", "n_shot", "n_query")}
-    return resolve_component(registry, "sampler", {"name": _BASELINE, **shape})
 
 
 def _stages(
@@ -437,7 +454,7 @@ def _stages(
     else:
         below = [{}] * len(listed)
     # What is said on the command line holds for every stage, whatever the file says of one.
-    override = {k: v for k, v in common.items() if getattr(v, "origin", "") in _OVERRIDING}
+    override = {k: v for k, v in common.items() if getattr(v, "origin", "") in OVERRIDING}
     stages, origins = [], []
     for number, (least, own) in enumerate(zip(below, listed, strict=True)):
         tree = {**least, **common, **own, **override}
@@ -478,4 +495,13 @@ def _values(tree: Any) -> Any:
         return {k: _values(v) for k, v in tree.items()}
     if isinstance(tree, list):
         return [_values(v) for v in tree]
-    return _plain(tree.value) if isinstance(tree, Given) else tree
+    return plain(tree.value) if isinstance(tree, Given) else tree
+
+
+def _nothing_to_train(registry: Registry, tree: Mapping[str, Any]) -> bool:
+    """Whether the backbone keeps its weights and the method has none of its own."""
+    method = resolve_component(registry, "method", _request(tree.get("method"), "method"))
+    if not method.cls.weightless:
+        return False
+    backbone = resolve_component(registry, "backbone", _request(tree.get("backbone"), "backbone"))
+    return bool(backbone.create().keeps_weights)

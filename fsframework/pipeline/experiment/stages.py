@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fsframework.components.resolution import Component
-from fsframework.errors import OptionError
+from fsframework.errors import OptionError, close_matches
 
-__all__ = ["AUGMENTATIONS", "Precision", "Stage"]
+if TYPE_CHECKING:
+    from torch.nn import Parameter
+    from torch.optim import Optimizer
+
+__all__ = ["AUGMENTATIONS", "SCHEDULES", "Precision", "Stage"]
 
 Precision = Literal["fp32", "bf16", "fp16"]
 """In what numbers a backbone computes; what is not safe in the shorter ones stays in fp32."""
@@ -55,10 +61,11 @@ class Stage:
         batch_size: images a batch, where batches are used.
         augment: what is done anew to every image each time it is shown, any of ``resized-crop``,
             ``color-jitter`` and ``flip``; see ``pipeline.augmentation``.
-        optimizer: ``adam`` (Kingma & Ba 2015) or ``sgd``.
+        optimizer: name of one of ``torch.optim`` that takes a learning rate and a weight decay:
+            ``adam`` (Kingma & Ba 2015), ``sgd``, ``adamw``, ...
         learning_rate: at the start; ``schedule`` changes it from epoch to epoch.
-        momentum: of ``sgd``; ``nesterov`` says which kind.
-        nesterov: whether the momentum of ``sgd`` is Nesterov's.
+        momentum: of optimisers that have one, such as ``sgd``.
+        nesterov: whether that momentum is Nesterov's.
         weight_decay: L2 penalty.
         clip_norm: gradients are scaled down to this Euclidean norm where theirs is larger.
         schedule: ``constant``; ``cosine`` to 0 at the end; ``step``: times ``gamma`` every
@@ -89,13 +96,13 @@ class Stage:
     tasks_per_step: int = 1
     batch_size: int = 64
     augment: tuple[Augmentation, ...] = ()
-    optimizer: Literal["adam", "sgd"] = "adam"
+    optimizer: str = "adam"
     learning_rate: float = 2e-3
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 5e-4
     clip_norm: float | None = None
-    schedule: Literal["constant", "cosine", "step", "multi-step"] = "cosine"
+    schedule: str = "cosine"
     milestones: tuple[int, ...] = ()
     step_epochs: int = 20
     gamma: float = 0.1
@@ -109,6 +116,12 @@ class Stage:
     patience: int | None = None
 
     def __post_init__(self) -> None:
+        if self.schedule not in SCHEDULES:
+            hint = close_matches(self.schedule, SCHEDULES)
+            raise OptionError(
+                f"training.schedule must be one of {', '.join(SCHEDULES)}, not "
+                f"{self.schedule!r}{hint}"
+            )
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
@@ -136,11 +149,57 @@ class Stage:
         >>> [round(Stage(epochs=2, learning_rate=1.0).rate(e), 3) for e in range(2)]
         [1.0, 0.5]
         """
-        factor = 1.0
-        if self.schedule == "cosine":
-            factor = (1 + math.cos(math.pi * epoch / self.epochs)) / 2
-        elif self.schedule == "step":
-            factor = self.gamma ** (epoch // self.step_epochs)
-        elif self.schedule == "multi-step":
-            factor = self.gamma ** sum(epoch >= m for m in self.milestones)
-        return self.learning_rate * factor
+        return self.learning_rate * SCHEDULES[self.schedule](self, epoch)
+
+    def optimizer_of(self, parameters: Sequence[Parameter]) -> Optimizer:
+        """Return the stage's optimiser of some parameters.
+
+        Raises:
+            OptionError: PyTorch has no such optimiser, or it needs more than a stage can say.
+        """
+        import torch
+
+        known = {
+            name.lower(): cls
+            for name, cls in vars(torch.optim).items()
+            if inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)
+        }
+        del known["optimizer"]
+        cls = known.get(self.optimizer.lower())
+        if cls is None:
+            raise OptionError(
+                f"training.optimizer {self.optimizer!r} is not in torch.optim"
+                f"{close_matches(self.optimizer, known)}; it has {', '.join(sorted(known))}"
+            )
+        offered: dict[str, Any] = {
+            "lr": self.learning_rate,
+            "weight_decay": self.weight_decay,
+            "momentum": self.momentum,
+            "nesterov": self.nesterov and self.momentum > 0,
+        }
+        taken = inspect.signature(cls).parameters
+        try:
+            return cls(parameters, **{k: v for k, v in offered.items() if k in taken})
+        except (TypeError, ValueError) as error:
+            raise OptionError(f"training.optimizer {self.optimizer}: {error}") from None
+
+
+def _cosine(stage: Stage, epoch: int) -> float:
+    return (1 + math.cos(math.pi * epoch / stage.epochs)) / 2
+
+
+def _step(stage: Stage, epoch: int) -> float:
+    return stage.gamma ** (epoch // stage.step_epochs)
+
+
+def _multi_step(stage: Stage, epoch: int) -> float:
+    return stage.gamma ** sum(epoch >= m for m in stage.milestones)
+
+
+SCHEDULES: Mapping[str, Callable[[Stage, int], float]] = {
+    "constant": lambda _stage, _epoch: 1.0,
+    "cosine": _cosine,
+    "step": _step,
+    "multi-step": _multi_step,
+}
+"""By what the learning rate of an epoch is multiplied, by the name of the schedule."""

@@ -1,15 +1,15 @@
-"""The curve of a training: as CSV beside the run, and for TensorBoard."""
+"""The history of a training: as CSV beside the run, and for TensorBoard."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fsframework._files import atomic_write
 from fsframework.errors import OptionError
+from fsframework.records import Epoch
 
 __all__ = [
     "COLUMNS",
@@ -29,16 +29,16 @@ _SCALARS = {
     "learning_rate": "learning rate",
 }
 
-History = Sequence[Mapping[str, Any]]
+History = Sequence[Epoch]
 
 
 def write_csv(path: Path, history: History) -> None:
-    """Write a row an epoch; stages and epochs count from 1, accuracies are shares in 0..1."""
+    """Write a row per epoch; stages and epochs count from 1, accuracies are shares in 0..1."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in history:
-        counted = {**row, "stage": row["stage"] + 1, "epoch": row["epoch"] + 1}
+        counted = {**vars(row), "stage": row.stage + 1, "epoch": row.epoch + 1}
         writer.writerow(["" if (v := counted.get(c)) is None else v for c in COLUMNS])
     atomic_write(path, text.getvalue())
 
@@ -71,5 +71,5 @@ def write_tensorboard(folder: Path, history: History, already: int = 0) -> None:
     with SummaryWriter(str(folder)) as writer:
         for step, row in enumerate(history, start=1):
             for column, name in _SCALARS.items():
-                if step > already and row.get(column) is not None:
-                    writer.add_scalar(name, row[column], step)
+                if step > already and vars(row)[column] is not None:
+                    writer.add_scalar(name, vars(row)[column], step)

@@ -6,6 +6,7 @@ The method says what its loss is; how the loop goes is said here and nowhere els
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import math
 import time
@@ -21,13 +22,14 @@ from torch import Tensor, nn
 
 from fsframework._files import atomic_write
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import resolve_component
+from fsframework.components.resolution import Component, resolve_component
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.pipeline.cache.images import PixelSource
 from fsframework.pipeline.cache.workspace import sweep
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
+from fsframework.pipeline.learning.history import History
 from fsframework.pipeline.learning.model import (
     FewShotModel,
     load_tensors,
@@ -37,18 +39,25 @@ from fsframework.pipeline.learning.model import (
     seeded,
 )
 from fsframework.pipeline.progress import Advance, Reporter
+from fsframework.records import Epoch
 from fsframework.values import ImagePool, TaskSet, digest_of
 
-__all__ = ["Split", "Trained", "check_stages", "learns", "start_from", "train"]
+__all__ = [
+    "EPISODES",
+    "Split",
+    "Trained",
+    "Training",
+    "check_stages",
+    "start_from",
+    "train",
+]
+
+EPISODES = "random"
+"""The sampler that training episodes are drawn with."""
 
 _SECONDS_BETWEEN_CHECKPOINTS = 60.0
 _MOST_BYTES_OF_ITEMS = 2 << 30
 _IMAGES_A_BLOCK = 64
-
-
-def learns(stages: Sequence[Stage], method: type[FewShotMethod] | FewShotMethod) -> bool:
-    """Return whether any stage has something to train."""
-    return any(s.epochs and (s.method or method.learns_from != "nothing") for s in stages)
 
 
 @dataclass(frozen=True)
@@ -64,44 +73,60 @@ class Trained:
     """What training came to.
 
     Args:
-        history: a row an epoch: stage, epoch, loss, validation accuracy, seconds.
+        history: the epochs in order.
         best_accuracy: validation accuracy of the epoch kept; ``None`` without validation.
         reused: whether the weights came from the cache.
     """
 
-    history: tuple[dict[str, Any], ...]
+    history: tuple[Epoch, ...]
     best_accuracy: float | None
     reused: bool
     notes: tuple[str, ...] = field(default=())
 
 
-History = Sequence[Mapping[str, Any]]
+@dataclass(frozen=True)
+class Training:
+    """What a training is given, beside the model.
+
+    Args:
+        stages: in their order.
+        way_shot: way and shot of the tasks under test.
+        splits: training and, if any, validation data.
+        seed: of everything random.
+        device: that computes.
+        episodes: the sampler that episodes and validation tasks are drawn with.
+        fresh: makes an untrained model of the same kind from a seed, for stages that distil.
+    """
+
+    stages: tuple[Stage, ...]
+    way_shot: tuple[int, int]
+    splits: tuple[Split, Split | None]
+    seed: int
+    device: torch.device
+    episodes: Component
+    fresh: Callable[[int], FewShotModel] | None = None
+
+    @property
+    def steps(self) -> int:
+        """Number of updates in all stages."""
+        return sum(stage.epochs * stage.steps for stage in self.stages)
 
 
 def train(
     model: FewShotModel,
-    stages: Sequence[Stage],
-    way_shot: tuple[int, int],
-    splits: tuple[Split, Split | None],
-    *,
-    seed: int,
-    device: torch.device,
+    training: Training,
     folder: Path,
-    registry: Registry,
     reporter: Reporter,
-    fresh: Callable[[int], FewShotModel] | None = None,
     watch: Callable[[History], None] = lambda _: None,
 ) -> Trained:
     """Train a model in place, or give it the weights an earlier call left in ``folder``.
 
     Args:
-        way_shot: way and shot of the tasks under test.
-        splits: training and, if any, validation data.
+        training: what to do.
         folder: ``checkpoint.safetensors`` while it lasts, ``weights.safetensors`` and
             ``training.json`` at the end. A killed training goes on after its last checkpoint,
             written after every epoch and once a minute, and ends with the weights it would have
             had.
-        fresh: makes an untrained model of the same kind from a seed, for stages that distil.
         watch: called with the history so far after each epoch.
     """
     sweep(folder)
@@ -109,22 +134,23 @@ def train(
     if done.exists() and (folder / "weights.safetensors").exists():
         model.load_state_dict(load_tensors(folder / "weights.safetensors")[0])
         raw = json.loads(done.read_text())
-        return Trained(tuple(raw["history"]), raw["best_accuracy"], True, tuple(raw["notes"]))
+        history = tuple(Epoch(**row) for row in raw["history"])
+        return Trained(history, raw["best_accuracy"], True, tuple(raw["notes"]))
+    stages = training.stages
     state = _State(model, len(stages))
     checkpoint = folder / "checkpoint.safetensors"
     if checkpoint.exists():
         state.restore(checkpoint)
     notes: list[str] = []
-    total = sum(stage.epochs * stage.steps for stage in stages)
     finished = sum(s.epochs * s.steps for s in stages[: state.stage])
     if state.stage < len(stages):
         finished += state.epoch * stages[state.stage].steps + len(state.losses)
-    with reporter.stage("training", total, finished) as advance:
+    with reporter.stage("training", training.steps, finished) as advance:
         for number in range(state.stage, len(stages)):
             stage = stages[number]
-            loop = _StageLoop(model, stage, number, way_shot, splits, seed, device, registry, notes)
+            loop = _StageLoop(model, stage, number, training, notes)
             if not state.within_stage:
-                loop.start(fresh)
+                loop.start(training.fresh)
             state.begin(number, loop)
             while state.epoch < stage.epochs and not state.stale(stage.patience):
                 row = loop.run_epoch(state, advance, lambda: state.save(checkpoint))
@@ -141,7 +167,8 @@ def train(
             loop.release()
     weights = folder / "weights.safetensors"
     save_tensors(weights, model.state_dict(), {"what": "weights"})
-    result = {"history": state.history, "best_accuracy": state.best_accuracy, "notes": notes}
+    rows = [dataclasses.asdict(row) for row in state.history]
+    result = {"history": rows, "best_accuracy": state.best_accuracy, "notes": notes}
     atomic_write(done, json.dumps(result, indent=2))
     checkpoint.unlink(missing_ok=True)
     return Trained(tuple(state.history), state.best_accuracy, False, tuple(notes))
@@ -209,7 +236,7 @@ class _State:
         self.stage = self.epoch = 0
         self.within_stage = False
         self.losses: list[Tensor] = []
-        self.history: list[dict[str, Any]] = []
+        self.history: list[Epoch] = []
         self.best_accuracy: float | None = None
         self.best_epoch = 0
         self.best: dict[str, Tensor] = {}
@@ -229,12 +256,12 @@ class _State:
         """Whether the validation accuracy has not risen for so many epochs."""
         return patience is not None and self.epoch - self.best_epoch >= patience
 
-    def finish_epoch(self, row: dict[str, Any]) -> None:
+    def finish_epoch(self, row: Epoch) -> None:
         """Note an epoch's result and keep its weights if they are the best of the stage."""
         self.history.append(row)
         self.epoch += 1
         self.losses = []
-        accuracy = row["validation_accuracy"]
+        accuracy = row.validation_accuracy
         if accuracy is None or self.best_accuracy is None or accuracy > self.best_accuracy:
             self.best_accuracy, self.best_epoch = accuracy, self.epoch
             self.best = {k: v.detach().clone() for k, v in self._loop.model.state_dict().items()}
@@ -259,7 +286,7 @@ class _State:
             "what": "a checkpoint",
             "stage": self.stage,
             "epoch": self.epoch,
-            "history": self.history,
+            "history": [dataclasses.asdict(row) for row in self.history],
             "best_accuracy": self.best_accuracy,
             "best_epoch": self.best_epoch,
             "scaler": self._loop.scaler.state_dict(),
@@ -271,7 +298,8 @@ class _State:
         tensors, header = load_tensors(path)
         raw: Any = header
         self.stage, self.epoch, self.within_stage = raw["stage"], raw["epoch"], True
-        self.history, self.best_accuracy = raw["history"], raw["best_accuracy"]
+        self.history = [Epoch(**row) for row in raw["history"]]
+        self.best_accuracy = raw["best_accuracy"]
         self.best_epoch, self._scaler = raw["best_epoch"], raw["scaler"]
         self.model.load_state_dict(_with_prefix(tensors, "model."))
         device = self.model.mean.device
@@ -295,7 +323,7 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, T
 def check_stages(
     stages: Sequence[Stage],
     method: FewShotMethod,
-    tested: TaskSet,
+    way_shot: tuple[int, int],
     pool: ImagePool,
     registry: Registry,
 ) -> None:
@@ -330,8 +358,8 @@ def check_stages(
         if shown == "batches":
             continue
         options = {
-            "n_way": stage.n_way or tested.n_way,
-            "n_shot": stage.n_shot or tested.n_shot,
+            "n_way": stage.n_way or way_shot[0],
+            "n_shot": stage.n_shot or way_shot[1],
             "n_query": stage.n_query,
         }
         if trained.n_way not in (None, options["n_way"]):
@@ -340,7 +368,7 @@ def check_stages(
                 f"{trained.n_way} (method.n_way)"
             )
         try:
-            sampler = resolve_component(registry, "sampler", {"name": "random", **options})
+            sampler = resolve_component(registry, "sampler", {"name": EPISODES, **options})
             sampler.create().draw(pool, 1, 0)
         except InfeasibleTask as error:
             raise InfeasibleTask(
@@ -367,36 +395,21 @@ class _StageLoop:
         whole: FewShotModel,
         stage: Stage,
         number: int,
-        way_shot: tuple[int, int],
-        splits: tuple[Split, Split | None],
-        seed: int,
-        device: torch.device,
-        registry: Registry,
+        training: Training,
         notes: list[str],
     ) -> None:
-        self.whole, self.stage, self.number, self.device = whole, stage, number, device
-        self.seed, self.registry = seed, registry
-        self.train_split, self.val_split = splits
-        self.tested = way_shot
-        self.way, self.shot = stage.n_way or way_shot[0], stage.n_shot or way_shot[1]
+        self.whole, self.stage, self.number = whole, stage, number
+        self.device, self.seed, self.episodes = training.device, training.seed, training.episodes
+        self.train_split, self.val_split = training.splits
+        self.tested = training.way_shot
+        self.way, self.shot = stage.n_way or self.tested[0], stage.n_shot or self.tested[1]
         self.model = self._trained_model()
         self.learns_from = _shown(stage, self.model.method)
         self.teacher: FewShotModel | None = None
         chosen = self._freeze()
-        if stage.optimizer == "adam":
-            self.optimizer: torch.optim.Optimizer = torch.optim.Adam(
-                chosen, lr=stage.learning_rate, weight_decay=stage.weight_decay
-            )
-        else:
-            self.optimizer = torch.optim.SGD(
-                chosen,
-                lr=stage.learning_rate,
-                momentum=stage.momentum,
-                nesterov=stage.nesterov and stage.momentum > 0,
-                weight_decay=stage.weight_decay,
-            )
+        self.optimizer = stage.optimizer_of(chosen)
         self.parameters = chosen
-        self.scaler = torch.amp.GradScaler(device.type, enabled=stage.precision == "fp16")
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=stage.precision == "fp16")
         self.validation = self._validation_tasks(notes)
         self._items: Tensor | None = None
 
@@ -487,11 +500,10 @@ class _StageLoop:
             if self._freezes(name):
                 module.eval()
 
-    def _draw(
-        self, pool: ImagePool, way: int, shot: int, n_query: int, count: int, seed: int
-    ) -> TaskSet:
-        options = {"n_way": way, "n_shot": shot, "n_query": n_query}
-        sampler = resolve_component(self.registry, "sampler", {"name": "random", **options})
+    def _draw(self, pool: ImagePool, shape: tuple[int, int, int], count: int, seed: int) -> TaskSet:
+        """Draw episodes of a shape: ways, shots, queries per class."""
+        options = dict(zip(("n_way", "n_shot", "n_query"), shape, strict=True))
+        sampler = replace(self.episodes, options={**self.episodes.options, **options})
         tasks: TaskSet = sampler.create().draw(pool, count, seed)
         return tasks
 
@@ -512,15 +524,13 @@ class _StageLoop:
             if self.model.method.n_way not in (None, way):
                 raise OptionError(f"{way} classes, but {self.model.method.n_way} are needed")
             n_query = min(self.stage.n_query, room)
-            return self._draw(split.pool, way, shot, n_query, count, seed)
+            return self._draw(split.pool, (way, shot, n_query), count, seed)
         except (InfeasibleTask, OptionError) as error:
             notes.append(f"no validation ({error}): the last epoch was kept")
             return None
 
-    def run_epoch(
-        self, state: _State, advance: Advance, save: Callable[[], None]
-    ) -> dict[str, Any]:
-        """Train what is left of an epoch, validate, and return its row of the history."""
+    def run_epoch(self, state: _State, advance: Advance, save: Callable[[], None]) -> Epoch:
+        """Train what is left of an epoch, validate, and return it."""
         started = saved = time.perf_counter()
         epoch, stage, losses = state.epoch, self.stage, state.losses
         rate = stage.rate(epoch)
@@ -547,14 +557,8 @@ class _StageLoop:
         accuracy = self._validate()
         shown = "" if accuracy is None else f", validation {100 * accuracy:.1f} %"
         advance(1, f"epoch {epoch + 1}/{stage.epochs}: loss {mean:.3f}{shown}")
-        return {
-            "stage": self.number,
-            "epoch": epoch,
-            "learning_rate": rate,
-            "loss": mean,
-            "validation_accuracy": accuracy,
-            "seconds": round(time.perf_counter() - started, 3),
-        }
+        seconds = round(time.perf_counter() - started, 3)
+        return Epoch(self.number, epoch, rate, mean, accuracy, seconds)
 
     def _step(self, batches: Callable[[int], Batch], step: int) -> Tensor:
         """Do one update and return its loss."""
@@ -616,7 +620,7 @@ class _StageLoop:
         if self.learns_from in ("episodes", "both"):
             count = stage.steps * stage.tasks_per_step
             seed = self._derived_seed("episodes", epoch)
-            episodes = self._draw(split.pool, self.way, self.shot, stage.n_query, count, seed)
+            episodes = self._draw(split.pool, (self.way, self.shot, stage.n_query), count, seed)
         rng = np.random.default_rng(self._derived_seed("batches", epoch))
         flat = rng.integers(len(split.pool), size=(stage.steps, stage.batch_size))
 

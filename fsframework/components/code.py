@@ -1,0 +1,132 @@
+"""Digests of the code that a class is made of, so that edited code never passes for the old."""
+
+from __future__ import annotations
+
+import sys
+import types
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fsframework._digest import digest_of
+
+__all__ = ["code_digest"]
+
+_PLAIN = (int, float, complex, str, bytes, bool, type(None))
+_LEFT_OUT = frozenset(
+    {
+        *("__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__"),
+        *("__abstractmethods__", "_abc_impl", "__parameters__", "__annotations__"),
+    }
+)
+"""Entries of a class that its behaviour does not depend on, or that repeat its bases."""
+
+
+def code_digest(cls: type[Any]) -> str:
+    """Digest the code of a class: its package, the file it is from, or the class itself.
+
+    A class of an installed package is digested with every Python file of the package; one of a
+    script with the script. A class typed into a notebook or a shell has no file: it is digested
+    with its methods, its bases and all that they refer to there. What cannot be digested makes a
+    digest that is never found again, so that nothing computed with it is reused.
+    """
+    module = sys.modules.get(cls.__module__.partition(".")[0])
+    file = getattr(module, "__file__", None)  # a module of the shell has none
+    if file is None:
+        return digest_of(*_parts(cls, {}))
+    path = Path(file)
+    files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
+    return digest_of(*(part for f in files for part in (f.name, f.read_bytes())))
+
+
+def _parts(value: Any, seen: dict[int, int]) -> Iterator[str | bytes]:
+    """Yield what a value is made of, each object once."""
+    if isinstance(value, _PLAIN):
+        yield f"{type(value).__name__} {value!r}"
+        return
+    if id(value) in seen:
+        yield f"seen {seen[id(value)]}"
+        return
+    seen[id(value)] = len(seen)
+    if isinstance(value, (tuple, list)):
+        yield f"{type(value).__name__} {len(value)}"
+        for one in value:
+            yield from _parts(one, seen)
+    elif isinstance(value, (set, frozenset)):
+        yield f"{type(value).__name__} {len(value)}"
+        yield from sorted(digest_of(*_parts(one, dict(seen))) for one in value)
+    elif isinstance(value, Mapping):
+        yield f"mapping {len(value)}"
+        for key, one in value.items():
+            yield from _parts(key, seen)
+            yield from _parts(one, seen)
+    elif isinstance(value, types.ModuleType):
+        yield f"module {value.__name__} {getattr(value, '__version__', '')}"
+    elif isinstance(value, (staticmethod, classmethod)):
+        yield type(value).__name__
+        yield from _parts(value.__func__, seen)
+    elif isinstance(value, property):
+        yield "property"
+        for one in (value.fget, value.fset, value.fdel):
+            yield from _parts(one, seen)
+    elif isinstance(value, types.FunctionType):
+        yield from _function(value, seen)
+    elif isinstance(value, types.CodeType):
+        yield from _code(value, seen)
+    elif isinstance(value, type):
+        yield from _class(value, seen)
+    elif hasattr(value, "tobytes") and hasattr(value, "dtype"):
+        yield f"array {value.dtype} {value.shape}"
+        yield bytes(value.tobytes())
+    elif getattr(value, "__module__", None) and getattr(value, "__qualname__", None):
+        yield f"named {value.__module__}.{value.__qualname__}"
+    else:
+        yield uuid.uuid4().hex
+
+
+def _class(cls: type[Any], seen: dict[int, int]) -> Iterator[str | bytes]:
+    yield f"class {cls.__module__}.{cls.__qualname__}"
+    if _has_file(cls.__module__):
+        return
+    for base in cls.__bases__:
+        yield from _parts(base, seen)
+    for name, value in sorted(vars(cls).items()):
+        if name not in _LEFT_OUT:
+            yield name
+            yield from _parts(value, seen)
+
+
+def _function(function: types.FunctionType, seen: dict[int, int]) -> Iterator[str | bytes]:
+    yield f"function {function.__module__}.{function.__qualname__}"
+    if _has_file(function.__module__):
+        return
+    yield from _parts(function.__code__, seen)
+    yield from _parts(function.__defaults__, seen)
+    yield from _parts(function.__kwdefaults__, seen)
+    for cell in function.__closure__ or ():
+        yield from _parts(cell.cell_contents, seen)
+    for name in sorted(_names(function.__code__)):
+        if name in function.__globals__:
+            yield name
+            yield from _parts(function.__globals__[name], seen)
+
+
+def _code(code: types.CodeType, seen: dict[int, int]) -> Iterator[str | bytes]:
+    yield code.co_code
+    yield " ".join((*code.co_names, *code.co_varnames, *code.co_freevars))
+    for constant in code.co_consts:
+        yield from _parts(constant, seen)
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Return the global names that a function and those within it refer to."""
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= _names(constant)
+    return found
+
+
+def _has_file(module: str) -> bool:
+    return getattr(sys.modules.get(module), "__file__", None) is not None

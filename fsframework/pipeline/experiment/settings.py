@@ -1,0 +1,129 @@
+"""The options of a run as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fsframework.errors import OptionError
+from fsframework.interfaces.dataset import Decoding
+from fsframework.pipeline.cache.images import Broken
+from fsframework.pipeline.experiment.recipes import QUICK
+from fsframework.pipeline.experiment.stages import Precision
+from fsframework.statistics.estimators import Interval, IntervalChoice
+from fsframework.values import QueryBatch
+
+__all__ = ["Settings", "WordChoice"]
+
+
+@dataclass(frozen=True)
+class WordChoice:
+    """Which words images have.
+
+    Args:
+        attributes: file or column they are read from, ``None`` for the data set's own.
+        drop_class_words: take from each image the words that name its own class.
+        drop_words: words that are not attributes.
+        min_count: take out words that fewer images of the split have.
+    """
+
+    attributes: str | None = None
+    drop_class_words: bool = False
+    drop_words: tuple[str, ...] = ()
+    min_count: int = 1
+
+    @property
+    def drops(self) -> bool:
+        """Whether any word is dropped."""
+        return bool(self.drop_class_words or self.drop_words or self.min_count > 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What concerns a run as a whole.
+
+    Args:
+        seed: of tasks, initial weights, training and the placebo.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
+        tasks: number of tasks of each arm; ``none`` as many as there are, for samplers that end.
+        attributes: ``FILE.csv``, ``FILE.parquet`` or ``column:NAME``; ``none`` takes the data
+            set's own words.
+        placebo: permute the images of each class, anew for every task.
+        level: confidence level of the intervals, 0 < level < 1.
+        interval: how intervals are made: ``student-t``; ``percentile`` or ``bca``, bootstraps over
+            tasks; ``image-level`` or ``class-level``, which speak of new images, or new classes,
+            even where tasks share theirs. See ``pipeline.intervals``.
+        image_size: height and width in pixels; ``none`` takes the data set's or backbone's.
+        precision: of the backbone when images are embedded, and of all that a method computes that
+            adapts its backbone: ``fp32``, or products and convolutions in ``bf16`` or ``fp16``.
+            That of training is an option of its stages.
+        decoding: of image files: ``exact``, or ``scaled`` to skip detail that the size cannot
+            show, which is faster and changes pixels a little.
+        broken: what an image is that cannot be decoded: ``fatal``, or ``skip`` to leave it out.
+        split: the split that the tasks are drawn from; ``all`` for every image. Where it is not
+            given and the data have no split ``test`` that allows the tasks, another one is taken.
+        task_file: evaluate these tasks rather than draw some with the sampler.
+        query_batch: whether a method is shown all queries of a task together (``task``) or those
+            of one class at a time (``class``), as FewSTAB's published evaluation does.
+        drop_class_words: take from each image the words that name its own class.
+        drop_words: words that are no attributes.
+        min_count: take out words that fewer images of the split have.
+        offline: let detectors make no network call.
+        recipe: name of the recipe that says how the method is trained, ``NAME`` or
+            ``NAME:DATASET``; ``none`` for the defaults of training. What is given elsewhere is
+            stronger.
+        model: a run folder: take its method and backbone with their options, its image size and
+            its weights, and train nothing.
+        tensorboard: also write the curve of the training for TensorBoard, into the run folder.
+        queries: ``given``, or ``auto``: the number that a pilot run finds best for tasks without
+            replacement. See ``pipeline.pilot``.
+        pilot_tasks: tasks of that pilot.
+    """
+
+    seed: int = 0
+    device: str = "auto"
+    tasks: int | None = 600
+    attributes: str | None = None
+    placebo: bool = False
+    level: float = 0.95
+    interval: Interval = "student-t"
+    image_size: int | None = None
+    precision: Precision = "fp32"
+    decoding: Decoding = "exact"
+    broken: Broken = "fatal"
+    split: str | None = None
+    task_file: Path | None = None
+    query_batch: QueryBatch = "task"
+    drop_class_words: bool = False
+    drop_words: tuple[str, ...] = ()
+    min_count: int = 1
+    offline: bool = False
+    recipe: str | None = QUICK
+    model: Path | None = None
+    tensorboard: bool = False
+    queries: Literal["given", "auto"] = "given"
+    pilot_tasks: int = 200
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise OptionError(f"seed must be at least 0 and below 2**63, not {self.seed}")
+        if self.tasks is not None and self.tasks < 1:
+            raise OptionError(f"tasks must be at least 1, not {self.tasks}")
+        IntervalChoice(self.level)
+        if self.image_size is not None and self.image_size < 8:
+            raise OptionError(f"image_size must be at least 8 pixels, not {self.image_size}")
+        if self.pilot_tasks < 3:
+            raise OptionError(f"pilot_tasks must be at least 3, not {self.pilot_tasks}")
+        if self.min_count < 1:
+            raise OptionError(f"min_count must be at least 1, not {self.min_count}")
+
+    @property
+    def words(self) -> WordChoice:
+        """Where the words of images come from, and which are dropped."""
+        return WordChoice(self.attributes, self.drop_class_words, self.drop_words, self.min_count)
+
+    @property
+    def intervals(self) -> IntervalChoice:
+        """Which intervals are asked for."""
+        return IntervalChoice(self.level, self.interval)

@@ -1,0 +1,116 @@
+"""What decides a run, a training and outcomes: the digests that they are kept under."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import fsframework
+from fsframework.components.resolution import Component, canonical
+from fsframework.errors import DataError
+from fsframework.pipeline.cache.images import Pixels
+from fsframework.pipeline.experiment.settings import Settings
+from fsframework.pipeline.experiment.stages import Stage
+from fsframework.pipeline.learning.model import FewShotModel
+from fsframework.pipeline.preparation import Prepared
+from fsframework.values import TaskSet, digest_of
+
+__all__ = ["outcomes_key", "run_fingerprint", "training_key"]
+
+
+def run_fingerprint(prepared: Prepared) -> str:
+    """Return the digest of everything that decides the outcomes of a run."""
+    experiment, settings = prepared.experiment, prepared.experiment.settings
+    identity = {
+        "fsframework": fsframework.__version__,
+        "components": [
+            c.fingerprint for c in (experiment.dataset, experiment.backbone, experiment.method)
+        ],
+        "data": prepared.source.dataset.fingerprint,
+        "tasks": {arm: tasks.digest for arm, tasks in prepared.arms.items()},
+        "training": experiment.training_json(),
+        "stages": _stage_digests(experiment.stages),
+        "seed": settings.seed,
+        "image_size": settings.image_size,
+        "decoding": settings.decoding,
+        "precision": settings.precision,
+        "query_batch": settings.query_batch,
+        "device": prepared.device.type,
+    }
+    return digest_of("run", canonical(identity))
+
+
+def training_key(
+    prepared: Prepared,
+    model: FewShotModel,
+    images: Sequence[Pixels],
+    pools: Sequence[str],
+    episodes: Component,
+) -> str:
+    """Return the digest of everything that decides the trained weights.
+
+    Args:
+        prepared: the experiment.
+        model: untrained; pretrained weights may come from where no fingerprint knows them.
+        images: of the splits trained on; ``pools`` the fingerprints of their pools.
+        episodes: the sampler of the training episodes.
+    """
+    experiment, tested = prepared.experiment, prepared.arms.tested
+    return digest_of(
+        "training",
+        fsframework.__version__,
+        [pixels.digest for pixels in images],
+        list(pools),
+        [experiment.backbone.fingerprint, experiment.method.fingerprint],
+        [model.weights_digest()],
+        canonical(
+            [
+                experiment.training_json(),
+                (tested.n_way, tested.n_shot),
+                experiment.settings.seed,
+            ]
+        ),
+        [episodes.fingerprint],
+        canonical(_stage_digests(experiment.stages)),
+        prepared.device.type,
+    )
+
+
+def outcomes_key(
+    components: tuple[Component, Component],
+    model: FewShotModel,
+    images: Pixels,
+    tasks: TaskSet,
+    settings: Settings,
+) -> str:
+    """Return what outcomes depend on, as a file name.
+
+    Args:
+        components: backbone and method.
+    """
+    key = digest_of(
+        "outcomes",
+        fsframework.__version__,
+        [component.fingerprint for component in components],
+        model.weights_digest(),
+        images.digest,
+        tasks.digest,
+        f"{settings.query_batch} {settings.precision}",
+        model.mean.device.type,
+    )
+    return f"{key[:24]}.parquet"
+
+
+def _stage_digests(stages: Sequence[Stage]) -> list[list[str]]:
+    """Return what decides each stage beside its options: weights read, code of its method."""
+    return [[_init_digest(s.init_from), s.method.fingerprint if s.method else ""] for s in stages]
+
+
+def _init_digest(source: Path | None) -> str:
+    if source is None:
+        return ""
+    path = source / "weights.safetensors" if source.is_dir() else source
+    try:
+        return digest_of(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"training.init_from {source}: {error.strerror}") from None

@@ -1,0 +1,184 @@
+"""The record of a run, made when it starts and completed as it goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+import numpy as np
+import torch
+
+import fsframework
+from fsframework.components.resolution import Component
+from fsframework.interfaces.backbone import Backbone
+from fsframework.pipeline.experiment.configuration import Experiment, plain
+from fsframework.pipeline.lineage import Seen, seen_by
+from fsframework.pipeline.preparation import Prepared
+from fsframework.records import (
+    ArmRecord,
+    ComponentRecord,
+    Environment,
+    PluginRecord,
+    RunRecord,
+    StageRecord,
+)
+from fsframework.statistics.estimation import saturation
+from fsframework.statistics.estimators import Interval
+from fsframework.statistics.intervals import FEWEST_RESAMPLED
+from fsframework.values import ArmOutcomes, Arms
+
+__all__ = [
+    "component_record",
+    "environment",
+    "interval_notes",
+    "new_record",
+    "plugin_records",
+    "seen_by_model",
+]
+
+_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+_SHAPE = ("name", "n_way", "n_shot", "n_query")
+
+
+def new_record(prepared: Prepared, fingerprint: str, seen: Seen) -> RunRecord:
+    """Return the record of a run that is about to start.
+
+    Args:
+        prepared: the experiment with its data and tasks.
+        fingerprint: of the run.
+        seen: what the model had seen before, and what a reader must know of that.
+    """
+    experiment = prepared.experiment
+    return RunRecord(
+        fingerprint=fingerprint,
+        status="unfinished",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        name=experiment.name,
+        given=experiment.given,
+        settings={k: plain(v) for k, v in vars(experiment.settings).items()},
+        origins={k: v for k, v in experiment.origins.items() if isinstance(v, str)},
+        components={
+            role: component_record(component) for role, component in experiment.roles.items()
+        },
+        stages=_stage_records(experiment),
+        plugins=plugin_records(experiment.components()),
+        environment=environment(prepared.device, _DTYPES[experiment.settings.precision]),
+        digests={
+            "data": prepared.source.dataset.fingerprint,
+            "pool": prepared.pool.fingerprint,
+            **(
+                {"attributes": prepared.pool.attributes.fingerprint}
+                if prepared.pool.attributes is not None
+                else {}
+            ),
+        },
+        arms=_arm_records(prepared.arms, experiment.sampler, prepared.pool.class_sizes.tolist()),
+        contrast=prepared.arms.contrast,
+        notes=(*prepared.notes, *seen.cautions),
+        cautions=seen.cautions,
+        data=seen.data,
+    )
+
+
+def component_record(component: Component) -> ComponentRecord:
+    """Return what a record says of a component."""
+    options = component.to_json()
+    del options["name"]
+    return ComponentRecord(
+        component.name,
+        options,
+        component.origins_json(),
+        component.cls.argument,
+        component.added_as,
+    )
+
+
+def plugin_records(components: Iterable[Component]) -> tuple[PluginRecord, ...]:
+    """Return the plugins of components, each once, sorted."""
+    found = set()
+    for component in components:
+        plugin = component.loaded.plugin
+        found.add(
+            PluginRecord(
+                plugin.kind, plugin.name, plugin.target, plugin.distribution, plugin.version
+            )
+        )
+    return tuple(sorted(found))
+
+
+def environment(device: torch.device, dtype: str = "float32") -> Environment:
+    """Return what this process computes with."""
+    return Environment(
+        fsframework=fsframework.__version__,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        numpy=np.__version__,
+        threads=torch.get_num_threads(),
+        device=str(device),
+        device_name=_device_name(device),
+        dtype=dtype,
+    )
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return platform.processor() or platform.machine()
+
+
+def _stage_records(experiment: Experiment) -> tuple[StageRecord, ...]:
+    origins = experiment.origins["training"]
+    return tuple(
+        StageRecord(options, origin)
+        for options, origin in zip(experiment.training_json(), origins, strict=True)
+    )
+
+
+def _arm_records(arms: Arms, sampler: Component, class_sizes: list[int]) -> dict[str, ArmRecord]:
+    given = [
+        name
+        for name, origin in sampler.origins.items()
+        if name not in _SHAPE and origin != "default"
+    ]
+    return {
+        arm: ArmRecord(
+            sampler=tasks.sampler,
+            options=dict(tasks.options),
+            seed=tasks.seed,
+            digest=tasks.digest,
+            n_way=tasks.n_way,
+            n_shot=tasks.n_shot,
+            n_query=tasks.n_query,
+            n_tasks=len(tasks),
+            class_sizes=tuple(class_sizes),
+            symbol=arms.symbols.get(arm, ""),
+            given_options=tuple(name for name in given if name in tasks.options),
+        )
+        for arm, tasks in arms.items()
+    }
+
+
+def interval_notes(outcomes: ArmOutcomes, interval: Interval) -> Iterator[str]:
+    """Yield what intervals of these outcomes cannot hold."""
+    for arm, answered in outcomes.items():
+        if (warning := saturation(answered)) is not None:
+            yield f"{arm} tasks: {warning}"
+        if interval in ("percentile", "bca") and len(answered) < FEWEST_RESAMPLED:
+            yield (
+                f"{arm} tasks: a bootstrap of {len(answered)} tasks gives intervals that are too "
+                f"short; from {FEWEST_RESAMPLED} tasks on it is about right, and student-t allows "
+                "for few"
+            )
+
+
+def seen_by_model(prepared: Prepared, backbone: Backbone, size: int, *, trains: bool) -> Seen:
+    """Return what the model of a run has seen, and what a reader must know of that."""
+    experiment = prepared.experiment
+    sources = [s.init_from for s in experiment.stages if s.init_from is not None]
+    split = experiment.settings.split or "test"
+    found = seen_by(
+        experiment.dataset, prepared.source.store.dataset, split, backbone, sources, trains=trains
+    )
+    return dataclasses.replace(found, data=dataclasses.replace(found.data, image_size=size))

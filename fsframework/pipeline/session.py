@@ -1,0 +1,26 @@
+"""What travels through a run together: where plugins, files and messages go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fsframework.components.registry import Registry
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.progress import Reporter
+
+__all__ = ["Session"]
+
+
+@dataclass(frozen=True)
+class Session:
+    """The surroundings of a run.
+
+    Args:
+        registry: where names of plugins are looked up.
+        workspace: where runs and cached stages are kept.
+        reporter: who is told of progress.
+    """
+
+    registry: Registry
+    workspace: Workspace
+    reporter: Reporter
