@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from fsframework.errors import OptionError
+from fsframework.interfaces.component import Configurable
 from fsframework.values import ImagePool, TaskSet
 
 __all__ = ["TaskSampler"]
 
 
-class TaskSampler(ABC):
+class TaskSampler(Configurable, ABC):
     """Labels and attributes in, indices out; a sampler never sees a pixel or a model.
 
     Args:
