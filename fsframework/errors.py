@@ -28,7 +28,26 @@ Voice = Callable[[str, Any], str]
 
 
 class FsfError(Exception):
-    """Base of every error whose message is meant for the user as it stands."""
+    r"""Base of every error whose message is meant for the user as it stands.
+
+    Args:
+        message: one sentence: what is wrong, where, and what is allowed.
+        picture: lines to be shown below it as they are, such as the tree of files that is
+            expected; a traceback shows them too.
+
+    >>> error = DataError("images: nothing is found here", picture="images/\n└── CLASS/")
+    >>> print(error)
+    images: nothing is found here
+    >>> print(error.picture)
+    images/
+    └── CLASS/
+    """
+
+    def __init__(self, message: str = "", *, picture: str = "") -> None:
+        super().__init__(message)
+        self.picture = picture
+        if picture:
+            self.add_note(f"\n{picture}")
 
 
 class OptionError(FsfError):

@@ -32,7 +32,7 @@ class ToySet(Dataset):
     def __init__(self, *, path: Path, per_class: int = 20) -> None:
         if not (Path(path) / "toy").is_dir():
             picture = "folders:\\n  toy/\\n  └── c00/"
-            raise DataError(f"{path}: no layout of toy-set fits what is there\\n\\n{picture}")
+            raise DataError(f"{path}: no layout of toy-set fits what is there", picture=picture)
         self.class_names = tuple(f"c{i:02d}" for i in range(12))
         self.labels = np.repeat(np.arange(12), per_class)
         self.keys = tuple(map(str, range(len(self.labels))))

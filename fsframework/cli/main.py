@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from fsframework import __version__
-from fsframework.errors import DataError, FsfError
+from fsframework.errors import FsfError
 
 __all__ = ["cli", "main"]
 
@@ -128,13 +128,8 @@ def _explain(error: BaseException) -> int:
         return _fail(error.format_message() + hint, 2)
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return _fail("interrupted; the same command goes on where it stopped", 130)
-    if isinstance(error, DataError):
-        # A sentence, and below it the picture of the expected files, if there is one.
-        sentence, _, below = str(error).partition("\n")
-        if any(sign in below for sign in "─├└"):
-            return _fail(sentence, 2, below.strip("\n"))
     if isinstance(error, FsfError):
-        return _fail(f"{error}{_as_options(str(error))}", 2)
+        return _fail(f"{error}{_as_options(str(error))}", 2, error.picture)
     if isinstance(error, BrokenPipeError):
         # The reader (head, less) has gone; Python must not complain of it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

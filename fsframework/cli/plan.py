@@ -266,8 +266,8 @@ def _print(made: Plan, head: list[str], measured: float | None) -> None:
             f"correlation of the two methods' accuracies on the pilot's tasks: {measured:.2f}"
         )
     click.echo()
-    for line in made.advice():
-        click.echo(line)
+    for advice in made.advice():
+        click.echo(advice.sentence)
     click.echo()
     rows = made.rows()
     known = made.spread is not None or made.task_sd is not None
@@ -343,7 +343,7 @@ def _print_json(made: Plan, measured: float | None) -> None:
                 "pilot": spread(made.spread),
                 "other": spread(made.other),
                 "differences": spread(made.differences),
-                "advice": made.advice(),
+                "advice": [advice.sentence for advice in made.advice()],
                 "rows": [dataclasses.asdict(row) for row in made.rows()],
                 "curve": [{"n_query": q, "variance": v} for q, v in made.curve()],
             }

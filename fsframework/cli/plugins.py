@@ -12,6 +12,7 @@ import click
 from fsframework.cli.options import json_option, plugin_option, registry_with
 from fsframework.components.registry import KINDS
 from fsframework.errors import PluginError
+from fsframework.interfaces.component import Configurable
 
 if TYPE_CHECKING:
     from fsframework.components.registry import Loaded, Plugin, Registry
@@ -123,12 +124,21 @@ def _json(value: Any) -> Any:
 
 
 def _facts(loaded: Loaded) -> dict[str, Any]:
-    """Return the class variables that the plugin's interface declares."""
-    interface = next(
+    """Return what the class says of itself in the class variables that its interface declares.
+
+    A declaration of every kind of component is shown where the class makes it.
+    """
+    interfaces = [
         c for c in loaded.cls.__mro__ if c.__module__.startswith("fsframework.interfaces")
-    )
-    names = [n for n, a in inspect.get_annotations(interface).items() if "ClassVar" in str(a)]
-    return {n: _json(getattr(loaded.cls, n)) for n in names if hasattr(loaded.cls, n)}
+    ]
+    facts = {
+        name: getattr(loaded.cls, name)
+        for interface in interfaces
+        for name, annotation in inspect.get_annotations(interface).items()
+        if "ClassVar" in str(annotation)
+    }
+    usual = vars(Configurable)
+    return {n: _json(v) for n, v in facts.items() if n not in usual or v != usual[n]}
 
 
 def _load(registry: Registry, name: str, kind: str | None) -> Loaded:

@@ -59,11 +59,14 @@ class Component:
         loaded: the plugin and its class.
         options: converted values, ready for the constructor; a nested component stays one.
         origins: where each value came from; ``default`` for the class' own.
+        added_as: the name under which the user has added this data set, where it was asked for by
+            that name; ``None`` for every other component.
     """
 
     loaded: Loaded
     options: Mapping[str, Any]
     origins: Mapping[str, str] = field(default_factory=dict)
+    added_as: str | None = None
 
     @property
     def kind(self) -> str:
@@ -78,7 +81,7 @@ class Component:
     @property
     def called(self) -> str:
         """How one would name it, such as ``timm:resnet50``."""
-        argument = getattr(self.cls, "argument", None)
+        argument = self.cls.argument
         value = self.options.get(argument) if argument is not None else None
         return self.name if value is None else f"{self.name}:{value}"
 
@@ -96,7 +99,8 @@ class Component:
         try:
             return self.cls(**{key: _created(value) for key, value in self.options.items()})
         except FsfError as error:
-            raise type(error)(f"{self.kind} {self.name}: {error}") from error
+            told = f"{self.kind} {self.name}: {error}"
+            raise type(error)(told, picture=error.picture) from error
         except (TypeError, ValueError) as error:
             raise OptionError(
                 f"{self.kind} {self.name} refuses its options: {type(error).__name__}: {error}"
@@ -120,9 +124,7 @@ class Component:
         """
         parts = [code_digest(c.cls) for c in self.walk()]
         parts += [
-            _content_digest(c.options.get(option))
-            for c in self.walk()
-            for option in getattr(c.cls, "reads", ())
+            _content_digest(c.options.get(option)) for c in self.walk() for option in c.cls.reads
         ]
         return digest_of(canonical([self.kind, self.loaded.plugin.version, self.to_json()]), parts)
 
@@ -417,20 +419,24 @@ def resolve_component(
     entry = added.get(name)
     loaded = _load(registry, kind, name, entry, added)
     origin = name_given.origin
-    target = getattr(loaded.cls, "argument", None)
+    target = loaded.cls.argument
     if colon:
         if target is None:
             raise OptionError(f"{where} {name!r} takes no argument after the colon")
         tree.setdefault(target, Given(argument, origin))
+    added_as = None
     if entry is not None and not (entry.plugin == name and target in tree):
         # A plugin's own name with a path of its own has nothing to do with what was added.
+        added_as = name
         _add_added(tree, name, entry, target)
         if entry.plugin != name:
             origin = f"{ADDED_ORIGIN}: {name}"
     if kind == "dataset" and target is not None and target not in tree:
         _demand_place(loaded, target)
-    options, origins = _resolve_options(registry, loaded.cls, tree, where, f"{kind} {name!r}")
-    return Component(loaded, options, {"name": origin, **origins})
+    cls = loaded.cls
+    taker = _Known(cls, f"{kind} {name!r}", cls.argument, cls.usual_components)
+    options, origins = _resolve_options(registry, taker, tree, where)
+    return Component(loaded, options, {"name": origin, **origins}, added_as)
 
 
 def _load(
@@ -453,15 +459,15 @@ def _load(
 
 
 def _explain_unknown(registry: Registry, kind: str, name: str) -> None:
-    """Raise as for an unknown name, and say which plugins hold models under names of their own."""
+    """Raise as for an unknown backbone, and say which plugins take models by their names."""
     holders = []
     for plugin in registry.plugins(kind):
         try:
-            argument = getattr(registry.load(kind, plugin.name).cls, "argument", None)
+            catalogue = registry.load(kind, plugin.name).cls.catalogue
         except PluginError:
             continue
-        if argument == "model":
-            holders.append(f"; models of {plugin.name} are given as {plugin.name}:NAME")
+        if catalogue:
+            holders.append(f"; models of {catalogue} are given as {plugin.name}:NAME")
     try:
         registry.find(kind, name)
     except PluginError as error:
@@ -470,11 +476,10 @@ def _explain_unknown(registry: Registry, kind: str, name: str) -> None:
 
 def _add_added(tree: dict[str, Any], name: str, entry: Added, target: str | None) -> None:
     """Add the options a data set was added with, where nothing else says them."""
-    for key, value in entry.options.items():
-        tree.setdefault(key, Given(value, ADDED_ORIGIN))
-    given = tree.get(target) if target is not None else None
-    if isinstance(given, Given) and given.origin == ADDED_ORIGIN:
-        place = Path(str(given.value))
+    unsaid = {key: value for key, value in entry.options.items() if key not in tree}
+    tree |= {key: Given(value, ADDED_ORIGIN) for key, value in unsaid.items()}
+    if target in unsaid:
+        place = Path(str(unsaid[target]))
         if not place.exists():
             raise DataError(
                 f"{name} was added from {place}, which is not there any more; add it again from "
@@ -484,7 +489,7 @@ def _add_added(tree: dict[str, Any], name: str, entry: Added, target: str | None
 
 def _demand_place(loaded: Loaded, target: str) -> None:
     """See to it that published data are told where they lie."""
-    about = getattr(loaded.cls, "about", None)
+    about = loaded.cls.about
     if about is None or parameters(loaded.cls)[target][1] is not inspect.Parameter.empty:
         return
     name = loaded.plugin.name
@@ -494,16 +499,33 @@ def _demand_place(loaded: Loaded, target: str) -> None:
     )
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What is known of the options of a class before any has a value.
+
+    Args:
+        cls: whose constructor takes them.
+        called: what a message calls it.
+        argument: the option that ``NAME:VALUE`` sets.
+        usual: the component that is meant where an option that is one has options but no name.
+    """
+
+    cls: type[Any]
+    called: str
+    argument: str | None = None
+    usual: Mapping[str, str] = field(default_factory=dict)
+
+
 def _resolve_options(
-    registry: Registry, cls: type[Any], tree: dict[str, Any], where: str, what: str
+    registry: Registry, of: _Known, tree: dict[str, Any], where: str
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    known = parameters(cls)
+    known = parameters(of.cls)
     for key in tree:
         if key not in known:
             allowed = ", ".join(known) or "none"
             raise OptionError(
                 f"unknown option {where}.{key}{close_matches(key, known)}; "
-                f"options of {what}: {allowed}"
+                f"options of {of.called}: {allowed}"
             )
     options: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -520,7 +542,7 @@ def _resolve_options(
                 continue
             if kind is not None:
                 if isinstance(raw, Mapping) and "name" not in raw:
-                    usual = getattr(cls, "usual_components", {}).get(key)
+                    usual = of.usual.get(key)
                     raw = raw if usual is None else {"name": Given(usual, "default"), **raw}
                 options[key] = resolve_component(registry, kind, raw, where=f"{where}.{key}")
                 origins[key] = "given"
@@ -531,10 +553,9 @@ def _resolve_options(
             options[key] = convert(given.value, annotation, f"{where}.{key}")
             origins[key] = given.origin
         elif default is inspect.Parameter.empty:
-            short = getattr(cls, "argument", None) == key
-            hint = f"; write NAME:{key.upper()}" if short else ""
+            hint = f"; write NAME:{key.upper()}" if of.argument == key else ""
             raise OptionError(
-                f"{what} needs the option {where}.{key} ({describe_type(annotation)}){hint}"
+                f"{of.called} needs the option {where}.{key} ({describe_type(annotation)}){hint}"
             )
         else:
             options[key], origins[key] = default, "default"
@@ -558,7 +579,7 @@ def resolve_settings(
     Raises:
         OptionError: an unknown key or a value of the wrong type.
     """
-    options, origins = _resolve_options(Registry(), cls, dict(tree), where, where)
+    options, origins = _resolve_options(Registry(), _Known(cls, where), dict(tree), where)
     return cls(**options), origins
 
 

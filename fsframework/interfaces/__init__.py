@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fsframework.errors import DataError, InfeasibleTask, OptionError
     from fsframework.interfaces.backbone import Backbone, Preprocessing
+    from fsframework.interfaces.component import Configurable
     from fsframework.interfaces.dataset import About, Dataset, Decoding
     from fsframework.interfaces.detector import AttributeDetector, Captioner, ImageTextModel
     from fsframework.interfaces.importer import CheckpointImporter, ImportedModel
@@ -27,6 +28,7 @@ __all__ = [
     "Captioner",
     "CheckpointImporter",
     "Control",
+    "Configurable",
     "DataError",
     "Dataset",
     "Decoding",
@@ -49,6 +51,7 @@ _HOME = {
     "Captioner": "fsframework.interfaces.detector",
     "Control": "fsframework.interfaces.sampler",
     "CheckpointImporter": "fsframework.interfaces.importer",
+    "Configurable": "fsframework.interfaces.component",
     "DataError": "fsframework.errors",
     "Dataset": "fsframework.interfaces.dataset",
     "Decoding": "fsframework.interfaces.dataset",

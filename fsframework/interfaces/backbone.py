@@ -8,6 +8,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
+from fsframework.interfaces.component import Configurable
+
 __all__ = ["Backbone", "Preprocessing"]
 
 
@@ -31,17 +33,15 @@ class Preprocessing:
     binding: bool = False
 
 
-class Backbone(nn.Module, ABC):
+class Backbone(Configurable, nn.Module, ABC):
     """Images in, feature maps out; ``vectors`` pools the maps into one vector an image.
 
     The constructor makes random weights; one with pretrained weights has ``load_pretrained``.
     """
 
-    argument: ClassVar[str | None] = None
-    """The option that ``NAME:VALUE`` on the command line sets (``timm:MODEL``), if any."""
-
-    reads: ClassVar[tuple[str, ...]] = ()
-    """Options that may name a file or folder whose content is part of what the backbone is."""
+    catalogue: ClassVar[str] = ""
+    """The library whose models ``argument`` names (``timm``); empty where it names none. The
+    error for an unknown backbone says how to name a model of the library."""
 
     preprocessing: Preprocessing = Preprocessing()
     """How images must be prepared; an instance may have its own."""

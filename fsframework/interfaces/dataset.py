@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from fsframework.errors import DataError
+from fsframework.interfaces.component import Configurable
 from fsframework.values import ImagePool, IntArray, UInt8Array
 
 __all__ = ["About", "Dataset", "Decoding"]
@@ -50,21 +51,29 @@ class About:
     splits: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
 
-class Dataset(ABC):
+class Dataset(Configurable, ABC):
     """Labelled images with class splits; the pixels are asked for only when they are needed.
 
     A subclass sets the attributes below and gives ``image``. ``images`` may be overridden where
     many images at once are cheaper than one by one.
     """
 
-    argument: ClassVar[str | None] = None
-    """The option that ``NAME:VALUE`` on the command line sets (``folder:PATH``), if any."""
+    location: ClassVar[str | None] = None
+    """The option that says where the images lie; ``None`` where that is ``argument``."""
+
+    declared_by: ClassVar[str | None] = None
+    """The option that takes a TOML file which describes the data, in a class that reads any data
+    set described in this way: ``fsf data add FILE.toml PATH`` uses this class and keeps a copy of
+    the file. ``None`` for every other class."""
 
     about: About | None = None
     """What is published of it; ``None`` for data that are the user's own, or made."""
 
     rendered: ClassVar[bool] = False
     """Whether its images are made by a program, so that no weights can have seen them."""
+
+    layout: str = ""
+    """Name of the layout in which the files were found; empty where there is only one."""
 
     native_size: int | None = None
     """Height and width in pixels the images are made for; ``None`` where they vary."""

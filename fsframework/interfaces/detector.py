@@ -6,13 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+from fsframework.interfaces.component import Configurable
 from fsframework.interfaces.selector import WordSelector
 from fsframework.values import FloatArray
 
 __all__ = ["AttributeDetector", "Captioner", "ImageTextModel"]
 
 
-class AttributeDetector(ABC):
+class AttributeDetector(Configurable, ABC):
     """Images in, words out; a detector knows nothing of classes or tasks.
 
     Source: psi of Definition 1 in FewSTAB (Zheng et al. 2024), section 4.2.
@@ -23,7 +24,7 @@ class AttributeDetector(ABC):
     its own size; or its ``ImageRecord``, key and metadata, for words that are known without
     looking, in which case no image is opened."""
 
-    def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:  # noqa: B027
+    def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:
         """Load what is heavy, once, before the first ``detect``; by default nothing.
 
         A detector whose ``detect`` is called without it prepares itself with the defaults.
@@ -80,11 +81,8 @@ class Captioner(AttributeDetector):
     the same captions. A subclass sets ``selector``, by convention an option of that name.
     """
 
-    usual_components: ClassVar[Mapping[str, str]] = {"selector": "spacy"}
-    """Name of the plugin that is meant where an option that is a component is given options but
-    no name, as in ``detector.selector.compounds=joined``."""
-
     selector: WordSelector
+    """What selects words from the captions."""
 
     @abstractmethod
     def describe(self, images: Sequence[Any]) -> list[str]:

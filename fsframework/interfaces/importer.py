@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fsframework.interfaces.component import Configurable
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -57,7 +59,7 @@ class ImportedModel:
     notes: tuple[str, ...] = ()
 
 
-class CheckpointImporter(ABC):
+class CheckpointImporter(Configurable, ABC):
     """Reads what another library has saved; running code of a file is out of the question."""
 
     @abstractmethod

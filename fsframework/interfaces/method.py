@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from fsframework.errors import OptionError
 from fsframework.interfaces.backbone import Backbone
+from fsframework.interfaces.component import Configurable
 
 __all__ = ["Batch", "FewShotMethod"]
 
@@ -44,7 +45,7 @@ class Batch:
     teacher_logits: Tensor | None = None
 
 
-class FewShotMethod(nn.Module, ABC):
+class FewShotMethod(Configurable, nn.Module, ABC):
     """Support and queries in, scores out; many tasks at once.
 
     A method of ten lines: give ``scores``. It never sees a query's label outside ``loss``, and

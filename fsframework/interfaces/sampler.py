@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fsframework.errors import OptionError
+from fsframework.interfaces.component import Configurable
 from fsframework.values import ImagePool, TaskSet
 
 __all__ = ["Control", "TaskSampler"]
@@ -33,7 +34,7 @@ class Control:
     paired: bool = False
 
 
-class TaskSampler(ABC):
+class TaskSampler(Configurable, ABC):
     """Labels and attributes in, indices out; a sampler never sees a pixel or a model.
 
     Args:

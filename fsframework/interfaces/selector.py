@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
+from fsframework.interfaces.component import Configurable
+
 __all__ = ["WordSelector"]
 
 
-class WordSelector(ABC):
+class WordSelector(Configurable, ABC):
     """Captions in, words out: which words of a sentence count as attributes.
 
     Source: Omega of FewSTAB (Zheng et al. 2024), section 4.2, step 2.

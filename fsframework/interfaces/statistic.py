@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+from fsframework.interfaces.component import Configurable
 from fsframework.values import FloatArray, Outcomes
 
 __all__ = ["Statistic"]
 
 
-class Statistic(ABC):
+class Statistic(Configurable, ABC):
     """Outcomes in, one number per task out; the mean and its interval follow from those.
 
     >>> import numpy as np

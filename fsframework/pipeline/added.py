@@ -44,8 +44,6 @@ __all__ = [
 
 _DETECTOR = "appearance"
 """The detector that needs nothing but the images."""
-_DECLARED = "declared"
-"""Name of the plugin that reads what a TOML file declares."""
 _WHOLE = "all"
 """Under which counts of a whole data set are published, where those of its splits are not."""
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -191,13 +189,11 @@ def add_dataset(
     tree = dict(options or {})
     declaration = Path(name) if name.endswith(".toml") else None
     if declaration is not None:
-        declared = _declared_name(declaration)
-        plugin, called = _DECLARED, alias or declared
-        if _DECLARED not in registry.names("dataset"):
-            raise PluginError(f"{name}: no plugin is installed that reads declarations")
-        tree["declaration"] = declaration.absolute()
+        called = alias or _declared_name(declaration)
+        plugin, declared_by = _reader_of_declarations(registry, declaration)
+        tree[declared_by] = declaration.absolute()
     else:
-        plugin, called = name, alias or name
+        plugin, called, declared_by = name, alias or name, ""
     _check_name(registry, called, plugin, own=alias is None and declaration is None)
     target = _target(registry, plugin)
     if target in tree:
@@ -211,7 +207,7 @@ def add_dataset(
     copies, content = _copies(called, folder), {}
     if declaration is not None:
         content = _content(declaration, called)
-        kept["declaration"] = str(copies / f"{called}.toml")
+        kept[declared_by] = str(copies / f"{called}.toml")
     entry = Added(
         plugin,
         kept,
@@ -235,7 +231,7 @@ def add_dataset(
         entry,
         dataset.about,
         splits,
-        str(getattr(dataset, "layout", "") or ""),
+        dataset.layout,
         before[0] if before else None,
         usage(registry, called, words="words" in dataset.metadata),
     )
@@ -277,11 +273,36 @@ def _check_name(registry: Registry, called: str, plugin: str, *, own: bool) -> N
 
 def _target(registry: Registry, plugin: str) -> str:
     """Return the option that says where the data lie."""
-    cls = registry.load("dataset", plugin).cls
-    target = "path" if plugin == _DECLARED else getattr(cls, "argument", None)
+    cls: type[Dataset] = registry.load("dataset", plugin).cls
+    target = cls.location or cls.argument
     if target is None or target not in parameters(cls):
         raise OptionError(f"{plugin}: there is nothing to add, it takes no path; name it as it is")
-    return str(target)
+    return target
+
+
+def _reader_of_declarations(registry: Registry, declaration: Path) -> tuple[str, str]:
+    """Return the plugin that reads declarations, and its option that takes the file.
+
+    Raises:
+        PluginError: no plugin reads declarations, or several do.
+    """
+    found = {}
+    for plugin in registry.plugins("dataset"):
+        try:
+            cls: type[Dataset] = registry.load("dataset", plugin.name).cls
+        except PluginError:
+            continue  # a broken plugin must not stand in the way of the others
+        if cls.declared_by is not None:
+            found[plugin.name] = cls.declared_by
+    if not found:
+        raise PluginError(f"{declaration}: no plugin is installed that reads declarations")
+    if len(found) > 1:
+        raise PluginError(
+            f"{declaration}: the plugins {' and '.join(found)} all read declarations; uninstall "
+            "all but one of them"
+        )
+    [(name, option)] = found.items()
+    return name, option
 
 
 def _declared_name(declaration: Path) -> str:
@@ -484,16 +505,25 @@ def _plugin_row(registry: Registry, plugin: Plugin, entry: Added | None) -> Data
         cls = registry.load("dataset", name).cls
     except PluginError as error:
         return DataRow(name, name, plugin, str(error), "broken", entry=entry)
-    target = cls.argument
-    usage = name if target is None else f"{name}:{target.upper()}"
-    if name == _DECLARED:
-        usage = f"{name}:FILE.toml -o dataset.path=PATH"
-    state = "nothing to add" if target is None else "not added" if entry is None else _state(entry)
+    if cls.location is None and cls.argument is None:
+        state = "nothing to add"
+    else:
+        state = "not added" if entry is None else _state(entry)
     about = cls.about
     if about is not None and entry is not None and entry.about is not None:
         # It may have been added with another split than the usual one.
         about = dataclasses.replace(about, counts=_pairs(entry.about["counts"]))
-    return DataRow(name, usage, plugin, _summary(cls), state, about, entry)
+    return DataRow(name, _named_in_full(name, cls), plugin, _summary(cls), state, about, entry)
+
+
+def _named_in_full(name: str, cls: type[Dataset]) -> str:
+    """Return how a data set that was not added is named: ``folder:PATH``."""
+    usage = name
+    if cls.argument is not None:
+        usage += ":FILE.toml" if cls.argument == cls.declared_by else f":{cls.argument.upper()}"
+    if cls.location is not None:
+        usage += f" -o dataset.{cls.location}={cls.location.upper()}"
+    return usage
 
 
 def _alias_row(registry: Registry, name: str, entry: Added, plugin: Plugin | None) -> DataRow:

@@ -124,14 +124,14 @@ class Seen:
 def under_test(component: Component, dataset: Dataset, split: str = "test") -> _UnderTest:
     """Describe the data under test."""
     about = dataset.about
-    target = str(component.cls.argument)
+    target = component.cls.argument
     raw, place = component.to_json(), ""
     given = component.options.get(target)
     if isinstance(given, Path):
         del raw[target]
         place = str(given.absolute())
     name = component.name
-    if about is not None and name == "declared":
+    if about is not None and component.cls.declared_by is not None:
         name = about.title
     sources = (_spelt(name), *map(_spelt, about.images_from if about else ()))
     return _UnderTest(

@@ -86,8 +86,8 @@ def with_planned_queries(
     if "tasks" not in experiment.given:
         settings = dataclasses.replace(settings, tasks=None)
         origins["tasks"] = argument("queries", "auto")
-    # How many tasks there are stands in another note of the run.
-    why = [line for line in plan.advice() if "without replacement" not in line]
+    # Another note of the run says how many tasks there are.
+    why = [advice.sentence for advice in plan.advice() if advice.topic != "tasks"]
     return dataclasses.replace(
         experiment,
         sampler=chosen,

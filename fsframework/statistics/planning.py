@@ -15,6 +15,7 @@ from fsframework.statistics.query_variance import Spread
 from fsframework.values import IntArray
 
 __all__ = [
+    "Advice",
     "Choose",
     "Plan",
     "Row",
@@ -195,6 +196,20 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """One sentence of advice.
+
+    Args:
+        topic: what it is about: the number of queries per class, the number of tasks, or an
+            option of the sampler that would give more tasks.
+        sentence: for people; nothing reads it.
+    """
+
+    topic: Literal["queries", "tasks", "sampler"]
+    sentence: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """How many queries and tasks to take of a data set.
 
@@ -352,9 +367,23 @@ class Plan:
         numbers = [q for q in self.candidates if q <= end]
         return [(q, self._variance(self._judged, q) / self._most(q)) for q in numbers]
 
-    def advice(self) -> list[str]:
+    def advice(self) -> list[Advice]:
         """Return in sentences what to do and how sure that is."""
-        row, judged = self.row(self.n_query), self._judged
+        row, most = self.row(self.n_query), self._most(self.n_query)
+        tasks = (
+            f"{row.n_tasks:,} {self.n_way}-way {self.n_shot}-shot tasks of "
+            f"{_queries(self.n_query)} a class without replacement; {row.left_over:,} of "
+            f"{sum(self.class_sizes):,} images left over"
+        )
+        found = [Advice("queries", sentence) for sentence in self._advice_on_queries()]
+        found.append(Advice("tasks", tasks))
+        if self.choose == "uniform" and most > row.n_tasks:
+            more = f"{most:,} tasks with sampler.choose=by-what-is-left"
+            found.append(Advice("sampler", more))
+        return found
+
+    def _advice_on_queries(self) -> list[str]:
+        judged = self._judged
         what = "differences between the two methods" if self.differences else "accuracy"
         lines = []
         if judged is None:
@@ -390,14 +419,6 @@ class Plan:
                     if self._next_is_too_many()
                     else "fewer than Q*, since whole tasks and the interval of few tasks count too"
                 )
-        lines.append(
-            f"{row.n_tasks:,} {self.n_way}-way {self.n_shot}-shot tasks of "
-            f"{_queries(self.n_query)} a class without replacement; {row.left_over:,} of "
-            f"{sum(self.class_sizes):,} images left over"
-        )
-        most = self._most(self.n_query)
-        if self.choose == "uniform" and most > row.n_tasks:
-            lines.append(f"{most:,} tasks with sampler.choose=by-what-is-left")
         return lines
 
     def _next_is_too_many(self) -> bool:

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from fsframework.components.registry import kebab
+from fsframework.interfaces.component import Configurable
+
 __all__ = [
     "KINDS",
     "Check",
@@ -27,6 +30,7 @@ __all__ = [
     "options_of",
     "parametrize_with_checks",
     "require",
+    "require_option",
 ]
 
 Make = Callable[[], Any]
@@ -117,7 +121,7 @@ def options_of(cls: type) -> dict[str, inspect.Parameter]:
 
 
 class Suite:
-    """The checks of one kind, in the order they are declared; four are common to all kinds.
+    """The checks of one kind, in the order they are declared; eight are common to all kinds.
 
     A check declared ``after`` others runs them first and is skipped when one of them fails, so
     that a component is told of a fault once and not by everything that rests on it.
@@ -138,8 +142,16 @@ class Suite:
             require(first is not second, "the factory must give a fresh component at every call")
 
         self._construction = self._add(check_construction)
-        for function in (check_options_typed, check_options_stored, check_summary):
+        typed = self._add(check_options_typed, (self._construction,))
+        for function in (
+            check_options_stored,
+            check_summary,
+            check_name,
+            check_argument,
+            check_reads,
+        ):
             self._add(function, (self._construction,))
+        self._add(check_usual_components, (self._construction, typed))
 
     def __iter__(self) -> Iterator[Check]:
         return iter(self._checks)
@@ -225,6 +237,65 @@ def check_summary(make: Make) -> None:
     cls = type(make())
     lines = (cls.__doc__ or "").strip().splitlines()
     require(lines, f"{cls.__name__} has no docstring; its first line is what a listing shows")
+
+
+def check_name(make: Make) -> None:
+    """A name that the class gives itself is lower-case kebab."""
+    name = _configurable(make).name
+    require(
+        name is None or (isinstance(name, str) and name and kebab(name) == name),
+        "name must be None or lower-case letters and digits in words joined by hyphens, "
+        f"not {name!r}",
+    )
+
+
+def check_argument(make: Make) -> None:
+    """``argument`` names an option, or is None."""
+    cls = _configurable(make)
+    if cls.argument is not None:
+        require_option(cls, "argument", cls.argument)
+
+
+def check_reads(make: Make) -> None:
+    """``reads`` is a tuple of names of options."""
+    cls = _configurable(make)
+    require(isinstance(cls.reads, tuple), f"reads must be a tuple, not {cls.reads!r}")
+    for name in cls.reads:
+        require_option(cls, "reads", name)
+
+
+def check_usual_components(make: Make) -> None:
+    """``usual_components`` has the name of a plugin for options that are components."""
+    cls = _configurable(make)
+    usual = cls.usual_components
+    require(isinstance(usual, Mapping), f"usual_components must be a mapping, not {usual!r}")
+    hints = typing.get_type_hints(cls.__init__) if usual else {}
+    for option, plugin in usual.items():
+        require_option(cls, "usual_components", option)
+        taken = (hints[option], *typing.get_args(hints[option]))
+        require(
+            any(isinstance(one, type) and kind_of(one) for one in taken),
+            f"usual_components names the option {option!r}, whose type is no interface",
+        )
+        require(
+            isinstance(plugin, str) and plugin,
+            f"usual_components[{option!r}] must be the name of a plugin, not {plugin!r}",
+        )
+
+
+def _configurable(make: Make) -> type[Configurable]:
+    cls: type[Configurable] = type(make())
+    return cls
+
+
+def require_option(cls: type, declaration: str, name: object) -> None:
+    """Raise ``ConformanceError`` unless what a class declares is the name of one of its options."""
+    options = options_of(cls)
+    require(
+        name in options,
+        f"{declaration} names {name!r}, which is not an option of {cls.__name__}; "
+        f"its options are: {', '.join(options) or 'none'}",
+    )
 
 
 def kind_of(component: object) -> str | None:

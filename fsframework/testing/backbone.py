@@ -69,6 +69,18 @@ def check_preprocessing(make: Make) -> None:
 
 
 @suite.check()
+def check_catalogue(make: Make) -> None:
+    """A backbone with a ``catalogue`` has an ``argument`` that names one of its models."""
+    backbone = make()
+    found = backbone.catalogue
+    require(isinstance(found, str), f"catalogue must be the name of a library, not {found!r}")
+    require(
+        not found or backbone.argument is not None,
+        f"catalogue is {found!r}, but argument is None: no option names a model",
+    )
+
+
+@suite.check()
 def check_licence(make: Make) -> None:
     """Weights trained on data name their licence."""
     backbone = make()

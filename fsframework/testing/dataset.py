@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fsframework.interfaces.dataset import Dataset
-from fsframework.testing._suite import Make, Suite, options_of, require
+from fsframework.testing._suite import Make, Suite, require, require_option
 from fsframework.values import IntArray
 
 suite = Suite(Dataset)
@@ -94,13 +94,17 @@ def check_metadata(make: Make) -> None:
 
 @suite.check()
 def check_declarations(make: Make) -> None:
-    """``argument`` names an option, and ``native_size`` is a number of pixels, or they are None."""
+    """``location`` and ``declared_by`` name options, ``native_size`` is a number of pixels.
+
+    Each of them may be None; ``layout`` is a string.
+    """
     dataset = make()
-    options = options_of(type(dataset))
-    require(
-        dataset.argument is None or dataset.argument in options,
-        f"argument is {dataset.argument!r}, which is no option; options are {list(options)}",
-    )
+    for name in ("location", "declared_by"):
+        option = getattr(dataset, name)
+        if option is not None:
+            require_option(type(dataset), name, option)
+    layout = dataset.layout
+    require(isinstance(layout, str), f"layout must be a string, not {layout!r}")
     size = dataset.native_size
     require(
         size is None or (isinstance(size, int) and size > 0),

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fsframework.interfaces.detector import AttributeDetector, Captioner, ImageTextModel
-from fsframework.testing._suite import Make, NotApplicable, Suite, require
+from fsframework.interfaces.selector import WordSelector
+from fsframework.testing._suite import ConformanceError, Make, NotApplicable, Suite, require
 from fsframework.testing.toys import toy_images, toy_records
 
 suite = Suite(AttributeDetector)
@@ -102,7 +103,23 @@ def check_images_unchanged(make: Make) -> None:
     require(same, "detect changes the pixels it is given")
 
 
-@suite.check(after=[check_one_set_an_image])
+@suite.check()
+def check_selector(make: Make) -> None:
+    """A captioner has a ``selector``, which is a ``WordSelector``."""
+    detector = make()
+    if not isinstance(detector, Captioner):
+        raise NotApplicable("it is no captioner")
+    try:
+        found = detector.selector
+    except AttributeError:
+        raise ConformanceError("a captioner must set self.selector") from None
+    require(
+        isinstance(found, WordSelector),
+        f"selector must be a WordSelector, not a {type(found).__name__}",
+    )
+
+
+@suite.check(after=[check_one_set_an_image, check_selector])
 def check_captions(make: Make) -> None:
     """A captioner gives one string an image; its words are those selected from it."""
     detector = make()

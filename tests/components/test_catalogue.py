@@ -67,7 +67,7 @@ def test_a_name_stands_for_plugin_and_options(tmp_path: Path) -> None:
     known, place = registry(tmp_path)
     put("birds", Added("toy-set", {"path": str(place), "per_class": 7}))
     found = resolve_component(known, "dataset", Given("birds", "command line"))
-    assert found.name == "toy-set"
+    assert (found.name, found.added_as) == ("toy-set", "birds")
     assert found.options == {"path": place, "per_class": 7}
     assert found.origins == {
         "name": "fsf data add: birds",
@@ -90,6 +90,7 @@ def test_a_path_given_stands_above_what_was_added(tmp_path: Path) -> None:
     put("toy-set", Added("toy-set", {"path": "/elsewhere", "per_class": 7}))
     found = resolve_component(known, "dataset", f"toy-set:{place}")
     assert found.options == {"path": place, "per_class": 20}, "other data have other options"
+    assert found.added_as is None
 
 
 def test_published_data_not_added_say_what_to_do(tmp_path: Path) -> None:

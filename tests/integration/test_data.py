@@ -13,8 +13,8 @@ from PIL import Image
 
 import fsframework._files as files
 from fsframework.components.registry import Registry
-from fsframework.errors import DataError, FsfError
-from fsframework.pipeline.added import add_dataset, remove_dataset
+from fsframework.errors import DataError, FsfError, PluginError
+from fsframework.pipeline.added import add_dataset, data_rows, remove_dataset
 from tests.conftest import Fsf
 from tests.toy_published import write_toy
 
@@ -320,6 +320,41 @@ def test_a_name_that_stands_for_something_else_leaves_no_declaration(tmp_path: P
     assert report.replaced is not None
     assert report.replaced.plugin == "declared"
     assert set(kept(tmp_path)) == {"datasets.json"}
+
+
+READER = """
+from fsframework.interfaces import Dataset
+
+
+class {cls}(Dataset):
+    \"\"\"Reads declarations too.\"\"\"
+
+    argument = "file"
+    location = "where"
+    declared_by = "file"
+
+    def image(self, index):
+        raise NotImplementedError
+"""
+
+
+def test_two_plugins_that_read_declarations_are_an_error(tmp_path: Path) -> None:
+    registry, declaration = Registry(), declare(tmp_path, "kind0", "kind1")
+    (tmp_path / "reader.py").write_text(READER.format(cls="Reader"))
+    registry.load_file(tmp_path / "reader.py")
+    with pytest.raises(PluginError, match=r"set\.toml: the plugins declared and reader all read"):
+        add_dataset(registry, str(declaration), tmp_path, folder=tmp_path / "added")
+    [row] = [row for row in data_rows(registry) if row.name == "reader"]
+    assert (row.usage, row.state) == ("reader:FILE.toml -o dataset.where=WHERE", "not added")
+
+
+def test_a_declaration_needs_a_plugin_that_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = Registry()
+    monkeypatch.setattr(registry, "plugins", lambda kind=None: [])
+    with pytest.raises(PluginError, match=r"set\.toml: no plugin is installed that reads decl"):
+        add_dataset(registry, str(declare(tmp_path, "kind0", "kind1")), tmp_path)
 
 
 def test_a_killed_exchange_is_mended(tmp_path: Path) -> None:

@@ -316,7 +316,11 @@ def test_a_plan_takes_the_shortest_interval() -> None:
     assert (row.n_tasks, row.left_over) == (240, 0)
     assert row.variance == pytest.approx((0.004 + 0.02 / 5) / 240)
     assert math.isnan(row.paired)
-    assert any("Q* = 5.0 queries a class for accuracy" in line for line in plan.advice())
+    advice = plan.advice()
+    assert any("Q* = 5.0 queries a class for accuracy" in one.sentence for one in advice)
+    [tasks] = [one.sentence for one in advice if one.topic == "tasks"]
+    assert f"{plan.row(plan.n_query).n_tasks:,} 5-way 5-shot tasks" in tasks
+    assert {one.topic for one in advice} == {"queries", "tasks"}
 
 
 def test_a_correlation_makes_paired_differences_smaller() -> None:
@@ -330,14 +334,22 @@ def test_unbounded_is_said_and_tasks_are_left() -> None:
     plan = Plan((600,) * 20, 5, 5, flat, choose="by-what-is-left")
     assert math.isinf(flat.best)
     assert plan.row(plan.n_query).n_tasks >= plan.least_tasks
-    assert any("unbounded" in line for line in plan.advice())
+    assert any("unbounded" in one.sentence for one in plan.advice())
+
+
+def test_more_tasks_by_another_choice_are_advice_on_the_sampler() -> None:
+    # By what is left every image is used: 33 tasks of 3 x 2. Uniform choices leave some over.
+    plan = Plan((50, 50, 50, 50), 3, 1, choose="uniform")
+    assert plan.n_query == 1
+    [more] = [one.sentence for one in plan.advice() if one.topic == "sampler"]
+    assert more == "33 tasks with sampler.choose=by-what-is-left"
 
 
 def test_without_a_pilot_the_papers_number() -> None:
     plan = Plan((600,) * 20, 5, 1)
     assert plan.n_query == 1
     assert math.isnan(plan.row(1).half_width)
-    assert "tell of this method" in plan.advice()[0]
+    assert "tell of this method" in plan.advice()[0].sentence
     assert Plan((30,) * 5, 5, 10).n_query == 7 or Plan((30,) * 5, 5, 10).row(7).n_tasks < 2
 
 

@@ -8,6 +8,7 @@ from torch.nn import functional
 from fsframework.interfaces import Backbone, OptionError, Preprocessing
 from fsframework.testing import checks_for, parametrize_with_checks
 from fsframework.testing.method import ToyBackbone
+from tests.misdeclared import misdeclared
 
 
 class Small(Backbone):
@@ -53,6 +54,12 @@ class Bytes(Small):
     """Mean and deviation of values in 0..255."""
 
     preprocessing = Preprocessing(size=12, mean=(124.0, 116.0, 104.0), std=(58.0, 57.0, 57.0))
+
+
+class Unnamed(Small):
+    """A library's model, of which no option says the name."""
+
+    catalogue = "zoo"
 
 
 class Unlicensed(Small):
@@ -177,7 +184,9 @@ BROKEN = {
     "check_options_typed": Untyped,
     "check_options_stored": Unstored,
     "check_summary": Silent,
+    **misdeclared(Small),
     "check_preprocessing": Bytes,
+    "check_catalogue": Unnamed,
     "check_licence": Unlicensed,
     "check_maps": Vectors,
     "check_vectors": Unpooled,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fsframework.interfaces import Dataset
-from fsframework.testing import checks_for, parametrize_with_checks
+from fsframework.testing import check_component, checks_for, parametrize_with_checks
+from tests.misdeclared import misdeclared
 
 COUNT = itertools.count()
 
@@ -106,10 +107,10 @@ class ShortColumn(Fixed):
         self.metadata = {"context": ("snow",)}
 
 
-class WrongArgument(Plain):
-    """An argument that is no option."""
+class Placeless(Plain):
+    """Images that lie where no option says."""
 
-    argument = "path"
+    location = "path"
 
 
 class Grey(Plain):
@@ -176,12 +177,13 @@ BROKEN = {
     "check_options_typed": Untyped,
     "check_options_stored": Unstored,
     "check_summary": Silent,
+    **misdeclared(Plain),
     "check_keys": TwiceKey,
     "check_class_names": TwiceClass,
     "check_labels": FromOne,
     "check_splits": Overlapping,
     "check_metadata": ShortColumn,
-    "check_declarations": WrongArgument,
+    "check_declarations": Placeless,
     "check_image": Grey,
     "check_images": Channels,
     "check_images_in_place": Ascending,
@@ -205,3 +207,18 @@ def test_only_its_check_rejects(name, failing):
 
 def test_every_check_has_its_broken_data_set():
     assert list(BROKEN) == [check.__name__ for check in checks_for("dataset")]
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ({"declared_by": "file"}, "declared_by names 'file', which is not an option of Wrong"),
+        ({"layout": None}, "layout must be a string, not None"),
+        ({"native_size": 0}, "native_size must be a positive number of pixels or None, not 0"),
+    ],
+)
+def test_a_wrong_declaration_is_named(declared, message):
+    wrong = type("Wrong", (Plain,), {"__doc__": "Wrong.", **declared})
+    [failed] = [result for result in check_component(wrong) if not result.passed]
+    assert failed.name == "check_declarations"
+    assert message in failed.message

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fsframework.interfaces import AttributeDetector, Captioner, ImageTextModel, WordSelector
-from fsframework.testing import checks_for, parametrize_with_checks
+from fsframework.testing import check_component, checks_for, parametrize_with_checks
+from tests.misdeclared import misdeclared
 
 CHANNELS = "red", "green", "blue"
 
@@ -143,6 +144,21 @@ class Telling(Captioner):
         return [f"an image that is mostly {channel.upper()}" for channel in brightest]
 
 
+class Sorter:
+    """Selects words and does not say that it is a selector."""
+
+    def select(self, captions):
+        return [frozenset(caption.split()) for caption in captions]
+
+
+class Sorted(Telling):
+    """A captioner whose selector is no plugin."""
+
+    def __init__(self):
+        super().__init__()
+        self.selector = Sorter()
+
+
 class Deaf(Telling):
     """Its words are not those of its captions."""
 
@@ -183,6 +199,7 @@ BROKEN = {
     "check_options_typed": Positional,
     "check_options_stored": Doubled,
     "check_summary": Silent,
+    **misdeclared(Brightest),
     "check_consumes": Sounds,
     "check_one_set_an_image": Lists,
     "check_words": Joined,
@@ -191,6 +208,7 @@ BROKEN = {
     "check_images_independent": Relative,
     "check_no_memory": Growing,
     "check_images_unchanged": InPlace,
+    "check_selector": Sorted,
     "check_captions": Deaf,
     "check_features": Centred,
     "check_provenance": Numbers,
@@ -209,3 +227,14 @@ def test_only_its_check_rejects(name, failing):
 
 def test_every_check_has_its_broken_detector():
     assert list(BROKEN) == [check.__name__ for check in checks_for("detector")]
+
+
+def test_a_captioner_without_a_selector_is_told_so():
+    class Unsorted(Telling):
+        """A captioner that forgets its selector."""
+
+        def __init__(self):
+            pass
+
+    found = {result.name: result.message for result in check_component(Unsorted)}
+    assert found["check_selector"] == "a captioner must set self.selector"

@@ -8,6 +8,7 @@ import torch
 from fsframework.errors import DataError
 from fsframework.interfaces import CheckpointImporter, ImportedModel
 from fsframework.testing import checks_for, parametrize_with_checks
+from tests.misdeclared import misdeclared
 
 
 class Single(CheckpointImporter):
@@ -127,6 +128,7 @@ BROKEN = {
     "check_options_typed": Positional,
     "check_options_stored": Doubled,
     "check_summary": Silent,
+    **misdeclared(Single),
     "check_no_folder": Crashing,
     "check_no_checkpoint": Undemanding,
     "check_example": Unplaced,

@@ -17,6 +17,7 @@ from fsframework.testing.method import (
     check_solves_toy_task,
     toy_episode,
 )
+from tests.misdeclared import misdeclared
 
 
 class Nearest(FewShotMethod):
@@ -277,6 +278,7 @@ BROKEN: dict[str, type] = {
     "check_options_typed": Untyped,
     "check_options_stored": Unstored,
     "check_summary": Silent,
+    **misdeclared(Nearest),
     "check_declarations": Misspelt,
     "check_scores": Turned,
     "check_other_shapes": Even,

@@ -23,6 +23,7 @@ from fsframework.testing.sampler import (
     check_seed_decides,
 )
 from fsframework.values import TaskSet, task_rng
+from tests.misdeclared import misdeclared
 
 
 class Uniform(TaskSampler):
@@ -244,6 +245,7 @@ BROKEN = {
     "check_options_typed": Untyped,
     "check_options_stored": Unstored,
     "check_summary": Silent,
+    **misdeclared(Uniform),
     "check_request_honoured": OneTooMany,
     "check_images_distinct": Replacing,
     "check_classes_pure": Impure,

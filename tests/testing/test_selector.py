@@ -6,6 +6,7 @@ import pytest
 
 from fsframework.interfaces import WordSelector
 from fsframework.testing import checks_for, parametrize_with_checks
+from tests.misdeclared import misdeclared
 
 
 class Long(WordSelector):
@@ -91,6 +92,7 @@ BROKEN = {
     "check_options_typed": Positional,
     "check_options_stored": Doubled,
     "check_summary": Silent,
+    **misdeclared(Long),
     "check_one_set_a_caption": Lists,
     "check_words": Blank,
     "check_no_captions": NeedsCaptions,

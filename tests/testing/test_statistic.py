@@ -5,6 +5,7 @@ import pytest
 
 from fsframework.interfaces import Statistic
 from fsframework.testing import checks_for, parametrize_with_checks
+from tests.misdeclared import misdeclared
 
 
 class Spread(Statistic):
@@ -128,6 +129,7 @@ BROKEN = {
     "check_options_typed": Untyped,
     "check_options_stored": Unstored,
     "check_summary": Silent,
+    **misdeclared(Spread),
     "check_one_number_a_task": Column,
     "check_bounds": Percent,
     "check_single_task": Squeezed,

@@ -4,6 +4,7 @@ import functools
 import importlib
 import subprocess
 import sys
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_every_check_is_documented_and_has_a_name_of_its_own(kind):
 def test_checks_can_be_called_by_name(kind):
     module = importlib.import_module(f"fsframework.testing.{kind}")
     own = [check for check in checks_for(kind) if hasattr(module, check.__name__)]
-    assert len(own) >= len(checks_for(kind)) - 4  # four are common to all kinds
+    assert len(own) >= len(checks_for(kind)) - 8  # eight are common to all kinds
 
 
 def test_checks_are_found_by_class_too():
@@ -151,6 +152,50 @@ def test_options_are_compared_as_values():
 
     make = functools.partial(Weighted, inner=Mean(factor=0.5))
     assert results(make)["check_options_stored"].passed
+
+
+class Nesting(Mean):
+    """An option that is a component, one that may name a file, and a plain one."""
+
+    name = "nested-mean"
+    argument = "weights"
+    reads = ("weights",)
+    usual_components: ClassVar = {"inner": "acc"}
+
+    def __init__(self, *, inner: Statistic | None = None, weights: str = "", factor: float = 1.0):
+        super().__init__(factor=factor)
+        self.inner = inner
+        self.weights = weights
+
+
+def test_sound_declarations_pass():
+    assert all(result.passed for result in check_component(Nesting))
+
+
+@pytest.mark.parametrize(
+    ("check", "declared", "message"),
+    [
+        ("check_name", {"name": "MyMean"}, "words joined by hyphens, not 'MyMean'"),
+        ("check_argument", {"argument": "wieghts"}, "its options are: inner, weights, factor"),
+        ("check_reads", {"reads": "weights"}, "reads must be a tuple, not 'weights'"),
+        ("check_usual_components", {"usual_components": ("inner",)}, "must be a mapping"),
+        (
+            "check_usual_components",
+            {"usual_components": {"factor": "acc"}},
+            "names the option 'factor', whose type is no interface",
+        ),
+        (
+            "check_usual_components",
+            {"usual_components": {"inner": Mean}},
+            "usual_components['inner'] must be the name of a plugin",
+        ),
+    ],
+)
+def test_a_wrong_declaration_is_named(check, declared, message):
+    wrong = type("Wrong", (Nesting,), {"__doc__": "Wrong in one declaration.", **declared})
+    [failed] = [result for result in results(wrong).values() if not result.passed]
+    assert failed.name == check
+    assert message in failed.message
 
 
 def test_star_arguments_are_no_options():

@@ -263,10 +263,13 @@ def _check_kind(component: Component, detector: AttributeDetector) -> None:
             f"detector {component.name}: consumes must be 'pixels' or 'records', "
             f"not {detector.consumes!r}"
         )
-    if isinstance(detector, Captioner) and not isinstance(
-        getattr(detector, "selector", None), WordSelector
-    ):
-        raise DataError(f"detector {component.name}: a captioner must set self.selector")
+    if isinstance(detector, Captioner):
+        try:
+            given = isinstance(detector.selector, WordSelector)
+        except AttributeError:
+            given = False
+        if not given:
+            raise DataError(f"detector {component.name}: a captioner must set self.selector")
 
 
 def _strings(component: Component, provenance: Mapping[str, str]) -> dict[str, str]:

@@ -44,15 +44,14 @@ class Declared(ImageFileDataset):
             as the data set ``folder`` reads it.
 
     Raises:
-        DataError: the declaration is wrong, or nothing of the data set is found; then the trees
-            that were expected follow.
+        DataError: the declaration is wrong, or nothing of the data set is found; its picture shows
+            the trees that are expected.
         OptionError: there is no such split.
     """
 
     argument: ClassVar[str | None] = "declaration"
-
-    layout: str
-    """The name of the layout in which the files were found."""
+    location: ClassVar[str | None] = "path"
+    declared_by: ClassVar[str | None] = "declaration"
 
     def __init__(
         self,
@@ -299,7 +298,7 @@ def _not_found(declaration: Declaration, tree: Tree, tried: Iterable[Found]) -> 
     if problems:
         what += f" ({first_few(problems, joint='; ')})"
     pictures = [f"{name}:\n{tree_}" for name, tree_ in declaration.about().layouts.items()]
-    return DataError("\n\n".join([f"{what}; expected one of these:", *pictures]))
+    return DataError(what, picture="\n\n".join(["one of these is expected:", *pictures]))
 
 
 def _common_folders(files: Sequence[str]) -> int:
@@ -469,6 +468,8 @@ def declared(file: Path, *, module: str | None = None) -> type[Declared]:
         "__doc__": _text(declaration, first),
         "__module__": module,
         "argument": "path",
+        "location": None,
+        "declared_by": None,
         "native_size": declaration.native_size,
         "about": declaration.about(),
     }

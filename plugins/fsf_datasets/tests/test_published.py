@@ -341,16 +341,14 @@ def test_nothing_found_shows_the_expected_trees(root: Path) -> None:
     save(root / "cats" / "1.png")
     with pytest.raises(DataError) as caught:
         cls_of("miniimagenet")(path=root)
-    text = str(caught.value)
-    first, _, rest = text.partition("\n")
-    assert first.endswith(
+    assert str(caught.value).endswith(
         "nothing of miniImageNet is found here: none of the folders is a class of it (there are "
-        "'cats'); expected one of these:"
+        "'cats')"
     )
     for sign in ("├── train.csv", "└── CLASS/", "mini-imagenet-cache-val.pkl", "n01532829"):
-        assert sign in rest
+        assert sign in caught.value.picture
     (root / "cats" / "1.png").unlink()
-    with pytest.raises(DataError, match="here: there is no file; expected"):
+    with pytest.raises(DataError, match="here: there is no file"):
         cls_of("miniimagenet")(path=root)
     with pytest.raises(DataError, match="no such folder"):
         cls_of("miniimagenet")(path=root / "gone")

@@ -58,6 +58,7 @@ class ImageToText(Captioner):
     """
 
     argument: ClassVar[str] = "model"
+    usual_components: ClassVar[Mapping[str, str]] = {"selector": "spacy"}
     model_type: ClassVar[str | None] = None
     """The one type of model accepted, as ``model_type`` of its configuration names it."""
 

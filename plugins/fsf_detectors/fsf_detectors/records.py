@@ -95,6 +95,7 @@ class CaptionsFile(Captioner):
     """
 
     argument: ClassVar[str] = "path"
+    usual_components: ClassVar[Mapping[str, str]] = {"selector": "spacy"}
     consumes = "records"
 
     def __init__(

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
-from fsf_libfewshot._importer import LibFewShot
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fsf_libfewshot._importer import LibFewShot
 
 __all__ = ["LibFewShot"]
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "LibFewShot": "_importer",
+}
+"""The module of each name: asking for one imports no other."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

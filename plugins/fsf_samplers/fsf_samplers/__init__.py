@@ -1,12 +1,16 @@
 """Task samplers: uniform tasks, without replacement, attribute-biased (FewSTAB), by context."""
 
-from fsf_samplers._context import ContextSampler
-from fsf_samplers._depleting import DepletingSampler
-from fsf_samplers._fewstab import FewStabSampler
-from fsf_samplers._published import FewStabPublishedSampler
-from fsf_samplers._random import RandomSampler
+from __future__ import annotations
 
-__version__ = "0.1.0"
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fsf_samplers._context import ContextSampler
+    from fsf_samplers._depleting import DepletingSampler
+    from fsf_samplers._fewstab import FewStabSampler
+    from fsf_samplers._published import FewStabPublishedSampler
+    from fsf_samplers._random import RandomSampler
 
 __all__ = [
     "ContextSampler",
@@ -15,3 +19,24 @@ __all__ = [
     "FewStabSampler",
     "RandomSampler",
 ]
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "ContextSampler": "_context",
+    "DepletingSampler": "_depleting",
+    "FewStabPublishedSampler": "_published",
+    "FewStabSampler": "_fewstab",
+    "RandomSampler": "_random",
+}
+"""The module of each name: asking for one imports no other."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,50 +1,30 @@
 """Accuracy and worst-class accuracy of few-shot outcomes, as FewSTAB reports them."""
 
-from fsframework.interfaces import Statistic
-from fsframework.values import FloatArray, Outcomes
+from __future__ import annotations
 
-__version__ = "0.1.0"
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fsf_statistics._accuracy import Accuracy
+    from fsf_statistics._worst_class import WorstClassAccuracy
 
 __all__ = ["Accuracy", "WorstClassAccuracy"]
 
+__version__ = "0.1.0"
 
-class Accuracy(Statistic):
-    """Mean class accuracy of a task (Acc).
-
-    Source: FewSTAB (Zheng et al. 2024), Eq. (1). The equation prints the sum over classes; the
-    paper's tables show the mean, which is what this gives. As every class of a task has equally
-    many queries, it is also the share of the task's queries that were right.
-
-    >>> import numpy as np
-    >>> outcomes = Outcomes(np.array([[[0, 1], [1, 1]]]), "digest", 6, False)
-    >>> Accuracy().per_task(outcomes).tolist()
-    [0.75]
-    """
-
-    def per_task(self, outcomes: Outcomes) -> FloatArray:
-        """Return ``task_accuracy``, float64 ``(T,)`` in 0..1: it needs no predictions."""
-        return outcomes.task_accuracy
+_HOME = {
+    "Accuracy": "_accuracy",
+    "WorstClassAccuracy": "_worst_class",
+}
+"""The module of each name: asking for one imports no other."""
 
 
-class WorstClassAccuracy(Statistic):
-    """Smallest class accuracy of a task (wAcc).
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
 
-    Source: FewSTAB (Zheng et al. 2024), Eq. (2). On attribute-biased tasks the paper calls its
-    mean wAcc-A, on random tasks wAcc-R.
 
-    Caveat: the smallest of a few noisy shares lies below the accuracy of the worst class, the more
-    so the fewer the queries and the more the ways. A classifier that is right with probability 0.6
-    in each of 5 classes has an expected wAcc of 0.45 with 15 queries a class and of 0.54 with
-    100. Compare values only at equal ways and queries; more tasks narrow the interval around the
-    biased value, and do not take the bias away. The bias does not cancel in wAcc-R - wAcc-A
-    where the two differ in how unequal their classes are.
-
-    >>> import numpy as np
-    >>> outcomes = Outcomes(np.array([[[0, 1], [1, 1]]]), "digest", 6, False)
-    >>> WorstClassAccuracy().per_task(outcomes).tolist()
-    [0.5]
-    """
-
-    def per_task(self, outcomes: Outcomes) -> FloatArray:
-        """Return the least over ways of ``class_accuracy``, float64 ``(T,)`` in 0..1."""
-        return outcomes.class_accuracy.min(axis=1)
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -60,6 +60,7 @@ class Timm(Backbone):
     """
 
     argument: ClassVar[str] = "model"
+    catalogue: ClassVar[str] = "timm"
     reads: ClassVar[tuple[str, ...]] = ("weights",)
 
     def __init__(

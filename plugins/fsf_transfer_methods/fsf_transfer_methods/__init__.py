@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
-from fsf_transfer_methods._baseline import Baseline, BaselinePlusPlus
-from fsf_transfer_methods._centroids import NCC
-from fsf_transfer_methods._finetune import FineTune
-from fsf_transfer_methods._logistic import RFS, Logistic
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fsf_transfer_methods._baseline import Baseline, BaselinePlusPlus
+    from fsf_transfer_methods._centroids import NCC
+    from fsf_transfer_methods._finetune import FineTune
+    from fsf_transfer_methods._logistic import RFS, Logistic
 
 __all__ = ["NCC", "RFS", "Baseline", "BaselinePlusPlus", "FineTune", "Logistic"]
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "NCC": "_centroids",
+    "RFS": "_logistic",
+    "Baseline": "_baseline",
+    "BaselinePlusPlus": "_baseline",
+    "FineTune": "_finetune",
+    "Logistic": "_logistic",
+}
+"""The module of each name: asking for one imports no other."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

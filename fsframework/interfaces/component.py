@@ -1,0 +1,30 @@
+"""What every kind of component may declare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar
+
+__all__ = ["Configurable"]
+
+
+class Configurable:
+    """The base of every interface: what a class says about its name and its options.
+
+    The options of a component are the parameters of its constructor.
+    """
+
+    name: ClassVar[str | None] = None
+    """The name of a component in a file given with ``--plugin``, lower-case kebab; ``None`` for
+    the name of the class in kebab case. An installed component is named by its entry point."""
+
+    argument: ClassVar[str | None] = None
+    """The option that ``NAME:VALUE`` sets, as in ``folder:PATH``; ``None`` for none."""
+
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Options that may name a file or folder whose content is part of what the component is."""
+
+    usual_components: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """For each option that is a component, the name of the plugin that is meant where the option
+    is given options but no name, as in ``detector.selector.compounds=joined``."""

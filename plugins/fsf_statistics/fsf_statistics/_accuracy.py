@@ -1,0 +1,26 @@
+"""The mean class accuracy."""
+
+from __future__ import annotations
+
+from fsframework.interfaces import Statistic
+from fsframework.values import FloatArray, Outcomes
+
+__all__ = ["Accuracy"]
+
+
+class Accuracy(Statistic):
+    """Mean class accuracy of a task (Acc).
+
+    Source: FewSTAB (Zheng et al. 2024), Eq. (1). The equation prints the sum over classes; the
+    paper's tables show the mean, which is what this gives. As every class of a task has equally
+    many queries, it is also the share of the task's queries that were right.
+
+    >>> import numpy as np
+    >>> outcomes = Outcomes(np.array([[[0, 1], [1, 1]]]), "digest", 6, False)
+    >>> Accuracy().per_task(outcomes).tolist()
+    [0.75]
+    """
+
+    def per_task(self, outcomes: Outcomes) -> FloatArray:
+        """Return ``task_accuracy``, float64 ``(T,)`` in 0..1: it needs no predictions."""
+        return outcomes.task_accuracy

@@ -1,0 +1,93 @@
+"""Asking for one component imports no other component of its package."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+PLUGINS = Path(__file__).parents[2] / "plugins"
+
+# The packages are forgotten between two loads, so that one process can do for all of them.
+LOAD_EACH = """
+import json
+import sys
+
+from fsframework.components.registry import Registry
+
+registry, seen = Registry(), []
+for plugin in registry.plugins():
+    if not plugin.distribution.startswith("fsf-"):
+        continue
+    for module in [name for name in sys.modules if name.startswith("fsf_")]:
+        del sys.modules[module]
+    cls = registry.load(plugin.kind, plugin.name).cls
+    seen.append(
+        {
+            "plugin": f"{plugin.kind} {plugin.name}",
+            "module": cls.__module__,
+            "bases": [base.__module__ for base in cls.__mro__],
+            "imported": [name for name in sys.modules if name.startswith("fsf_")],
+        }
+    )
+print(json.dumps(seen))
+"""
+
+
+@pytest.fixture(scope="module")
+def loads() -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD_EACH], capture_output=True, text=True, check=True
+    )
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def test_a_component_is_loaded_without_its_siblings(loads: list[dict[str, Any]]) -> None:
+    components = {load["module"] for load in loads}
+    unwanted = {
+        load["plugin"]: sorted(siblings)
+        for load in loads
+        if (siblings := components.intersection(load["imported"]).difference(load["bases"]))
+    }
+    assert unwanted == {}
+
+
+def test_the_siblings_are_known(loads: list[dict[str, Any]]) -> None:
+    """The test above says something only where a package has components in several modules."""
+    metric = {load["module"] for load in loads if load["module"].startswith("fsf_metric_methods.")}
+    assert len(metric) == 7
+    assert all(load["module"] in load["imported"] for load in loads)
+
+
+PACKAGES = sorted(
+    path.parent.name
+    for path in PLUGINS.glob("fsf_*/fsf_*/__init__.py")
+    if "__getattr__" in path.read_text(encoding="utf-8")
+)
+
+
+@pytest.fixture(params=PACKAGES)
+def package(request: pytest.FixtureRequest) -> ModuleType:
+    return importlib.import_module(request.param)
+
+
+def test_every_name_of_a_package_is_found(package: ModuleType) -> None:
+    assert dir(package) == sorted(package.__all__)
+    for name in package.__all__:
+        assert getattr(package, name).__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'Missing'"):
+        package.Missing  # noqa: B018
+
+
+def test_type_checkers_see_every_name(package: ModuleType) -> None:
+    source = Path(str(package.__file__)).read_text(encoding="utf-8")
+    imports = source.partition("if TYPE_CHECKING:\n")[2].partition("\n__all__")[0]
+    imported = imports.replace("(", " ").replace(")", " ").replace(",", " ").split()
+    assert set(package.__all__) <= set(imported)

@@ -1,0 +1,29 @@
+"""Components that are sound but for one of the declarations that all kinds share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+WRONG: dict[str, dict[str, Any]] = {
+    "check_name": {"name": "Two Words"},
+    "check_argument": {"argument": "nowhere"},
+    "check_reads": {"reads": ("nowhere",)},
+    "check_usual_components": {"usual_components": {"nowhere": "spacy"}},
+}
+
+
+def misdeclared(sound: type) -> dict[str, type]:
+    """Return for each shared check a class that only this check rejects."""
+    return {
+        check: type(
+            check,
+            (sound,),
+            {
+                "__doc__": "Wrong in one declaration.",
+                "__module__": sound.__module__,
+                "__qualname__": f"misdeclared.<locals>.{check}",
+                **declared,
+            },
+        )
+        for check, declared in WRONG.items()
+    }
