@@ -12,7 +12,8 @@ import click
 import pytest
 
 from fsframework.cli.main import cli
-from fsframework.components.registry import KINDS, Registry
+from fsframework.components.kinds import COMPONENTS
+from fsframework.components.registry import Registry
 from fsframework.components.resolution import parameters, resolve_component
 from fsframework.testing import check_component
 
@@ -67,7 +68,7 @@ def test_plugins_keep_their_contracts(tmp_path: Path, monkeypatch: pytest.Monkey
     registry = Registry()
     found = registry.load_file(saved(ROOT / "docs" / "writing-plugins.md", tmp_path))
     kinds = {loaded.plugin.kind for loaded in found}
-    assert kinds == set(KINDS)
+    assert kinds == set(COMPONENTS)
     for loaded in found:
         name, kind = loaded.plugin.name, loaded.plugin.kind
         nested = {"base": "mine"} if "base" in parameters(loaded.cls) else {}

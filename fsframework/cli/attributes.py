@@ -12,6 +12,7 @@ from fsframework.cli.options import (
     DROPPING,
     WORDS,
     cache_option,
+    group,
     json_option,
     registry_with,
     set_options,
@@ -31,7 +32,7 @@ __all__ = ["attributes"]
 _FILE = click.Path(path_type=Path)
 
 
-@click.group()
+@group()
 def attributes() -> None:
     """Detect the words in images; count, compare and show them.
 

@@ -11,6 +11,7 @@ import click
 from fsframework.cli.options import (
     DROPPING,
     folder_options,
+    group,
     json_option,
     registry_with,
     set_options,
@@ -37,7 +38,7 @@ _output_option = click.option(
 )
 
 
-@click.group()
+@group()
 def benchmark() -> None:
     """Measure the tables of a paper on your data, the printed values beside.
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import json_option, plugin_option, registry_with, runs_dir_option
+from fsframework.cli.completion import run_names
+from fsframework.cli.options import (
+    command,
+    json_option,
+    plugin_option,
+    registry_with,
+    runs_dir_option,
+)
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
@@ -21,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 
-@click.command(epilog="Exit code 2 where tasks differ: then no pair of values belongs together.")
-@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+@command(epilog="Exit code 2 where tasks differ: then no pair of values belongs together.")
+@click.argument("sources", metavar="SOURCE...", shell_complete=run_names, nargs=-1, required=True)
 @click.option(
     "--statistic",
     "statistics",

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fsframework.cli.completion import added_names, dataset_names
 from fsframework.cli.options import (
+    group,
     json_option,
     plugin_option,
     registry_with,
@@ -44,7 +46,7 @@ _data_dir_option = click.option(
 )
 
 
-@click.group()
+@group()
 def data() -> None:
     """Add data sets, list them and check your own.
 
@@ -64,7 +66,7 @@ data.add_command(similarity)
 
 
 @data.command("add")
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=dataset_names)
 @click.argument("path", metavar="PATH", type=click.Path(path_type=Path))
 @click.option("--as", "alias", metavar="NAME", help="Call it so.  [default: its own name]")
 @click.option(
@@ -188,7 +190,7 @@ def _print_problems(problems: tuple[str, ...], about: About | None, none: str) -
 
 
 @data.command("remove")
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=added_names)
 @_data_dir_option
 def remove(name: str, data_dir: Path | None) -> None:
     """Forget a data set that was added; its files stay untouched."""
@@ -244,7 +246,7 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
 
 
 @data.command("show")
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=dataset_names)
 @_data_dir_option
 @plugin_option
 @json_option

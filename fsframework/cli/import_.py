@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import json_option, plugin_option, registry_with
+from fsframework.cli.options import CommandGroup, command, json_option, plugin_option, registry_with
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
@@ -27,22 +27,25 @@ _runs_dir = click.option(
 )
 
 
-class _Sources(click.Group):
-    """``accuracies`` is a command of its own; any other name is that of an importer."""
+class _Sources(CommandGroup):
+    """Beside its commands, any name is that of an importer."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        from fsframework.components.registry import Registry
-
-        return ["accuracies", *sorted(p.name for p in Registry().plugins("importer"))]
+    def own_commands(self, ctx: click.Context) -> dict[str, str]:
+        """Return the group's commands, and each importer as a command."""
+        own = super().own_commands(ctx)
+        return {**own, **dict.fromkeys(self.plugins().names("importer"), _SUMMARY)}
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
-        if cmd_name == "accuracies":
-            return accuracies
+        """Return a command, or the one that reads checkpoints with an importer of this name."""
+        known = super().get_command(ctx, cmd_name)
+        if known is not None:
+            return known
         command = copy.copy(checkpoint)
         command.name = cmd_name
         return command
+
+
+_SUMMARY = "Import checkpoints of this library."
 
 
 @click.group("import", cls=_Sources)
@@ -58,9 +61,7 @@ def import_() -> None:
     """
 
 
-@click.command(
-    "checkpoint", epilog="Exit code 1 where the comparison fails; then no run is written."
-)
+@command("checkpoint", epilog="Exit code 1 where the comparison fails; then no run is written.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--check",
@@ -158,7 +159,7 @@ def checkpoint(
         context.exit(1)
 
 
-@click.command()
+@command()
 @click.argument(
     "paths", metavar="PATH...", type=click.Path(path_type=Path), nargs=-1, required=True
 )
@@ -284,6 +285,9 @@ def accuracies(
     for warning in warnings:
         click.echo(f"note: {warning}")
     click.echo(f"{len(written)} runs in {workspace.runs}; compare them: fsf compare RUN RUN ...")
+
+
+import_.add_command(accuracies)
 
 
 def _as_json(

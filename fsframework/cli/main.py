@@ -1,86 +1,24 @@
-"""Assembles the commands; a command's file is imported only when it is called."""
+"""The program: hosts the commands of every distribution and explains errors."""
 
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import sys
 from typing import Any
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from fsframework import __version__
+from fsframework.cli.groups import RootGroup
 from fsframework.errors import FsfError
 
 __all__ = ["cli", "main"]
 
-_COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("fsframework.cli.run:run", "Evaluate a method on random and attribute-biased tasks."),
-    "predict": (
-        "fsframework.cli.predict:predict",
-        "Tell the classes of images of your own from a few of each.",
-    ),
-    "plan": (
-        "fsframework.cli.plan:plan",
-        "Tell how many queries are best, how many tasks there are, what they will show.",
-    ),
-    "benchmark": (
-        "fsframework.cli.benchmark:benchmark",
-        "Measure a paper's tables, its printed values beside.",
-    ),
-    "compare": (
-        "fsframework.cli.compare:compare",
-        "Compare methods on equal tasks: paired differences, and who cannot be told apart.",
-    ),
-    "rank": (
-        "fsframework.cli.rank:rank",
-        "Tell whether two columns of results rank methods alike.",
-    ),
-    "import": (
-        "fsframework.cli.import_:import_",
-        "Make runs of checkpoints of other libraries, and of accuracies made elsewhere.",
-    ),
-    "plugins": ("fsframework.cli.plugins:plugins", "List, show and check plugins."),
-    "attributes": (
-        "fsframework.cli.attributes:attributes",
-        "Detect the words in images; count, compare and show them.",
-    ),
-    "tasks": ("fsframework.cli.tasks:tasks", "Make, show, verify and export task files."),
-    "data": (
-        "fsframework.cli.data:data",
-        "Add data sets once, to name them ever after; list and check them.",
-    ),
-    "recipes": (
-        "fsframework.cli.recipes:recipes",
-        "List and show how methods are trained, and what to expect.",
-    ),
-    "runs": ("fsframework.cli.runs:runs", "List and show the runs made so far."),
-}
-"""Where each command lives, and its summary, so that help needs no import."""
-
-
-class _LazyGroup(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
-        if cmd_name not in _COMMANDS:
-            return None
-        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
-
 
 @click.group(
-    cls=_LazyGroup,
+    cls=RootGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="fsf")
@@ -115,13 +53,17 @@ def main() -> None:
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
     except BaseException as error:
-        if isinstance(error, SystemExit) or (verbose and not isinstance(error, click.Abort)):
+        told = (click.Abort, NoArgsIsHelpError)
+        if isinstance(error, SystemExit) or (verbose and not isinstance(error, told)):
             raise
         sys.exit(_explain(error))
 
 
 def _explain(error: BaseException) -> int:
     """Print one line for an error and return the exit code."""
+    if isinstance(error, NoArgsIsHelpError):  # of a group that is not made with ours
+        click.echo(error.ctx.get_help())
+        return 0
     if isinstance(error, click.ClickException):
         usage = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""
         hint = f" (see {usage} --help)" if usage else ""

@@ -8,18 +8,27 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import cloup
 from click.core import ParameterSource
 
+from fsframework.cli.completion import dataset_names, plugin_names
+from fsframework.cli.groups import PluginGroup
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Given, set_dotted
 from fsframework.errors import OptionError
 
 __all__ = [
     "DROPPING",
+    "HELP_GROUPS",
+    "MAIN_OPTIONS",
     "WORDS",
+    "CommandGroup",
+    "GroupedCommand",
     "cache_option",
+    "command",
     "flat_options",
     "folder_options",
+    "group",
     "json_option",
     "plugin_option",
     "registry_with",
@@ -31,6 +40,86 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+MAIN_OPTIONS = "Main options"
+
+HELP_GROUPS: dict[str, tuple[str, ...]] = {
+    MAIN_OPTIONS: (
+        "method", "sampler", "dataset", "backbone", "attributes", "shot", "tasks", "device",
+    ),
+    "Tasks": ("way", "query", "queries", "split", "placebo", "task_file"),
+    "Words": ("detector", "drop_class_words", "drop_words", "min_count"),
+    "Model and training": ("recipe", "model", "init_from", "tensorboard"),
+    "Measuring": ("statistics", "level", "interval", "query_batch"),
+    "Images": ("image_size", "precision", "decoding", "broken", "workers"),
+    "Running": (
+        "seed", "offline", "dry_run", "runs_dir", "cache_dir", "data_dir", "force", "as_json",
+    ),
+    "Configuration": ("options", "config", "plugin_files"),
+}  # fmt: skip
+"""Sections of a command's help: the parameters in each, by name, in the order of the help.
+
+An option means the same in every command that has it, so it is found in the same section.
+"""
+
+_SECTION_OF = {name: title for title, names in HELP_GROUPS.items() for name in names}
+_PLACES = {name: place for names in HELP_GROUPS.values() for place, name in enumerate(names)}
+
+
+class GroupedCommand(cloup.Command):
+    """A command whose help shows its options in named sections.
+
+    Options named in ``HELP_GROUPS`` have their section there. A command puts others into sections
+    of its own with ``cloup.option_group``; all come after the main options.
+    """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        known: dict[str, list[click.Option]] = {title: [] for title in HELP_GROUPS}
+        own: list[click.Option] = []
+        for option in self.ungrouped_options:
+            title = _SECTION_OF.get(option.name or "")
+            (own if title is None else known[title]).append(option)
+        groups = {title: _section(title, options) for title, options in known.items() if options}
+        main = groups.pop(MAIN_OPTIONS, None)
+        named = [*self.option_groups, *groups.values()]
+        if main is not None or named:
+            self.ungrouped_options = []
+            mine = [_section("Options of this command", own)] if own else []
+            self.option_groups = [*([main] if main else []), *mine, *named]
+
+
+class CommandGroup(PluginGroup):
+    """A group of such commands, into which other packages can put commands of theirs."""
+
+    command_class = GroupedCommand
+
+
+def _section(title: str, options: list[click.Option]) -> cloup.OptionGroup:
+    group = cloup.OptionGroup(title)
+    group.options = sorted(options, key=lambda option: _PLACES.get(option.name or "", 0))
+    return group
+
+
+def command(name: str | None = None, **settings: Any) -> Callable[[Any], GroupedCommand]:
+    """Make a function a command whose help shows its options in named sections.
+
+    Args:
+        name: by default the function's.
+        settings: as of ``click.command``.
+    """
+    return click.command(name, cls=GroupedCommand, **settings)
+
+
+def group(name: str | None = None, **settings: Any) -> Callable[[Any], CommandGroup]:
+    """Make a function a group of commands, into which other packages can put commands of theirs.
+
+    Args:
+        name: by default the function's.
+        settings: as of ``click.group``.
+    """
+    return click.group(name, cls=CommandGroup, **settings)
+
 
 _ORIGINS = {
     ParameterSource.COMMANDLINE: "command line",
@@ -61,6 +150,7 @@ _SHARED: dict[str, tuple[str, Any]] = {
             "--dataset",
             metavar="NAME[:ARG]",
             envvar="FSF_DATASET",
+            shell_complete=dataset_names,
             show_envvar=True,
             help="Data set: planted, folder:PATH, csv:FILE, ...  [default: planted]",
         ),
@@ -82,6 +172,7 @@ _SHARED: dict[str, tuple[str, Any]] = {
             "--detector",
             metavar="NAME[:ARG]",
             envvar="FSF_DETECTOR",
+            shell_complete=plugin_names("detector"),
             show_envvar=True,
             help="Detect the words in the images: vit-gpt2, blip, clip-words, captions-file:FILE, "
             "... (see fsf plugins list --kind detector).",
@@ -153,6 +244,7 @@ _SHARED: dict[str, tuple[str, Any]] = {
             "--method",
             metavar="NAME",
             envvar="FSF_METHOD",
+            shell_complete=plugin_names("method"),
             show_envvar=True,
             help="Few-shot method.  [default: protonet]",
         ),
@@ -173,6 +265,7 @@ _SHARED: dict[str, tuple[str, Any]] = {
             "--sampler",
             metavar="NAME",
             envvar="FSF_SAMPLER",
+            shell_complete=plugin_names("sampler"),
             show_envvar=True,
             help="How tasks are drawn.  [default: fewstab]",
         ),

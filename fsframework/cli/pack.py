@@ -10,6 +10,7 @@ import click
 
 from fsframework.cli.options import (
     cache_option,
+    command,
     json_option,
     registry_with,
     set_options,
@@ -27,7 +28,7 @@ _MOST_NAMED = 20
 _USUAL_SIZE, _USUAL_INTERPOLATION = 84, "bilinear"
 
 
-@click.command("pack")
+@command("pack")
 @shared("dataset")
 @shared("image-size")
 @click.option(

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fsframework.cli.completion import run_names
 from fsframework.cli.options import (
+    command,
     json_option,
     registry_with,
     runs_dir_option,
@@ -33,9 +35,9 @@ __all__ = ["plan"]
 _POINTS = 100
 
 
-@click.command(epilog="Accuracies and differences are in points, hundredths of the queries.")
-@click.argument("run", metavar="[RUN]", required=False)
-@click.argument("other", metavar="[OTHER]", required=False)
+@command(epilog="Accuracies and differences are in points, hundredths of the queries.")
+@click.argument("run", metavar="[RUN]", shell_complete=run_names, required=False)
+@click.argument("other", metavar="[OTHER]", shell_complete=run_names, required=False)
 @click.option(
     "--class-sizes",
     metavar="SIZES",

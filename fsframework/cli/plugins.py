@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import json_option, plugin_option, registry_with
-from fsframework.components.registry import KINDS
-from fsframework.errors import PluginError
+from fsframework.cli.completion import any_plugin_name
+from fsframework.cli.options import group, json_option, plugin_option, registry_with
+from fsframework.components.kinds import KINDS
+from fsframework.errors import OptionError, PluginError
 from fsframework.interfaces.component import Configurable
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ _PLACE = {"selector": "detector.selector"}
 _kind = click.option("--kind", type=click.Choice(sorted(KINDS)), help="Only plugins of this kind.")
 
 
-@click.group()
+@group()
 def plugins() -> None:
     """List, show and check plugins.
 
@@ -67,14 +69,17 @@ def _loaded_status(registry: Registry, plugin: Plugin) -> Plugin:
     if plugin.status != "ok":
         return plugin
     try:
-        registry.load(plugin.kind, plugin.name)
+        if plugin.kind == "command":
+            registry.load_command(plugin.name)
+        else:
+            registry.load(plugin.kind, plugin.name)
     except PluginError as error:
         return dataclasses.replace(plugin, status=f"broken: {error}")
     return plugin
 
 
 @plugins.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=any_plugin_name)
 @_kind
 @plugin_option
 @json_option
@@ -84,7 +89,11 @@ def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_
     from fsframework.components.resolution import describe_type, parameters
 
     registry = registry_with(plugin_files)
-    loaded = _load(registry, name, kind)
+    plugin = _find(registry, name, kind)
+    if plugin.kind == "command":
+        _show_command(registry, plugin, as_json)
+        return
+    loaded = registry.load(plugin.kind, plugin.name)
     options = [
         {
             "option": f"{_PLACE.get(loaded.plugin.kind, loaded.plugin.kind)}.{key}",
@@ -117,6 +126,34 @@ def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_
     render.print_table(("option for -o", "type", "default"), rows)
 
 
+def _show_command(registry: Registry, plugin: Plugin, as_json: bool) -> None:
+    """Show what a command is called, where help shows it, and its parameters."""
+    from fsframework.cli import render
+
+    command = registry.load_command(plugin.name)
+    described = registry.describe_command(plugin.name)
+    facts = {
+        "call": f"fsf {' '.join(described.path)}",
+        "summary": described.summary,
+        "group": described.group,
+    }
+    context = click.Context(command, info_name=str(facts["call"]))
+    records = [p.get_help_record(context) for p in command.params if isinstance(p, click.Option)]
+    options = [{"option": name, "help": text} for name, text in filter(None, records)]
+    document = inspect.cleandoc(command.help or "").replace("\b\n", "")
+    if as_json:
+        entry = {**dataclasses.asdict(plugin), "doc": document}
+        render.print_json({**entry, "facts": facts, "options": options})
+        return
+    click.echo(f"{plugin.described()}\n\n{document}\n")
+    render.print_table(("fact", "value"), list(facts.items()))
+    click.echo()
+    if not options:
+        click.echo("takes no options")
+        return
+    render.print_table(("option", "help"), [(o["option"], o["help"]) for o in options])
+
+
 def _json(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
@@ -141,10 +178,10 @@ def _facts(loaded: Loaded) -> dict[str, Any]:
     return {n: _json(v) for n, v in facts.items() if n not in usual or v != usual[n]}
 
 
-def _load(registry: Registry, name: str, kind: str | None) -> Loaded:
-    """Load by name alone where only one kind has it."""
+def _find(registry: Registry, name: str, kind: str | None) -> Plugin:
+    """Find a plugin by name, and by kind where several kinds have the name."""
     if kind is not None:
-        return registry.load(kind, name)
+        return registry.find(kind, name)
     kinds = sorted({p.kind for p in registry.plugins() if p.name == name})
     if len(kinds) > 1:
         raise PluginError(f"{name!r} is a {' and a '.join(kinds)}; say which with --kind")
@@ -155,11 +192,11 @@ def _load(registry: Registry, name: str, kind: str | None) -> Loaded:
         raise PluginError(
             f"unknown plugin {name!r}{close_matches(name, names)}; known: {', '.join(names)}"
         )
-    return registry.load(kinds[0], name)
+    return registry.find(kinds[0], name)
 
 
 @plugins.command("check")
-@click.argument("name")
+@click.argument("name", shell_complete=any_plugin_name)
 @_kind
 @click.option(
     "-o",
@@ -180,21 +217,12 @@ def check_plugin(
 ) -> None:
     """Check that a plugin keeps the contract of its kind; exit code 1 if it does not."""
     from fsframework.cli import render
-    from fsframework.components.resolution import Given, resolve_component, set_dotted
-    from fsframework.errors import OptionError
     from fsframework.testing import check_component
 
     registry = registry_with(plugin_files)
-    loaded = _load(registry, name.partition(":")[0], kind)
-    tree: dict[str, Any] = {"name": Given(name, "command line")}
-    for option in options:
-        key, equals, value = option.partition("=")
-        if not equals:
-            raise OptionError(f"-o {option}: must be KEY=VALUE")
-        key = key.removeprefix(f"{loaded.plugin.kind}.")
-        set_dotted(tree, key, Given(value, "command line"))
-    component = resolve_component(registry, loaded.plugin.kind, tree)
-    results = check_component(component.create, loaded.plugin.kind)
+    plugin = _find(registry, name.partition(":")[0], kind)
+    make = _maker(registry, plugin, name, options)
+    results = check_component(make, plugin.kind)
     failed = [r for r in results if r.outcome == "failed"]
     if as_json:
         render.print_json([dataclasses.asdict(r) for r in results])
@@ -205,7 +233,27 @@ def check_plugin(
         skipped = sum(r.outcome == "skipped" for r in results)
         passed = len(results) - len(failed) - skipped
         click.echo(
-            f"{loaded.plugin.kind} {name}: {passed} passed, {len(failed)} failed, {skipped} skipped"
+            f"{plugin.kind} {name}: {passed} passed, {len(failed)} failed, {skipped} skipped"
         )
     if failed:
         click.get_current_context().exit(1)
+
+
+def _maker(
+    registry: Registry, plugin: Plugin, name: str, options: tuple[str, ...]
+) -> Callable[[], Any]:
+    """Return what makes the component to check, from ``NAME[:ARG]`` and options KEY=VALUE."""
+    from fsframework.components.resolution import Given, resolve_component, set_dotted
+
+    if plugin.kind == "command":
+        if options:
+            raise OptionError(f"-o {options[0]}: a command is checked without options")
+        command = registry.describe_command(plugin.name)
+        return lambda: command
+    tree: dict[str, Any] = {"name": Given(name, "command line")}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise OptionError(f"-o {option}: must be KEY=VALUE")
+        set_dotted(tree, key.removeprefix(f"{plugin.kind}."), Given(value, "command line"))
+    return resolve_component(registry, plugin.kind, tree).create

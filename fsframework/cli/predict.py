@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import json_option, registry_with, set_options, shared, tree_of
+from fsframework.cli.completion import plugin_names, run_names
+from fsframework.cli.options import (
+    command,
+    json_option,
+    registry_with,
+    set_options,
+    shared,
+    tree_of,
+)
 
 if TYPE_CHECKING:
     from fsframework.pipeline.prediction import Predictions
@@ -18,7 +26,7 @@ _MOST_COLUMNS = 6
 _RUNNERS_UP = 2
 
 
-@click.command()
+@command()
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option(
     "--support",
@@ -37,6 +45,7 @@ _RUNNERS_UP = 2
 )
 @click.option(
     "--model",
+    shell_complete=run_names,
     type=click.Path(path_type=Path),
     metavar="RUN",
     help="Take method, backbone, image size and weights of a run, or of an imported one: a folder, "
@@ -45,6 +54,7 @@ _RUNNERS_UP = 2
 @shared("method")
 @click.option(
     "--backbone",
+    shell_complete=plugin_names("backbone"),
     metavar="NAME[:ARG]",
     envvar="FSF_BACKBONE",
     show_envvar=True,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fsframework.cli.options import json_option, runs_dir_option
+from fsframework.cli.options import command, json_option, runs_dir_option
 from fsframework.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["rank"]
 
 
-@click.command()
+@command()
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option(
     "--columns",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import json_option
+from fsframework.cli.completion import plugin_names
+from fsframework.cli.options import group, json_option
 
 if TYPE_CHECKING:
     from fsframework.pipeline.experiment.recipes import Recipe
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["recipes"]
 
 
-@click.group()
+@group()
 def recipes() -> None:
     """List and show recipes: named options by which a method is trained.
 
@@ -28,7 +29,12 @@ def recipes() -> None:
 
 
 @recipes.command("list")
-@click.option("--method", metavar="NAME", help="Only recipes of this method.")
+@click.option(
+    "--method",
+    shell_complete=plugin_names("method"),
+    metavar="NAME",
+    help="Only recipes of this method.",
+)
 @json_option
 def list_(method: str | None, as_json: bool) -> None:
     """List every recipe of the installed methods; imports none of them."""
@@ -63,7 +69,7 @@ def list_(method: str | None, as_json: bool) -> None:
 
 
 @recipes.command()
-@click.argument("method", metavar="METHOD")
+@click.argument("method", shell_complete=plugin_names("method"), metavar="METHOD")
 @click.argument("name", metavar="RECIPE")
 @json_option
 def show(method: str, name: str, as_json: bool) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fsframework.cli.completion import plugin_names, run_names
 from fsframework.cli.options import (
     DROPPING,
+    command,
     flat_options,
     folder_options,
     json_option,
@@ -26,10 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-@click.command(epilog="Options left out come from --config, then from the defaults.")
+@command(epilog="Options left out come from --config, then from the defaults.")
 @shared("method", "sampler", "dataset")
 @click.option(
     "--backbone",
+    shell_complete=plugin_names("backbone"),
     metavar="NAME[:ARG]",
     envvar="FSF_BACKBONE",
     show_envvar=True,
@@ -45,6 +48,7 @@ __all__ = ["run"]
 @click.option(
     "--statistic",
     "statistics",
+    shell_complete=plugin_names("statistic"),
     multiple=True,
     metavar="NAME",
     help="What to measure; repeatable.  [default: acc, wacc]",
@@ -57,12 +61,14 @@ __all__ = ["run"]
 )
 @click.option(
     "--init-from",
+    shell_complete=run_names,
     type=click.Path(path_type=Path),
     metavar="RUN",
     help="Start the training from the weights of another run, or of a safetensors file.",
 )
 @click.option(
     "--model",
+    shell_complete=run_names,
     type=click.Path(path_type=Path),
     metavar="RUN",
     help="Take method, backbone and weights of another run, or of an imported one; train nothing. "

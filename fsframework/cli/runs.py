@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import flat_options, json_option, runs_dir_option
+from fsframework.cli.completion import run_names
+from fsframework.cli.options import flat_options, group, json_option, runs_dir_option
 from fsframework.errors import RecordError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _CURVES = (("loss", "loss", 1), ("validation_accuracy", "validation", 100))
 """Columns of a training's history, their names, and the factor to what is shown."""
 
 
-@click.group()
+@group()
 def runs() -> None:
     """List and show the runs made so far.
 
@@ -111,7 +112,7 @@ def list_runs(runs_dir: Path, as_json: bool) -> None:
 
 
 @runs.command("show")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=run_names)
 @runs_dir_option
 @json_option
 def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
@@ -142,7 +143,7 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
 
 
 @runs.command()
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=run_names)
 @runs_dir_option
 @click.option(
     "--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="Write it as CSV."

@@ -9,6 +9,7 @@ import click
 
 from fsframework.cli.options import (
     cache_option,
+    command,
     json_option,
     registry_with,
     set_options,
@@ -25,7 +26,7 @@ __all__ = ["similarity"]
 _CLIP = "clip-words"
 
 
-@click.command(epilog="Options left out come from --config, then from the defaults.")
+@command(epilog="Options left out come from --config, then from the defaults.")
 @shared("dataset", "detector")
 @click.option(
     "--clip",

@@ -10,6 +10,7 @@ import click
 from fsframework.cli.options import (
     WORDS,
     cache_option,
+    group,
     json_option,
     registry_with,
     set_options,
@@ -28,7 +29,7 @@ __all__ = ["tasks"]
 _FILE = click.Path(path_type=Path)
 
 
-@click.group()
+@group()
 def tasks() -> None:
     """Make, show, verify and export task files.
 

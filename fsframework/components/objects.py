@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from fsframework.components.registry import Loaded, Plugin, Registry, kebab, kind_of
+from fsframework.components.kinds import kind_of
+from fsframework.components.registry import Loaded, Plugin, Registry, kebab
 from fsframework.components.resolution import Component, Given, parameters
 from fsframework.errors import OptionError, PluginError
 

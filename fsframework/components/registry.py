@@ -7,7 +7,6 @@ one that was asked for and says what is wrong with it in one sentence.
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.machinery
 import importlib.util
 import inspect
@@ -15,29 +14,24 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
-from importlib.metadata import Distribution, EntryPoint, distributions
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from fsframework.components.commands import describe_command
+from fsframework.components.kinds import COMPONENTS, KINDS, kind_of
+from fsframework.components.package_files import package_folders, top_level
 from fsframework.errors import PluginError, close_matches
+from fsframework.interfaces.command import Command
 
-__all__ = ["GROUPS", "KINDS", "Loaded", "Plugin", "Registry", "kebab", "kind_of"]
+if TYPE_CHECKING:
+    import click
 
-KINDS: dict[str, tuple[str, str]] = {
-    "backbone": ("fsframework.backbones", "Backbone"),
-    "dataset": ("fsframework.datasets", "Dataset"),
-    "detector": ("fsframework.detectors", "AttributeDetector"),
-    "importer": ("fsframework.importers", "CheckpointImporter"),
-    "method": ("fsframework.methods", "FewShotMethod"),
-    "sampler": ("fsframework.samplers", "TaskSampler"),
-    "selector": ("fsframework.selectors", "WordSelector"),
-    "statistic": ("fsframework.statistics", "Statistic"),
-}
-"""Each kind's entry-point group and the name of its interface."""
+__all__ = ["InstalledCommand", "Loaded", "Plugin", "Registry", "kebab"]
 
-GROUPS: dict[str, str] = {group: kind for kind, (group, _) in KINDS.items()}
+_KIND_OF_GROUP = {kind.group: name for name, kind in KINDS.items()}
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -86,31 +80,54 @@ class Loaded:
     cls: type[Any]
 
 
-@functools.lru_cache(maxsize=1024)
-def _module_exists(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name.partition(".")[0]) is not None
-    except (ImportError, ValueError):
-        return False
+@dataclass(frozen=True)
+class InstalledCommand:
+    """A command with what its distribution says of it; a broken one has neither summary nor group.
+
+    Args:
+        plugin: where it comes from, and whether anything is known to be wrong with it.
+        command: its path, summary and group.
+    """
+
+    plugin: Plugin
+    command: Command
 
 
-def _status(entry: EntryPoint) -> str:
-    """Say what can be told about an entry point without importing it."""
+def _status(entry: EntryPoint, known: dict[str, bool]) -> str:
+    """Say what can be told about an entry point without importing it.
+
+    Args:
+        known: whether a top-level module exists, for those looked for before.
+    """
     if not _NAME.fullmatch(entry.name):
         return "broken: the name is not lower-case kebab"
     if not re.fullmatch(r"[\w.]+:[\w.]+", entry.value):
         return f"broken: the target {entry.value!r} is not module:attribute"
-    top = entry.value.partition(":")[0].partition(".")[0]
-    return "ok" if _module_exists(top) else f"broken: no module named {top!r}"
+    top = top_level(entry.value)
+    if top not in known:
+        known[top] = package_folders(top) is not None
+    return "ok" if known[top] else f"broken: no module named {top!r}"
 
 
-def _entries(found: Iterable[Distribution]) -> list[tuple[str, EntryPoint, Distribution]]:
-    return [
-        (GROUPS[entry.group], entry, distribution)
-        for distribution in found
-        for entry in distribution.entry_points
-        if entry.group in GROUPS
-    ]
+def _described(plugin: Plugin) -> InstalledCommand:
+    """Return a command with its description; where that is damaged, the status says so."""
+    if plugin.status == "ok":
+        try:
+            return InstalledCommand(plugin, describe_command(plugin.name, plugin.target))
+        except PluginError as error:
+            plugin = replace(plugin, status=f"broken: {error}")
+    nothing = Command(
+        name=plugin.name, target=plugin.target, path=(plugin.name,), summary="", group=""
+    )
+    return InstalledCommand(plugin, nothing)
+
+
+def _origins(commands: Iterable[InstalledCommand]) -> str:
+    return ", ".join(f"{one.plugin.distribution} ({one.plugin.name})" for one in commands)
+
+
+def _claims(plugins: Iterable[Plugin]) -> str:
+    return " and ".join(f"{p.distribution} {p.version} ({p.target})" for p in plugins)
 
 
 class Registry:
@@ -129,21 +146,53 @@ class Registry:
     def _installed(self) -> tuple[Plugin, ...]:
         # An editable install can stand on the path twice; equal name and target are one plugin.
         unique: dict[tuple[str, str, str], Plugin] = {}
-        for kind, entry, distribution in _entries(distributions()):
-            row = Plugin(
-                kind,
-                entry.name,
-                entry.value,
-                distribution.metadata["Name"] or "unknown",
-                distribution.version,
-                _status(entry),
-            )
-            unique.setdefault((kind, entry.name, entry.value), row)
+        known: dict[str, bool] = {}
+        for distribution in distributions():
+            for entry in distribution.entry_points:
+                kind = _KIND_OF_GROUP.get(entry.group)
+                if kind is None or (kind, entry.name, entry.value) in unique:
+                    continue
+                unique[kind, entry.name, entry.value] = Plugin(
+                    kind,
+                    entry.name,
+                    entry.value,
+                    distribution.metadata["Name"] or "unknown",
+                    distribution.version,
+                    _status(entry, known),
+                )
         return tuple(sorted(unique.values()))
+
+    @functools.cached_property
+    def _commands(self) -> tuple[InstalledCommand, ...]:
+        found = [_described(plugin) for plugin in self._installed if plugin.kind == "command"]
+        by_name: dict[str, list[InstalledCommand]] = defaultdict(list)
+        by_path: dict[tuple[str, ...], list[InstalledCommand]] = defaultdict(list)
+        for one in found:
+            by_name[one.command.name].append(one)
+            by_path[one.command.path].append(one)
+        marked = []
+        for one in found:
+            path = " ".join(one.command.path)
+            same_name = [o for o in by_name[one.command.name] if o is not one]
+            same_path = [o for o in by_path[one.command.path] if o is not one]
+            plugin = one.plugin
+            if same_name:
+                plugin = replace(plugin, status=f"clash: also from {_origins(same_name)}")
+            elif same_path:
+                plugin = replace(
+                    plugin, status=f"clash: {path!r} is also from {_origins(same_path)}"
+                )
+            marked.append(replace(one, plugin=plugin))
+        return tuple(sorted(marked, key=lambda one: (one.command.path, one.plugin)))
+
+    def commands(self) -> list[InstalledCommand]:
+        """Return every installed command, sorted by path, importing none."""
+        return list(self._commands)
 
     def plugins(self, kind: str | None = None) -> list[Plugin]:
         """Return every plugin, sorted, importing none; clashes and defects are in ``status``."""
-        rows = [*self._installed, *(loaded.plugin for loaded in self._files.values())]
+        rows = [p for p in self._installed if p.kind != "command" and kind in (None, p.kind)]
+        rows += [loaded.plugin for (of, _), loaded in self._files.items() if kind in (None, of)]
         by_name: dict[tuple[str, str], list[Plugin]] = defaultdict(list)
         for row in rows:
             by_name[row.kind, row.name].append(row)
@@ -152,10 +201,10 @@ class Registry:
             for row in same:
                 others = [o.distribution for o in same if o is not row]
                 status = f"clash: also from {', '.join(others)}" if others else row.status
-                marked.append(
-                    Plugin(row.kind, row.name, row.target, row.distribution, row.version, status)
-                )
-        return sorted(p for p in marked if kind in (None, p.kind))
+                marked.append(replace(row, status=status))
+        if kind in (None, "command"):
+            marked += [one.plugin for one in self._commands]
+        return sorted(marked)
 
     def names(self, kind: str) -> list[str]:
         """Return the names of one kind, sorted."""
@@ -181,14 +230,16 @@ class Registry:
                 hint = f" (did you mean {'folder' if Path(name).is_dir() else 'csv'}:{name}?)"
             raise PluginError(f"unknown {kind} {name!r}{hint}; known: {known}")
         if len(same) > 1:
-            claims = " and ".join(f"{p.distribution} {p.version} ({p.target})" for p in same)
-            raise PluginError(f"{kind} {name!r} is claimed by {claims}; uninstall one of them")
+            raise PluginError(
+                f"{kind} {name!r} is claimed by {_claims(same)}; uninstall one of them"
+            )
         return same[0]
 
     def load(self, kind: str, name: str, also: Iterable[str] = ()) -> Loaded:
         """Import and return the class of one plugin.
 
         Args:
+            kind: one of ``COMPONENTS``; a command has no class, see ``load_command``.
             also: see ``find``.
 
         Raises:
@@ -200,8 +251,7 @@ class Registry:
             return self._registered[kind, name]
         if (kind, name) in self._files:
             return self._files[kind, name]
-        if plugin.status != "ok":
-            raise self._failure(plugin, plugin.status, "reinstall or repair the distribution")
+        self._require_sound(plugin)
         cls = self._import(plugin)
         self._check_class(plugin, cls)
         return Loaded(plugin, cls)
@@ -210,6 +260,65 @@ class Registry:
         """Take a class of a script; its name goes before any plugin's of the same name."""
         self._registered[loaded.plugin.kind, loaded.plugin.name] = loaded
         return loaded.plugin
+
+    def describe_command(self, name: str) -> Command:
+        """Return what is known of one command without importing it.
+
+        Raises:
+            PluginError: it is unknown, or two distributions claim its name.
+        """
+        plugin = self.find("command", name)
+        return next(one.command for one in self._commands if one.plugin == plugin)
+
+    def load_command(self, name: str) -> click.Command:
+        """Import and return one command.
+
+        Args:
+            name: of its entry point, which need not be its path.
+
+        Raises:
+            PluginError: it is unknown, ambiguous, cannot be imported, is not a click command, or
+                its path does not lead to it.
+        """
+        import click
+
+        plugin = self.find("command", name)
+        path = self.describe_command(name).path
+        same = [one.plugin for one in self._commands if one.command.path == path]
+        if len(same) > 1:
+            raise PluginError(
+                f"command {' '.join(path)!r} is claimed by {_claims(same)}; uninstall one of them"
+            )
+        self._require_sound(plugin)
+        try:
+            # The entry point is known already: stevedore would look for it once more, and a command
+            # must start quickly.
+            found = EntryPoint(plugin.name, plugin.target, KINDS["command"].group).load()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise self._import_failure(plugin, error) from error
+        if not isinstance(found, click.Command):
+            hint = "make it one with @click.command() or @click.group()"
+            raise self._failure(plugin, f"is a {type(found).__name__}, not a click command", hint)
+        self._check_path(plugin, path)
+        return found
+
+    def _check_path(self, plugin: Plugin, path: tuple[str, ...]) -> None:
+        """Refuse a path below a command that is no group, or that the group itself has taken."""
+        import click
+
+        above = [one.plugin for one in self._commands if one.command.path == path[:-1]]
+        if not above:
+            return
+        hint = "change its path in commands.toml"
+        group = self.load_command(above[0].name)
+        outer = " ".join(path[:-1])
+        if not isinstance(group, click.Group):
+            raise self._failure(plugin, f"has a path below {outer!r}, which is not a group", hint)
+        if path[-1] in group.commands:
+            cause = f"has the path {' '.join(path)!r}, but {above[0].described()} has it too"
+            raise self._failure(plugin, cause, hint)
 
     def load_file(self, path: str | Path) -> list[Loaded]:
         """Take the plugin classes of a Python file; each is named by its class in kebab case.
@@ -230,7 +339,7 @@ class Registry:
             if not inspect.isclass(cls) or cls.__module__ != module.__name__:
                 continue
             kind = kind_of(cls)
-            if kind is None or inspect.isabstract(cls):
+            if kind is None or kind not in COMPONENTS or inspect.isabstract(cls):
                 continue
             name = getattr(cls, "name", None)
             name = name if isinstance(name, str) else kebab(cls.__name__)
@@ -238,14 +347,14 @@ class Registry:
             self._files[kind, name] = loaded
             found.append(loaded)
         if not found:
-            interfaces = ", ".join(sorted(name for _, name in KINDS.values()))
+            interfaces = ", ".join(sorted(kind.interface for kind in COMPONENTS.values()))
             raise PluginError(f"--plugin {path}: defines no concrete subclass of {interfaces}")
         return found
 
     def _import(self, plugin: Plugin) -> Any:
         from stevedore.named import NamedExtensionManager
 
-        group = KINDS[plugin.kind][0]
+        group = KINDS[plugin.kind].group
         failures: list[BaseException] = []
         try:
             manager: Any = NamedExtensionManager(
@@ -267,16 +376,11 @@ class Registry:
             classes = []
         if classes:
             return classes[0]
-        cause = failures[0]
-        text = f"{type(cause).__name__}: {cause}"
-        hint = "reinstall the distribution"
-        if isinstance(cause, ModuleNotFoundError):
-            hint = f"is a dependency missing? try: pip install {cause.name}"
-        raise self._failure(plugin, f"cannot be imported: {text}", hint) from cause
+        raise self._import_failure(plugin, failures[0]) from failures[0]
 
     def _check_class(self, plugin: Plugin, cls: Any) -> None:
-        interface_name = KINDS[plugin.kind][1]
-        interface = _interface(plugin.kind)
+        interface = KINDS[plugin.kind].load()
+        interface_name = interface.__name__
         if not inspect.isclass(cls) or not issubclass(cls, interface):
             what = (
                 f"a {type(cls).__name__}" if not inspect.isclass(cls) else f"class {cls.__name__}"
@@ -290,25 +394,21 @@ class Registry:
             missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
             raise self._failure(plugin, f"is abstract: it lacks {missing}", "implement them")
 
+    def _require_sound(self, plugin: Plugin) -> None:
+        if plugin.status != "ok":
+            hint = "reinstall or repair the distribution"
+            raise self._failure(plugin, f"is {plugin.status}", hint)
+
+    def _import_failure(self, plugin: Plugin, cause: BaseException) -> PluginError:
+        hint = "reinstall the distribution"
+        if isinstance(cause, ModuleNotFoundError):
+            hint = f"is a dependency missing? try: pip install {cause.name}"
+        text = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
+        return self._failure(plugin, f"cannot be imported: {text}", hint)
+
     @staticmethod
     def _failure(plugin: Plugin, cause: str, hint: str) -> PluginError:
         return PluginError(f"{plugin.described()} {cause} (hint: {hint})")
-
-
-def _interface(kind: str) -> type[Any]:
-    interfaces = importlib.import_module("fsframework.interfaces")
-    cls: type[Any] = getattr(interfaces, KINDS[kind][1])
-    return cls
-
-
-def kind_of(cls: type[Any]) -> str | None:
-    """Return the kind of a plugin's class, ``None`` for any other class."""
-    interfaces = {
-        base.__name__
-        for base in cls.__mro__
-        if base.__module__.startswith("fsframework.interfaces")
-    }
-    return next((kind for kind, (_, name) in KINDS.items() if name in interfaces), None)
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -21,7 +21,8 @@ from typing import Any, Literal, Union
 from fsframework._digest import digest_of
 from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
-from fsframework.components.registry import KINDS, Loaded, Registry
+from fsframework.components.kinds import COMPONENTS, kind_of
+from fsframework.components.registry import Loaded, Registry
 from fsframework.errors import DataError, FsfError, OptionError, PluginError, close_matches
 
 __all__ = [
@@ -271,14 +272,8 @@ def _nested_kind(annotation: Any) -> str | None:
     union = typing.get_origin(annotation) in (Union, types.UnionType)
     options = typing.get_args(annotation) if union else (annotation,)
     for option in options:
-        if not inspect.isclass(option):
-            continue
-        for kind, (_, interface) in KINDS.items():
-            if any(
-                base.__name__ == interface and base.__module__.startswith("fsframework.interfaces")
-                for base in option.__mro__
-            ):
-                return kind
+        if inspect.isclass(option) and (kind := kind_of(option)) in COMPONENTS:
+            return kind
     return None
 
 

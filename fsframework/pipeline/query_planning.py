@@ -40,7 +40,8 @@ def with_planned_queries(
     settings, sampler = experiment.settings, experiment.sampler
     if settings.task_file is not None:
         raise OptionError(
-            f"{argument('task_file', str(settings.task_file))} says how many queries; leave out auto"
+            f"{argument('task_file', str(settings.task_file))} says how many queries; leave out "
+            f"{argument('queries', 'auto')}"
         )
     if sampler.cls.independent or sampler.cls.needs_attributes:
         raise OptionError(

@@ -18,7 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fsframework.testing._suite import ConformanceError, NotApplicable, kind_of, options_of
+from fsframework.components.kinds import kind_of
+from fsframework.testing._suite import ConformanceError, NotApplicable, options_of
 from fsframework.testing.toys import toy_pool
 from fsframework.values import TaskSet, digest_of
 

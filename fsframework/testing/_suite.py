@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import sys
 import time
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from fsframework.components.kinds import KINDS as _KINDS
+from fsframework.components.kinds import kind_of
 from fsframework.components.registry import kebab
 from fsframework.interfaces.component import Configurable
 
@@ -26,7 +27,6 @@ __all__ = [
     "check_component",
     "check_options_stored",
     "checks_for",
-    "kind_of",
     "options_of",
     "parametrize_with_checks",
     "require",
@@ -36,19 +36,8 @@ __all__ = [
 Make = Callable[[], Any]
 """What a check is given: a callable without arguments that returns a fresh component."""
 
-_INTERFACES: Mapping[str, tuple[str, str]] = {
-    "backbone": ("fsframework.interfaces.backbone", "Backbone"),
-    "dataset": ("fsframework.interfaces.dataset", "Dataset"),
-    "detector": ("fsframework.interfaces.detector", "AttributeDetector"),
-    "importer": ("fsframework.interfaces.importer", "CheckpointImporter"),
-    "method": ("fsframework.interfaces.method", "FewShotMethod"),
-    "sampler": ("fsframework.interfaces.sampler", "TaskSampler"),
-    "selector": ("fsframework.interfaces.selector", "WordSelector"),
-    "statistic": ("fsframework.interfaces.statistic", "Statistic"),
-}
-
-KINDS = tuple(_INTERFACES)
-"""The kinds of component there are checks for."""
+KINDS = tuple(_KINDS)
+"""The kinds of plugin there are checks for."""
 
 
 class ConformanceError(AssertionError):
@@ -298,22 +287,6 @@ def require_option(cls: type, declaration: str, name: object) -> None:
     )
 
 
-def kind_of(component: object) -> str | None:
-    """Return the kind of a component or of a class, ``None`` for anything else.
-
-    >>> from fsframework.interfaces import Statistic
-    >>> kind_of(Statistic), kind_of(int)
-    ('statistic', None)
-    """
-    cls = component if isinstance(component, type) else type(component)
-    for kind, (home, name) in _INTERFACES.items():
-        # A subclass exists only where the interface was imported: no need to import torch here.
-        module = sys.modules.get(home)
-        if module is not None and issubclass(cls, getattr(module, name)):
-            return kind
-    return None
-
-
 def checks_for(kind: str | type) -> tuple[Check, ...]:
     """Return the checks of a kind, given by its name or by a class.
 
@@ -324,7 +297,7 @@ def checks_for(kind: str | type) -> tuple[Check, ...]:
     ['check_construction', 'check_options_typed']
     """
     name = kind_of(kind) if isinstance(kind, type) else kind
-    if name not in _INTERFACES:
+    if name not in KINDS:
         raise ValueError(f"there are no checks for {kind!r}; kinds are {', '.join(KINDS)}")
     return tuple(importlib.import_module(f"fsframework.testing.{name}").suite)
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fsframework.components.registry import KINDS, Registry, kebab
+from fsframework.components.kinds import COMPONENTS, KINDS
+from fsframework.components.registry import Registry, kebab
 from fsframework.errors import PluginError
 from tests.conftest import Fsf
 
@@ -29,9 +30,10 @@ class Good(Statistic):
 def test_every_kind_has_its_group_and_interface() -> None:
     import fsframework.interfaces as interfaces
 
-    for kind, (group, interface) in KINDS.items():
-        assert group == f"fsframework.{kind}s"
-        assert interface in interfaces.__all__
+    for name, kind in KINDS.items():
+        assert kind.group == f"fsframework.{name}s"
+        assert kind.load().__name__ == kind.interface
+    assert {kind.interface for kind in COMPONENTS.values()} <= set(interfaces.__all__)
 
 
 def test_a_plugin_is_listed_with_distribution_and_version_and_loaded(distribution: Install) -> None:

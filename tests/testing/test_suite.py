@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from fsframework.components.kinds import kind_of
 from fsframework.interfaces import Statistic
 from fsframework.testing import (
     KINDS,
@@ -18,7 +19,7 @@ from fsframework.testing import (
     checks_for,
     parametrize_with_checks,
 )
-from fsframework.testing._suite import kind_of, options_of
+from fsframework.testing._suite import options_of
 
 
 class Mean(Statistic):

@@ -19,7 +19,6 @@ A package that brings methods may keep a file ``recipes.toml`` beside its ``__in
 from __future__ import annotations
 
 import datetime
-import importlib.util
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fsframework.components.package_files import package_file
 from fsframework.components.registry import Plugin, Registry
 from fsframework.errors import OptionError, PluginError, close_matches
 
@@ -162,15 +162,7 @@ def _bare(name: str) -> str:
 def _file_of(plugin: Plugin) -> Path | None:
     if ":" not in plugin.target or plugin.status != "ok":
         return None  # a plugin of a file has no package
-    top = plugin.target.partition(":")[0].partition(".")[0]
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        if (path := Path(folder) / FILE_NAME).is_file():
-            return path
-    return None
+    return package_file(plugin.target, FILE_NAME)
 
 
 def _read(path: Path) -> Iterator[Recipe]:

@@ -1,0 +1,228 @@
+"""Groups of commands that know the commands of every installed distribution, importing none."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsframework.components.registry import InstalledCommand, Registry
+from fsframework.errors import PluginError, close_matches
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+__all__ = ["SECTIONS", "PluginGroup", "RootGroup"]
+
+SECTIONS = (
+    "Measure",
+    "Results",
+    "Data and tasks",
+    "Methods and models",
+    "Plugins and set-up",
+)
+"""Sections of ``fsf --help``, in this order; those that other packages add come after them."""
+
+_BROKEN = "Broken (see fsf plugins list --kind command)"
+
+
+class _Deferred(click.Command):
+    """Stands for a command of a plugin in a group of any class; imports it when it is called."""
+
+    def __init__(self, name: str, summary: str, load: Callable[[], click.Command | None]) -> None:
+        super().__init__(name, short_help=summary)
+        self._load = load
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        command = self._load()
+        if command is None:
+            return super().make_context(info_name, args, parent, **extra)
+        return command.make_context(info_name, args, parent, **extra)
+
+
+class PluginGroup(click.Group):
+    """A group that also has the commands which other packages give a path below its own.
+
+    Help and completion show these by their summaries; a command is imported when it is called.
+    """
+
+    path: tuple[str, ...] | None = None
+    """The words after ``fsf`` that lead here; ``None`` until the group is reached from there."""
+
+    registry: Registry | None = None
+    """Where plugins are looked up: that of the group above."""
+
+    def installed_commands(self) -> dict[str, list[InstalledCommand]]:
+        """Return what plugins add below this group, by the next word of the path.
+
+        A word has several entries where it is itself a group with commands below it, or where two
+        distributions claim it.
+        """
+        found: dict[str, list[InstalledCommand]] = defaultdict(list)
+        if self.path is not None:
+            depth = len(self.path)
+            for one in self.plugins().commands():
+                if len(one.command.path) > depth and one.command.path[:depth] == self.path:
+                    found[one.command.path[depth]].append(one)
+        return found
+
+    def plugins(self) -> Registry:
+        """Return the registry that all groups of one call share."""
+        if self.registry is None:
+            self.registry = Registry()
+        return self.registry
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the group's own commands and those of plugins, sorted."""
+        return sorted({*self.own_commands(ctx), *self.installed_commands()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, importing it where it is a plugin's.
+
+        Raises:
+            PluginError: the command is broken, unless the shell is completing.
+        """
+        command = super().get_command(ctx, cmd_name)
+        if command is None:
+            try:
+                command = self._of_plugin(cmd_name)
+            except PluginError:
+                if not ctx.resilient_parsing:
+                    raise
+        return None if command is None else self._with_plugins_below(ctx, command, cmd_name)
+
+    def _of_plugin(self, name: str) -> click.Command | None:
+        below = self.installed_commands().get(name, [])
+        path = (*(self.path or ()), name)
+        for one in below:
+            if one.command.path == path:
+                return self.plugins().load_command(one.plugin.name)
+        return PluginGroup(name, help=_summary_of_group(below)) if below else None
+
+    def _with_plugins_below(
+        self, ctx: click.Context, command: click.Command, name: str
+    ) -> click.Command:
+        """Let a group know its path and what plugins hang into it."""
+        if not isinstance(command, click.Group) or self.path is None:
+            return command
+        group = command if isinstance(command, PluginGroup) else PluginGroup(name)
+        group.path, group.registry = (*self.path, name), self.plugins()
+        if group is command:
+            return command
+        deferred = {
+            below: _Deferred(below, summary, functools.partial(group.get_command, ctx, below))
+            for below, (_, summary) in group.plugin_commands(ctx).items()
+        }
+        if deferred:
+            command = copy.copy(command)
+            command.commands = {**deferred, **command.commands}
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command to run; an unknown one is told the names near it."""
+        name, command = args[0], self.get_command(ctx, args[0])
+        if command is None and not ctx.resilient_parsing and not name.startswith("-"):
+            hint = close_matches(name, self.list_commands(ctx))
+            raise click.UsageError(f"unknown command {name!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Print the help where nothing is asked of the group; this is no error."""
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write every command with its whole summary, section by section."""
+        sections = [(title, rows) for title, rows in self.sections(ctx) if rows]
+        width = max((len(name) for _, rows in sections for name, _ in rows), default=0)
+        for title, rows in sections:
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), summary) for name, summary in rows])
+
+    def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """Yield the title of each section of the help, and name and summary of its commands."""
+        own, plugins = self.own_commands(ctx), self.plugin_commands(ctx)
+        sound = {name: summary for name, (_, summary) in plugins.items() if summary}
+        yield "Commands", sorted({**own, **sound}.items())
+        yield _BROKEN, self._broken(ctx)
+
+    def own_commands(self, ctx: click.Context) -> dict[str, str]:
+        """Return the summaries of the commands that the group has without plugins."""
+        names = click.Group.list_commands(self, ctx)
+        return {
+            name: command.get_short_help_str(limit=10_000)
+            for name in names
+            if not (command := self.commands[name]).hidden
+        }
+
+    def plugin_commands(self, ctx: click.Context) -> dict[str, tuple[str, str]]:
+        """Return section and summary of the commands of plugins; both empty for a broken one."""
+        own = self.own_commands(ctx)
+        found = {}
+        for name, below in self.installed_commands().items():
+            if name in own:
+                continue
+            depth = len(self.path or ()) + 1
+            here = [one for one in below if len(one.command.path) == depth]
+            sound = [one for one in here or below if one.plugin.status == "ok"]
+            if not sound or len(here) > 1:
+                found[name] = ("", "")
+            elif here:
+                found[name] = (sound[0].command.group, sound[0].command.summary)
+            else:
+                found[name] = (sound[0].command.group, _summary_of_group(sound))
+        return found
+
+    def _broken(self, ctx: click.Context) -> list[tuple[str, str]]:
+        broken = [name for name, (_, summary) in self.plugin_commands(ctx).items() if not summary]
+        below = self.installed_commands()
+        return [(name, below[name][0].plugin.status) for name in sorted(broken)]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete names of commands with their summaries, importing no plugin."""
+        from click.shell_completion import CompletionItem
+
+        rows = [row for _, section in self.sections(ctx) for row in section]
+        found = [
+            CompletionItem(name, help=summary)
+            for name, summary in sorted(rows)
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
+
+class RootGroup(PluginGroup):
+    """The group ``fsf`` itself: all its commands come by entry points."""
+
+    path = ()
+
+    def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """Yield the sections that commands name: ours in their order, then others by title."""
+        by_section: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for name, (section, summary) in self.plugin_commands(ctx).items():
+            if summary:
+                by_section[section].append((name, summary))
+        others = sorted(set(by_section) - set(SECTIONS))
+        for title in (*SECTIONS, *others):
+            yield title, sorted(by_section[title])
+        yield _BROKEN, self._broken(ctx)
+
+
+def _summary_of_group(below: Iterable[InstalledCommand]) -> str:
+    """Return a summary for a group that no package describes: the names of its commands."""
+    names = sorted({" ".join(one.command.path[1:]) for one in below})
+    return f"Has the {'command' if len(names) == 1 else 'commands'} {', '.join(names)}."

@@ -1,0 +1,81 @@
+"""What ``commands.toml`` says of commands, read without importing a plugin."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fsframework.components.package_files import package_file, package_folders, top_level
+from fsframework.errors import PluginError, close_matches
+from fsframework.interfaces.command import Command
+
+__all__ = ["FILE_NAME", "describe_command"]
+
+FILE_NAME = "commands.toml"
+
+_NEEDED = ("summary", "group")
+_KEYS = (*_NEEDED, "path")
+_PATH = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*( [a-z0-9]+(-[a-z0-9]+)*)*")
+
+
+def describe_command(name: str, target: str) -> Command:
+    """Return what the package of a target says of one of its commands.
+
+    Raises:
+        PluginError: the file or the table is missing or damaged; the message is the cause alone.
+    """
+    table = _table(name, target)
+    for key, value in table.items():
+        if key not in _KEYS:
+            hint = close_matches(key, _KEYS)
+            raise PluginError(
+                f"[{name}] in {FILE_NAME} has an unknown key {key!r}{hint}; "
+                f"allowed are {', '.join(_KEYS)}"
+            )
+        if not isinstance(value, str) or not value.strip() or not value.isprintable():
+            raise PluginError(
+                f"{key} of [{name}] in {FILE_NAME} must be one line of text, not {value!r}"
+            )
+    if missing := [key for key in _NEEDED if key not in table]:
+        raise PluginError(f"[{name}] in {FILE_NAME} lacks {' and '.join(missing)}")
+    path = table.get("path", name)
+    if not _PATH.fullmatch(path):
+        raise PluginError(
+            f"path of [{name}] in {FILE_NAME} must be lower-case kebab words with one space "
+            f"between them, not {path!r}"
+        )
+    return Command(
+        name=name,
+        target=target,
+        path=tuple(path.split(" ")),
+        summary=table["summary"],
+        group=table["group"],
+    )
+
+
+def _table(name: str, target: str) -> Mapping[str, Any]:
+    package = top_level(target)
+    path = package_file(target, FILE_NAME)
+    if path is None:
+        if package_folders(package) == []:
+            raise PluginError(f"{package} is a single module, and {FILE_NAME} needs a package")
+        raise PluginError(f"the package {package} has no file {FILE_NAME}")
+    stat = path.stat()
+    table = _tables(path, stat.st_mtime_ns, stat.st_size).get(name)
+    if not isinstance(table, dict):
+        raise PluginError(f"{FILE_NAME} of {package} has no table [{name}]")
+    return table
+
+
+@functools.lru_cache(maxsize=64)
+def _tables(path: Path, changed: int, size: int) -> Mapping[str, Any]:
+    """Read the file once for all of its commands, and again once it has changed."""
+    del changed, size
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise PluginError(f"{path} cannot be read as TOML ({error})") from None

@@ -1,0 +1,79 @@
+"""The kinds of plugins: the only list of them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["COMPONENTS", "KINDS", "Kind", "kind_of"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of plugin.
+
+    Args:
+        group: entry-point group of its plugins.
+        module: where its interface is; it is imported only when it is needed.
+        interface: name of the interface in ``module``.
+    """
+
+    group: str
+    module: str
+    interface: str
+
+    def load(self) -> type[Any]:
+        """Import and return the interface."""
+        cls: type[Any] = getattr(importlib.import_module(self.module), self.interface)
+        return cls
+
+
+COMPONENTS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "backbone": Kind("fsframework.backbones", "fsframework.interfaces.backbone", "Backbone"),
+        "dataset": Kind("fsframework.datasets", "fsframework.interfaces.dataset", "Dataset"),
+        "detector": Kind(
+            "fsframework.detectors", "fsframework.interfaces.detector", "AttributeDetector"
+        ),
+        "importer": Kind(
+            "fsframework.importers", "fsframework.interfaces.importer", "CheckpointImporter"
+        ),
+        "method": Kind("fsframework.methods", "fsframework.interfaces.method", "FewShotMethod"),
+        "sampler": Kind("fsframework.samplers", "fsframework.interfaces.sampler", "TaskSampler"),
+        "selector": Kind(
+            "fsframework.selectors", "fsframework.interfaces.selector", "WordSelector"
+        ),
+        "statistic": Kind(
+            "fsframework.statistics", "fsframework.interfaces.statistic", "Statistic"
+        ),
+    }
+)
+"""The kinds whose plugins are subclasses of an interface, with options."""
+
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        **COMPONENTS,
+        "command": Kind("fsframework.commands", "fsframework.interfaces.command", "Command"),
+    }
+)
+"""Every kind of plugin, by the name it has in messages and with ``--kind``."""
+
+
+def kind_of(component: object) -> str | None:
+    """Return the kind of a component or of a class, ``None`` for anything else.
+
+    >>> from fsframework.interfaces import Statistic
+    >>> kind_of(Statistic), kind_of(int)
+    ('statistic', None)
+    """
+    cls = component if isinstance(component, type) else type(component)
+    for name, kind in KINDS.items():
+        # A subclass exists only where the interface was imported: no need to import torch here.
+        module = sys.modules.get(kind.module)
+        if module is not None and issubclass(cls, getattr(module, kind.interface)):
+            return name
+    return None

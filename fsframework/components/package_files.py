@@ -1,0 +1,40 @@
+"""Data files that a package keeps beside its ``__init__.py``, found without importing it."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+__all__ = ["package_file", "package_folders", "top_level"]
+
+
+def top_level(target: str) -> str:
+    """Return the top-level package of a target.
+
+    >>> top_level("fsf_reports.figures:figure")
+    'fsf_reports'
+    """
+    return target.partition(":")[0].partition(".")[0]
+
+
+def package_folders(name: str) -> list[Path] | None:
+    """Return the folders of a top-level package, importing nothing.
+
+    Returns:
+        Empty for a module that is a single file, ``None`` where no module has this name.
+    """
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    return [Path(folder) for folder in spec.submodule_search_locations or ()]
+
+
+def package_file(target: str, name: str) -> Path | None:
+    """Return the file called ``name`` in the top-level package of a target, where it exists."""
+    for folder in package_folders(top_level(target)) or ():
+        if (folder / name).is_file():
+            return folder / name
+    return None

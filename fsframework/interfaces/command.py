@@ -1,0 +1,37 @@
+"""The contract of commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Command"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command of ``fsf`` as its distribution describes it, known without importing the command.
+
+    The command itself is a ``click.Command``, made with ``command`` or ``group`` of
+    ``fsframework.cli.options`` or with click alone. An entry point of the group
+    ``fsframework.commands`` names it; a table of the same name in ``commands.toml``, beside the
+    ``__init__.py`` of the top-level package of the target, describes it::
+
+        [show-words]
+        summary = "Show the words that hurt most."
+        group = "Results"
+        path = "runs words"              # left out: the name of the entry point
+
+    Args:
+        name: name of the entry point, lower-case kebab.
+        target: ``module:attribute`` of the click command.
+        path: the words after ``fsf`` that call it.
+        summary: one sentence, shown beside the command in help.
+        group: heading of the section of ``fsf --help`` that shows it, or the group that its path
+            begins with.
+    """
+
+    name: str
+    target: str
+    path: tuple[str, ...]
+    summary: str
+    group: str
