@@ -88,7 +88,6 @@ def extract(
     is captioned twice; other words are selected from the same captions. An image that cannot be
     read is named and left out, and the exit code is 1.
     """
-    from fsframework.cli import render
     from fsframework.pipeline.attributes.detection import Shard, detect_attributes
     from fsframework.pipeline.cache.workspace import Workspace
     from fsframework.pipeline.experiment.configuration import resolve_experiment
@@ -115,7 +114,7 @@ def extract(
         experiment.dataset,
         settings.split,
         Workspace.default(None, cache_dir),
-        render.reporter(),
+        usual_reporter(),
         device=settings.device,
         offline=settings.offline,
         batch_size=batch_size,
@@ -197,7 +196,6 @@ def _described(
     cache_dir: Path | None = None,
 ) -> tuple[Experiment, Dataset, ImagePool]:
     """Return what the shared options name, and its pool with its words."""
-    from fsframework.cli import render
     from fsframework.pipeline.attributes.sources import pool_with_attributes
     from fsframework.pipeline.cache.workspace import Workspace
     from fsframework.pipeline.experiment.configuration import resolve_experiment
@@ -210,7 +208,7 @@ def _described(
         dataset,
         dataset.pool(experiment.settings.split),
         Workspace.default(None, cache_dir),
-        render.reporter(),
+        usual_reporter(),
     )
     return experiment, dataset, pool
 

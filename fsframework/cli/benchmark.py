@@ -183,9 +183,8 @@ def fewstab(
         return
     from fsframework.benchmarks.cells import run_cells
     from fsframework.benchmarks.fewstab_tables import make_tables
-    from fsframework.cli import render
 
-    results = run_cells(grid.cells, registry, workspace, render.reporter())
+    results = run_cells(grid.cells, registry, workspace, usual_reporter())
     tables = make_tables(grid, results)
     _conclude(context, "fewstab", results, tables, output, as_json)
 
@@ -279,7 +278,6 @@ def open_intervals(
     """
     from fsframework.benchmarks.open_intervals import Request, run_benchmark
     from fsframework.benchmarks.tables import check_suffix
-    from fsframework.cli import render
     from fsframework.pipeline.cache.workspace import Workspace
 
     if output is not None:
@@ -297,7 +295,7 @@ def open_intervals(
         tree_of(context, config, options, {}),
         request,
         Workspace.default(runs_dir, cache_dir),
-        render.reporter(),
+        usual_reporter(),
     )
     _conclude(
         context,
@@ -407,7 +405,6 @@ def contexts(
     """
     from fsframework.benchmarks.contexts import Request, draw_figure, make_grid, make_table
     from fsframework.benchmarks.tables import check_suffix
-    from fsframework.cli import render
     from fsframework.pipeline.cache.workspace import Workspace
 
     if output is not None:
@@ -433,7 +430,7 @@ def contexts(
         return
     from fsframework.benchmarks.cells import run_cells
 
-    results = run_cells(grid.cells, registry, workspace, render.reporter())
+    results = run_cells(grid.cells, registry, workspace, usual_reporter())
     table, differences = make_table(registry, grid, results)
     if figure is not None:
         draw_figure(table, figure)
@@ -533,7 +530,6 @@ def metacoco(
     """
     from fsframework.benchmarks.metacoco import Request, make_grid, make_tables
     from fsframework.benchmarks.tables import check_suffix
-    from fsframework.cli import render
     from fsframework.pipeline.cache.workspace import Workspace
 
     if output is not None:
@@ -550,7 +546,7 @@ def metacoco(
         return
     from fsframework.benchmarks.cells import run_cells
 
-    results = run_cells(grid.cells, registry, workspace, render.reporter())
+    results = run_cells(grid.cells, registry, workspace, usual_reporter())
     made = make_tables(registry, grid, results)
     _conclude(context, "metacoco", results, made, output, as_json)
 

@@ -378,7 +378,7 @@ def check(
     report = check_dataset(
         experiment.dataset.create(),
         experiment.settings.attributes,
-        render.reporter(),
+        usual_reporter(),
         open_images=not skip_images,
     )
     if as_json:

@@ -98,7 +98,7 @@ def pack(
         Workspace.default(None, cache_dir),
     )
     started = time.perf_counter()
-    packed = pack_images(store, settings.broken, render.reporter())
+    packed = pack_images(store, settings.broken, usual_reporter())
     seconds = time.perf_counter() - started
     apart = decoding_difference(store) if settings.decoding == "scaled" else None
     if as_json:

@@ -113,7 +113,7 @@ def predict(
         tree,
         find_support(support),
         find_queries((*queries, *files)),
-        render.reporter(),
+        usual_reporter(),
     )
     if output is not None:
         _write(found, output)

@@ -7,25 +7,19 @@ import json
 import math
 import shutil
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.values import Estimate
 
 __all__ = [
-    "ConsoleReporter",
-    "LogReporter",
     "chart",
     "estimates_table",
     "print_json",
     "print_table",
-    "reporter",
     "shown",
     "sparkline",
     "text_table",
@@ -39,7 +33,6 @@ _NAMES = {
     "wacc-A": "wAcc-A",
     "wacc-gap": "gap = wAcc-R − wAcc-A",
 }
-_SECONDS_BETWEEN_LINES = 10.0
 _NO_LIMIT = 100_000
 
 
@@ -162,79 +155,3 @@ def _averaged(values: Sequence[float], most: int) -> Sequence[float]:
         return values
     edges = [round(i * len(values) / most) for i in range(most + 1)]
     return [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
-
-
-def reporter() -> Reporter:
-    """Return a bar on a terminal, plain lines in a log; both on standard error."""
-    return ConsoleReporter() if sys.stderr.isatty() else LogReporter()
-
-
-class ConsoleReporter(Reporter):
-    """A progress bar a stage."""
-
-    def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
-
-    @contextmanager
-    def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
-        """Show a bar that stays when the stage is done."""
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        with Progress(
-            TextColumn("{task.description:<22}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=self._console,
-        ) as progress:
-            task = progress.add_task(name, total=total, completed=done, note="")
-
-            def advance(amount: int = 1, note: str = "") -> None:
-                if note:
-                    progress.update(task, advance=amount, note=note)
-                else:
-                    progress.update(task, advance=amount)
-
-            yield advance
-
-    def say(self, text: str) -> None:
-        """Print a line."""
-        self._console.print(text, markup=False)
-
-
-class LogReporter(Reporter):
-    """A line when a stage starts and ends, and now and then between."""
-
-    @contextmanager
-    def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
-        """Print plain lines."""
-        started = last = time.monotonic()
-        count, remark = done, ""
-        resumed = f", going on after {done:,}" if done else ""
-        self.say(f"{name}: {total:,} to do{resumed}")
-
-        def advance(amount: int = 1, note: str = "") -> None:
-            nonlocal count, last, remark
-            count += amount
-            remark = f"; {note}" if note else remark
-            now = time.monotonic()
-            if now - last >= _SECONDS_BETWEEN_LINES and count < total:
-                left = (now - started) / max(1, count - done) * (total - count)
-                self.say(f"{name}: {count:,} of {total:,}, about {left:.0f} s left{remark}")
-                last = now
-
-        yield advance
-        self.say(f"{name}: done in {time.monotonic() - started:.1f} s{remark}")
-
-    def say(self, text: str) -> None:
-        """Print a line at once."""
-        print(text, file=sys.stderr, flush=True)

@@ -172,7 +172,7 @@ def run(
     from fsframework.pipeline.run import run_experiment
 
     workspace = Workspace.default(runs_dir, cache_dir)
-    result = run_experiment(experiment, registry, workspace, render.reporter())
+    result = run_experiment(experiment, registry, workspace, usual_reporter())
     if as_json:
         render.print_json(_as_json(result))
     else:

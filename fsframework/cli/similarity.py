@@ -142,7 +142,7 @@ def similarity(
         dataset,
         experiment.dataset,
         Workspace.default(None, cache_dir),
-        render.reporter(),
+        usual_reporter(),
         splits=splits,
         column=column,
         template=template,

@@ -60,7 +60,6 @@ def _experiment(
 
 
 def _pool(experiment: Experiment, *, attributes: bool) -> ImagePool:
-    from fsframework.cli import render
     from fsframework.pipeline.attributes.sources import pool_with_attributes
     from fsframework.pipeline.cache.workspace import Workspace
 
@@ -73,7 +72,7 @@ def _pool(experiment: Experiment, *, attributes: bool) -> ImagePool:
     pool: ImagePool = dataset.pool(experiment.settings.split)
     if attributes or experiment.settings.attributes is not None or experiment.detector is not None:
         cache = click.get_current_context().params.get("cache_dir")
-        workspace, reporter = Workspace.default(None, cache), render.reporter()
+        workspace, reporter = Workspace.default(None, cache), usual_reporter()
         pool, _ = pool_with_attributes(experiment, dataset, pool, workspace, reporter)
     return pool
 

@@ -1,12 +1,16 @@
-"""How the stages tell of their progress; the command line decides what a user sees."""
+"""How stages tell of their progress: a bar on a terminal, a line now and then in a log."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-__all__ = ["Advance", "Reporter"]
+__all__ = ["Advance", "ConsoleReporter", "LogReporter", "Reporter", "usual_reporter"]
+
+_SECONDS_BETWEEN_LINES = 10.0
 
 
 class Advance(Protocol):
@@ -30,3 +34,81 @@ class Reporter:
 
     def say(self, text: str) -> None:
         """Report one line that stands by itself."""
+
+
+def usual_reporter() -> Reporter:
+    """Return a bar on a terminal, plain lines in a log; both on standard error."""
+    return ConsoleReporter() if sys.stderr.isatty() else LogReporter()
+
+
+class ConsoleReporter(Reporter):
+    """A progress bar a stage."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+
+    @contextmanager
+    def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
+        """Show a bar that stays when the stage is done."""
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        with Progress(
+            TextColumn("{task.description:<22}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=self._console,
+        ) as progress:
+            task = progress.add_task(name, total=total, completed=done, note="")
+
+            def advance(amount: int = 1, note: str = "") -> None:
+                if note:
+                    progress.update(task, advance=amount, note=note)
+                else:
+                    progress.update(task, advance=amount)
+
+            yield advance
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(text, markup=False)
+
+
+class LogReporter(Reporter):
+    """A line when a stage starts and ends, and now and then between."""
+
+    @contextmanager
+    def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
+        """Print plain lines."""
+        started = last = time.monotonic()
+        count, remark = done, ""
+        resumed = f", going on after {done:,}" if done else ""
+        self.say(f"{name}: {total:,} to do{resumed}")
+
+        def advance(amount: int = 1, note: str = "") -> None:
+            nonlocal count, last, remark
+            count += amount
+            remark = f"; {note}" if note else remark
+            now = time.monotonic()
+            if now - last >= _SECONDS_BETWEEN_LINES and count < total:
+                left = (now - started) / max(1, count - done) * (total - count)
+                self.say(f"{name}: {count:,} of {total:,}, about {left:.0f} s left{remark}")
+                last = now
+
+        yield advance
+        self.say(f"{name}: done in {time.monotonic() - started:.1f} s{remark}")
+
+    def say(self, text: str) -> None:
+        """Print a line at once."""
+        print(text, file=sys.stderr, flush=True)

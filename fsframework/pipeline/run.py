@@ -250,7 +250,10 @@ class _Job:
             # Outcomes of other weights, as of a training on another device, must not be mixed in.
             for stale in self.folder.glob("outcomes-*.parquet"):
                 stale.unlink()
-            save_tensors(weights, model.state_dict(), {"what": "weights"})
+            learns = self.experiment.learns
+            classes = len(self.prepared.source.pool_of("train").class_names) if learns else 0
+            header: dict[str, object] = {"what": "weights", "n_base_classes": classes}
+            save_tensors(weights, model.state_dict(), header)
         training, notes = TrainingRecord(), record.notes
         if trained is not None:
             recipe = self.experiment.recipe

@@ -20,13 +20,13 @@ __all__ = ["check_tasks", "control_of", "draw_arms", "draw_tasks", "export_jsonl
 
 
 def draw_tasks(
-    component: Component, pool: ImagePool, n_tasks: int | None, seed: int, cache: Path
+    component: Component, pool: ImagePool, n_tasks: int | None, seed: int, cache: Path | None
 ) -> TaskSet:
     """Draw tasks with a sampler, or take them from the cache.
 
     Args:
         component: the sampler.
-        cache: folder that holds cached stages.
+        cache: folder that holds cached stages; ``None`` to draw anew.
 
     Raises:
         InfeasibleTask: the pool cannot yield such tasks.
@@ -36,8 +36,8 @@ def draw_tasks(
     key = digest_of(
         "tasks", component.fingerprint, pool.fingerprint, table, canonical([n_tasks, seed])
     )
-    path = cache / "tasks" / f"{key[:24]}.safetensors"
-    if path.exists():
+    path = None if cache is None else cache / "tasks" / f"{key[:24]}.safetensors"
+    if path is not None and path.exists():
         try:
             return TaskSet.load(path)
         except DataError:
@@ -48,7 +48,8 @@ def draw_tasks(
         tasks, sampler=component.name, options=options, seed=seed, uniform=sampler.uniform
     )
     tasks.verify(pool)
-    tasks.save(path)
+    if path is not None:
+        tasks.save(path)
     return tasks
 
 
@@ -80,7 +81,7 @@ def draw_arms(
     pool: ImagePool,
     n_tasks: int | None,
     seed: int,
-    cache: Path,
+    cache: Path | None,
 ) -> Arms:
     """Draw the tasks of a sampler and of its control, the control's first.
 

@@ -9,10 +9,11 @@ from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Arr
 from fsframework.values._formats import SCHEMA_VERSION
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast
 from fsframework.values.attributes import AttributeTable
-from fsframework.values.estimate import Estimate, measure_name
+from fsframework.values.estimate import Estimate, Estimates, measure_name
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
 from fsframework.values.seeds import task_rng, task_seed
+from fsframework.values.tables import html_table, text_table
 from fsframework.values.tasks import TaskSet
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "BoolArray",
     "Contrast",
     "Estimate",
+    "Estimates",
     "FloatArray",
     "ImagePool",
     "ImageRecord",
@@ -34,7 +36,9 @@ __all__ = [
     "TaskSet",
     "UInt8Array",
     "digest_of",
+    "html_table",
     "measure_name",
     "task_rng",
     "task_seed",
+    "text_table",
 ]

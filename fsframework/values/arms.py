@@ -91,13 +91,13 @@ class Arms(_ByArm[TaskSet]):
         return f"Arms({arms})"
 
     def _repr_html_(self) -> str:
-        from fsframework.values._html import table
+        from fsframework.values.tables import html_table
 
         rows = [
             (name, f"{len(t):,}", str(t.n_way), str(t.n_shot), str(t.n_query), f"{t.n_images:,}")
             for name, t in self.items()
         ]
-        return table(("arm", "tasks", "way", "shot", "queries per class", "images"), rows)
+        return html_table(("arm", "tasks", "way", "shot", "queries per class", "images"), rows)
 
     def save(self, folder: str | Path) -> None:
         """Write ``tasks-ARM.safetensors`` for each arm into a folder."""

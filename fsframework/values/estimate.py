@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -15,8 +15,9 @@ from fsframework._files import atomic_path
 from fsframework.errors import DataError
 from fsframework.values._formats import SCHEMA_VERSION, check_header
 from fsframework.values.outcomes import QueryBatch, Scope
+from fsframework.values.tables import html_table, text_table
 
-__all__ = ["Estimate", "measure_name"]
+__all__ = ["Estimate", "Estimates", "measure_name"]
 
 _ARMS_OF_VERSION_1: Mapping[str, tuple[str, ...]] = {
     "R": ("random",),
@@ -142,6 +143,45 @@ class Estimate:
             return cls.from_json(fields)
         except (KeyError, TypeError) as error:
             raise DataError(f"{path}: not an estimate ({error})") from None
+
+
+class Estimates(Mapping[str, Estimate]):
+    """Estimates by the names of their measures; printed, a table of their own."""
+
+    def __init__(self, estimates: Mapping[str, Estimate]) -> None:
+        self._estimates = dict(estimates)
+
+    def __getitem__(self, name: str) -> Estimate:
+        try:
+            return self._estimates[name]
+        except KeyError:
+            known = ", ".join(self._estimates) or "none"
+            raise KeyError(f"no estimate {name!r}; there are {known}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._estimates)
+
+    def __len__(self) -> int:
+        return len(self._estimates)
+
+    def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        columns = ("measure", "value", "interval", "tasks", "images")
+        return columns, [
+            (
+                name,
+                str(e),
+                f"{100 * e.level:g} % {e.scope}, {e.estimator}",
+                f"{e.n_tasks:,}",
+                f"{e.n_images:,}" if e.n_images else "not known",
+            )
+            for name, e in self.items()
+        ]
+
+    def __repr__(self) -> str:
+        return text_table(*self._cells())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._cells())
 
 
 def _upgraded(raw: Mapping[str, Any]) -> dict[str, Any]:

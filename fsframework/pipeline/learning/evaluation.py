@@ -28,7 +28,7 @@ from fsframework.pipeline.learning.model import (
 from fsframework.pipeline.progress import Reporter
 from fsframework.values import Outcomes, QueryBatch, TaskSet, UInt8Array, digest_of
 
-__all__ = ["ImageSource", "embedded", "evaluate", "predict"]
+__all__ = ["ImageSource", "embedded", "evaluate", "evaluate_source", "predict"]
 
 _IMAGES_A_BATCH = {"cpu": 16, "cuda": 512}
 """Images a forward pass. On a CPU more are not faster, since the activations of 16 images of 84 x
@@ -290,6 +290,24 @@ def predict(
     with seeded(0, model.mean.device):
         parts = [predictor(start) for start in range(0, len(tasks), predictor.tasks_a_batch)]
     return torch.cat(parts).numpy()
+
+
+def evaluate_source(
+    model: FewShotModel,
+    tasks: TaskSet,
+    source: ImageSource,
+    query_batch: QueryBatch,
+    label: str,
+    reporter: Reporter,
+) -> Outcomes:
+    """Predict every query of every task, keeping nothing on the disk."""
+    predictor = _Predictor(model, tasks, source, query_batch)
+    done: list[Tensor] = []
+    with reporter.stage(label, len(tasks)) as advance, seeded(0, model.mean.device):
+        for start in range(0, len(tasks), predictor.tasks_a_batch):
+            done.append(predictor(start))
+            advance(len(done[-1]))
+    return Outcomes.of(tasks, torch.cat(done).numpy(), query_batch)
 
 
 def evaluate(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from fsframework.values import UInt8Array, digest_of
 __all__ = [
     "FewShotModel",
     "build_model",
+    "load_header",
     "load_tensors",
     "lowered",
     "pixels_to",
@@ -229,5 +231,19 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {}).get("fsframework", "{}"))
             return {key: file.get_tensor(key) for key in file.keys()}, header  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read as weights ({error})") from None
+
+
+def load_header(path: Path) -> dict[str, Any]:
+    """Read the header of what ``save_tensors`` wrote, and no tensor.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            found: dict[str, Any] = json.loads((file.metadata() or {}).get("fsframework", "{}"))
+            return found
     except (OSError, SafetensorError, ValueError) as error:
         raise DataError(f"{path}: cannot be read as weights ({error})") from None

@@ -1,0 +1,39 @@
+"""Where a call of the public API looks for plugins, files, and someone to tell of progress."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fsframework.components.registry import Registry
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.progress import Reporter, usual_reporter
+from fsframework.pipeline.session import Session
+
+__all__ = ["open_session"]
+
+
+def open_session(
+    *,
+    runs_dir: str | Path | None = None,
+    cache_dir: str | Path | None = None,
+    plugins: Sequence[str | Path] = (),
+    progress: bool = True,
+) -> Session:
+    """Return the surroundings of a call.
+
+    Args:
+        runs_dir: where runs are written; by default ``FSF_RUNS``, else ``./runs``.
+        cache_dir: where stages are kept; by default ``FSF_CACHE``, else the user's cache folder.
+        plugins: Python files whose plugin classes are known too.
+        progress: whether bars (on a terminal) or lines (elsewhere) tell of progress, on standard
+            error.
+    """
+    registry = Registry()
+    for path in plugins:
+        registry.load_file(path)
+    workspace = Workspace.default(
+        None if runs_dir is None else Path(runs_dir),
+        None if cache_dir is None else Path(cache_dir),
+    )
+    return Session(registry, workspace, usual_reporter() if progress else Reporter())

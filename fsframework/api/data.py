@@ -1,0 +1,134 @@
+"""Data sets, pools and tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fsframework.api.experiments import ORIGIN
+from fsframework.components.objects import component_of, named
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import Component, Given, resolve_component
+from fsframework.errors import DataError, OptionError
+from fsframework.interfaces.dataset import Dataset
+from fsframework.pipeline.attributes.sources import attach_attributes, without_dropped_words
+from fsframework.pipeline.experiment.arguments import given_tree, key_of
+from fsframework.pipeline.experiment.recipes import EMBEDDED
+from fsframework.pipeline.experiment.settings import WordChoice
+from fsframework.pipeline.tasks import draw_arms
+from fsframework.values import Arms, AttributeTable, ImagePool
+
+__all__ = ["dataset", "draw", "opened", "pool"]
+
+
+def dataset(data: Any = EMBEDDED, **options: Any) -> Dataset:
+    """Open a data set.
+
+    Args:
+        data: a name (``planted``, ``folder:./images``, one that was added with ``fsf data add``),
+            a mapping of a name and options, a class, or an instance, which is returned as it is.
+        **options: of the data set, beside those in ``data``.
+
+    Raises:
+        FsfError: there is no such data set, or its files are missing or broken.
+
+    >>> dataset("planted", n_per_class=8, size=16).splits.keys()
+    dict_keys(['train', 'val', 'test'])
+    """
+    return opened(Registry(), data, options)[1]
+
+
+def opened(
+    registry: Registry, data: Any, options: Mapping[str, Any] | None = None
+) -> tuple[Component, Dataset]:
+    """Return a data set with the component that it is an instance of."""
+    if isinstance(data, Dataset):
+        if options:
+            raise OptionError("an open data set has its options already; open another one")
+        return component_of(registry, "dataset", data), data
+    component = _component(registry, "dataset", data, options or {})
+    made: Dataset = component.create()
+    return component, made
+
+
+def _component(
+    registry: Registry, kind: str, request: Any, options: Mapping[str, Any]
+) -> Component:
+    tree = given_tree({kind: request}, ORIGIN)[kind]
+    if options:
+        tree = {"name": tree} if isinstance(tree, Given) else dict(tree)
+        tree |= {key: Given(value, ORIGIN) for key, value in options.items()}
+    return resolve_component(registry, kind, named(registry, kind, tree))
+
+
+def pool(
+    data: Any = EMBEDDED,
+    *,
+    split: str = "test",
+    attributes: str | Path | AttributeTable | None = None,
+    drop_class_words: bool = False,
+    drop_words: tuple[str, ...] = (),
+    min_count: int = 1,
+) -> ImagePool:
+    """Return the images of a split that tasks are drawn from, with their words.
+
+    Args:
+        data: what ``dataset`` takes.
+        split: name of a split, or ``all``.
+        attributes: a table, a ``.csv`` or ``.parquet`` file, or ``column:NAME`` for a metadata
+            column; by default the data set's own words, where it has any.
+        drop_class_words: take from each image the words that name its own class.
+        drop_words: words that are not attributes.
+        min_count: take out words that fewer images of the split have.
+
+    Raises:
+        DataError: the data set has no such split, or the words are not of its images.
+
+    >>> pool({"name": "planted", "n_per_class": 8, "size": 16}).class_sizes[:3].tolist()
+    [8, 8, 8]
+    """
+    _, source = opened(Registry(), data)
+    found = source.pool(split)
+    if isinstance(attributes, AttributeTable):
+        found = found.with_attributes(attributes)
+    elif attributes is not None or "words" in found.metadata:
+        found = attach_attributes(found, None if attributes is None else str(attributes))
+    words = WordChoice(None, drop_class_words, tuple(drop_words), min_count)
+    if words.drops and found.attributes is None:
+        raise DataError("there are no words to drop: the data set carries none, and none are given")
+    return without_dropped_words(found, words)
+
+
+def draw(
+    sampler: Any, pool: ImagePool, *, tasks: int | str = 600, seed: int = 0, **options: Any
+) -> Arms:
+    """Draw tasks with a sampler, and with its control where it declares one.
+
+    Args:
+        sampler: a name (``fewstab``), a mapping of a name and options, a class or an instance.
+        pool: the images to draw from.
+        tasks: number of tasks of each arm; ``"all"`` for samplers that end.
+        seed: task ``t`` depends on the seed and ``t`` only.
+        **options: ``way``, ``shot`` and ``queries``, and options of the sampler.
+
+    Returns:
+        The task sets by name of the arm, the control first.
+
+    Raises:
+        InfeasibleTask: the pool cannot yield such tasks; the message says what would do.
+
+    >>> images = pool({"name": "planted", "n_per_class": 20, "size": 16})
+    >>> arms = draw("fewstab", images, tasks=5, shot=1, queries=4)
+    >>> list(arms), arms["biased"].n_shot
+    (['random', 'biased'], 1)
+    """
+    registry = Registry()
+    shape = {"way", "shot", "queries"} & options.keys()
+    keyed = {
+        (key_of(name, value)[0].rpartition(".")[2] if name in shape else name): value
+        for name, value in options.items()
+    }
+    component = _component(registry, "sampler", sampler, keyed)
+    _, count = key_of("tasks", tasks)
+    return draw_arms(registry, component, pool, count, seed, None)

@@ -1,0 +1,91 @@
+"""Experiments that are described, checked and found again before they run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsframework.api._session import open_session
+from fsframework.pipeline.experiment.arguments import given_tree
+from fsframework.pipeline.experiment.configuration import (
+    Experiment,
+    read_config,
+    resolve_experiment,
+)
+from fsframework.pipeline.session import Session
+
+__all__ = ["ORIGIN", "Description", "describe", "tree_of_call"]
+
+ORIGIN = "call"
+"""Where values given to a call of the API come from."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a run would be: every option with its value, and where that came from.
+
+    Args:
+        options: resolved values, as in a configuration file.
+        origins: of each value, in the same shape.
+        experiment: resolved; for ``run`` of this package, not for others.
+        session: its surroundings.
+    """
+
+    options: Mapping[str, Any]
+    origins: Mapping[str, Any]
+    experiment: Experiment
+    session: Session
+
+    def __repr__(self) -> str:
+        parts = (f"{role} {c.called}" for role, c in self.experiment.roles.items())
+        return f"<Description: {', '.join(parts)}>"
+
+
+def tree_of_call(
+    arguments: Mapping[str, Any], config: str | Path | Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the arguments of a call as a tree of ``Given``, over those of a configuration.
+
+    Args:
+        arguments: by name; see ``fsframework.run``.
+        config: a TOML file, or a tree of the same shape, that the arguments are stronger than.
+    """
+    below: Mapping[str, Any] | None = None
+    if isinstance(config, Mapping):
+        below = given_tree(config, ORIGIN)
+    elif config is not None:
+        below = read_config(Path(config))
+    return given_tree(arguments, ORIGIN, below)
+
+
+def describe(
+    *,
+    config: str | Path | Mapping[str, Any] | None = None,
+    plugins: Sequence[str | Path] = (),
+    runs_dir: str | Path | None = None,
+    cache_dir: str | Path | None = None,
+    progress: bool = True,
+    **arguments: Any,
+) -> Description:
+    """Resolve what ``fsframework.run`` would run with the same arguments, and run nothing.
+
+    Raises:
+        OptionError: an argument is unknown, of the wrong type or out of range.
+        PluginError: a plugin cannot be loaded.
+
+    >>> import fsframework as fsf
+    >>> fsf.describe(method="renet", shot=1).options["sampler"]["n_shot"]
+    1
+    """
+    session = open_session(
+        runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress
+    )
+    return described(tree_of_call(arguments, config), session)
+
+
+def described(tree: Mapping[str, Any], session: Session) -> Description:
+    """Return the description of a tree of ``Given``."""
+    experiment = resolve_experiment(session.registry, tree)
+    return Description(experiment.to_json(), experiment.origins, experiment, session)

@@ -1,0 +1,402 @@
+"""Models: a method on a backbone, and the evaluation of anything that classifies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from fsframework.api._session import open_session
+from fsframework.api.data import opened
+from fsframework.api.experiments import tree_of_call
+from fsframework.api.runs import Run
+from fsframework.components.registry import Registry
+from fsframework.errors import DataError, OptionError, RecordError
+from fsframework.interfaces.backbone import Backbone, Preprocessing
+from fsframework.interfaces.dataset import Dataset
+from fsframework.interfaces.method import FewShotMethod
+from fsframework.pipeline.cache.images import Pixels, store_of
+from fsframework.pipeline.experiment.configuration import resolve_experiment
+from fsframework.pipeline.learning.evaluation import ImageSource, embedded, evaluate_source
+from fsframework.pipeline.learning.model import (
+    FewShotModel,
+    build_model,
+    resolve_device,
+    seeded,
+)
+from fsframework.pipeline.learning.training import start_from
+from fsframework.pipeline.session import Session
+from fsframework.values import (
+    ArmOutcomes,
+    Arms,
+    ImagePool,
+    IntArray,
+    Outcomes,
+    TaskSet,
+    UInt8Array,
+)
+
+__all__ = ["Model", "evaluate", "method", "model_of_run"]
+
+Classifier = Callable[[UInt8Array, IntArray, UInt8Array], Any]
+"""Support images, their labels and query images of one task in, scores of the queries out."""
+
+_USUAL_SIZE = 84
+
+
+@dataclass(frozen=True, repr=False)
+class Model:
+    """A method on a backbone, with weights; what ``fsframework.method`` returns.
+
+    Args:
+        network: the two as one module.
+        name: of the method.
+        can_be_cached: whether its features can be found again in another process.
+    """
+
+    network: FewShotModel
+    name: str
+    can_be_cached: bool = False
+
+    def __repr__(self) -> str:
+        backbone = type(self.network.extractor).__name__
+        device = self.network.mean.device
+        return f"<Model: {self.name} with {backbone}, {self.network.size} pixels, on {device}>"
+
+    @property
+    def image_size(self) -> int:
+        """Height and width of its images in pixels."""
+        return self.network.size
+
+    @torch.no_grad()
+    def embed(self, images: UInt8Array) -> npt.NDArray[np.float32]:
+        """Map RGB images uint8 ``(n, H, W, 3)`` to what the method compares, ``(n, *embedded)``.
+
+        Images of another size than the model's are resized.
+        """
+        found = embedded(self.network, _resized(np.asarray(images), self.network))
+        return found.cpu().numpy()
+
+    @torch.no_grad()
+    def scores(
+        self, support: UInt8Array, labels: npt.ArrayLike, query: UInt8Array
+    ) -> npt.NDArray[np.float32]:
+        """Score query images for each class of a support.
+
+        Args:
+            support: RGB images uint8 ``(n, H, W, 3)``, equally many of each class.
+            labels: int ``(n,)``, the class of each, 0 ... way - 1.
+            query: RGB images uint8 ``(m, H, W, 3)``.
+
+        Returns:
+            float32 ``(m, way)``; higher is likelier.
+
+        Raises:
+            DataError: the classes of the support differ in their numbers of images.
+        """
+        ways, counts = np.unique(np.asarray(labels), return_counts=True)
+        if len(set(counts.tolist())) > 1 or ways.tolist() != list(range(len(ways))):
+            raise DataError(
+                "labels must be 0 ... way - 1, each for as many images; the numbers of images are "
+                f"{dict(zip(ways.tolist(), counts.tolist(), strict=True))}"
+            )
+        order = np.argsort(np.asarray(labels), kind="stable")
+        self.network.eval()
+        shown = embedded(self.network, _resized(np.asarray(support)[order], self.network))
+        asked = embedded(self.network, _resized(np.asarray(query), self.network))
+        shown = shown.reshape(1, len(ways), int(counts[0]), *shown.shape[1:])
+        with seeded(0, self.network.mean.device):
+            scores = self.network.method.scores(shown, asked[None])
+        return scores[0].float().cpu().numpy()
+
+
+def _resized(images: UInt8Array, network: FewShotModel) -> UInt8Array:
+    if images.ndim != 4 or images.dtype != np.uint8 or images.shape[3] != 3:
+        raise DataError(
+            f"images must be uint8 of shape (n, H, W, 3), not {images.dtype} of {images.shape}"
+        )
+    size = network.size
+    if images.shape[1:3] == (size, size):
+        return images
+    from PIL import Image
+
+    how = Image.Resampling[network.interpolation.upper()]
+    return np.stack([np.asarray(Image.fromarray(i).resize((size, size), how)) for i in images])
+
+
+class _Module(Backbone):
+    """Any module that maps normalised images ``(n, 3, H, W)`` to vectors or maps."""
+
+    def __init__(self, module: nn.Module, preprocessing: Preprocessing) -> None:
+        super().__init__()
+        self.module = module
+        self.preprocessing = preprocessing
+        self.pretrained_on = "unknown"
+        self.keeps_weights = True
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the module's maps; a vector becomes a map of one place."""
+        found: Tensor = self.module(images)
+        return found if found.ndim == 4 else found.flatten(1)[:, :, None, None]
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Return the module's vectors; maps are averaged over their places."""
+        found: Tensor = self.module(images)
+        return found.mean(dim=(2, 3)) if found.ndim == 4 else found.flatten(1)
+
+
+def method(
+    method: Any,
+    *,
+    backbone: Any = "conv64f",
+    image_size: int | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    device: str = "auto",
+    seed: int = 0,
+    offline: bool = False,
+) -> Model:
+    """Return a method on a backbone, ready for ``evaluate``; nothing is trained.
+
+    Args:
+        method: a name, a mapping of a name and options, a class or an instance.
+        backbone: likewise; or any ``torch.nn.Module`` that maps images ``(n, 3, H, W)`` to
+            vectors ``(n, D)`` or maps ``(n, C, h, w)``, used with its weights as they are.
+        image_size: height and width of the images in pixels; by default the backbone's.
+        mean: of each RGB channel of pixels in 0..1, subtracted; for a module, by default
+            ImageNet's. ``std``, by which the difference is divided, likewise.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
+        seed: of weights that are not pretrained.
+        offline: make no network call for pretrained weights.
+
+    Raises:
+        FsfError: a name or an option is unknown, or weights cannot be had.
+
+    >>> import fsframework as fsf
+    >>> pixels = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten())
+    >>> fsf.method("ncc", backbone=pixels, image_size=16, device="cpu")
+    <Model: ncc with _Module, 16 pixels, on cpu>
+    """
+    place = resolve_device(device)
+    if isinstance(backbone, nn.Module) and not isinstance(backbone, Backbone):
+        usual = Preprocessing()
+        prepared = Preprocessing(
+            image_size or usual.size, _colour(mean, usual.mean), _colour(std, usual.std)
+        )
+        held = _Module(backbone, prepared)
+        made, name = _method_of(method)
+        with seeded(seed, torch.device("cpu")):
+            network = FewShotModel(held, made, prepared.size, 0)
+        return Model(network.to(place).eval(), name)
+    if mean is not None or std is not None:
+        raise OptionError("mean and std are for a module; a backbone has its own preprocessing")
+    experiment = resolve_experiment(
+        Registry(), tree_of_call({"method": method, "backbone": backbone, "recipe": "none"})
+    )
+    size = image_size or experiment.backbone.create().preprocessing.size
+    network = build_model(experiment.backbone, experiment.method, size, 0, seed, offline=offline)
+    return Model(network.to(place).eval(), experiment.method.name, can_be_cached=True)
+
+
+def _method_of(method: Any) -> tuple[FewShotMethod, str]:
+    if isinstance(method, FewShotMethod):
+        return method, type(method).__name__
+    tree = tree_of_call({"method": method, "recipe": "none"})
+    component = resolve_experiment(Registry(), tree).method
+    made: FewShotMethod = component.create()
+    return made, component.name
+
+
+def _colour(
+    given: Sequence[float] | None, usual: tuple[float, float, float]
+) -> tuple[float, float, float]:
+    if given is None:
+        return usual
+    red, green, blue = given
+    return float(red), float(green), float(blue)
+
+
+def model_of_run(folder: Path, *, device: str = "auto") -> Model:
+    """Return the model of a run, with its weights."""
+    experiment = resolve_experiment(Registry(), tree_of_call({"model": folder}))
+    weights = folder / "weights.safetensors"
+    if not weights.exists():
+        raise RecordError(f"{folder}: holds no weights; give the command that made it again")
+    size = experiment.settings.image_size or experiment.backbone.create().preprocessing.size
+    network = build_model(
+        experiment.backbone, experiment.method, size, _base_classes(weights), 0, pretrained=False
+    )
+    start_from(network, folder, whole=True)
+    return Model(network.to(resolve_device(device)).eval(), experiment.method.name, True)
+
+
+def _base_classes(weights: Path) -> int:
+    from fsframework.pipeline.learning.model import load_header
+
+    return int(load_header(weights).get("n_base_classes", 0))
+
+
+def evaluate(
+    model: Run | Model | FewShotMethod | Classifier,
+    tasks: Arms | Mapping[str, TaskSet] | TaskSet,
+    data: Any,
+    *,
+    pool: ImagePool | None = None,
+    image_size: int | None = None,
+    query_batch: str = "task",
+    device: str = "auto",
+    runs_dir: str | Path | None = None,
+    cache_dir: str | Path | None = None,
+    progress: bool = True,
+) -> ArmOutcomes:
+    """Let a model answer the queries of tasks.
+
+    Args:
+        model: a run, a model of ``fsframework.method``, or any callable ``(support images,
+            support labels, query images) -> scores``. A callable is given one task per call: RGB
+            images uint8 ``(n, H, W, 3)``, labels int64 ``0 ... way - 1``; it returns finite
+            scores ``(queries, way)``, columns in the order of the labels, higher is likelier. The
+            queries come in an order that says nothing about their classes.
+        tasks: what ``fsframework.draw`` returned, or task sets by name, or one task set.
+        data: that the tasks were drawn from: what ``fsframework.dataset`` takes.
+        pool: that the tasks were drawn from, where it is not a split of the data.
+        image_size: height and width of the images that a callable is given, in pixels; by default
+            those the data are made for, else 84.
+        query_batch: ``task`` shows a model all queries of a task together, ``class`` those of one
+            class at a time.
+        device: that a run's model computes on.
+        progress: whether progress is told on standard error.
+
+    Returns:
+        Outcomes by name of the arm, with their tasks.
+
+    Raises:
+        DataError: the tasks are not of these data, or scores are not as they must be.
+
+    >>> import numpy as np
+    >>> import fsframework as fsf
+    >>> data = fsf.dataset("planted", n_per_class=8, size=16)
+    >>> arms = fsf.draw("random", fsf.pool(data), tasks=10, way=2, shot=1, queries=2)
+    >>> def nearest(support, labels, query):
+    ...     apart = query[:, None].astype(float) - support[None]
+    ...     return -np.abs(apart).sum(axis=(2, 3, 4))
+    >>> fsf.evaluate(nearest, arms, data, progress=False)["random"].predictions.shape
+    (10, 2, 2)
+    """
+    session = open_session(runs_dir=runs_dir, cache_dir=cache_dir, progress=progress)
+    arms = _arms_of(tasks)
+    component, source = opened(session.registry, data)
+    if isinstance(model, Run):
+        model = model.model(device=device)
+    if isinstance(model, FewShotMethod):
+        raise OptionError(
+            f"{type(model).__name__} needs a backbone: give "
+            f"fsframework.method({type(model).__name__}(...), backbone=...)"
+        )
+    network = model.network if isinstance(model, Model) else None
+    size = image_size or source.native_size or _USUAL_SIZE
+    how = "bilinear" if network is None else network.interpolation
+    store = store_of(
+        component, source, size if network is None else network.size, how, "exact",
+        session.workspace,
+    )  # fmt: skip
+    rows = _rows(arms, source, pool)
+    used = np.unique(rows[np.unique(np.concatenate([t.images.ravel() for t in arms.values()]))])
+    store.fill(used, "fatal", "images", session.reporter)
+    pixels = Pixels(store, rows, "")
+    outcomes = {}
+    for arm, chosen in arms.items():
+        label = f"{arm} tasks"
+        if isinstance(model, Model):
+            found = ImageSource.computed(model.network, pixels, chosen)
+            batch: Any = query_batch
+            outcomes[arm] = evaluate_source(
+                model.network, chosen, found, batch, label, session.reporter
+            )
+        else:
+            outcomes[arm] = _asked(model, chosen, pixels, label, session)
+    return ArmOutcomes(outcomes, arms)
+
+
+def _arms_of(tasks: Arms | Mapping[str, TaskSet] | TaskSet) -> Arms:
+    if isinstance(tasks, Arms):
+        return tasks
+    if isinstance(tasks, TaskSet):
+        return Arms({tasks.arm or tasks.sampler: tasks})
+    return Arms(tasks)
+
+
+def _rows(arms: Arms, source: Dataset, pool: ImagePool | None) -> IntArray:
+    """Return the data set's index of each image of the pool that the tasks were drawn from."""
+    digests = {tasks.key_digest for tasks in arms.values()}
+    if len(digests) > 1:
+        raise DataError("the arms were drawn from different pools; evaluate them one by one")
+    (digest,) = digests
+    if pool is not None:
+        for tasks in arms.values():
+            tasks.verify(pool)
+        position = {key: i for i, key in enumerate(source.keys)}
+        missing = [key for key in pool.keys if key not in position]
+        if missing:
+            raise DataError(f"the pool has {missing[0]!r}, which is not an image of the data set")
+        return np.array([position[key] for key in pool.keys], dtype=np.int64)
+    for split in (*source.splits, "all"):
+        try:
+            found = source.pool(split)
+        except DataError:  # a split without an image
+            continue
+        if found.key_digest == digest:
+            for tasks in arms.values():
+                tasks.verify(found)
+            return source.split_indices(split)
+    raise DataError(
+        "the tasks were drawn from no split of these data (their image-key digest is "
+        f"{digest[:12]}); give the pool that they were drawn from"
+    )
+
+
+def _asked(
+    model: Classifier, tasks: TaskSet, pixels: Pixels, label: str, session: Session
+) -> Outcomes:
+    """Ask a callable, task by task."""
+    count, way, n_query = tasks.query.shape
+    predictions = np.empty(tasks.query.shape, np.int16)
+    labels = np.repeat(np.arange(way), tasks.n_shot)
+    with session.reporter.stage(label, count) as advance:
+        for t in range(count):
+            # A model must not tell a query's class by its place.
+            order = np.random.default_rng([t, way * n_query]).permutation(way * n_query)
+            scores = _checked(
+                model(
+                    pixels[tasks.support[t].ravel()],
+                    labels.copy(),
+                    pixels[tasks.query[t].ravel()[order]],
+                ),
+                (way * n_query, way),
+                t,
+            )
+            answers = np.empty(way * n_query, np.int16)
+            answers[order] = scores.argmax(axis=1)
+            predictions[t] = answers.reshape(way, n_query)
+            advance(1)
+    return Outcomes.of(tasks, predictions)
+
+
+def _checked(scores: Any, expected: tuple[int, int], task: int) -> npt.NDArray[np.float64]:
+    if isinstance(scores, Tensor):
+        scores = scores.detach().cpu()
+    found = np.asarray(scores)
+    if found.shape != expected:
+        raise DataError(
+            f"task {task}: the model returned scores of shape {found.shape}; they must be of shape "
+            f"{expected}: a row per query, a column per class"
+        )
+    if found.dtype.kind not in "fiu" or not np.isfinite(found).all():
+        raise DataError(f"task {task}: the model's scores must be finite real numbers")
+    return found.astype(np.float64)

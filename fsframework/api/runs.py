@@ -1,0 +1,250 @@
+"""Runs: made, opened and listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from fsframework.api._session import open_session
+from fsframework.api.experiments import Description, described, tree_of_call
+from fsframework.errors import RecordError
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.run import run_experiment
+from fsframework.records import RunRecord, find_run, list_records, load_arms, load_outcomes
+from fsframework.values import ArmOutcomes, Arms, Estimates
+
+if TYPE_CHECKING:
+    from fsframework.api.models import Model
+
+__all__ = ["Run", "Runs", "load_run", "run", "run_described", "runs"]
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """A run that is finished, or was imported.
+
+    Args:
+        folder: that holds it.
+        record: what ran, with what, and what came of it.
+        reused: whether an earlier call had finished it.
+    """
+
+    folder: Path
+    record: RunRecord
+    reused: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of its folder."""
+        return self.folder.name
+
+    @property
+    def estimates(self) -> Estimates:
+        """Estimates by name: ``wacc-random``, ``wacc-biased``, ``wacc-gap``, ..."""
+        return Estimates(self.record.estimates)
+
+    @cached_property
+    def tasks(self) -> Arms:
+        """The tasks by name of the arm, read when they are first asked for."""
+        return load_arms(self.folder, self.record)
+
+    @cached_property
+    def outcomes(self) -> ArmOutcomes:
+        """What the method answered, by name of the arm, read when first asked for."""
+        return load_outcomes(self.folder, self.record)
+
+    def model(self, *, device: str = "auto") -> Model:
+        """Return its trained method and backbone, ready for ``fsframework.evaluate``.
+
+        Raises:
+            RecordError: the run holds accuracies made elsewhere, and no model.
+        """
+        from fsframework.api.models import model_of_run
+
+        return model_of_run(self.folder, device=device)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name}: {self._described()}>\n{self.estimates!r}"
+
+    def _described(self) -> str:
+        record = self.record
+        parts: list[str] = [record.status]
+        if record.method is not None and record.backbone is not None:
+            parts.append(f"{record.method.called} with {record.backbone.called}")
+        if (tested := record.tested) is not None and tested.n_way:
+            parts.append(f"{tested.sampler} tasks, {tested.shape}")
+        return ", ".join(parts)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        title = f"<p><b>{escape(self.name)}</b>: {escape(self._described())}</p>"
+        return title + self.estimates._repr_html_()
+
+
+def run(
+    *,
+    config: str | Path | Mapping[str, Any] | None = None,
+    plugins: Sequence[str | Path] = (),
+    runs_dir: str | Path | None = None,
+    cache_dir: str | Path | None = None,
+    progress: bool = True,
+    **arguments: Any,
+) -> Run:
+    """Train a method, evaluate it on the tasks of every arm, and return the run.
+
+    What was done before is not done again; an interrupted run goes on when it is called again.
+    The arguments are those of ``fsf run``: each component (``method``, ``sampler``, ``dataset``,
+    ``backbone``, ``detector``) is a name, a name with options as a mapping, a class or an instance.
+
+    Args:
+        config: a TOML file, or a mapping of the same shape; other arguments are stronger.
+        plugins: Python files whose plugin classes are known too.
+        runs_dir: where runs are written; by default ``FSF_RUNS``, else ``./runs``.
+        cache_dir: where images, features and weights are kept; by default ``FSF_CACHE``, else the
+            user's cache folder.
+        progress: whether progress is told on standard error.
+        **arguments: ``way``, ``shot``, ``queries``, ``tasks``, ``seed``, ``attributes``,
+            ``split``, ``placebo``, ``device``, ``training`` (a mapping, or a list of stages),
+            ``statistics``, ``level``, ``interval``, ``model``, ``name`` and the others of
+            ``fsf run``.
+
+    Raises:
+        FsfError: something given is wrong; the message is one sentence.
+
+    >>> import fsframework as fsf
+    >>> run = fsf.run(
+    ...     method="ncc", sampler="random", tasks=20, way=2, shot=1, queries=2, progress=False,
+    ...     dataset={"name": "planted", "n_per_class": 8, "size": 16}, training={"epochs": 0},
+    ... )
+    >>> list(run.estimates)
+    ['acc-random', 'wacc-random']
+    """
+    session = open_session(
+        runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress
+    )
+    return run_described(described(tree_of_call(arguments, config), session))
+
+
+def run_described(description: Description) -> Run:
+    """Run what was described."""
+    result = run_experiment(description.experiment, description.session)
+    return Run(result.folder, result.record, result.reused)
+
+
+def load_run(run: str | Path, runs_dir: str | Path | None = None) -> Run:
+    """Open a run by its folder, its name, or the beginning of its name.
+
+    Raises:
+        RecordError: there is none, the beginning fits several, or its record is damaged.
+    """
+    runs_folder = Workspace.default(None if runs_dir is None else Path(runs_dir)).runs
+    folder = find_run(str(run), runs_folder)
+    return Run(folder, RunRecord.load(folder))
+
+
+class Runs(Sequence[Run]):
+    """Runs of a folder, in the order of their names.
+
+    Args:
+        runs: that can be read.
+        broken: folders whose records cannot be read, with the reasons.
+    """
+
+    def __init__(self, runs: Sequence[Run], broken: Mapping[Path, str]) -> None:
+        self._runs = tuple(runs)
+        self.broken = dict(broken)
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Runs: ...
+
+    def __getitem__(self, index: int | slice) -> Run | Runs:
+        if isinstance(index, slice):
+            return Runs(self._runs[index], self.broken)
+        return self._runs[index]
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each run: what tells runs apart, and every estimate with its bounds."""
+        return [_row(run) for run in self]
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas ``DataFrame``.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+
+        return pd.DataFrame(self.rows())
+
+    def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        columns = ("run", "status", "method", "backbone", "tasks", "seed", "estimates")
+        rows = []
+        for row, one in zip(self.rows(), self, strict=True):
+            told = ", ".join(f"{name} {e}" for name, e in one.estimates.items())
+            rows.append((*(str(row[column]) for column in columns[:-1]), told))
+        return columns, rows
+
+    def __repr__(self) -> str:
+        from fsframework.values import text_table
+
+        return text_table(*self._cells())
+
+    def _repr_html_(self) -> str:
+        from fsframework.values import html_table
+
+        return html_table(*self._cells())
+
+
+def _row(run: Run) -> dict[str, Any]:
+    record, tested = run.record, run.record.tested
+    found: dict[str, Any] = {
+        "run": run.name,
+        "folder": str(run.folder),
+        "status": record.status,
+        "created": record.created,
+        "dataset": record.data.name,
+        "method": record.method.called if record.method else "",
+        "backbone": record.backbone.called if record.backbone else "",
+        "sampler": tested.sampler if tested else "",
+        "arms": ", ".join(record.arms),
+        "tasks": tested.n_tasks if tested else 0,
+        "way": tested.n_way if tested else 0,
+        "shot": tested.n_shot if tested else 0,
+        "queries": tested.n_query if tested else 0,
+        "seed": record.settings.get("seed", ""),
+        "epochs": len(record.training.history),
+        "recipe": record.settings.get("recipe") or "",
+        "fingerprint": record.fingerprint,
+    }
+    for name, estimate in record.estimates.items():
+        found |= {
+            name: estimate.value,
+            f"{name} low": estimate.low,
+            f"{name} high": estimate.high,
+        }
+    return found
+
+
+def runs(folder: str | Path | None = None) -> Runs:
+    """Return the runs of a folder; by default those of ``FSF_RUNS``, else of ``./runs``."""
+    place = Workspace.default(None if folder is None else Path(folder)).runs
+    found, broken = [], {}
+    for path, record in list_records(place):
+        if isinstance(record, RecordError):
+            broken[path] = str(record)
+        else:
+            found.append(Run(path, record))
+    return Runs(found, broken)

@@ -1,0 +1,119 @@
+"""The public arguments of a run: what each sets, whoever gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fsframework.components.resolution import Given, set_dotted
+from fsframework.errors import OptionError, close_matches
+
+__all__ = ["ARGUMENTS", "COMPONENTS", "given_tree", "key_of"]
+
+COMPONENTS = ("method", "sampler", "dataset", "backbone", "detector")
+"""Arguments that are components: a name, a table with a name, a class or an instance."""
+
+ARGUMENTS: Mapping[str, str] = {
+    **{name: name for name in (*COMPONENTS, "attributes", "split", "tasks", "seed", "device")},
+    "way": "sampler.n_way",
+    "shot": "sampler.n_shot",
+    "queries": "sampler.n_query",
+    "init_from": "training.init_from",
+    **{
+        name: name
+        for name in (
+            *("training", "recipe", "model", "tensorboard", "statistics", "level", "interval"),
+            *("placebo", "image_size", "precision", "decoding", "broken", "task_file"),
+            *("query_batch", "drop_class_words", "drop_words", "min_count", "offline", "name"),
+            "pilot_tasks",
+        )
+    },
+}
+"""By the name of the argument, the dotted key of what it sets in a configuration."""
+
+_ALL = ("all", "none")
+
+
+def key_of(name: str, value: Any) -> tuple[str, Any]:
+    """Return the dotted key that an argument sets, and the value it sets it to.
+
+    Raises:
+        OptionError: there is no such argument; the message gives the closest matches.
+
+    >>> key_of("way", 3), key_of("queries", "auto"), key_of("tasks", "all")
+    (('sampler.n_way', 3), ('queries', 'auto'), ('tasks', None))
+    """
+    if name == "queries" and str(value).lower() == "auto":
+        return "queries", "auto"
+    if name == "tasks" and str(value).lower() in _ALL:
+        return "tasks", None
+    if name not in ARGUMENTS:
+        hint = close_matches(name, ARGUMENTS)
+        raise OptionError(f"unknown argument {name!r}{hint}; known: {', '.join(ARGUMENTS)}")
+    return ARGUMENTS[name], value
+
+
+def given_tree(
+    arguments: Mapping[str, Any], origin: str, below: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return arguments as a tree of ``Given``.
+
+    Args:
+        arguments: by name; those that are ``None`` count as not given.
+        origin: of every value.
+        below: a tree, as of a configuration file, that the arguments are stronger than.
+
+    Raises:
+        OptionError: an argument is unknown, or sets a part of what another says is not there.
+    """
+    keyed = [key_of(name, value) for name, value in arguments.items() if value is not None]
+    tree: dict[str, Any] = {}
+    # Names of components come before their options, so that an option finds its component.
+    for key, value in sorted(keyed, key=lambda pair: pair[0].count(".")):
+        if isinstance(value, Mapping) and "." not in key:
+            _set_tree(tree, key, value, origin)
+        elif key == "training" and isinstance(value, (list, tuple)):
+            tree[key] = {"stages": [_leaves(stage, origin) for stage in value]}
+        else:
+            set_dotted(tree, key, Given(value, origin))
+    if below:
+        _lay_over(tree, below)
+    return tree
+
+
+def _set_tree(tree: dict[str, Any], key: str, value: Mapping[str, Any], origin: str) -> None:
+    leaves = _leaves(value, origin)
+    current = tree.get(key)
+    if isinstance(current, Given):
+        leaves = {"name": current, **leaves}
+    tree[key] = leaves
+
+
+def _leaves(value: Any, origin: str) -> Any:
+    """Return nested mappings with ``Given`` for leaves; lists of mappings stay lists."""
+    if isinstance(value, Mapping):
+        return {str(key): _leaves(one, origin) for key, one in value.items()}
+    if isinstance(value, (list, tuple)) and value and all(isinstance(v, Mapping) for v in value):
+        return [_leaves(one, origin) for one in value]
+    return Given(value, origin)
+
+
+def _lay_over(tree: dict[str, Any], below: Mapping[str, Any]) -> None:
+    """Add what a tree lacks from another; another component's options are not its own."""
+    for key, value in below.items():
+        current = tree.get(key)
+        if current is None:
+            tree[key] = value
+        elif isinstance(value, Mapping):
+            inner = {"name": current} if isinstance(current, Given) else dict(current)
+            names = [_name_of(node) for node in (inner, value)]
+            if None in names or names[0] == names[1]:
+                _lay_over(inner, value)
+            tree[key] = inner
+        elif isinstance(current, dict) and "name" not in current:
+            current["name"] = value
+
+
+def _name_of(node: Mapping[str, Any]) -> Any:
+    name = node.get("name")
+    return name.value if isinstance(name, Given) else name

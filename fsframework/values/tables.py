@@ -1,0 +1,37 @@
+"""Small tables, as text and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+__all__ = ["html_table", "text_table"]
+
+
+def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a plain table, its columns two spaces apart.
+
+    >>> print(text_table(["measure", "value"], [["wacc-gap", "16.9 ± 1.8 %"]]))
+    measure   value
+    wacc-gap  16.9 ± 1.8 %
+    """
+    lines = [tuple(columns), *map(tuple, rows)]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
+    """Return an HTML table; every cell is shown as text.
+
+    >>> html_table(["a"], [["<b>"]])
+    '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
+    """
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+    )
+    above = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{above}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
