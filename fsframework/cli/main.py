@@ -12,7 +12,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from fsframework import __version__
 from fsframework.cli.groups import RootGroup
-from fsframework.errors import FsfError
+from fsframework.errors import FsfError, speaking
 
 __all__ = ["cli", "main"]
 
@@ -49,7 +49,8 @@ def main() -> None:
     verbose = "--verbose" in arguments
     arguments = [a for a in arguments if a != "--verbose"]
     try:
-        code = cli.main(args=arguments, prog_name="fsf", standalone_mode=False)
+        with speaking(_as_option):
+            code = cli.main(args=arguments, prog_name="fsf", standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
     except BaseException as error:
@@ -57,6 +58,13 @@ def main() -> None:
         if isinstance(error, SystemExit) or (verbose and not isinstance(error, told)):
             raise
         sys.exit(_explain(error))
+
+
+def _as_option(name: str, value: Any) -> str:
+    """Name an argument as the command line does; its options are imported by now, or seldom."""
+    from fsframework.cli.options import option_of
+
+    return option_of(name, value)
 
 
 def _explain(error: BaseException) -> int:
@@ -71,7 +79,7 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return _fail("interrupted; the same command goes on where it stopped", 130)
     if isinstance(error, FsfError):
-        return _fail(f"{error}{_as_options(str(error))}", 2, error.picture)
+        return _fail(error, 2, error.picture)
     if isinstance(error, BrokenPipeError):
         # The reader (head, less) has gone; Python must not complain of it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -80,17 +88,6 @@ def _explain(error: BaseException) -> int:
         return _fail("no space left on the device; free some and run the same command again", 2)
     summary = f"{type(error).__name__}: {error}".splitlines()[0]
     return _fail(f"unexpected {summary} (--verbose shows where)", 1)
-
-
-def _as_options(message: str) -> str:
-    """Say by which options the shape of tasks is given, where a message speaks of it.
-
-    >>> _as_options("n_way must be at most 2, not 5")
-    ' (n_way is --way)'
-    """
-    shape = {"n_way": "--way", "n_shot": "--shot", "n_query": "--query"}
-    said = [f"{name} is {o}" for name, o in shape.items() if name in message and o not in message]
-    return f" ({', '.join(said)})" if said else ""
 
 
 def _fail(message: Any, code: int, below: str = "") -> int:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import cloup
 from click.core import ParameterSource
 
-from fsframework.cli.completion import dataset_names, plugin_names
+from fsframework.cli.completion import dataset_names, plugin_names, run_names
 from fsframework.cli.groups import PluginGroup
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Given, set_dotted
 from fsframework.errors import OptionError
+from fsframework.statistics.estimators import INTERVALS
+
+if TYPE_CHECKING:
+    from fsframework.pipeline.session import Session
 
 __all__ = [
     "DROPPING",
@@ -26,13 +31,16 @@ __all__ = [
     "GroupedCommand",
     "cache_option",
     "command",
+    "default_runs_dir",
     "flat_options",
     "folder_options",
     "group",
     "json_option",
+    "option_of",
     "plugin_option",
     "registry_with",
     "runs_dir_option",
+    "session_of",
     "set_options",
     "shared",
     "tree_of",
@@ -47,13 +55,13 @@ HELP_GROUPS: dict[str, tuple[str, ...]] = {
     MAIN_OPTIONS: (
         "method", "sampler", "dataset", "backbone", "attributes", "shot", "tasks", "device",
     ),
-    "Tasks": ("way", "query", "queries", "split", "placebo", "task_file"),
+    "Tasks": ("way", "queries", "split", "placebo", "task_file"),
     "Words": ("detector", "drop_class_words", "drop_words", "min_count"),
     "Model and training": ("recipe", "model", "init_from", "tensorboard"),
     "Measuring": ("statistics", "level", "interval", "query_batch"),
     "Images": ("image_size", "precision", "decoding", "broken", "workers"),
     "Running": (
-        "seed", "offline", "dry_run", "runs_dir", "cache_dir", "data_dir", "force", "as_json",
+        "seed", "name", "offline", "dry_run", "runs_dir", "cache_dir", "data_dir", "force", "as_json",
     ),
     "Configuration": ("options", "config", "plugin_files"),
 }  # fmt: skip
@@ -122,211 +130,260 @@ def group(name: str | None = None, **settings: Any) -> Callable[[Any], CommandGr
 
 
 _ORIGINS = {
-    ParameterSource.COMMANDLINE: "command line",
     ParameterSource.ENVIRONMENT: "environment",
+    ParameterSource.COMMANDLINE: "command line",
 }
 
 
-def _task_count(
+def _number_or(word: str) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """Return a callback that reads a number, or one word."""
+
+    def read(
+        context: click.Context, parameter: click.Parameter, value: str | None
+    ) -> int | str | None:
+        if value is None or value.lower() == word:
+            return value and word
+        try:
+            return int(value)
+        except ValueError:
+            message = f"{value!r} is neither a number nor {word!r}"
+            raise click.BadParameter(message, context, parameter) from None
+
+    return read
+
+
+def _run_folder(
     context: click.Context, parameter: click.Parameter, value: str | None
-) -> int | str | None:
-    """Read a number of tasks; ``all``, or ``none`` as in a configuration, for as many as are."""
+) -> Path | None:
+    """Return the folder of a run given by the beginning of its name; a path stays what it is."""
+    del parameter
     if value is None:
         return None
-    if value.lower() in ("all", "none"):
-        return "none"
-    try:
-        return int(value)
-    except ValueError:
-        raise click.BadParameter(
-            f"{value!r} is neither a number nor 'all'", context, parameter
-        ) from None
+    path = Path(value)
+    if path.exists() or len(path.parts) > 1:
+        return path
+    from fsframework.records import find_run
+
+    return find_run(value, context.params.get("runs_dir") or default_runs_dir())
 
 
-_SHARED: dict[str, tuple[str, Any]] = {
-    "dataset": (
-        "dataset",
-        click.option(
-            "--dataset",
-            metavar="NAME[:ARG]",
-            envvar="FSF_DATASET",
-            shell_complete=dataset_names,
-            show_envvar=True,
-            help="Data set: planted, folder:PATH, csv:FILE, ...  [default: planted]",
-        ),
+def default_runs_dir() -> Path:
+    """Return where runs are, if no option says it."""
+    return Path(os.environ.get("FSF_RUNS") or "runs")
+
+
+def _component(name: str, default: str, text: str, complete: Any = None) -> Any:
+    return click.option(
+        f"--{name}",
+        metavar="NAME[:ARG]",
+        envvar=f"FSF_{name.upper()}",
+        show_envvar=True,
+        shell_complete=complete or plugin_names(name),
+        help=f"{text}{f'  [default: {default}]' if default else ''}",
+    )
+
+
+_SHARED: dict[str, Any] = {
+    "method": _component("method", "protonet", "Few-shot method."),
+    "sampler": _component("sampler", "fewstab", "How tasks are drawn."),
+    "dataset": _component(
+        "dataset", "planted", "Data set: planted, folder:PATH, csv:FILE, ...", dataset_names
     ),
-    "attributes": (
-        "attributes",
-        click.option(
-            "--attributes",
-            metavar="SOURCE",
-            envvar="FSF_ATTRIBUTES",
-            show_envvar=True,
-            help="Words of the images: FILE.csv or FILE.parquet (columns key, words; words "
-            "separated by ';' in CSV), or column:NAME.  [default: the data set's own words]",
-        ),
-    ),
-    "detector": (
+    "backbone": _component("backbone", "conv64f", "Feature extractor."),
+    "detector": _component(
         "detector",
-        click.option(
-            "--detector",
-            metavar="NAME[:ARG]",
-            envvar="FSF_DETECTOR",
-            shell_complete=plugin_names("detector"),
-            show_envvar=True,
-            help="Detect the words in the images: vit-gpt2, blip, clip-words, captions-file:FILE, "
-            "... (see fsf plugins list --kind detector).",
-        ),
+        "",
+        "Detect the words in the images: vit-gpt2, blip, clip-words, captions-file:FILE, ... (see "
+        "fsf plugins list --kind detector).",
     ),
-    "drop-class-words": (
-        "drop_class_words",
-        click.option(
-            "--drop-class-words",
-            is_flag=True,
-            help="Take from each image the words that name its own class.",
-        ),
+    "attributes": click.option(
+        "--attributes",
+        metavar="SOURCE",
+        envvar="FSF_ATTRIBUTES",
+        show_envvar=True,
+        help="Words of the images: FILE.csv or FILE.parquet (columns key, words; words separated "
+        "by ';' in CSV), or column:NAME.  [default: the data set's own words]",
     ),
-    "drop-words": (
-        "drop_words",
-        click.option(
-            "--drop-words", metavar="WORD,...", help="Words to take out, separated by commas."
-        ),
+    "drop-class-words": click.option(
+        "--drop-class-words",
+        is_flag=True,
+        help="Take from each image the words that name its own class.",
     ),
-    "min-count": (
-        "min_count",
-        click.option(
-            "--min-count",
-            type=int,
-            metavar="N",
-            help="Take out words that fewer than N images have.  [default: 1]",
-        ),
+    "drop-words": click.option(
+        "--drop-words", metavar="WORD,...", help="Words to take out, separated by commas."
     ),
-    "offline": (
-        "offline",
-        click.option(
-            "--offline",
-            is_flag=True,
-            envvar="FSF_OFFLINE",
-            show_envvar=True,
-            help="Make no network call; models must be in the local cache or a folder.",
-        ),
+    "min-count": click.option(
+        "--min-count",
+        type=int,
+        metavar="N",
+        help="Take out words that fewer than N images have.  [default: 1]",
     ),
-    "query-batch": (
-        "query_batch",
-        click.option(
-            "--query-batch",
-            type=click.Choice(["task", "class"]),
-            metavar="task|class",
-            help="Show a method all queries of a task together, or those of one class at a time "
-            "as FewSTAB's published evaluation does.  [default: task]",
-        ),
+    "offline": click.option(
+        "--offline",
+        is_flag=True,
+        envvar="FSF_OFFLINE",
+        show_envvar=True,
+        help="Make no network call; models must be in the local cache or a folder.",
     ),
-    "decoding": (
-        "decoding",
-        click.option(
-            "--decoding",
-            type=click.Choice(["exact", "scaled"]),
-            help="Decode every pixel of image files, or, faster, no more detail than their size "
-            "in use can show.  [default: exact]",
-        ),
+    "query-batch": click.option(
+        "--query-batch",
+        type=click.Choice(["task", "class"]),
+        metavar="task|class",
+        help="Show a method all queries of a task together, or those of one class at a time as "
+        "FewSTAB's published evaluation does.  [default: task]",
     ),
-    "broken": (
-        "broken",
-        click.option(
-            "--broken",
-            type=click.Choice(["fatal", "skip"]),
-            help="Stop at an image that cannot be read, or leave it out.  [default: fatal]",
-        ),
+    "decoding": click.option(
+        "--decoding",
+        type=click.Choice(["exact", "scaled"]),
+        help="Decode every pixel of image files, or, faster, no more detail than their size in use "
+        "can show.  [default: exact]",
     ),
-    "method": (
-        "method",
-        click.option(
-            "--method",
-            metavar="NAME",
-            envvar="FSF_METHOD",
-            shell_complete=plugin_names("method"),
-            show_envvar=True,
-            help="Few-shot method.  [default: protonet]",
-        ),
+    "broken": click.option(
+        "--broken",
+        type=click.Choice(["fatal", "skip"]),
+        help="Stop at an image that cannot be read, or leave it out.  [default: fatal]",
     ),
-    "image-size": (
-        "image_size",
-        click.option(
-            "--image-size",
-            type=int,
-            metavar="PIXELS",
-            help="Height and width of images.  [default: the run's, whose model is used, else the "
-            "data set's or the backbone's]",
-        ),
+    "image-size": click.option(
+        "--image-size",
+        type=int,
+        metavar="PIXELS",
+        help="Height and width of images.  [default: the size the model was trained at, else the "
+        "data set's or the backbone's]",
     ),
-    "sampler": (
-        "sampler",
-        click.option(
-            "--sampler",
-            metavar="NAME",
-            envvar="FSF_SAMPLER",
-            shell_complete=plugin_names("sampler"),
-            show_envvar=True,
-            help="How tasks are drawn.  [default: fewstab]",
-        ),
+    "precision": click.option(
+        "--precision",
+        type=click.Choice(["fp32", "bf16", "fp16"]),
+        help="Numbers the backbone computes in when images are embedded: bf16 is about twice as "
+        "fast on CPUs that have it, fp16 is for GPUs.  [default: fp32]",
     ),
-    "split": (
-        "split",
-        click.option(
-            "--split", metavar="NAME", help="Split whose images are used.  [default: test]"
-        ),
+    "split": click.option(
+        "--split",
+        metavar="NAME",
+        help="Split whose images are used; all for every image.  [default: test, or what the data "
+        "allow]",
     ),
-    "way": (
-        "sampler.n_way",
-        click.option("--way", type=int, metavar="N", help="Classes a task.  [default: 5]"),
+    "way": click.option(
+        "--way",
+        type=int,
+        metavar="N",
+        help="Classes per task.  [default: 5, or what the data allow]",
     ),
-    "shot": (
-        "sampler.n_shot",
-        click.option("--shot", type=int, metavar="N", help="Support images a class.  [default: 5]"),
+    "shot": click.option(
+        "--shot", type=int, metavar="N", help="Support images per class.  [default: 5]"
     ),
-    "query": (
-        "sampler.n_query",
-        click.option("--query", type=int, metavar="N", help="Query images a class.  [default: 15]"),
+    "queries": click.option(
+        "--queries",
+        callback=_number_or("auto"),
+        metavar="N|auto",
+        help="Query images per class; auto lets a pilot run find the best number for tasks without "
+        "replacement (see fsf plan).  [default: 15, or what the data allow]",
     ),
-    "tasks": (
-        "tasks",
-        click.option(
-            "--tasks",
-            callback=_task_count,
-            metavar="N|all",
-            help="Number of tasks; all, for samplers that end, such as depleting.  [default: 600]",
-        ),
+    "tasks": click.option(
+        "--tasks",
+        callback=_number_or("all"),
+        metavar="N|all",
+        help="Number of tasks; all, for samplers that end, such as depleting.  [default: 600]",
     ),
-    "seed": (
-        "seed",
-        click.option(
-            "--seed",
-            type=int,
-            metavar="N",
-            envvar="FSF_SEED",
-            show_envvar=True,
-            help="Same seed, same tasks, weights and scores.  [default: 0]",
-        ),
+    "task-file": click.option(
+        "--task-file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Evaluate the tasks of this file (see fsf tasks make).",
     ),
-    "device": (
-        "device",
-        click.option(
-            "--device",
-            metavar="NAME",
-            envvar="FSF_DEVICE",
-            show_envvar=True,
-            help="auto, cpu, cuda, cuda:N or mps.  [default: auto: a GPU where there is one]",
-        ),
+    "seed": click.option(
+        "--seed",
+        type=int,
+        metavar="N",
+        envvar="FSF_SEED",
+        show_envvar=True,
+        help="Same seed, same tasks, weights and scores.  [default: 0]",
+    ),
+    "device": click.option(
+        "--device",
+        metavar="NAME",
+        envvar="FSF_DEVICE",
+        show_envvar=True,
+        help="auto, cpu, cuda, cuda:N or mps.  [default: auto: a GPU where there is one]",
+    ),
+    "placebo": click.option(
+        "--placebo",
+        is_flag=True,
+        help="Permute the images of each class, anew for every task: a gap that is still there "
+        "does not come from the attributes.",
+    ),
+    "statistics": click.option(
+        "--statistic",
+        "statistics",
+        multiple=True,
+        shell_complete=plugin_names("statistic"),
+        metavar="NAME",
+        help="What to measure; repeatable. Options of one are given as in -o "
+        "statistics.NAME.OPTION=VALUE.  [default: acc, wacc]",
+    ),
+    "level": click.option(
+        "--level", type=float, metavar="P", help="Confidence level of intervals.  [default: 0.95]"
+    ),
+    "interval": click.option(
+        "--interval",
+        type=click.Choice(INTERVALS),
+        metavar="NAME",
+        help="How intervals are made: student-t; percentile or bca, bootstraps of the tasks; "
+        "image-level or class-level, which speak of new images, or new classes, even where tasks "
+        "share theirs.  [default: student-t]",
+    ),
+    "recipe": click.option(
+        "--recipe",
+        metavar="NAME",
+        help="How the method is trained: quick, fewstab, ... (see fsf recipes list), or none.  "
+        "[default: quick, where the method has it]",
+    ),
+    "model": click.option(
+        "--model",
+        callback=_run_folder,
+        shell_complete=run_names,
+        metavar="RUN",
+        help="Take method, backbone and weights of another run, or of an imported one; train "
+        "nothing. A folder, or the beginning of its name in the runs folder.",
+    ),
+    "init-from": click.option(
+        "--init-from",
+        callback=_run_folder,
+        shell_complete=run_names,
+        metavar="RUN",
+        help="Start the training from the weights of another run, or of a safetensors file.",
+    ),
+    "tensorboard": click.option(
+        "--tensorboard",
+        is_flag=True,
+        help="Also write the curve of the training for TensorBoard, into the run's folder.",
+    ),
+    "name": click.option(
+        "--name",
+        metavar="NAME",
+        help="Name of the run and its folder.  [default: made of method, data set and sampler]",
     ),
 }
-
+"""Options that mean the same in every command that has them, by their names."""
 
 DROPPING = ("drop-class-words", "drop-words", "min-count")
-"""Shared options that say which words are no attributes."""
-
+"""Shared options that say which words are not attributes."""
 
 WORDS = ("attributes", "detector", *DROPPING, "device", "offline")
 """Shared options that say which words images have."""
+
+
+def option_of(name: str, value: Any = None) -> str:
+    """Return how an argument is given on the command line; see ``fsframework.errors.argument``.
+
+    >>> option_of("image_size", 84), option_of("training.epochs", 3), option_of("drop_class_words")
+    ('--image-size 84', '-o training.epochs=3', '--drop-class-words')
+    """
+    flag = name.replace("_", "-")
+    if flag in _SHARED or flag in ("config", "runs-dir", "cache-dir", "plugin", "force", "output"):
+        flag = "statistic" if flag == "statistics" else flag
+        told = "" if value is None or isinstance(value, bool) else f" {shlex.quote(str(value))}"
+        return f"--{flag}{told}"
+    return name if value is None else f"-o {name}={shlex.quote(str(value))}"
 
 
 def shared(*names: str) -> Callable[[F], F]:
@@ -334,7 +391,7 @@ def shared(*names: str) -> Callable[[F], F]:
 
     def add(function: F) -> F:
         for name in reversed(names):
-            function = _SHARED[name][1](function)
+            function = _SHARED[name](function)
         return function
 
     return add
@@ -448,28 +505,26 @@ def registry_with(files: tuple[Path, ...]) -> Registry:
 
 
 def tree_of(
-    context: click.Context, config: Path | None, options: tuple[str, ...], keys: dict[str, str]
+    context: click.Context, config: Path | None = None, options: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Merge configuration file, environment and command line into a tree of ``Given``.
 
-    Args:
-        keys: dotted key of each command-line parameter beside the shared ones.
+    Every shared option of the command counts that was given; ``-o`` is stronger than they are.
 
     Raises:
         OptionError: an ``-o`` without ``=``.
     """
+    from fsframework.pipeline.experiment.arguments import ARGUMENTS, given_tree
     from fsframework.pipeline.experiment.configuration import read_config
 
     tree = read_config(config) if config is not None else {}
-    dotted = {name.replace("-", "_"): key for name, (key, _) in _SHARED.items()} | keys
-    # Names of components come before their options, so that an option finds its component.
-    for name in sorted(dotted, key=lambda n: dotted[n].count(".")):
-        source = context.get_parameter_source(name)
-        if source in _ORIGINS:
-            value = context.params[name]
-            if name in _RUNS:
-                value = _run_of(value, context)
-            set_dotted(tree, dotted[name], Given(value, _ORIGINS[source]))
+    for source, origin in _ORIGINS.items():
+        given = {
+            name: value
+            for name, value in context.params.items()
+            if name in ARGUMENTS and context.get_parameter_source(name) is source
+        }
+        tree = given_tree(given, origin, tree)
     for option in options:
         key, equals, value = option.partition("=")
         if not equals:
@@ -478,18 +533,15 @@ def tree_of(
     return tree
 
 
-_RUNS = ("model", "init_from")
-"""Parameters that name a run."""
+def session_of(context: click.Context) -> Session:
+    """Return the surroundings that a command's options name: plugin files, folders."""
+    from fsframework.pipeline.cache.workspace import Workspace
+    from fsframework.pipeline.progress import usual_reporter
+    from fsframework.pipeline.session import Session
 
-
-def _run_of(value: Path, context: click.Context) -> Path:
-    """Return the folder of a run by the beginning of its name, too; a path stays what it is."""
-    from fsframework.records import find_run
-
-    if value.exists() or len(value.parts) > 1:
-        return value
-    runs_dir = context.params.get("runs_dir") or Path(os.environ.get("FSF_RUNS") or "runs")
-    return find_run(str(value), runs_dir)
+    given = context.params
+    workspace = Workspace.default(given.get("runs_dir"), given.get("cache_dir"))
+    return Session(registry_with(given.get("plugin_files", ())), workspace, usual_reporter())
 
 
 def flat_options(

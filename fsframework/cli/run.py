@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.completion import plugin_names, run_names
 from fsframework.cli.options import (
     DROPPING,
     command,
     flat_options,
     folder_options,
     json_option,
-    registry_with,
+    session_of,
     set_options,
     shared,
     tree_of,
@@ -22,93 +21,18 @@ from fsframework.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fsframework.pipeline.experiment.configuration import Experiment
-    from fsframework.pipeline.run import RunResult
+    from fsframework.api.experiments import Description
+    from fsframework.api.runs import Run
 
 __all__ = ["run"]
 
 
 @command(epilog="Options left out come from --config, then from the defaults.")
-@shared("method", "sampler", "dataset")
-@click.option(
-    "--backbone",
-    shell_complete=plugin_names("backbone"),
-    metavar="NAME[:ARG]",
-    envvar="FSF_BACKBONE",
-    show_envvar=True,
-    help="Feature extractor.  [default: conv64f]",
-)
-@shared("attributes", "detector", "split", "way", "shot", "query", "tasks", "seed", "device")
-@click.option(
-    "--placebo",
-    is_flag=True,
-    help="Permute the images of each class, anew for every task: a gap that is still "
-    "there does not come from the attributes.",
-)
-@click.option(
-    "--statistic",
-    "statistics",
-    shell_complete=plugin_names("statistic"),
-    multiple=True,
-    metavar="NAME",
-    help="What to measure; repeatable.  [default: acc, wacc]",
-)
-@click.option(
-    "--recipe",
-    metavar="NAME",
-    help="How the method is trained: quick, fewstab, ... (see fsf recipes list), or none.  "
-    "[default: quick, where the method has it]",
-)
-@click.option(
-    "--init-from",
-    shell_complete=run_names,
-    type=click.Path(path_type=Path),
-    metavar="RUN",
-    help="Start the training from the weights of another run, or of a safetensors file.",
-)
-@click.option(
-    "--model",
-    shell_complete=run_names,
-    type=click.Path(path_type=Path),
-    metavar="RUN",
-    help="Take method, backbone and weights of another run, or of an imported one; train nothing. "
-    "A folder, or the beginning of its name in the runs folder.",
-)
-@click.option(
-    "--tensorboard",
-    is_flag=True,
-    help="Also write the curve of the training for TensorBoard, into the run's folder.",
-)
-@click.option("--level", type=float, metavar="P", help="Level of intervals.  [default: 0.95]")
-@click.option(
-    "--interval",
-    type=click.Choice(["student-t", "percentile", "bca", "image-level", "class-level"]),
-    help="How intervals are made. The first three take tasks for independent draws; the last two "
-    "speak of new images, or new classes, even where tasks share theirs.  [default: student-t]",
-)
-@shared("image-size")
-@click.option(
-    "--precision",
-    type=click.Choice(["fp32", "bf16", "fp16"]),
-    help="Numbers the backbone computes in when images are embedded: bf16 is about twice as fast "
-    "on CPUs that have it, fp16 is for GPUs.  [default: fp32]",
-)
-@shared("decoding", "broken")
+@shared("method", "sampler", "dataset", "backbone", "attributes", "shot", "tasks", "device")
+@shared("detector", "split", "way", "queries", "task-file", "seed", "placebo", "name")
+@shared("statistics", "level", "interval", "query-batch", "recipe", "init-from", "model")
+@shared("tensorboard", "image-size", "precision", "decoding", "broken", *DROPPING, "offline")
 @workers_option
-@click.option(
-    "--task-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Evaluate the tasks of this file (see fsf tasks make).",
-)
-@click.option(
-    "--queries",
-    type=click.Choice(["auto"]),
-    metavar="auto",
-    help="Let a pilot run of random tasks find the number of queries that is best for tasks "
-    "without replacement (see fsf plan); with --sampler depleting.",
-)
-@shared("query-batch", *DROPPING, "offline")
 @set_options
 @folder_options
 @click.option("--dry-run", is_flag=True, help="Print every option with its origin; run nothing.")
@@ -119,20 +43,18 @@ def run(
     /,
     config: Path | None,
     options: tuple[str, ...],
-    plugin_files: tuple[Path, ...],
-    runs_dir: Path | None,
-    cache_dir: Path | None,
     dry_run: bool,
     as_json: bool,
     **_: Any,
 ) -> None:
-    """Train a method, evaluate it on random and attribute-biased tasks, print the gap.
+    """Train a method, evaluate it on the tasks of every arm, print how they differ.
 
-    \b
-    Prints Acc, wAcc-R (worst-class accuracy on random tasks), wAcc-A (on tasks
-    whose support ties each class to a spurious attribute and whose queries break
-    the tie) and their difference, the gap. What was done before is not done again;
-    an interrupted run goes on when the same command is given.
+    With the sampler fewstab it prints wAcc-R (worst-class accuracy on random
+    tasks), wAcc-A (on tasks whose support ties each class to a spurious attribute
+    and whose queries break the tie) and their difference, the gap. With the
+    sampler context it prints the accuracies on queries in the contexts of their
+    support and in others. What was done before is not done again; an interrupted
+    run goes on when the same command is given.
 
     \b
     Examples:
@@ -141,69 +63,51 @@ def run(
       fsf run --dataset folder:./images --attributes words.csv --backbone resnet12
       fsf run --dataset folder:./images --detector vit-gpt2 --drop-class-words
       fsf run --method ncc --sampler depleting --tasks all --queries auto
+      fsf run --method ncc --backbone timm:tf_efficientnet_lite0 --dataset folder:./images \\
+              --detector appearance
       fsf run --plugin ./mine.py --method mine -o method.temperature=0.2
       fsf run --method leo --init-from runs/baseline-planted-fewstab-1a2b3c4d
       fsf run --model runs/renet-planted-fewstab-1a2b3c4d --dataset folder:./images
       fsf run --config exp.toml --dry-run
     """
-    from fsframework.pipeline.experiment.configuration import resolve_experiment
+    from fsframework.api.experiments import described
+    from fsframework.api.runs import run_described
+    from fsframework.cli import render
 
-    keys = {
-        "backbone": "backbone",
-        "placebo": "placebo",
-        "statistics": "statistics",
-        "level": "level",
-        "interval": "interval",
-        "queries": "queries",
-        "precision": "precision",
-        "task_file": "task_file",
-        "recipe": "recipe",
-        "init_from": "training.init_from",
-        "model": "model",
-        "tensorboard": "tensorboard",
-    }
-    registry = registry_with(plugin_files)
-    experiment = resolve_experiment(registry, tree_of(context, config, options, keys))
+    description = described(tree_of(context, config, options), session_of(context))
     if dry_run:
-        _print_resolved(experiment, as_json)
+        _print_resolved(description, as_json)
         return
-    from fsframework.cli import render
-    from fsframework.pipeline.cache.workspace import Workspace
-    from fsframework.pipeline.run import run_experiment
-
-    workspace = Workspace.default(runs_dir, cache_dir)
-    result = run_experiment(experiment, registry, workspace, usual_reporter())
+    made = run_described(description)
     if as_json:
-        render.print_json(_as_json(result))
-    else:
-        _print_result(result)
-
-
-def _print_resolved(experiment: Experiment, as_json: bool) -> None:
-    from fsframework.cli import render
-
-    resolved, origins = experiment.to_json(), experiment.origins
-    if as_json:
-        render.print_json({"resolved": resolved, "origins": origins})
+        render.print_json(_as_json(made))
         return
-    render.print_table(("option", "value", "origin"), list(flat_options(resolved, origins)))
+    from fsframework.cli.runs import print_record
+
+    if made.reused:
+        click.echo("nothing to do: this run was already finished", err=True)
+    print_record(made.folder, made.record)
 
 
-def _as_json(result: RunResult) -> dict[str, Any]:
-    record = result.record
+def _print_resolved(description: Description, as_json: bool) -> None:
+    from fsframework.cli import render
+
+    if as_json:
+        render.print_json({"resolved": description.options, "origins": description.origins})
+        return
+    rows = list(flat_options(description.options, description.origins))
+    render.print_table(("option", "value", "origin"), rows)
+
+
+def _as_json(run: Run) -> dict[str, Any]:
+    record = run.record
     return {
-        "folder": str(result.folder),
+        "folder": str(run.folder),
+        "name": run.name,
         "fingerprint": record.fingerprint,
-        "reused": result.reused,
+        "reused": run.reused,
+        "arms": list(record.arms),
         "estimates": {name: e.to_json() for name, e in record.estimates.items()},
         "notes": list(record.notes),
         "timings": dict(record.timings),
     }
-
-
-def _print_result(result: RunResult) -> None:
-    from fsframework.cli.runs import print_record
-
-    if result.reused:
-        click.echo("nothing to do: this run was already finished", err=True)
-    print_record(result.folder, result.record)
