@@ -255,10 +255,19 @@ class Registry:
         """Return what is known of one command without importing it.
 
         Raises:
-            PluginError: it is unknown, or two distributions claim its name.
+            PluginError: it is unknown, two distributions claim its name or path, or its description
+                is damaged.
         """
         plugin = self.find("command", name)
-        return next(one.command for one in self._commands if one.plugin == plugin)
+        command = next(one.command for one in self._commands if one.plugin == plugin)
+        same = [one.plugin for one in self._commands if one.command.path == command.path]
+        if len(same) > 1:
+            path = " ".join(command.path)
+            raise PluginError(
+                f"command {path!r} is claimed by {_claims(same)}; uninstall one of them"
+            )
+        self._require_sound(plugin)
+        return command
 
     def load_command(self, name: str) -> click.Command:
         """Import and return one command.
@@ -272,14 +281,8 @@ class Registry:
         """
         import click
 
-        plugin = self.find("command", name)
         path = self.describe_command(name).path
-        same = [one.plugin for one in self._commands if one.command.path == path]
-        if len(same) > 1:
-            raise PluginError(
-                f"command {' '.join(path)!r} is claimed by {_claims(same)}; uninstall one of them"
-            )
-        self._require_sound(plugin)
+        plugin = self.find("command", name)
         try:
             # The entry point is known already: stevedore would look for it once more, and a command
             # must start quickly.
@@ -290,7 +293,9 @@ class Registry:
             raise self._import_failure(plugin, error) from error
         if not isinstance(found, click.Command):
             hint = "make it one with @click.command() or @click.group()"
-            raise self._failure(plugin, f"is a {type(found).__name__}, not a click command", hint)
+            raise self._failure(
+                plugin, f"is of type {type(found).__name__}, not a click command", hint
+            )
         self._check_path(plugin, path)
         return found
 
