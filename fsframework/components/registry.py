@@ -147,18 +147,15 @@ class Registry:
         unique: dict[tuple[str, str, str], Plugin] = {}
         known: dict[str, bool] = {}
         for distribution in distributions():
-            for entry in distribution.entry_points:
-                kind = _KIND_OF_GROUP.get(entry.group)
-                if kind is None or (kind, entry.name, entry.value) in unique:
-                    continue
-                unique[kind, entry.name, entry.value] = Plugin(
-                    kind,
-                    entry.name,
-                    entry.value,
-                    distribution.metadata["Name"] or "unknown",
-                    distribution.version,
-                    _status(entry, known),
-                )
+            entries = [e for e in distribution.entry_points if e.group in _KIND_OF_GROUP]
+            if not entries:
+                continue
+            metadata = distribution.metadata  # parsed anew whenever it is asked for
+            name, version = metadata["Name"] or "unknown", metadata["Version"] or "unknown"
+            for entry in entries:
+                kind = _KIND_OF_GROUP[entry.group]
+                row = Plugin(kind, entry.name, entry.value, name, version, _status(entry, known))
+                unique.setdefault((kind, entry.name, entry.value), row)
         return tuple(sorted(unique.values()))
 
     @functools.cached_property
