@@ -11,7 +11,7 @@ import click
 import cloup
 from click.core import ParameterSource
 
-from fsframework.cli.completion import dataset_names, plugin_names
+from fsframework.cli.completion import dataset_names, plugin_names, run_names
 from fsframework.cli.groups import PluginGroup
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Given, set_dotted
@@ -26,12 +26,15 @@ __all__ = [
     "GroupedCommand",
     "cache_option",
     "command",
+    "dataset_names",
     "flat_options",
     "folder_options",
     "group",
     "json_option",
+    "plugin_names",
     "plugin_option",
     "registry_with",
+    "run_names",
     "runs_dir_option",
     "set_options",
     "shared",
