@@ -73,7 +73,7 @@ def _loaded_status(registry: Registry, plugin: Plugin) -> Plugin:
         else:
             registry.load(plugin.kind, plugin.name)
     except PluginError as error:
-        return dataclasses.replace(plugin, status=f"broken: {error}")
+        return dataclasses.replace(plugin, status=f"broken: {' '.join(str(error).split())}")
     return plugin
 
 

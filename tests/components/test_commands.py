@@ -156,7 +156,7 @@ def test_a_module_that_is_no_package_cannot_be_described(
     ("source", "target", "cause"),
     [
         ("raise SystemExit", "hello", "cannot be imported: SystemExit (hint"),
-        ("assert False, 'no luck'", "hello", "cannot be imported: AssertionError: no luck"),
+        ("assert False, 'no\\nluck'", "hello", "cannot be imported: AssertionError: no luck"),
         ("import not_there_at_all", "hello", "pip install not_there_at_all"),
         (HELLO, "missing", "cannot be imported: AttributeError"),
         (HELLO, "NUMBER", "is of type int, not a click command"),
