@@ -14,6 +14,7 @@ REPETITIONS, LIMIT = 7, 0.3
 FSF = (sys.executable, "-m", "fsframework")
 COMMANDS = {
     "python -c pass": (sys.executable, "-c", "pass"),
+    "import fsframework": (sys.executable, "-c", "import fsframework"),
     "fsf --help": (*FSF, "--help"),
     "fsf plugins list": (*FSF, "plugins", "list"),
     "fsf run --help": (*FSF, "run", "--help"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from fsframework.components.kinds import COMPONENTS
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import parameters, resolve_component
 from fsframework.testing import check_component
+from tests.conftest import Fsf
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -43,7 +45,7 @@ def commands_of(page: Path) -> Iterator[tuple[str, bool]]:
     mentioned = re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
     for lines, whole in ((shown, True), (mentioned, False)):
         for part in (part for line in lines for part in line.split("&&")):
-            command = part.strip().removeprefix("$ ")
+            command = part.strip().removeprefix("$ ").partition(" > ")[0]
             if command.startswith("fsf "):
                 yield command, whole
 
@@ -75,6 +77,27 @@ def test_plugins_keep_their_contracts(tmp_path: Path, monkeypatch: pytest.Monkey
         component = resolve_component(registry, kind, {"name": name, **nested})
         results = check_component(component.create, kind)
         assert [(name, r.name, r.message) for r in results if r.outcome == "failed"] == []
+
+
+def test_the_command_is_installed_checked_and_run(
+    distribution: Callable[..., None], fsf: Fsf, tmp_path: Path
+) -> None:
+    text = (ROOT / "docs" / "writing-plugins.md").read_text(encoding="utf-8")
+    blocks = [(block[1], block[2]) for block in FENCE.finditer(text)]
+    [source] = [body for kind, body in blocks if kind == "python" and "@command()" in body]
+    [described] = [body for kind, body in blocks if kind == "toml" and "summary = " in body]
+    [project] = [body for kind, body in blocks if kind == "toml" and "fsframework.commands" in body]
+    entries = tomllib.loads(project)["project"]["entry-points"]
+    distribution("run-times", entries)
+    package = tmp_path / "site" / "run_times"
+    package.mkdir()
+    (package / "__init__.py").write_text(source)
+    (package / "commands.toml").write_text(described)
+
+    assert "Show how long each stage of a run took." in fsf("runs").stdout
+    assert fsf("plugins", "check", "run-times").returncode == 0
+    (tmp_path / "run.json").write_text('{"timings": {"training": 3.25}}')
+    assert fsf("runs", "times", ".").stdout == "training         3.2 s\n"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,9 @@ SECTIONS = (
 )
 """Sections of ``fsf --help``, in this order; those that other packages add come after them."""
 
+_REGISTRY = "fsframework.registry"
+"""Under which name a context keeps the registry."""
+
 _BROKEN = "Broken (see fsf plugins list --kind command)"
 
 
@@ -59,10 +62,7 @@ class PluginGroup(click.Group):
     path: tuple[str, ...] | None = None
     """The words after ``fsf`` that lead here; ``None`` until the group is reached from there."""
 
-    registry: Registry | None = None
-    """Where plugins are looked up: that of the group above."""
-
-    def installed_commands(self) -> dict[str, list[InstalledCommand]]:
+    def installed_commands(self, ctx: click.Context) -> dict[str, list[InstalledCommand]]:
         """Return what plugins add below this group, by the next word of the path.
 
         A word has several entries where it is itself a group with commands below it, or where two
@@ -71,20 +71,20 @@ class PluginGroup(click.Group):
         found: dict[str, list[InstalledCommand]] = defaultdict(list)
         if self.path is not None:
             depth = len(self.path)
-            for one in self.plugins().commands():
+            for one in self.plugins(ctx).commands():
                 if len(one.command.path) > depth and one.command.path[:depth] == self.path:
                     found[one.command.path[depth]].append(one)
         return found
 
-    def plugins(self) -> Registry:
-        """Return the registry that all groups of one call share."""
-        if self.registry is None:
-            self.registry = Registry()
-        return self.registry
+    @staticmethod
+    def plugins(ctx: click.Context) -> Registry:
+        """Return the registry that all groups of one call share: distributions are read once."""
+        registry: Registry = ctx.meta.setdefault(_REGISTRY, Registry())
+        return registry
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the group's own commands and those of plugins, sorted."""
-        return sorted({*self.own_commands(ctx), *self.installed_commands()})
+        return sorted({*self.own_commands(ctx), *self.installed_commands(ctx)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, importing it where it is a plugin's.
@@ -95,18 +95,18 @@ class PluginGroup(click.Group):
         command = super().get_command(ctx, cmd_name)
         if command is None:
             try:
-                command = self._of_plugin(cmd_name)
+                command = self._of_plugin(ctx, cmd_name)
             except PluginError:
                 if not ctx.resilient_parsing:
                     raise
         return None if command is None else self._with_plugins_below(ctx, command, cmd_name)
 
-    def _of_plugin(self, name: str) -> click.Command | None:
-        below = self.installed_commands().get(name, [])
+    def _of_plugin(self, ctx: click.Context, name: str) -> click.Command | None:
+        below = self.installed_commands(ctx).get(name, [])
         path = (*(self.path or ()), name)
         for one in below:
             if one.command.path == path:
-                return self.plugins().load_command(one.plugin.name)
+                return self.plugins(ctx).load_command(one.plugin.name)
         return PluginGroup(name, help=_summary_of_group(below)) if below else None
 
     def _with_plugins_below(
@@ -116,7 +116,7 @@ class PluginGroup(click.Group):
         if not isinstance(command, click.Group) or self.path is None:
             return command
         group = command if isinstance(command, PluginGroup) else PluginGroup(name)
-        group.path, group.registry = (*self.path, name), self.plugins()
+        group.path = (*self.path, name)
         if group is command:
             return command
         deferred = {
@@ -173,7 +173,7 @@ class PluginGroup(click.Group):
         """Return section and summary of the commands of plugins; both empty for a broken one."""
         own = self.own_commands(ctx)
         found = {}
-        for name, below in self.installed_commands().items():
+        for name, below in self.installed_commands(ctx).items():
             if name in own:
                 continue
             depth = len(self.path or ()) + 1
@@ -189,7 +189,7 @@ class PluginGroup(click.Group):
 
     def _broken(self, ctx: click.Context) -> list[tuple[str, str]]:
         broken = [name for name, (_, summary) in self.plugin_commands(ctx).items() if not summary]
-        below = self.installed_commands()
+        below = self.installed_commands(ctx)
         return [(name, below[name][0].plugin.status) for name in sorted(broken)]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -33,7 +33,7 @@ class _Sources(CommandGroup):
     def own_commands(self, ctx: click.Context) -> dict[str, str]:
         """Return the group's commands, and each importer as a command."""
         own = super().own_commands(ctx)
-        return {**own, **dict.fromkeys(self.plugins().names("importer"), _SUMMARY)}
+        return {**own, **dict.fromkeys(self.plugins(ctx).names("importer"), _SUMMARY)}
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, or the one that reads checkpoints with an importer of this name."""

@@ -12,6 +12,7 @@ from fsframework.cli.options import (
     cache_option,
     command,
     json_option,
+    plugin_names,
     registry_with,
     set_options,
     shared,
@@ -33,6 +34,7 @@ _USUAL_SIZE, _USUAL_INTERPOLATION = 84, "bilinear"
 @shared("image-size")
 @click.option(
     "--backbone",
+    shell_complete=plugin_names("backbone"),
     metavar="NAME[:ARG]",
     envvar="FSF_BACKBONE",
     show_envvar=True,

@@ -74,7 +74,7 @@ def _loaded_status(registry: Registry, plugin: Plugin) -> Plugin:
         else:
             registry.load(plugin.kind, plugin.name)
     except PluginError as error:
-        return dataclasses.replace(plugin, status=f"broken: {error}")
+        return dataclasses.replace(plugin, status=f"broken: {' '.join(str(error).split())}")
     return plugin
 
 
@@ -244,12 +244,13 @@ def _maker(
 ) -> Callable[[], Any]:
     """Return what makes the component to check, from ``NAME[:ARG]`` and options KEY=VALUE."""
     from fsframework.components.resolution import Given, resolve_component, set_dotted
+    from fsframework.testing import installed_command
 
     if plugin.kind == "command":
         if options:
             raise OptionError(f"-o {options[0]}: a command is checked without options")
-        command = registry.describe_command(plugin.name)
-        return lambda: command
+        registry.load_command(plugin.name)
+        return installed_command(plugin.name)
     tree: dict[str, Any] = {"name": Given(name, "command line")}
     for option in options:
         key, equals, value = option.partition("=")

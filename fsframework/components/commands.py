@@ -26,7 +26,7 @@ def describe_command(name: str, target: str) -> Command:
     """Return what the package of a target says of one of its commands.
 
     Raises:
-        PluginError: the file or the table is missing or damaged; the message is the cause alone.
+        PluginError: the file or the table is missing or damaged; the message is only the cause.
     """
     table = _table(name, target)
     for key, value in table.items():

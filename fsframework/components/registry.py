@@ -148,18 +148,15 @@ class Registry:
         unique: dict[tuple[str, str, str], Plugin] = {}
         known: dict[str, bool] = {}
         for distribution in distributions():
-            for entry in distribution.entry_points:
-                kind = _KIND_OF_GROUP.get(entry.group)
-                if kind is None or (kind, entry.name, entry.value) in unique:
-                    continue
-                unique[kind, entry.name, entry.value] = Plugin(
-                    kind,
-                    entry.name,
-                    entry.value,
-                    distribution.metadata["Name"] or "unknown",
-                    distribution.version,
-                    _status(entry, known),
-                )
+            entries = [e for e in distribution.entry_points if e.group in _KIND_OF_GROUP]
+            if not entries:
+                continue
+            metadata = distribution.metadata  # parsed anew whenever it is asked for
+            name, version = metadata["Name"] or "unknown", metadata["Version"] or "unknown"
+            for entry in entries:
+                kind = _KIND_OF_GROUP[entry.group]
+                row = Plugin(kind, entry.name, entry.value, name, version, _status(entry, known))
+                unique.setdefault((kind, entry.name, entry.value), row)
         return tuple(sorted(unique.values()))
 
     @functools.cached_property
@@ -265,10 +262,19 @@ class Registry:
         """Return what is known of one command without importing it.
 
         Raises:
-            PluginError: it is unknown, or two distributions claim its name.
+            PluginError: it is unknown, two distributions claim its name or path, or its description
+                is damaged.
         """
         plugin = self.find("command", name)
-        return next(one.command for one in self._commands if one.plugin == plugin)
+        command = next(one.command for one in self._commands if one.plugin == plugin)
+        same = [one.plugin for one in self._commands if one.command.path == command.path]
+        if len(same) > 1:
+            path = " ".join(command.path)
+            raise PluginError(
+                f"command {path!r} is claimed by {_claims(same)}; uninstall one of them"
+            )
+        self._require_sound(plugin)
+        return command
 
     def load_command(self, name: str) -> click.Command:
         """Import and return one command.
@@ -282,14 +288,8 @@ class Registry:
         """
         import click
 
-        plugin = self.find("command", name)
         path = self.describe_command(name).path
-        same = [one.plugin for one in self._commands if one.command.path == path]
-        if len(same) > 1:
-            raise PluginError(
-                f"command {' '.join(path)!r} is claimed by {_claims(same)}; uninstall one of them"
-            )
-        self._require_sound(plugin)
+        plugin = self.find("command", name)
         try:
             # The entry point is known already: stevedore would look for it once more, and a command
             # must start quickly.
@@ -300,7 +300,9 @@ class Registry:
             raise self._import_failure(plugin, error) from error
         if not isinstance(found, click.Command):
             hint = "make it one with @click.command() or @click.group()"
-            raise self._failure(plugin, f"is a {type(found).__name__}, not a click command", hint)
+            raise self._failure(
+                plugin, f"is of type {type(found).__name__}, not a click command", hint
+            )
         self._check_path(plugin, path)
         return found
 

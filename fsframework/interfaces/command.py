@@ -12,7 +12,7 @@ class Command:
     """A command of ``fsf`` as its distribution describes it, known without importing the command.
 
     The command itself is a ``click.Command``, made with ``command`` or ``group`` of
-    ``fsframework.cli.options`` or with click alone. An entry point of the group
+    ``fsframework.cli.options`` or with click itself. An entry point of the group
     ``fsframework.commands`` names it; a table of the same name in ``commands.toml``, beside the
     ``__init__.py`` of the top-level package of the target, describes it::
 

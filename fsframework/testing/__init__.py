@@ -34,6 +34,7 @@ from fsframework.testing._suite import (
     checks_for,
     parametrize_with_checks,
 )
+from fsframework.testing.command import installed_command
 from fsframework.testing.toys import toy_images, toy_outcomes, toy_pool, toy_records
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "NotApplicable",
     "check_component",
     "checks_for",
+    "installed_command",
     "parametrize_with_checks",
     "toy_images",
     "toy_outcomes",

@@ -110,15 +110,25 @@ def options_of(cls: type) -> dict[str, inspect.Parameter]:
 
 
 class Suite:
-    """The checks of one kind, in the order they are declared; eight are common to all kinds.
+    """The checks of one kind, in the order they are declared; eight are common to all components.
 
     A check declared ``after`` others runs them first and is skipped when one of them fails, so
     that a component is told of a fault once and not by everything that rests on it.
+
+    Args:
+        interface: the class of what is checked.
+        has_options: whether it is made with options, as components are; if not, the checks common
+            to these are left out.
     """
 
-    def __init__(self, interface: type) -> None:
+    def __init__(self, interface: type, *, has_options: bool = True) -> None:
         self.interface = interface
         self._checks: list[Check] = []
+        self._first: tuple[Check, ...] = ()
+        if has_options:
+            self._add_common(interface)
+
+    def _add_common(self, interface: type) -> None:
 
         def check_construction(make: Make) -> None:
             """The factory gives a fresh instance of the interface at every call."""
@@ -130,8 +140,8 @@ class Suite:
                 )
             require(first is not second, "the factory must give a fresh component at every call")
 
-        self._construction = self._add(check_construction)
-        typed = self._add(check_options_typed, (self._construction,))
+        self._first = (self._add(check_construction),)
+        typed = self._add(check_options_typed, self._first)
         for function in (
             check_options_stored,
             check_summary,
@@ -139,15 +149,15 @@ class Suite:
             check_argument,
             check_reads,
         ):
-            self._add(function, (self._construction,))
-        self._add(check_usual_components, (self._construction, typed))
+            self._add(function, self._first)
+        self._add(check_usual_components, (*self._first, typed))
 
     def __iter__(self) -> Iterator[Check]:
         return iter(self._checks)
 
     def check(self, *, after: Iterable[Check] = ()) -> Callable[[Callable[[Make], None]], Check]:
         """Return a decorator that registers a check, and the checks it rests on."""
-        return lambda function: self._add(function, (self._construction, *after))
+        return lambda function: self._add(function, (*self._first, *after))
 
     def _add(self, function: Callable[[Make], None], after: tuple[Check, ...] = ()) -> Check:
         @functools.wraps(function)
