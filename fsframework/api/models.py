@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fsframework.api._session import open_session
 from fsframework.api.data import opened
 from fsframework.api.experiments import tree_of_call
-from fsframework.api.runs import Run
+from fsframework.api.running import Run
 from fsframework.components.registry import Registry
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.backbone import Backbone, Preprocessing

@@ -15,7 +15,7 @@ from fsframework.cli.options import group, json_option, runs_dir_option
 from fsframework.errors import OptionError, RecordError, close_matches
 
 if TYPE_CHECKING:
-    from fsframework.api.runs import Run
+    from fsframework.api.running import Run
     from fsframework.records import RunRecord
 
 __all__ = ["print_record", "runs"]
@@ -134,7 +134,7 @@ def list_runs(
     as_json: bool,
 ) -> None:
     """List every run with what tells it from the others, and its estimates."""
-    from fsframework.api.runs import runs as all_runs
+    from fsframework.api.running import runs as all_runs
     from fsframework.cli import render
 
     found = all_runs(runs_dir)
@@ -239,7 +239,7 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
 
     RUN is a folder, or the name or beginning of the name of one in the runs folder.
     """
-    from fsframework.api.runs import load_run
+    from fsframework.api.running import load_run
     from fsframework.cli import render
 
     opened = load_run(run, runs_dir)
@@ -323,7 +323,7 @@ def curve(
       fsf runs curve renet-planted
       fsf runs curve renet-planted --csv curve.csv --tensorboard ./events
     """
-    from fsframework.api.runs import load_run
+    from fsframework.api.running import load_run
     from fsframework.cli import render
     from fsframework.pipeline.learning.history import write_csv, write_tensorboard
 
