@@ -135,7 +135,7 @@ def test_a_run_needs_neither_file_nor_hub_to_be_used_again(
     assert again["folder"] != first["folder"]
     assert again["estimates"]["acc-random"]["value"] == first["estimates"]["acc-random"]["value"]
     record = json.loads((Path(again["folder"]) / "run.json").read_text())
-    assert record["resolved"]["backbone"]["weights"] == str(path)
+    assert record["components"]["backbone"]["options"]["weights"] == str(path)
 
 
 def test_a_run_of_other_options_does_not_fill_the_backbone(fsf: Fsf) -> None:
