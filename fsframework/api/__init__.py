@@ -12,14 +12,16 @@ if TYPE_CHECKING:
     from fsframework.api.data import dataset, draw, pool
     from fsframework.api.experiments import Description, describe
     from fsframework.api.models import Model, evaluate, method
-    from fsframework.api.results import estimate
+    from fsframework.api.results import Comparison, compare, estimate
     from fsframework.api.running import Run, Runs, load_run, run, runs
 
 __all__ = [
+    "Comparison",
     "Description",
     "Model",
     "Run",
     "Runs",
+    "compare",
     "dataset",
     "describe",
     "draw",
@@ -33,10 +35,12 @@ __all__ = [
 ]
 
 _HOME = {
+    "Comparison": "results",
     "Description": "experiments",
     "Model": "models",
     "Run": "running",
     "Runs": "running",
+    "compare": "results",
     "dataset": "data",
     "describe": "experiments",
     "draw": "data",

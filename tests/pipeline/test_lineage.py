@@ -12,12 +12,12 @@ from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.pipeline.lineage import (
     contamination,
-    footnotes,
     incompleteness,
     lineage_of,
     under_test,
 )
 from fsframework.records import DataRecord, RunRecord, TrainedOn
+from fsframework.values import footnotes
 from tests.toy_published import write_toy
 
 CERTAIN = "the accuracies are not few-shot on new classes"
