@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Model,
         Run,
         Runs,
+        attributes,
         dataset,
         describe,
         draw,
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     )
 
 _API = (
-    *("Description", "Model", "Run", "Runs", "dataset", "describe", "draw", "estimate"),
-    *("evaluate", "load_run", "method", "pool", "run", "runs"),
+    *("Description", "Model", "Run", "Runs", "attributes", "dataset", "describe", "draw"),
+    *("estimate", "evaluate", "load_run", "method", "pool", "run", "runs"),
 )
 _VALUES = (
     *("ArmOutcomes", "Arms", "AttributeTable", "Estimate", "Estimates", "ImagePool", "Outcomes"),
@@ -62,6 +63,7 @@ __all__ = [
     "Run",
     "Runs",
     "TaskSet",
+    "attributes",
     "dataset",
     "describe",
     "draw",

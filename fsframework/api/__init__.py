@@ -10,23 +10,42 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsframework.api.data import dataset, draw, pool
-    from fsframework.api.experiments import Description, describe
+    from fsframework.api.experiments import Description, describe, described
     from fsframework.api.models import Model, evaluate, method
+    from fsframework.api.opened import (
+        Extracted,
+        OpenedImages,
+        draw_tasks,
+        extract_words,
+        open_images,
+        open_tasks,
+    )
     from fsframework.api.results import estimate
     from fsframework.api.runs import Run, Runs, load_run, run, runs
+    from fsframework.api.words import attributes, images_with_class_words, names_class
 
 __all__ = [
     "Description",
+    "Extracted",
     "Model",
+    "OpenedImages",
     "Run",
     "Runs",
+    "attributes",
     "dataset",
     "describe",
+    "described",
     "draw",
+    "draw_tasks",
     "estimate",
     "evaluate",
+    "extract_words",
+    "images_with_class_words",
     "load_run",
     "method",
+    "names_class",
+    "open_images",
+    "open_tasks",
     "pool",
     "run",
     "runs",
@@ -34,16 +53,26 @@ __all__ = [
 
 _HOME = {
     "Description": "experiments",
+    "Extracted": "opened",
     "Model": "models",
+    "OpenedImages": "opened",
     "Run": "runs",
     "Runs": "runs",
+    "attributes": "words",
     "dataset": "data",
     "describe": "experiments",
+    "described": "experiments",
     "draw": "data",
+    "draw_tasks": "opened",
     "estimate": "results",
     "evaluate": "models",
+    "extract_words": "opened",
+    "images_with_class_words": "words",
     "load_run": "runs",
     "method": "models",
+    "names_class": "words",
+    "open_images": "opened",
+    "open_tasks": "opened",
     "pool": "data",
     "run": "runs",
     "runs": "runs",

@@ -8,11 +8,13 @@ import math
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from fsframework._files import atomic_write
 from fsframework.values import Estimate
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "shown",
     "sparkline",
     "text_table",
+    "write_file",
 ]
 
 _NAMES = {
@@ -34,6 +37,15 @@ _NAMES = {
     "wacc-gap": "gap = wAcc-R − wAcc-A",
 }
 _NO_LIMIT = 100_000
+
+
+def write_file(path: Path, data: bytes | str) -> None:
+    """Write a file whole or not at all; a folder that is missing is made.
+
+    Raises:
+        FsfError: the file system refuses; a file that was there is untouched.
+    """
+    atomic_write(path, data)
 
 
 def print_json(value: Any) -> None:
