@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Model,
         Run,
         Runs,
+        attributes,
         compare,
         dataset,
         describe,
@@ -42,13 +43,38 @@ if TYPE_CHECKING:
         TaskSet,
     )
 
-_API = (
-    *("Comparison", "Description", "Model", "Run", "Runs", "compare", "dataset", "describe"),
-    *("draw", "estimate", "evaluate", "load_run", "method", "pool", "run", "runs"),
+_API = frozenset(
+    (
+        "Comparison",
+        "Description",
+        "Model",
+        "Run",
+        "Runs",
+        "attributes",
+        "compare",
+        "dataset",
+        "describe",
+        "draw",
+        "estimate",
+        "evaluate",
+        "load_run",
+        "method",
+        "pool",
+        "run",
+        "runs",
+    )
 )
-_VALUES = (
-    *("ArmOutcomes", "Arms", "AttributeTable", "Estimate", "Estimates", "ImagePool", "Outcomes"),
-    "TaskSet",
+_VALUES = frozenset(
+    (
+        "ArmOutcomes",
+        "Arms",
+        "AttributeTable",
+        "Estimate",
+        "Estimates",
+        "ImagePool",
+        "Outcomes",
+        "TaskSet",
+    )
 )
 
 __all__ = [
@@ -65,6 +91,7 @@ __all__ = [
     "Run",
     "Runs",
     "TaskSet",
+    "attributes",
     "compare",
     "dataset",
     "describe",

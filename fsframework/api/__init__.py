@@ -1,6 +1,7 @@
 """The public Python API: a researcher's script, a notebook, every command use this.
 
-``import fsframework as fsf`` gives all of it; nothing heavy is imported before it is needed.
+``import fsframework as fsf`` gives what most need; command plugins find the rest here. Nothing
+heavy is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -10,25 +11,44 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsframework.api.data import dataset, draw, pool
-    from fsframework.api.experiments import Description, describe
+    from fsframework.api.experiments import Description, describe, described
     from fsframework.api.models import Model, evaluate, method
+    from fsframework.api.opened import (
+        Extracted,
+        OpenedImages,
+        draw_tasks,
+        extract_words,
+        open_images,
+        open_tasks,
+    )
     from fsframework.api.results import Comparison, compare, estimate
     from fsframework.api.running import Run, Runs, load_run, run, runs
+    from fsframework.api.words import attributes, images_with_class_words, names_class
 
 __all__ = [
     "Comparison",
     "Description",
+    "Extracted",
     "Model",
+    "OpenedImages",
     "Run",
     "Runs",
+    "attributes",
     "compare",
     "dataset",
     "describe",
+    "described",
     "draw",
+    "draw_tasks",
     "estimate",
     "evaluate",
+    "extract_words",
+    "images_with_class_words",
     "load_run",
     "method",
+    "names_class",
+    "open_images",
+    "open_tasks",
     "pool",
     "run",
     "runs",
@@ -37,17 +57,27 @@ __all__ = [
 _HOME = {
     "Comparison": "results",
     "Description": "experiments",
+    "Extracted": "opened",
     "Model": "models",
+    "OpenedImages": "opened",
     "Run": "running",
     "Runs": "running",
+    "attributes": "words",
     "compare": "results",
     "dataset": "data",
     "describe": "experiments",
+    "described": "experiments",
     "draw": "data",
+    "draw_tasks": "opened",
     "estimate": "results",
     "evaluate": "models",
+    "extract_words": "opened",
+    "images_with_class_words": "words",
     "load_run": "running",
     "method": "models",
+    "names_class": "words",
+    "open_images": "opened",
+    "open_tasks": "opened",
     "pool": "data",
     "run": "running",
     "runs": "running",

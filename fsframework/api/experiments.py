@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.api._session import open_session
+from fsframework.interfaces.sampler import TaskSampler
 from fsframework.pipeline.experiment.arguments import given_tree
 from fsframework.pipeline.experiment.configuration import (
     Experiment,
@@ -37,6 +38,12 @@ class Description:
     origins: Mapping[str, Any]
     experiment: Experiment
     session: Session
+
+    @property
+    def sampler(self) -> TaskSampler:
+        """The sampler of the tasks under test, made with its options."""
+        made: TaskSampler = self.experiment.sampler.create()
+        return made
 
     def __repr__(self) -> str:
         parts = (f"{role} {c.called}" for role, c in self.experiment.roles.items())

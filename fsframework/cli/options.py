@@ -30,11 +30,13 @@ __all__ = [
     "CommandGroup",
     "GroupedCommand",
     "cache_option",
+    "check_output",
     "command",
     "dataset_names",
     "default_runs_dir",
     "flat_options",
     "folder_options",
+    "force_option",
     "group",
     "json_option",
     "option_of",
@@ -58,7 +60,7 @@ HELP_GROUPS: dict[str, tuple[str, ...]] = {
     MAIN_OPTIONS: (
         "method", "sampler", "dataset", "backbone", "attributes", "shot", "tasks", "device",
     ),
-    "Tasks": ("way", "queries", "split", "placebo", "task_file"),
+    "Tasks": ("arm", "way", "queries", "split", "placebo", "task_file"),
     "Words": ("detector", "drop_class_words", "drop_words", "min_count"),
     "Model and training": ("recipe", "model", "init_from", "tensorboard"),
     "Measuring": ("statistics", "level", "interval", "query_batch"),
@@ -288,6 +290,12 @@ _SHARED: dict[str, Any] = {
         metavar="N|all",
         help="Number of tasks; all, for samplers that end, such as depleting.  [default: 600]",
     ),
+    "arm": click.option(
+        "--arm",
+        metavar="NAME",
+        help="Arm whose tasks are drawn, such as random, the control of fewstab.  [default: the "
+        "sampler's own]",
+    ),
     "task-file": click.option(
         "--task-file",
         type=click.Path(path_type=Path),
@@ -376,6 +384,12 @@ WORDS = ("attributes", "detector", *DROPPING, "device", "offline")
 """Shared options that say which words images have."""
 
 
+_OTHER_FLAGS = (
+    "batch-size", "cache-dir", "config", "force", "output", "plugin", "runs-dir", "shard",
+)  # fmt: skip
+"""Options that messages name beside the shared ones."""
+
+
 def option_of(name: str, value: Any = None) -> str:
     """Return how an argument is given on the command line; see ``fsframework.errors.argument``.
 
@@ -383,7 +397,7 @@ def option_of(name: str, value: Any = None) -> str:
     ('--image-size 84', '-o training.epochs=3', '--drop-class-words')
     """
     flag = name.replace("_", "-")
-    if flag in _SHARED or flag in ("config", "runs-dir", "cache-dir", "plugin", "force", "output"):
+    if flag in _SHARED or flag in _OTHER_FLAGS:
         flag = "statistic" if flag == "statistics" else flag
         told = "" if value is None or isinstance(value, bool) else f" {shlex.quote(str(value))}"
         return f"--{flag}{told}"
@@ -493,6 +507,26 @@ def folder_options(function: F) -> F:
         help="Where runs are written.  [default: ./runs]",
     )
     return runs(cache_option(function))
+
+
+def force_option(function: F) -> F:
+    """Add ``--force``, for commands that write a file."""
+    return click.option("--force", is_flag=True, help="Replace the output if it exists.")(function)
+
+
+def check_output(path: Path, *suffixes: str, force: bool) -> None:
+    """Check, before anything long begins, that a file may be written.
+
+    Args:
+        suffixes: endings that it may have, such as ``.png``; any where none is given.
+
+    Raises:
+        OptionError: the name ends otherwise, or the file exists and ``force`` is not given.
+    """
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise OptionError(f"{path} must end in {' or '.join(suffixes)}")
+    if path.exists() and not force:
+        raise OptionError(f"{path} exists; give --force to replace it")
 
 
 def json_option(function: F) -> F:

@@ -7,10 +7,13 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+
+from fsframework._files import atomic_write
 
 if TYPE_CHECKING:
     from fsframework.records import RunRecord
@@ -22,9 +25,19 @@ __all__ = [
     "print_table",
     "sparkline",
     "text_table",
+    "write_file",
 ]
 
 _NO_LIMIT = 100_000
+
+
+def write_file(path: Path, data: bytes | str) -> None:
+    """Write a file whole or not at all; a folder that is missing is made.
+
+    Raises:
+        FsfError: the file system refuses; a file that was there is untouched.
+    """
+    atomic_write(path, data)
 
 
 def print_json(value: Any) -> None:

@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import io
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from fsframework._files import atomic_path
-from fsframework.interfaces.dataset import Dataset
+from fsf_attribute_tools._drawing import COLOURS, FAINT, INK, LINE, PAPER, Font, cut_to, draw_chip
+from fsframework.api import OpenedImages
 from fsframework.values import ImagePool, TaskSet
 
-__all__ = ["COLOURS", "FAINT", "INK", "PAPER", "cut_to", "draw_chip", "draw_task"]
-
-COLOURS = ("#0072b2", "#d55e00", "#007a5a", "#a8478a", "#8a6d00", "#3f7fbf", "#7a3b00", "#4d4d4d")
-"""One a way, repeated where there are more; dark enough to carry white text, and told apart by
-the colour-blind (after Okabe & Ito 2008)."""
-
-INK, FAINT, PAPER = "#222222", "#767676", "#ffffff"
-"""Text, text of less weight, and ground."""
+__all__ = ["task_picture"]
 
 _RELAXED = "#b00020"
-_IMAGE, _GAP, _LABEL, _MARGIN, _LINE = 112, 10, 150, 16, 17
+_IMAGE, _GAP, _LABEL, _MARGIN = 112, 10, 150, 16
 _MOST_LINES = 6
 
 
-def draw_task(
-    task: TaskSet,
-    pool: ImagePool,
-    dataset: Dataset,
-    split: str,
-    path: Path,
-    *,
-    n_query: int = 5,
-    n_support: int = 5,
-) -> None:
-    """Draw one task into a PNG file.
+def task_picture(
+    task: TaskSet, images: OpenedImages, *, n_query: int = 5, n_support: int = 5
+) -> bytes:
+    """Draw one task as a PNG.
 
-    A row a class: its name and word, its support images, then its first queries. Below each
-    image stand its words; those tied to a class of the task are set on that class' colour.
+    One row per class: its name and word, its support images, then its first queries. Below each
+    image are its words; a word tied to a class of the task has that class's colour.
 
     Args:
         task: a set of one task.
-        split: the split whose pool the task's indices refer to.
-        n_query: query images drawn a class; ``n_support`` likewise.
+        images: those that the task refers to.
+        n_query: query images drawn per class; ``n_support`` likewise.
     """
     shown = [
         np.concatenate([task.support[0, w, :n_support], task.query[0, w, :n_query]])
@@ -51,13 +37,14 @@ def draw_task(
     ]
     n_support = min(n_support, task.n_shot)
     columns = len(shown[0])
-    indices = dataset.split_indices(split)
+    pool, dataset = images.pool, images.dataset
+    indices = dataset.split_indices(images.split)
     pixels = dataset.images(indices[np.concatenate(shown)], _IMAGE)
     owner = {int(a): w for w, a in enumerate(task.attribute[0]) if a >= 0}
     chips = [[_chips(task, pool, int(i), owner) for i in row] for row in shown]
     font, small = ImageFont.load_default(15), ImageFont.load_default(13)
-    heights = [max(len(cell) for cell in row) * _LINE + _IMAGE + 3 * _GAP for row in chips]
-    top = _MARGIN + 2 * _LINE
+    heights = [max(len(cell) for cell in row) * LINE + _IMAGE + 3 * _GAP for row in chips]
+    top = _MARGIN + 2 * LINE
     split_gap = 3 * _GAP
     width = 2 * _MARGIN + _LABEL + columns * (_IMAGE + _GAP) + split_gap
     canvas = Image.new("RGB", (width, top + sum(heights) + _MARGIN), PAPER)
@@ -67,7 +54,7 @@ def draw_task(
         for c in range(columns)
     ]
     draw.text((left[0], _MARGIN), "support", INK, font)
-    more = f" (first {columns - n_support} of {task.n_query} a class)"
+    more = f" (first {columns - n_support} of {task.n_query} per class)"
     if columns > n_support:
         draw.text((left[n_support], _MARGIN), "query" + more, INK, font)
     y = top
@@ -82,8 +69,7 @@ def draw_task(
         if task.relaxed[0, way]:
             draw.text((_MARGIN + 14, y + 56), "queries relaxed", _RELAXED, small)
         for column, cell in enumerate(row):
-            image = Image.fromarray(pixels[way * columns + column])
-            canvas.paste(image, (left[column], y))
+            canvas.paste(Image.fromarray(pixels[way * columns + column]), (left[column], y))
             line = y + _IMAGE + 4
             for word, word_owner in cell:
                 if word_owner is None:
@@ -91,10 +77,11 @@ def draw_task(
                 else:
                     marked = COLOURS[word_owner % len(COLOURS)]
                     draw_chip(draw, (left[column], line), word, small, marked)
-                line += _LINE
+                line += LINE
         y += heights[way]
-    with atomic_path(path) as temporary:
-        canvas.save(temporary, format="PNG")
+    stream = io.BytesIO()
+    canvas.save(stream, format="PNG")
+    return stream.getvalue()
 
 
 def _chips(
@@ -112,38 +99,12 @@ def _chips(
     return cells
 
 
-def draw_chip(
-    draw: ImageDraw.ImageDraw,
-    place: tuple[int, int],
-    text: str,
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
-    colour: str,
-    ink: str = "#ffffff",
-    most: int = _IMAGE,
-) -> None:
-    """Draw a word on a rounded ground; ``most`` pixels wide, or what is too long is cut off."""
-    text = cut_to(text, font, most - 8)
-    x, y = place
-    width = round(font.getlength(text))
-    draw.rounded_rectangle((x, y, x + width + 8, y + _LINE - 2), 4, fill=colour)
-    draw.text((x + 4, y), text, ink, font)
-
-
 def _fitted(
     draw: ImageDraw.ImageDraw,
     place: tuple[int, int],
     text: str,
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    font: Font,
     width: int,
     colour: str = INK,
 ) -> None:
     draw.text(place, cut_to(text, font, width), colour, font)
-
-
-def cut_to(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> str:
-    """Return as much of a text as ``width`` pixels hold, with an ellipsis where it is cut."""
-    if font.getlength(text) <= width:
-        return text
-    while text and font.getlength(text + "…") > width:
-        text = text[:-1]
-    return text + "…"

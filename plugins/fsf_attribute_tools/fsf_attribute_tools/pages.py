@@ -13,34 +13,66 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from fsframework._files import atomic_path, atomic_write
+from fsf_attribute_tools._drawing import COLOURS, FAINT, INK, LINE, PAPER, Font, cut_to, draw_chip
+from fsframework.api import names_class
+from fsframework.cli.render import write_file
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.attributes.statistics import names_class
-from fsframework.pipeline.pictures import COLOURS, FAINT, INK, PAPER, cut_to, draw_chip
 from fsframework.values import AttributeTable, BoolArray, ImagePool, IntArray
 
-__all__ = ["AttributePage", "attribute_page"]
+__all__ = ["AttributePage", "PageChoice", "attribute_page"]
 
 _PIXELS = 224
 """Longest side of an image on a page for the browser."""
 _MOST_IN_A_PICTURE = 400
 _MOST_LINES, _MOST_CAPTION_LINES = 6, 3
-_TILE, _GAP, _MARGIN, _LINE, _COLUMNS = 160, 16, 20, 17, 6
+_TILE, _GAP, _MARGIN, _COLUMNS = 160, 16, 20, 6
 _ASKED, _NAMING = COLOURS[0], COLOURS[1]
 _PLAIN_CHIP = "#ececec"
 
-_Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+@dataclass(frozen=True)
+class PageChoice:
+    """Which images are shown.
+
+    Args:
+        n: number of images, drawn uniformly without replacement; all where there are fewer.
+        class_name: only images of this class.
+        word: only images that have this word.
+        seed: of the draw, at least 0.
+
+    Raises:
+        OptionError: a number is too small.
+    """
+
+    n: int = 24
+    class_name: str | None = None
+    word: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise OptionError(f"the number of images must be at least 1, not {self.n}")
+        if self.seed < 0:
+            raise OptionError(f"seed must be at least 0, not {self.seed}")
+
+    @property
+    def described(self) -> str:
+        """The conditions as they follow the word *images*."""
+        parts = [f"of class {self.class_name!r}"] if self.class_name is not None else []
+        parts += [f"with the word {self.word!r}"] if self.word is not None else []
+        return " ".join(parts)
 
 
 @dataclass(frozen=True)
 class AttributePage:
-    """What was drawn, and of how many.
+    """What was drawn, and from how many.
 
     Args:
         path: the file that was written.
-        shown: images on it; ``matching`` images of the split that were to choose from.
-        unknown: images of the split that the table does not know.
+        shown: number of images on it.
+        matching: number of images of the split to choose from.
+        unknown: number of images of the split that the table lacks.
     """
 
     path: Path
@@ -64,71 +96,60 @@ class _Tile(NamedTuple):
     class_name: str
     caption: str
     words: list[_Word]
-    known: bool
-    """The table has this image."""
 
     @property
     def remark(self) -> str:
-        """What stands where there are no words."""
-        if self.words:
-            return ""
-        return "no words" if self.known else "not in the table"
+        """What is shown in place of words that are missing."""
+        return "" if self.words else "no words"
 
 
 def attribute_page(
     dataset: Dataset,
     split: str,
     table: AttributeTable,
-    *,
-    images: Sequence[int] | None = None,
-    n: int = 24,
-    class_name: str | None = None,
-    word: str | None = None,
-    seed: int = 0,
     output: Path,
+    choice: PageChoice | None = None,
 ) -> AttributePage:
     """Draw images of a split with their words into a ``.png`` or ``.html`` file.
 
-    Below each image stand its class, caption, words and key. The word that was asked for comes
+    Below each image are its class, caption, words and key. The word that was asked for comes
     first; words that name the image's own class are marked (see ``class_words``). The HTML page
-    holds its images and needs no network.
+    contains its images and needs no network. Images are shown in the order of the split's pool.
 
     Args:
-        table: words by key; images of the split that it does not know are left out, unless they
-            are among ``images``.
-        images: indices into the split's pool, drawn in this order; ``None`` draws ``n`` of them
-            uniformly without replacement and shows them in the pool's order.
-        n: images to draw, at least 1; all where there are fewer.
-        class_name: only images of this class.
-        word: only images that have this word.
-        seed: of the draw, at least 0.
-        output: the file to write; one that exists is replaced.
+        table: words by key; images of the split that it lacks are left out.
+        output: the file to write; an existing one is replaced.
+        choice: which images are shown; by default 24 of all.
 
     Raises:
-        OptionError: the ending is another, a number is out of its range, or class or word are
-            unknown in this split.
-        DataError: no key of the table belongs to the split, no image matches, or an image cannot
+        OptionError: the name of the file ends otherwise, or class or word are unknown in this
+            split.
+        DataError: the table shares no key with the split, no image matches, or an image cannot
             be read.
     """
+    choice = choice or PageChoice()
     suffix = output.suffix.lower()
     if suffix not in (".png", ".html"):
-        raise OptionError(f"{output}: must end in .png or .html")
+        raise OptionError(f"{output} must end in .png or .html")
     pool = dataset.pool(split).with_attributes(table)
     keys = set(table.keys)
     known = np.fromiter((key in keys for key in pool.keys), bool, len(pool))
-    matching = _matching(pool, known, split, images, class_name, word)
-    chosen = matching if images is not None else _drawn(matching, n, seed)
+    matching = _matching(pool, known, split, choice)
+    chosen = matching
+    if choice.n < matching.size:
+        rng = np.random.default_rng(choice.seed)
+        chosen = np.sort(rng.choice(matching, choice.n, replace=False))
     if suffix == ".png" and len(chosen) > _MOST_IN_A_PICTURE:
         raise OptionError(
             f"{len(chosen)} images are too many for one picture, which holds "
             f"{_MOST_IN_A_PICTURE}; write {output.with_suffix('.html').name}"
         )
     indices = dataset.split_indices(split)
-    tiles = [_tile(pool, int(i), int(indices[i]), word, bool(known[i])) for i in chosen]
+    tiles = [_tile(pool, int(i), int(indices[i]), choice.word) for i in chosen]
     unknown = int((~known).sum())
     page = AttributePage(output, len(chosen), len(matching), unknown)
-    heading = _heading(page, split, class_name, word)
-    notes = [f"drawn with seed {seed}"] if len(chosen) < len(matching) else []
+    heading = _heading(page, split, choice)
+    notes = [f"drawn with seed {choice.seed}"] if len(chosen) < len(matching) else []
     if unknown:
         notes.append(f"{unknown:,} images of the split are not in the table of words")
     if suffix == ".png":
@@ -138,80 +159,47 @@ def attribute_page(
     return page
 
 
-def _matching(
-    pool: ImagePool,
-    known: BoolArray,
-    split: str,
-    images: Sequence[int] | None,
-    class_name: str | None,
-    word: str | None,
-) -> IntArray:
+def _matching(pool: ImagePool, known: BoolArray, split: str, choice: PageChoice) -> IntArray:
     """Return the images to choose from."""
     table = pool.attributes
     assert table is not None
-    fits = known.copy() if images is None else np.ones(len(pool), bool)
-    if class_name is not None:
-        if class_name not in pool.class_names:
-            near = close_matches(class_name, pool.class_names)
-            raise OptionError(f"the split {split!r} has no class {class_name!r}{near}")
-        fits &= pool.labels == pool.class_names.index(class_name)
-    if word is not None:
-        if word in table.words:
-            having = table.column(table.words.index(word))
+    fits = known.copy()
+    if choice.class_name is not None:
+        if choice.class_name not in pool.class_names:
+            near = close_matches(choice.class_name, pool.class_names)
+            raise OptionError(f"the split {split!r} has no class {choice.class_name!r}{near}")
+        fits &= pool.labels == pool.class_names.index(choice.class_name)
+    if choice.word is not None:
+        if choice.word in table.words:
+            having = table.column(table.words.index(choice.word))
         else:
             having = np.zeros(len(pool), bool)
         if not having.any():
-            near = close_matches(word, set(table.words) - {word})
-            raise OptionError(f"no image of the split {split!r} has the word {word!r}{near}")
+            near = close_matches(choice.word, set(table.words) - {choice.word})
+            raise OptionError(f"no image of the split {split!r} has the word {choice.word!r}{near}")
         fits &= having
-    if images is None:
-        matching = np.flatnonzero(fits)
-    else:
-        asked = np.asarray(images, dtype=np.int64)
-        outside = asked[(asked < 0) | (asked >= len(pool))]
-        if outside.size:
-            raise OptionError(
-                f"there is no image {outside[0]} in the split {split!r}; "
-                f"they run from 0 to {len(pool) - 1}"
-            )
-        matching = asked[fits[asked]]
+    matching = np.flatnonzero(fits)
     if not matching.size:
-        where = f"in the split {split!r}" if images is None else "among those asked for"
-        raise DataError(" ".join(filter(None, ["no image", _wanted(class_name, word), where])))
+        what = " ".join(filter(None, ["no image", choice.described]))
+        raise DataError(f"{what} is in the split {split!r}")
     return matching
 
 
-def _drawn(matching: IntArray, n: int, seed: int) -> IntArray:
-    if n < 1:
-        raise OptionError(f"the number of images must be at least 1, not {n}")
-    if seed < 0:
-        raise OptionError(f"seed must be at least 0, not {seed}")
-    if n >= matching.size:
-        return matching
-    return np.sort(np.random.default_rng(seed).choice(matching, n, replace=False))
-
-
-def _wanted(class_name: str | None, word: str | None) -> str:
-    parts = [f"of class {class_name!r}"] if class_name is not None else []
-    parts += [f"with the word {word!r}"] if word is not None else []
-    return " ".join(parts)
-
-
-def _heading(page: AttributePage, split: str, class_name: str | None, word: str | None) -> str:
-    which = " ".join(filter(None, [_wanted(class_name, word), f"in the split {split!r}"]))
+def _heading(page: AttributePage, split: str, choice: PageChoice) -> str:
+    which = " ".join(filter(None, [choice.described, f"in the split {split!r}"]))
     if page.shown < page.matching:
         return f"{page.shown:,} of the {page.matching:,} images {which}"
     return f"{page.matching:,} {'image' if page.matching == 1 else 'images'} {which}"
 
 
-def _tile(pool: ImagePool, image: int, index: int, asked: str | None, known: bool) -> _Tile:
+def _tile(pool: ImagePool, image: int, index: int, asked: str | None) -> _Tile:
     table = pool.attributes
     assert table is not None
     class_name = pool.class_names[pool.labels[image]]
     words = [_Word(w, w == asked, names_class(w, class_name)) for w in table.words_of(image)]
     words.sort(key=lambda w: (not w.asked, not w.naming, w.text))
     caption = table.captions[image] if table.captions is not None else ""
-    return _Tile(index, pool.keys[image], class_name, caption, words, known)
+    return _Tile(index, pool.keys[image], class_name, caption, words)
 
 
 def _legend(tiles: Sequence[_Tile]) -> bool:
@@ -231,11 +219,11 @@ def _write_picture(
     lines = [[_lines(tile, small) for tile in row] for row in rows]
     captions = [[_wrapped(t.caption, small, _TILE, _MOST_CAPTION_LINES) for t in r] for r in rows]
     heights = [
-        _TILE + max((2 + len(c) + len(w)) * _LINE for c, w in zip(cs, ws, strict=True)) + 33
+        _TILE + max((2 + len(c) + len(w)) * LINE for c, w in zip(cs, ws, strict=True)) + 33
         for cs, ws in zip(captions, lines, strict=True)
     ]
     remarks = list(notes)
-    top = _MARGIN + 34 + (_LINE + 8 if remarks or _legend(tiles) else 0)
+    top = _MARGIN + 34 + (LINE + 8 if remarks or _legend(tiles) else 0)
     canvas = Image.new("RGB", (width, top + sum(heights) + _MARGIN // 2), PAPER)
     draw = ImageDraw.Draw(canvas)
     draw.text((_MARGIN, _MARGIN - 4), cut_to(heading, large, width - 2 * _MARGIN), INK, large)
@@ -252,23 +240,24 @@ def _write_picture(
             canvas.paste(Image.fromarray(dataset.images([tile.image], _TILE)[0]), (left, y))
             line = y + _TILE + 5
             draw.text((left, line), cut_to(tile.class_name, font, _TILE), INK, font)
-            line += _LINE + 2
+            line += LINE + 2
             for text in row_captions[column]:
                 draw.text((left, line), text, FAINT, small)
-                line += _LINE
+                line += LINE
             line += 2 if row_captions[column] else 0
             for words in row_lines[column]:
                 _draw_words(draw, left, line, words, small)
-                line += _LINE
+                line += LINE
             if tile.remark:
-                draw.text((left, line - _LINE), tile.remark, FAINT, small)
+                draw.text((left, line - LINE), tile.remark, FAINT, small)
             draw.text((left, line + 3), _end_of(tile.key, small, _TILE), FAINT, small)
         y += height
-    with atomic_path(path) as temporary:
-        canvas.save(temporary, format="PNG")
+    stream = io.BytesIO()
+    canvas.save(stream, format="PNG")
+    write_file(path, stream.getvalue())
 
 
-def _lines(tile: _Tile, font: _Font) -> list[list[_Word]]:
+def _lines(tile: _Tile, font: Font) -> list[list[_Word]]:
     """Break an image's words into lines; what does not fit is counted."""
     lines: list[list[_Word]] = [[]]
     used = 0
@@ -285,7 +274,7 @@ def _lines(tile: _Tile, font: _Font) -> list[list[_Word]]:
     return lines
 
 
-def _count_the_rest(line: list[_Word], hidden: int, font: _Font) -> None:
+def _count_the_rest(line: list[_Word], hidden: int, font: Font) -> None:
     """Put the number of hidden words at the end of a line; words that leave no room join them."""
     while True:
         rest = _Word(f"and {hidden} more", False, False)
@@ -296,12 +285,12 @@ def _count_the_rest(line: list[_Word], hidden: int, font: _Font) -> None:
         hidden += 1
 
 
-def _width(text: str, font: _Font) -> int:
+def _width(text: str, font: Font) -> int:
     return min(_TILE, round(font.getlength(text)) + 8)
 
 
 def _draw_words(
-    draw: ImageDraw.ImageDraw, left: int, y: int, words: Sequence[_Word], font: _Font
+    draw: ImageDraw.ImageDraw, left: int, y: int, words: Sequence[_Word], font: Font
 ) -> None:
     for word in words:
         colour = _ASKED if word.asked else _NAMING if word.naming else _PLAIN_CHIP
@@ -310,7 +299,7 @@ def _draw_words(
         left += _width(word.text, font) + 4
 
 
-def _wrapped(text: str, font: _Font, width: int, most: int) -> list[str]:
+def _wrapped(text: str, font: Font, width: int, most: int) -> list[str]:
     """Break a text between words into at most ``most`` lines."""
     lines: list[str] = []
     for word in text.split():
@@ -324,7 +313,7 @@ def _wrapped(text: str, font: _Font, width: int, most: int) -> list[str]:
     return [cut_to(line, font, width) for line in lines]
 
 
-def _end_of(text: str, font: _Font, width: int) -> str:
+def _end_of(text: str, font: Font, width: int) -> str:
     """Return the end of a text, which tells one key from another, as far as it fits."""
     if font.getlength(text) <= width:
         return text
@@ -397,7 +386,7 @@ def _write_html(
             for name, value in sorted(table.provenance.items())
         ]
         lines += ["</dl>", "</details>"]
-    atomic_write(path, "\n".join([*lines, "</html>", ""]))
+    write_file(path, "\n".join([*lines, "</html>", ""]))
 
 
 def _figure(dataset: Dataset, tile: _Tile) -> Iterator[str]:
@@ -410,7 +399,7 @@ def _figure(dataset: Dataset, tile: _Tile) -> Iterator[str]:
     if tile.words:
         yield "<ul>"
         for word in tile.words:
-            kinds = [name for name in ("asked", "naming") if getattr(word, name)]
+            kinds = [*(["asked"] if word.asked else []), *(["naming"] if word.naming else [])]
             marked = f' class="{" ".join(kinds)}"' if kinds else ""
             yield f"<li{marked}>{escape(word.text)}</li>"
         yield "</ul>"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+from fsf_attribute_tools.agreement import Agreement, DetectorAgreement
+from fsf_attribute_tools.statistics import AttributeStatistics
 from fsframework.cli.render import print_table
-from fsframework.pipeline.attributes.statistics import (
-    Agreement,
-    AttributeStatistics,
-    DetectorAgreement,
-)
 
 __all__ = ["print_agreement", "print_statistics"]
 
@@ -21,11 +18,11 @@ def print_statistics(statistics: AttributeStatistics) -> None:
         f"{_counted(s.images, 'image')} in {_counted(s.classes, 'class', 'classes')}; "
         f"{_part(s.images_without_words, s.images)} without a word, "
         f"{_part(s.images_with_class_words, s.images)} with a word that names their class"
-        + (" (--drop-class-words takes such words out)" if s.images_with_class_words else "")
+        + (" (--drop-class-words removes such words)" if s.images_with_class_words else "")
     )
     print(
-        f"{_counted(s.unique_words, 'unique word')}, {s.words_per_class:,.2f} a class on average; "
-        f"words an image: mean {per_image.mean:,.2f}, median {per_image.median:,g}, "
+        f"{_counted(s.unique_words, 'unique word')}, {s.words_per_class:,.2f} per class on average; "
+        f"words per image: mean {per_image.mean:,.2f}, median {per_image.median:,g}, "
         f"from {per_image.min:,} to {per_image.max:,}"
     )
     _print_pairs(s)
@@ -36,16 +33,16 @@ def print_statistics(statistics: AttributeStatistics) -> None:
     )
     if min(s.usable_classes, s.usable_words) < s.n_way:
         print(
-            f"No attribute-biased {tasks} can be drawn: they take {s.n_way} classes, each with a "
-            f"word of its own; {_counted(s.usable_classes, 'class', 'classes')} and "
-            f"{_counted(s.usable_words, 'word')} will do."
+            f"No attribute-biased {tasks} can be drawn: they need {s.n_way} classes, each with a "
+            f"word of its own; there are {_counted(s.usable_classes, 'class', 'classes')} and "
+            f"{_counted(s.usable_words, 'word')} that can be used."
         )
     if not s.unusable:
         if s.usable_words >= s.n_way <= s.usable_classes:
             whole = _counted(s.classes, "class", "classes")
-            print(f"All {whole} can stand in attribute-biased {tasks}.")
+            print(f"All {whole} can form attribute-biased {tasks}.")
         return
-    print(f"{s.usable_classes:,} of {s.classes:,} classes can stand in attribute-biased {tasks}:")
+    print(f"{s.usable_classes:,} of {s.classes:,} classes can form attribute-biased {tasks}:")
     for unusable in s.unusable[:_UNUSABLE_SHOWN]:
         print(f"  {unusable.class_name}: {unusable.reason}")
     if len(s.unusable) > _UNUSABLE_SHOWN:
@@ -76,14 +73,14 @@ def print_agreement(found: Agreement, name_a: str, name_b: str) -> None:
     print(f"{_counted(found.images, 'image')} in both tables")
     for name, side in ((name_a, found.a), (name_b, found.b)):
         if side.images_only:
-            print(f"{_counted(side.images_only, 'image')} in {name} alone, left out")
+            print(f"{_counted(side.images_only, 'image')} only in {name}, left out")
     print(
         f"{_counted(found.shared_words, 'word')} in both vocabularies, "
         f"{_percent(found.jaccard)} of all words of either (Jaccard)"
     )
     print()
     print_table(
-        ("table", "detection accuracy", "judged by", "words", "of them shared", "its own"),
+        ("table", "detection accuracy", "judged by", "words", "shared", "its own"),
         [
             (
                 name,
@@ -110,7 +107,7 @@ def print_agreement(found: Agreement, name_a: str, name_b: str) -> None:
     for name, side in ((name_a, found.a), (name_b, found.b)):
         if side.unique:
             words = ", ".join(f"{word.word} ({word.images:,})" for word in side.unique)
-            print(f"Commonest words of {name} alone, with their images: {words}")
+            print(f"Commonest words that only {name} has, with their images: {words}")
 
 
 def _one(side: DetectorAgreement) -> bool:
