@@ -8,21 +8,26 @@ import math
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from fsframework._files import atomic_write
+from fsframework.errors import OptionError
 from fsframework.values import Estimate
 
 __all__ = [
     "chart",
+    "check_output",
     "estimates_table",
     "print_json",
     "print_table",
     "shown",
     "sparkline",
     "text_table",
+    "write_output",
 ]
 
 _NAMES = {
@@ -39,6 +44,34 @@ _NO_LIMIT = 100_000
 def print_json(value: Any) -> None:
     """Print JSON on standard output."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def check_output(path: Path, endings: Sequence[str], *, force: bool) -> None:
+    """See to it, before anything long begins, that the file of ``--output`` can be written.
+
+    Args:
+        path: of the file.
+        endings: that its name may have, in lower case with the dot.
+        force: whether a file that exists is replaced.
+
+    Raises:
+        OptionError: its name ends otherwise, its folder does not exist, or it exists.
+    """
+    if path.suffix.lower() not in endings:
+        raise OptionError(f"--output {path}: must end in {' or '.join(endings)}")
+    if not path.absolute().parent.is_dir():
+        raise OptionError(f"--output {path}: the folder {path.parent} does not exist")
+    if path.exists() and not force:
+        raise OptionError(f"--output {path}: exists; give --force to replace it")
+
+
+def write_output(path: Path, text: str) -> None:
+    """Write the file of ``--output``, whole or not at all.
+
+    Raises:
+        FsfError: the file system refuses.
+    """
+    atomic_write(path, text)
 
 
 def print_table(
