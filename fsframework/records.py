@@ -226,6 +226,8 @@ class DataRecord:
         pretrained_on: names of the data that the backbone had been pretrained on.
         trained_on: data sets on which the weights were trained here.
         unknown_weights: files of weights of which nothing is known.
+        weights_from: where the backbone's pretrained weights came from, by words such as
+            ``package``, ``repository``, ``file`` and ``licence``; empty where it had none.
     """
 
     name: str = ""
@@ -233,6 +235,7 @@ class DataRecord:
     pretrained_on: tuple[str, ...] = ()
     trained_on: tuple[TrainedOn, ...] = ()
     unknown_weights: tuple[str, ...] = ()
+    weights_from: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,14 @@ from rich.console import Console
 from rich.table import Table
 
 from fsframework._files import atomic_write
+from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
     from fsframework.records import RunRecord
 
 __all__ = [
     "chart",
+    "check_output",
     "estimates_table",
     "print_json",
     "print_table",
@@ -43,6 +45,25 @@ def write_file(path: Path, data: bytes | str) -> None:
 def print_json(value: Any) -> None:
     """Print JSON on standard output."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def check_output(path: Path, endings: Sequence[str], *, force: bool) -> None:
+    """See to it, before anything long begins, that the file of ``--output`` can be written.
+
+    Args:
+        path: of the file.
+        endings: that its name may have, in lower case with the dot.
+        force: whether a file that exists is replaced.
+
+    Raises:
+        OptionError: its name ends otherwise, its folder does not exist, or it exists.
+    """
+    if path.suffix.lower() not in endings:
+        raise OptionError(f"--output {path}: must end in {' or '.join(endings)}")
+    if not path.absolute().parent.is_dir():
+        raise OptionError(f"--output {path}: the folder {path.parent} does not exist")
+    if path.exists() and not force:
+        raise OptionError(f"--output {path}: exists; give --force to replace it")
 
 
 def print_table(
