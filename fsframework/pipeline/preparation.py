@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,10 +15,17 @@ from fsframework.pipeline.attributes.sources import WordSource, pool_with_attrib
 from fsframework.pipeline.cache.images import ImageStore, image_size, store_of, without_broken
 from fsframework.pipeline.experiment.configuration import Experiment, with_way
 from fsframework.pipeline.experiment.settings import Settings
-from fsframework.pipeline.fitting import fitted, split_candidates
+from fsframework.pipeline.fitting import (
+    fitted,
+    fitted_training,
+    remedy,
+    size_of,
+    split_candidates,
+)
 from fsframework.pipeline.learning.history import check_tensorboard
 from fsframework.pipeline.learning.model import resolve_device
 from fsframework.pipeline.learning.training import check_stages
+from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.tasks import check_tasks, control_of, draw_arms, draw_tasks, placebo
 from fsframework.values import Arms, ImagePool, TaskSet
@@ -76,29 +83,17 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
         check_tensorboard()
     trains = experiment.learns
     source = open_source(experiment.dataset, experiment.backbone, settings, session, trains=trains)
-    if trains and "train" not in source.dataset.splits:
-        raise DataError(
-            f"{experiment.method.name} must be trained, but the data set "
-            f"{experiment.dataset.name} has no split 'train' (it has "
-            f"{', '.join(source.dataset.splits)}); take another run's model with "
-            f"{argument('model', 'RUN')}, or a pretrained backbone that keeps its weights with a "
-            "method that has none of its own, such as ncc"
-        )
     # A component that refuses its options should say so before anything is drawn.
     for statistic in experiment.statistics.values():
         statistic.create()
     if settings.task_file is None:
-        experiment, pool, arms, notes = _with_drawn_tasks(experiment, source, session)
+        drawn = _with_drawn_tasks(experiment, source, session)
     else:
-        pool, arms, notes = _with_tasks_of_a_file(experiment, source, session)
-    if trains:
-        check_stages(
-            experiment.stages,
-            experiment.method.create(),
-            (arms.tested.n_way, arms.tested.n_shot),
-            source.pool_of("train"),
-            session.registry,
-        )
+        drawn = _with_tasks_of_a_file(experiment, source, session)
+    for note in drawn.fitting:
+        session.reporter.say(f"note: {note}")
+    experiment, pool, arms = drawn.experiment, drawn.pool, drawn.arms
+    notes = drawn.fitting + drawn.words
     notes += (
         *experiment.planned,
         *_task_notes(arms, pool, placebo=settings.placebo),
@@ -145,83 +140,172 @@ def open_source(
     return Source(dataset, store, functools.cache(dataset.pool), broken)
 
 
-def _with_drawn_tasks(
-    experiment: Experiment, source: Source, session: Session
-) -> tuple[Experiment, ImagePool, Arms, tuple[str, ...]]:
-    """Draw the tasks from the first split that allows them, changed as far as they are open."""
-    settings = experiment.settings
-    splits = list(source.dataset.splits)
-    candidates = split_candidates(splits, settings.split, trains=experiment.learns)
+@dataclass(frozen=True)
+class _Drawn:
+    """Tasks, and the experiment that they belong to.
+
+    Args:
+        experiment: with the split, the shape of tasks and the training that the data allow.
+        fitting: what was changed for the data, and why; ``words``: what is to be known of those.
+        shape: ways, and queries per class.
+    """
+
+    experiment: Experiment
+    pool: ImagePool
+    arms: Arms
+    fitting: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.arms.tested.n_way, self.arms.tested.n_query
+
+
+def _with_drawn_tasks(experiment: Experiment, source: Source, session: Session) -> _Drawn:
+    """Draw tasks, and say what would work where they cannot be drawn.
+
+    Raises:
+        DataError: the data set lacks a split that is needed.
+        InfeasibleTask: no split yields such tasks, or the training classes no episodes.
+    """
+    try:
+        return _drawn(experiment, source, session)
+    except (_MissingSplit, InfeasibleTask) as error:
+        silent = replace(session, reporter=Reporter())
+        changes = remedy(
+            experiment,
+            list(source.dataset.splits),
+            len(source.dataset.class_names),
+            session.registry,
+            lambda changed: _drawn(changed, source, silent),
+        )
+        kind = DataError if isinstance(error, _MissingSplit) else InfeasibleTask
+        works = " ".join(argument(name, value) for name, value in changes.items())
+        raise kind(f"{error}{'; this works: ' if works else ''}{works}", remedy=changes) from None
+
+
+class _MissingSplit(DataError):
+    """The data set lacks a split that is needed."""
+
+
+def _drawn(experiment: Experiment, source: Source, session: Session) -> _Drawn:
+    """Draw the tasks from the split that allows the largest, and fit the training to its own."""
+    settings, splits = experiment.settings, list(source.dataset.splits)
+    _demand_splits(experiment, splits)
+    found: _Drawn | None = None
     first: InfeasibleTask | None = None
-    found = None
-    for split in candidates:
+    for split in split_candidates(splits, settings.split, trains=experiment.learns):
         tried = replace(experiment, settings=replace(settings, split=split))
         try:
             one = _drawn_from(tried, source, session)
         except InfeasibleTask as error:
             first = first or error
             continue
-        if found is None or not one[3]:
+        if found is None or one.shape > found.shape:
             found = one
-        if not one[3]:
+        if not one.fitting:
             break
     if found is None:
         assert first is not None
         raise first
-    experiment, pool, arms, fit_notes, word_notes = found
-    chosen = experiment.settings.split
+    chosen = found.experiment.settings.split
     if chosen != "test" and settings.split is None:
-        fit_notes = (f"tasks are drawn from the split {chosen}: {_why(splits, chosen)}", *fit_notes)
-    for note in fit_notes:
-        session.reporter.say(f"note: {note}")
-    return experiment, pool, arms, (*fit_notes, *word_notes)
+        found = replace(found, fitting=(_why_all(source), *found.fitting))
+    return _with_fitted_training(found, source, session) if experiment.learns else found
 
 
-def _why(splits: list[str], split: str | None) -> str:
-    if "test" not in splits:
-        return f"the data set has no split test (it has {', '.join(splits) or 'none'})"
-    return f"nothing is trained, and the split test has too few classes or images ({split} has all)"
+def _demand_splits(experiment: Experiment, splits: Sequence[str]) -> None:
+    """Check that a data set has the splits that training and tasks need.
+
+    Raises:
+        _MissingSplit: it lacks one.
+    """
+    name, known = experiment.dataset.name, " and ".join(splits) or "none"
+    if not experiment.learns:
+        return
+    if "train" not in splits:
+        raise _MissingSplit(
+            f"{experiment.method.name} must be trained, but the data set {name} has no split "
+            f"'train' (its splits: {known}); take another run's model with "
+            f"{argument('model', 'RUN')}, or a pretrained backbone with a method that needs no "
+            "training, such as ncc"
+        )
+    if experiment.settings.split is None and "test" not in splits:
+        raise _MissingSplit(
+            f"the data set {name} has no split 'test' that tasks could come from (its splits: "
+            f"{known})"
+        )
 
 
-def _drawn_from(
-    experiment: Experiment, source: Source, session: Session
-) -> tuple[Experiment, ImagePool, Arms, tuple[str, ...], tuple[str, ...]]:
-    """Return experiment, pool and arms of one split, with the notes of fitting and of words."""
+def _why_all(source: Source) -> str:
+    splits = source.dataset.splits
+    if "test" in splits:
+        size = size_of(source.pool_of("test"))
+        return f"nothing is trained and the split test is small ({size}): tasks use all images"
+    return (
+        f"the data set has no split test (its splits: {' and '.join(splits)}): tasks use all images"
+    )
+
+
+def _with_fitted_training(drawn: _Drawn, source: Source, session: Session) -> _Drawn:
+    tested = drawn.arms.tested
+    way_shot, pool = (tested.n_way, tested.n_shot), source.pool_of("train")
+    method = drawn.experiment.method.create()
+    experiment, note = fitted_training(
+        drawn.experiment,
+        way_shot,
+        pool,
+        lambda stages: check_stages(stages, method, way_shot, pool, session.registry),
+    )
+    return replace(
+        drawn, experiment=experiment, fitting=(*drawn.fitting, note) if note else drawn.fitting
+    )
+
+
+def _drawn_from(experiment: Experiment, source: Source, session: Session) -> _Drawn:
+    """Draw the tasks from one split, with the words of its images where they are needed."""
     settings, sampler = experiment.settings, experiment.sampler
     assert settings.split is not None
     pool = source.pool_of(settings.split)
     registry, cache = session.registry, session.workspace.cache
     needs = sampler.create().needs_attributes
-    declared = control_of(registry, sampler)
-    draw = (settings.tasks, settings.seed, cache)
-    if needs and declared is not None and not declared[0].create().needs_attributes:
-        # What the labels alone forbid should be known before a model describes every image.
-        fitted(
-            sampler,
-            settings.split,
-            pool,
-            lambda one: _control_tasks(session, one, pool, settings),
-        )
-    word_notes: tuple[str, ...] = ()
+    if needs:
+        _check_labels(experiment, pool, session)
+    words: tuple[str, ...] = ()
     if needs or settings.attributes is not None:
-        pool, word_notes = pool_with_attributes(
-            word_source(experiment), source.dataset, pool, session
-        )
+        source_of_words = word_source(experiment)
+        pool, words = pool_with_attributes(source_of_words, source.dataset, pool, session)
     elif unused := _asked_of_words(experiment):
-        word_notes = (f"not used, since the sampler {sampler.name} needs no attributes: {unused}",)
-    fit = fitted(sampler, settings.split, pool, lambda one: draw_arms(registry, one, pool, *draw))
+        words = (f"not used, since the sampler {sampler.name} needs no attributes: {unused}",)
+    fit = fitted(
+        sampler,
+        settings.split,
+        pool,
+        lambda one: draw_arms(registry, one, pool, settings.tasks, settings.seed, cache),
+    )
     if fit.sampler is not sampler:
         experiment = with_way(experiment, fit.sampler)
-    return experiment, pool, fit.arms, (fit.note,) if fit.note else (), word_notes
+    return _Drawn(experiment, pool, fit.arms, (fit.note,) if fit.note else (), words)
 
 
-def _control_tasks(
-    session: Session, sampler: Component, pool: ImagePool, settings: Settings
-) -> TaskSet | None:
-    declared = control_of(session.registry, sampler)
-    if declared is None:
-        return None
-    return draw_tasks(declared[0], pool, settings.tasks, settings.seed, session.workspace.cache)
+def _check_labels(experiment: Experiment, pool: ImagePool, session: Session) -> None:
+    """Find what the labels alone forbid, before a model describes every image.
+
+    Raises:
+        InfeasibleTask: not even the control can draw its tasks, whatever the words are.
+    """
+    settings, cache = experiment.settings, session.workspace.cache
+    declared = control_of(session.registry, experiment.sampler)
+    if declared is None or declared[0].create().needs_attributes:
+        return
+
+    def draw(sampler: Component) -> Arms:
+        other = control_of(session.registry, sampler)
+        assert other is not None
+        tasks = draw_tasks(other[0], pool, settings.tasks, settings.seed, cache)
+        return Arms({other[1].arms[0]: tasks})
+
+    fitted(experiment.sampler, settings.split or "test", pool, draw)
 
 
 def word_source(experiment: Experiment) -> WordSource:
@@ -237,9 +321,7 @@ def word_source(experiment: Experiment) -> WordSource:
     )
 
 
-def _with_tasks_of_a_file(
-    experiment: Experiment, source: Source, session: Session
-) -> tuple[ImagePool, Arms, tuple[str, ...]]:
+def _with_tasks_of_a_file(experiment: Experiment, source: Source, session: Session) -> _Drawn:
     settings = experiment.settings
     assert settings.task_file is not None
     called = argument("task_file", str(settings.task_file))
@@ -259,7 +341,13 @@ def _with_tasks_of_a_file(
         check_tasks(tasks, pool)
     except DataError as error:
         raise DataError(f"{called}: {error}") from None
-    return pool, Arms({tasks.arm or tasks.sampler: tasks}), notes
+    arms = Arms({tasks.arm or tasks.sampler: tasks})
+    drawn = _Drawn(experiment, pool, arms, words=notes)
+    if not experiment.learns:
+        return drawn
+    if "train" not in source.dataset.splits:
+        _demand_splits(experiment, list(source.dataset.splits))
+    return _with_fitted_training(drawn, source, session)
 
 
 def _asked_of_words(experiment: Experiment) -> str:
