@@ -18,7 +18,11 @@ if TYPE_CHECKING:
         Model,
         Run,
         Runs,
+        add_dataset,
+        cache_size,
+        clean_cache,
         dataset,
+        datasets,
         describe,
         draw,
         estimate,
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
         load_run,
         method,
         pool,
+        read_attributes,
+        remove_dataset,
         run,
         runs,
     )
@@ -41,8 +47,9 @@ if TYPE_CHECKING:
     )
 
 _API = (
-    *("Description", "Model", "Run", "Runs", "dataset", "describe", "draw", "estimate"),
-    *("evaluate", "load_run", "method", "pool", "run", "runs"),
+    *("Description", "Model", "Run", "Runs", "add_dataset", "cache_size", "clean_cache"),
+    *("dataset", "datasets", "describe", "draw", "estimate", "evaluate", "load_run", "method"),
+    *("pool", "read_attributes", "remove_dataset", "run", "runs"),
 )
 _VALUES = (
     *("ArmOutcomes", "Arms", "AttributeTable", "Estimate", "Estimates", "ImagePool", "Outcomes"),
@@ -62,7 +69,11 @@ __all__ = [
     "Run",
     "Runs",
     "TaskSet",
+    "add_dataset",
+    "cache_size",
+    "clean_cache",
     "dataset",
+    "datasets",
     "describe",
     "draw",
     "estimate",
@@ -70,6 +81,8 @@ __all__ = [
     "load_run",
     "method",
     "pool",
+    "read_attributes",
+    "remove_dataset",
     "run",
     "runs",
 ]

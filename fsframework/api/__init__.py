@@ -9,7 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fsframework.api.data import dataset, draw, pool
+    from fsframework.api.cache import cache_size, clean_cache
+    from fsframework.api.data import dataset, draw, pool, read_attributes
+    from fsframework.api.datasets import add_dataset, datasets, remove_dataset
     from fsframework.api.experiments import Description, describe
     from fsframework.api.models import Model, evaluate, method
     from fsframework.api.results import estimate
@@ -20,7 +22,11 @@ __all__ = [
     "Model",
     "Run",
     "Runs",
+    "add_dataset",
+    "cache_size",
+    "clean_cache",
     "dataset",
+    "datasets",
     "describe",
     "draw",
     "estimate",
@@ -28,6 +34,8 @@ __all__ = [
     "load_run",
     "method",
     "pool",
+    "read_attributes",
+    "remove_dataset",
     "run",
     "runs",
 ]
@@ -37,7 +45,11 @@ _HOME = {
     "Model": "models",
     "Run": "runs",
     "Runs": "runs",
+    "add_dataset": "datasets",
+    "cache_size": "cache",
+    "clean_cache": "cache",
     "dataset": "data",
+    "datasets": "datasets",
     "describe": "experiments",
     "draw": "data",
     "estimate": "results",
@@ -45,6 +57,8 @@ _HOME = {
     "load_run": "runs",
     "method": "models",
     "pool": "data",
+    "read_attributes": "data",
+    "remove_dataset": "datasets",
     "run": "runs",
     "runs": "runs",
 }

@@ -12,14 +12,18 @@ from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, Given, resolve_component
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.attributes.sources import attach_attributes, without_dropped_words
+from fsframework.pipeline.attributes.sources import (
+    attach_attributes,
+    read_attributes,
+    without_dropped_words,
+)
 from fsframework.pipeline.experiment.arguments import given_tree, key_of
 from fsframework.pipeline.experiment.recipes import EMBEDDED
 from fsframework.pipeline.experiment.settings import WordChoice
 from fsframework.pipeline.tasks import draw_arms
 from fsframework.values import Arms, AttributeTable, ImagePool
 
-__all__ = ["dataset", "draw", "opened", "pool"]
+__all__ = ["dataset", "draw", "opened", "pool", "read_attributes"]
 
 
 def dataset(data: Any = EMBEDDED, **options: Any) -> Dataset:
