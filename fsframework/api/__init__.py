@@ -10,7 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fsframework.api.cache import cache_size, clean_cache
     from fsframework.api.data import dataset, draw, pool
+    from fsframework.api.datasets import add_dataset, datasets, remove_dataset
     from fsframework.api.experiments import Description, describe, described
     from fsframework.api.models import Model, evaluate, method
     from fsframework.api.opened import (
@@ -33,9 +35,13 @@ __all__ = [
     "OpenedImages",
     "Run",
     "Runs",
+    "add_dataset",
     "attributes",
+    "cache_size",
+    "clean_cache",
     "compare",
     "dataset",
+    "datasets",
     "describe",
     "described",
     "draw",
@@ -50,6 +56,7 @@ __all__ = [
     "open_images",
     "open_tasks",
     "pool",
+    "remove_dataset",
     "run",
     "runs",
 ]
@@ -62,9 +69,13 @@ _HOME = {
     "OpenedImages": "opened",
     "Run": "running",
     "Runs": "running",
+    "add_dataset": "datasets",
     "attributes": "words",
+    "cache_size": "cache",
+    "clean_cache": "cache",
     "compare": "results",
     "dataset": "data",
+    "datasets": "datasets",
     "describe": "experiments",
     "described": "experiments",
     "draw": "data",
@@ -79,6 +90,7 @@ _HOME = {
     "open_images": "opened",
     "open_tasks": "opened",
     "pool": "data",
+    "remove_dataset": "datasets",
     "run": "running",
     "runs": "running",
 }

@@ -12,7 +12,7 @@ import click
 import cloup
 from click.core import ParameterSource
 
-from fsframework.cli.completion import dataset_names, plugin_names, run_names
+from fsframework.cli.completion import added_names, dataset_names, plugin_names, run_names
 from fsframework.cli.groups import PluginGroup
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Given, set_dotted
@@ -29,9 +29,11 @@ __all__ = [
     "WORDS",
     "CommandGroup",
     "GroupedCommand",
+    "added_names",
     "cache_option",
     "check_output",
     "command",
+    "data_dir_option",
     "dataset_names",
     "default_runs_dir",
     "flat_options",
@@ -43,6 +45,7 @@ __all__ = [
     "plugin_names",
     "plugin_option",
     "registry_with",
+    "run_command",
     "run_names",
     "runs_dir_option",
     "session_of",
@@ -134,6 +137,9 @@ def group(name: str | None = None, **settings: Any) -> Callable[[Any], CommandGr
     """
     return click.group(name, cls=CommandGroup, **settings)
 
+
+_OFFLINE_DETECTOR = "appearance"
+"""A detector that needs only the images, suggested where it is installed."""
 
 _ORIGINS = {
     ParameterSource.ENVIRONMENT: "environment",
@@ -496,6 +502,19 @@ def cache_option(function: F) -> F:
     )(function)
 
 
+def data_dir_option(function: F) -> F:
+    """Add ``--data-dir``."""
+    return click.option(
+        "--data-dir",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        envvar="FSF_DATA",
+        show_envvar=True,
+        help="Where the list of added data sets is kept; other commands find it by the environment "
+        "variable.  [default: ~/.local/share/fsframework]",
+    )(function)
+
+
 def folder_options(function: F) -> F:
     """Add ``--runs-dir`` and ``--cache-dir``."""
     runs = click.option(
@@ -580,6 +599,20 @@ def session_of(context: click.Context) -> Session:
     given = context.params
     workspace = Workspace.default(given.get("runs_dir"), given.get("cache_dir"))
     return Session(registry_with(given.get("plugin_files", ())), workspace, usual_reporter())
+
+
+def run_command(dataset: str, *, words: bool, plugins: Sequence[Path] = ()) -> str:
+    """Return a command that measures on a data set without any download.
+
+    Args:
+        words: whether its images have words; where they have none, they are detected.
+    """
+    found = f"fsf run --dataset {dataset}"
+    if words:
+        return found
+    names = registry_with(tuple(plugins)).names("detector")
+    detected = _OFFLINE_DETECTOR in names
+    return found + (f" --detector {_OFFLINE_DETECTOR}" if detected else " --sampler random")
 
 
 def flat_options(
