@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsframework.api import (
+        Comparison,
         Description,
         Model,
         Run,
         Runs,
         attributes,
+        compare,
         dataset,
         describe,
         draw,
@@ -41,19 +43,45 @@ if TYPE_CHECKING:
         TaskSet,
     )
 
-_API = (
-    *("Description", "Model", "Run", "Runs", "attributes", "dataset", "describe", "draw"),
-    *("estimate", "evaluate", "load_run", "method", "pool", "run", "runs"),
+_API = frozenset(
+    (
+        "Comparison",
+        "Description",
+        "Model",
+        "Run",
+        "Runs",
+        "attributes",
+        "compare",
+        "dataset",
+        "describe",
+        "draw",
+        "estimate",
+        "evaluate",
+        "load_run",
+        "method",
+        "pool",
+        "run",
+        "runs",
+    )
 )
-_VALUES = (
-    *("ArmOutcomes", "Arms", "AttributeTable", "Estimate", "Estimates", "ImagePool", "Outcomes"),
-    "TaskSet",
+_VALUES = frozenset(
+    (
+        "ArmOutcomes",
+        "Arms",
+        "AttributeTable",
+        "Estimate",
+        "Estimates",
+        "ImagePool",
+        "Outcomes",
+        "TaskSet",
+    )
 )
 
 __all__ = [
     "ArmOutcomes",
     "Arms",
     "AttributeTable",
+    "Comparison",
     "Description",
     "Estimate",
     "Estimates",
@@ -64,6 +92,7 @@ __all__ = [
     "Runs",
     "TaskSet",
     "attributes",
+    "compare",
     "dataset",
     "describe",
     "draw",

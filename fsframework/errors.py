@@ -59,7 +59,21 @@ class PluginError(FsfError):
 
 
 class DataError(FsfError):
-    """Images, labels, attributes or a file of ours do not fit what they claim to be."""
+    """Images, labels, attributes or a file of ours do not fit what they claim to be.
+
+    Args:
+        message: as of ``FsfError``.
+        picture: likewise.
+        reason: of an image that cannot be read: what is wrong with it, without its place, for
+            those who know the image by another name; empty where only the message says.
+
+    >>> DataError("table.csv, row 3: a.png: no such file", reason="no such file").reason
+    'no such file'
+    """
+
+    def __init__(self, message: str = "", *, picture: str = "", reason: str = "") -> None:
+        super().__init__(message, picture=picture)
+        self.reason = reason
 
 
 class InfeasibleTask(FsfError):

@@ -1,6 +1,7 @@
 """The public Python API: a researcher's script, a notebook, every command use this.
 
-``import fsframework as fsf`` gives all of it; nothing heavy is imported before it is needed.
+``import fsframework as fsf`` gives what most need; command plugins find the rest here. Nothing
+heavy is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
         open_images,
         open_tasks,
     )
-    from fsframework.api.results import estimate
-    from fsframework.api.runs import Run, Runs, load_run, run, runs
+    from fsframework.api.results import Comparison, compare, estimate
+    from fsframework.api.running import Run, Runs, load_run, run, runs
     from fsframework.api.words import attributes, images_with_class_words, names_class
 
 __all__ = [
+    "Comparison",
     "Description",
     "Extracted",
     "Model",
@@ -32,6 +34,7 @@ __all__ = [
     "Run",
     "Runs",
     "attributes",
+    "compare",
     "dataset",
     "describe",
     "described",
@@ -52,13 +55,15 @@ __all__ = [
 ]
 
 _HOME = {
+    "Comparison": "results",
     "Description": "experiments",
     "Extracted": "opened",
     "Model": "models",
     "OpenedImages": "opened",
-    "Run": "runs",
-    "Runs": "runs",
+    "Run": "running",
+    "Runs": "running",
     "attributes": "words",
+    "compare": "results",
     "dataset": "data",
     "describe": "experiments",
     "described": "experiments",
@@ -68,14 +73,14 @@ _HOME = {
     "evaluate": "models",
     "extract_words": "opened",
     "images_with_class_words": "words",
-    "load_run": "runs",
+    "load_run": "running",
     "method": "models",
     "names_class": "words",
     "open_images": "opened",
     "open_tasks": "opened",
     "pool": "data",
-    "run": "runs",
-    "runs": "runs",
+    "run": "running",
+    "runs": "running",
 }
 
 

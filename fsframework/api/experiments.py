@@ -17,7 +17,7 @@ from fsframework.pipeline.experiment.configuration import (
 )
 from fsframework.pipeline.session import Session
 
-__all__ = ["ORIGIN", "Description", "describe", "tree_of_call"]
+__all__ = ["ORIGIN", "Description", "Session", "describe", "described", "tree_of_call"]
 
 ORIGIN = "call"
 """Where values given to a call of the API come from."""
@@ -92,7 +92,9 @@ def describe(
     return described(tree_of_call(arguments, config), session)
 
 
-def described(tree: Mapping[str, Any], session: Session) -> Description:
-    """Return the description of a tree of ``Given``."""
+def described(tree: Mapping[str, Any], session: Session, **arguments: Any) -> Description:
+    """Return the description of a tree of ``Given``; arguments are stronger than the tree."""
+    if arguments:
+        tree = given_tree(arguments, ORIGIN, tree)
     experiment = resolve_experiment(session.registry, tree)
     return Description(experiment.to_json(), experiment.origins, experiment, session)

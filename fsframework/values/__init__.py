@@ -13,7 +13,7 @@ from fsframework.values.estimate import Estimate, Estimates, measure_name
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
 from fsframework.values.seeds import task_rng, task_seed
-from fsframework.values.tables import html_table, text_table
+from fsframework.values.tables import footnotes, html_table, text_table
 from fsframework.values.tasks import TaskSet
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "TaskSet",
     "UInt8Array",
     "digest_of",
+    "footnotes",
     "html_table",
     "measure_name",
     "task_rng",

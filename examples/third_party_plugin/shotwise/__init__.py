@@ -24,6 +24,7 @@ class NearestShot(FewShotMethod):
     """
 
     learns_from = "nothing"
+    weightless = True
 
     def __init__(self, *, neighbours: int = 1) -> None:
         super().__init__()

@@ -9,26 +9,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fsf_prediction.files import SupportFiles, find_queries, find_support
+from fsf_prediction.prediction import MOST_DRAWS, Predictions, draws_of, predict_files
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Given, resolve_component
 from fsframework.errors import DataError, FsfError
 from fsframework.interfaces.dataset import Dataset
+from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
 from fsframework.pipeline.learning.model import build_model
-from fsframework.pipeline.prediction import (
-    MOST_DRAWS,
-    Predictions,
-    SupportFiles,
-    draws_of,
-    find_queries,
-    find_support,
-    predict_files,
-)
 from fsframework.pipeline.progress import Reporter
+from fsframework.pipeline.session import Session
 from fsframework.values import TaskSet
 
 SIZE = 24
 REGISTRY = Registry()
+SESSION = Session(REGISTRY, Workspace.default(), Reporter())
 
 
 def given(**options: object) -> dict[str, Given]:
@@ -37,7 +33,7 @@ def given(**options: object) -> dict[str, Given]:
 
 def predicted(support: Path, queries: Sequence[str], **options: object) -> Predictions:
     tree = {"image_size": Given(SIZE, "command line"), **given(**options)}
-    return predict_files(REGISTRY, tree, find_support(support), find_queries(queries), Reporter())
+    return predict_files(tree, SESSION, find_support(support), find_queries(queries))
 
 
 def save(image: object, path: Path) -> Path:
@@ -47,7 +43,7 @@ def save(image: object, path: Path) -> Path:
 
 
 def plain(folder: Path, sizes: dict[str, int]) -> Path:
-    """Images of one colour a class, with a little noise: any features tell them apart."""
+    """Images of one colour per class, with a little noise: any features tell them apart."""
     for label, (name, size) in enumerate(sizes.items()):
         for i in range(size):
             noise = np.random.default_rng([label, i]).integers(0, 20, (SIZE, SIZE, 3))
@@ -141,8 +137,8 @@ def test_classes_are_sub_folders(tmp_path: Path) -> None:
     assert found.loose == 1
 
 
-def test_support_that_is_none(tmp_path: Path) -> None:
-    for folder, part in (("nowhere", "no such folder"), ("one", "two classes or more")):
+def test_a_support_that_is_not_one(tmp_path: Path) -> None:
+    for folder, part in (("nowhere", "no such folder"), ("one", "at least two classes")):
         plain(tmp_path / "one", {"cat": 1})
         with pytest.raises(DataError, match=part):
             find_support(tmp_path / folder)
@@ -166,7 +162,7 @@ def test_queries_are_files_folders_and_patterns(
     (tmp_path / "bare").mkdir()
     with pytest.raises(DataError, match="no image in this folder"):
         find_queries(["bare"])
-    with pytest.raises(FsfError, match="say which images"):
+    with pytest.raises(FsfError, match="name the images to classify"):
         find_queries([])
 
 
@@ -197,18 +193,18 @@ def test_images_are_read_as_a_run_reads_them(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.probabilities[0], found.probabilities[1])
 
 
-def test_options_that_have_no_place(tmp_path: Path) -> None:
+def test_options_that_do_not_apply(tmp_path: Path) -> None:
     support = SupportFiles({"a": (Path("a"),), "b": (Path("b"),)})
     for tree, part in (
-        (given(tasks=3), "tasks: has no place in a prediction"),
-        (given(dataset="planted"), "dataset: has no place"),
-        ({"training": given(epochs=3)}, "nothing is trained"),
+        (given(tasks=3), "tasks does not apply to a prediction"),
+        (given(dataset="planted"), "dataset does not apply"),
+        ({"training": given(epochs=3)}, "trains nothing"),
     ):
         with pytest.raises(FsfError, match=part):
-            predict_files(REGISTRY, tree, support, [Path("q")], Reporter())
+            predict_files(tree, SESSION, support, [Path("q")])
 
 
-def test_what_the_weights_are_is_said(tmp_path: Path) -> None:
+def test_a_note_says_what_the_weights_are(tmp_path: Path) -> None:
     support = plain(tmp_path / "few", {"a": 1, "b": 1})
     (note,) = predicted(support, [str(support / "a")]).notes[:1]
     assert "conv64f has random weights" in note
