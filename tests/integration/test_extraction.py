@@ -167,7 +167,7 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path, arguments: li
         (["w.parquet", "--detector", "metadata", "--min-count", "0"], "min_count must be at least"),
         (["w.parquet", "--detector", "metadata:tags"], "no metadata column 'tags'; columns of"),
         (["w.parquet", "--detector", "captions-file:no.jsonl"], "no.jsonl: cannot be read"),
-        (["w.parquet", "--detector", "metadata", "--split", "tset"], "the data set has no split 'tset'"),
+        (["w.parquet", "--detector", "metadata", "--split", "tset"], "has no split 'tset'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )  # fmt: skip
