@@ -115,7 +115,7 @@ def test_a_task_file_made_for_other_data_or_edited(fsf: Fsf, tmp_path: Path) -> 
     file = tmp_path / "tasks.safetensors"
     made = fsf("tasks", "make", file, "--tasks", "5", "--shot", "1")
     assert made.returncode == 0, made.stderr
-    assert "5 fewstab tasks" in made.stdout
+    assert "5 biased tasks" in made.stdout
     good = fsf("tasks", "verify", file)
     assert good.returncode == 0, good.stderr
     other = ("-o", "dataset.n_per_class=30")
@@ -242,7 +242,9 @@ def test_tasks_need_no_images(fsf: Fsf, tmp_path: Path) -> None:
     exported = fsf("tasks", "export", file, output, "--dataset", f"csv:{table}")
     assert exported.returncode == 0, exported.stderr
     first = json.loads(output.read_text().splitlines()[0])
-    assert set(first) == {"classes", "attributes", "support", "query", "relaxed"}
+    assert set(first) == {
+        *("arm", "placebo", "classes", "attributes", "support", "query", "relaxed"),
+    }
     assert np.array(first["query"]).shape == (2, 3)
     words = {path: word for path, _, word in rows}
     for attribute, support, query in zip(

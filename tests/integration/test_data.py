@@ -76,7 +76,7 @@ def test_every_way_to_name_a_data_set_knows_it(
     monkeypatch.setenv("FSF_DATASET", "birds")
     assert str(tmp_path / "pictures") in fsf("run", "--dry-run").stdout
     assert "(kind0)" in fsf("data", "check").stdout
-    tasks = ("--sampler", "random", "--way", "2", "--shot", "1", "--query", "1", "--tasks", "3")
+    tasks = ("--sampler", "random", "--way", "2", "--shot", "1", "--queries", "1", "--tasks", "3")
     assert fsf("tasks", "make", "t.safetensors", *tasks).returncode == 0
 
 

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fsf_attribute_tools import pages
+from fsf_attribute_tools.pages import AttributePage, PageChoice, attribute_page
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Dataset
-from fsframework.pipeline.attribute_pages import AttributePage, attribute_page
 from fsframework.values import AttributeTable, UInt8Array
 
 
@@ -88,23 +89,24 @@ class Page(HTMLParser):
 
 
 def page(output: Path, **options: Any) -> AttributePage:
-    return attribute_page(DATASET, "test", TABLE, **{"images": None, **options}, output=output)
+    return attribute_page(DATASET, "test", TABLE, output, PageChoice(**options))
 
 
 class TestHtml:
-    def test_images_stand_with_their_own_class_caption_words_and_key(self, tmp_path: Path) -> None:
+    def test_images_come_with_their_own_class_caption_words_and_key(self, tmp_path: Path) -> None:
         path = tmp_path / "page.html"
-        # Pool index 6 is the data set's 16; 0 is 10.
-        found = page(path, images=[6, 0])
-        assert found == AttributePage(path, 2, 2, 2)
+        # Image i of the pool is image 10 + i of the data set, whose grey is 8 * (10 + i).
+        found = page(path, class_name="golden_dog", n=99)
+        assert found == AttributePage(path, 10, 10, 2)
         seen = Page(path)
         assert seen.open == []
-        assert [seen.grey(i) for i in (0, 1)] == [((60, 30), 128), ((60, 30), 80)]
-        assert seen.text["h2"] == ["golden_dog", "golden_dog"]
-        assert seen.text["blockquote"] == ["Caption 16 & <more>", "Caption 10 & <more>"]
-        assert seen.text["code"] == ["1/6.png", "1/0.png"]
+        assert [seen.grey(i) for i in (0, 6)] == [((60, 30), 80), ((60, 30), 128)]
+        assert seen.text["h2"] == ["golden_dog"] * 10
+        assert seen.text["blockquote"] == [f"Caption {i} & <more>" for i in range(10, 20)]
+        assert seen.text["code"] == [f"1/{i}.png" for i in range(10)]
         # Words that name the class come first, the others by name.
-        assert seen.text["li"] == ["grass", "sofa", "dogs", EVIL, "grass"]
+        dogs, sofas = ["dogs", "grass"] * 2, ["grass", "sofa"] * 4
+        assert seen.text["li"] == ["dogs", EVIL, "grass", *dogs, *sofas]
         assert seen.classes["dogs"] == "naming"
         assert seen.classes["sofa"] == ""
 
@@ -130,10 +132,10 @@ class TestHtml:
         assert seen.classes == {"sofa": "asked", "grass": ""}
 
     def test_images_without_words_say_so(self, tmp_path: Path) -> None:
-        page(tmp_path / "page.html", images=[9, 19])
+        page(tmp_path / "page.html", class_name="golden_dog", n=99)
         said = Page(tmp_path / "page.html").text["p"]
-        assert said[-2:] == ["no words", "not in the table"]
-        assert "2 images of the split are not in the table of words." in said[0]
+        assert said[0] == "2 images of the split are not in the table of words."
+        assert said[-3:] == ["no words"] * 3
 
 
 class TestChoice:
@@ -147,13 +149,12 @@ class TestChoice:
         assert one == self.chosen(tmp_path, n=6, seed=0) != two
         assert len(set(one)) == 6
 
-    def test_images_unknown_to_the_table_are_not_drawn(self, tmp_path: Path) -> None:
+    def test_images_that_the_table_lacks_are_not_drawn(self, tmp_path: Path) -> None:
         assert self.chosen(tmp_path, n=99) == list(DATASET.keys[10:28])
 
     def test_class_and_word_narrow_the_choice(self, tmp_path: Path) -> None:
         chosen = self.chosen(tmp_path, class_name="golden_dog", word="dogs")
         assert chosen == ["1/0.png", "1/1.png", "1/2.png"]
-        assert self.chosen(tmp_path, images=[4, 2, 1], word="dogs") == ["1/2.png", "1/1.png"]
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -163,8 +164,6 @@ class TestChoice:
             ({"word": "Grass"}, r"has the word 'Grass' \(did you mean 'grass'\?\)"),
             ({"n": 0}, "number of images must be at least 1, not 0"),
             ({"seed": -1}, "seed must be at least 0, not -1"),
-            ({"images": [3, 20]}, "no image 20 in the split 'test'; they run from 0 to 19"),
-            ({"images": [-1]}, "no image -1 in the split 'test'"),
         ],
     )
     def test_options_that_cannot_be(
@@ -176,13 +175,11 @@ class TestChoice:
 
     def test_no_image_of_this_class_with_that_word(self, tmp_path: Path) -> None:
         name = DATASET.class_names[2]
-        with pytest.raises(DataError, match="no image of class .* with the word 'sofa' in the spl"):
+        with pytest.raises(DataError, match="no image of class .* with the word 'sofa' is in "):
             page(tmp_path / "page.html", class_name=name, word="sofa")
-        with pytest.raises(DataError, match="no image with the word 'sofa' among those asked for"):
-            page(tmp_path / "page.html", images=[0], word="sofa")
 
     def test_other_endings_are_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(OptionError, match=r"page\.pdf: must end in \.png or \.html"):
+        with pytest.raises(OptionError, match=r"page\.pdf must end in \.png or \.html"):
             page(tmp_path / "page.pdf")
 
 
@@ -192,9 +189,9 @@ class TestPicture:
         return int(np.asarray(picture.convert("L"))[100:200, left + 5 : left + 155].mean())
 
     def test_each_image_is_drawn_in_its_place(self, tmp_path: Path) -> None:
-        page(tmp_path / "page.png", images=[6, 0, 9])
+        page(tmp_path / "page.png", class_name="golden_dog", word="dogs")
         with Image.open(tmp_path / "page.png") as picture:
-            assert [self.tile_grey(picture, i) for i in range(4)] == [128, 80, 152, 255]
+            assert [self.tile_grey(picture, i) for i in range(4)] == [80, 88, 96, 255]
 
     def test_more_images_make_more_rows(self, tmp_path: Path) -> None:
         sizes = []
@@ -212,11 +209,15 @@ class TestPicture:
             DATASET.keys[10:11], words, None, ["long " * 99 + "W" * 99]
         )
         path = tmp_path / "page.png"
-        attribute_page(DATASET, "test", table, images=[0], output=path)
+        attribute_page(DATASET, "test", table, path)
         with Image.open(path) as picture:
             below = np.asarray(picture)[80:, 20 + 160 + 1 :]
         assert (below == 255).all()
 
-    def test_too_many_for_one_picture(self, tmp_path: Path) -> None:
-        with pytest.raises(OptionError, match=r"401 images are too many .* write page\.html"):
-            page(tmp_path / "page.png", images=[0] * 401)
+    def test_too_many_for_one_picture(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(pages, "_MOST_IN_A_PICTURE", 17)
+        with pytest.raises(OptionError, match=r"18 images are too many .* write page\.html"):
+            page(tmp_path / "page.png", n=99)
+        assert page(tmp_path / "page.html", n=99).shown == 18

@@ -21,8 +21,8 @@ def print_statistics(statistics: AttributeStatistics) -> None:
         + (" (--drop-class-words removes such words)" if s.images_with_class_words else "")
     )
     print(
-        f"{_counted(s.unique_words, 'unique word')}, {s.words_per_class:,.2f} per class on average; "
-        f"words per image: mean {per_image.mean:,.2f}, median {per_image.median:,g}, "
+        f"{_counted(s.unique_words, 'unique word')}, {s.words_per_class:,.2f} per class on "
+        f"average; words per image: mean {per_image.mean:,.2f}, median {per_image.median:,g}, "
         f"from {per_image.min:,} to {per_image.max:,}"
     )
     _print_pairs(s)

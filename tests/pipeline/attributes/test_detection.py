@@ -10,11 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import AttributeDetector, Captioner, WordSelector
-from fsframework.pipeline.attributes.detection import Detected, Shard, detect_attributes
+from fsframework.pipeline.attributes.detection import (
+    Detected,
+    DetectionJob,
+    Shard,
+    detect_attributes,
+)
 from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.session import Session
 from fsframework.values import ImageRecord
 from tests.toys import Blobs, Counting, Killed, component
 
@@ -33,7 +40,10 @@ class Split(WordSelector):
         return [frozenset(w for w in c.split() if len(w) >= self.least) for c in captions]
 
     def provenance(self) -> dict[str, str]:
-        return {"least": str(self.least), "notice": "words are split at spaces"}
+        return {"least": str(self.least)}
+
+    def notes(self) -> list[str]:
+        return ["words are split at spaces"]
 
 
 class Teller(Captioner):
@@ -94,17 +104,16 @@ def detect(
     reporter: Counting | None = None,
     *,
     options: dict[str, Any] | None = None,
-    **settings: Any,
+    shard: Shard | None = None,
+    batch_size: int = 7,
 ) -> Detected:
+    dataset = dataset or Blobs()
+    made = component(detector, **(options or {}))
     return detect_attributes(
-        component(detector, **(options or {})),
-        dataset or Blobs(),
-        component(type(dataset or Blobs())),
-        "test",
-        workspace,
-        reporter or Counting(),
+        DetectionJob(made, dataset, component(type(dataset)), "test", shard),
+        Session(Registry(), workspace, reporter or Counting()),
         device="cpu",
-        **{"batch_size": 7, **settings},
+        batch_size=batch_size,
     )
 
 
@@ -122,8 +131,26 @@ def test_a_table_tells_the_words_and_captions_of_every_image(workspace: Workspac
     assert found.notes == ()
     assert table.provenance["model"] == "teller"
     assert table.provenance["selector.least"] == "1"
-    assert "selector.notice" not in table.provenance
     assert len(SHOWN) == len(set(SHOWN)) == N_IMAGES
+
+
+class Telling(Counting):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.told.append(text)
+
+
+def test_notes_of_a_selector_are_told_once_and_not_recorded(workspace: Workspace) -> None:
+    reporter = Telling()
+    for _ in range(2):
+        found = detect(workspace, reporter=reporter)
+        assert found.notes == ()
+    assert reporter.told == ["note: words are split at spaces"]
 
 
 def test_a_second_call_shows_nothing_again(workspace: Workspace) -> None:
@@ -182,7 +209,7 @@ def test_shards_cover_every_image_once() -> None:
 
 
 @pytest.mark.parametrize("text", ["5/4", "1", "a/b", "1/0", "-1/3", "1/2/3", ""])
-def test_a_shard_that_is_none_is_refused(text: str) -> None:
+def test_a_malformed_shard_is_refused(text: str) -> None:
     with pytest.raises(OptionError, match=r"must be i/n with i from 1 to n"):
         Shard.parse(text)
 
