@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         draw,
         estimate,
         evaluate,
+        import_accuracies,
         load_run,
         method,
         pool,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 _API = (
     *("Comparison", "Description", "Model", "Run", "Runs", "compare", "dataset", "describe"),
-    *("draw", "estimate", "evaluate", "load_run", "method", "pool", "run", "runs"),
+    *("draw", "estimate", "evaluate", "import_accuracies", "load_run", "method", "pool", "run", "runs"),
 )
 _VALUES = (
     *("ArmOutcomes", "Arms", "AttributeTable", "Estimate", "Estimates", "ImagePool", "Outcomes"),
@@ -71,6 +72,7 @@ __all__ = [
     "draw",
     "estimate",
     "evaluate",
+    "import_accuracies",
     "load_run",
     "method",
     "pool",

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fsframework.api.accuracies import import_accuracies
     from fsframework.api.data import dataset, draw, pool
     from fsframework.api.experiments import Description, describe
     from fsframework.api.models import Model, evaluate, method
@@ -27,6 +28,7 @@ __all__ = [
     "draw",
     "estimate",
     "evaluate",
+    "import_accuracies",
     "load_run",
     "method",
     "pool",
@@ -46,6 +48,7 @@ _HOME = {
     "draw": "data",
     "estimate": "results",
     "evaluate": "models",
+    "import_accuracies": "accuracies",
     "load_run": "runs",
     "method": "models",
     "pool": "data",
