@@ -83,7 +83,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _API:
-        return getattr(importlib.import_module("fsframework.api"), name)
+        # Not by getattr: a module of the package, once imported, hides the function "runs".
+        return importlib.import_module("fsframework.api").__getattr__(name)
     if name in _VALUES:
         return getattr(importlib.import_module("fsframework.values"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Intervals against values worked by hand and by simulation; kinds decided from the tasks."""
+"""Intervals against values worked by hand and by simulation; scopes decided from the tasks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,23 @@ from scipy import stats
 
 from fsframework.errors import DataError
 from fsframework.interfaces import Statistic
-from fsframework.statistics.estimation import estimate, gap, paired_difference, saturation
+from fsframework.statistics.estimation import (
+    contrast_estimate,
+    estimate,
+    paired_difference,
+    saturation,
+)
 from fsframework.statistics.intervals import mean_interval
-from fsframework.values import FloatArray, ImagePool, Outcomes, TaskSet
+from fsframework.values import (
+    ArmOutcomes,
+    Arms,
+    Contrast,
+    Estimate,
+    FloatArray,
+    ImagePool,
+    Outcomes,
+    TaskSet,
+)
 
 
 class Mean(Statistic):
@@ -43,6 +57,31 @@ def answered(tasks: TaskSet, right: list[int]) -> Outcomes:
     return Outcomes.of(tasks, flat.reshape(tasks.query.shape))
 
 
+class Errors(Mean):
+    """Mean error of the classes, which is the lower the better."""
+
+    higher_is_better = False
+
+    def per_task(self, outcomes: Outcomes) -> FloatArray:
+        return 1 - super().per_task(outcomes)
+
+
+def gap(
+    control: TaskSet,
+    tested: TaskSet,
+    right: tuple[list[int], list[int]],
+    statistic: Statistic | None = None,
+    *,
+    paired: bool = False,
+) -> Estimate:
+    """Estimate the gap of two arms with so many right answers in each task."""
+    contrast = Contrast("easy", "hard", paired)
+    arms = Arms({"easy": control, "hard": tested}, contrast)
+    answers = {"easy": answered(control, right[0]), "hard": answered(tested, right[1])}
+    outcomes = ArmOutcomes(answers, arms)
+    return contrast_estimate("acc", statistic or Mean(), outcomes, contrast)
+
+
 def test_student_t_interval_by_hand() -> None:
     # mean 0.5, sd(ddof 1) 0.5, T = 3, t(0.975, 2) = 4.30265
     mean, low, high = mean_interval(np.array([0.0, 0.5, 1.0]))
@@ -59,29 +98,51 @@ def test_an_interval_is_open_only_if_no_image_stands_in_two_tasks() -> None:
     right = [1, 2, 3]
     fresh = estimate("acc", Mean(), answered(tasks_of(3, reuse=False), right))
     reused = estimate("acc", Mean(), answered(tasks_of(3, reuse=True), right))
-    assert (fresh.kind, fresh.n_images, fresh.n_tasks) == ("open", 18, 3)
-    assert (reused.kind, reused.n_images) == ("closed", 6)
+    assert (fresh.scope, fresh.n_images, fresh.n_tasks) == ("open", 18, 3)
+    assert (reused.scope, reused.n_images) == ("closed", 6)
     assert fresh.value == reused.value == 0.5
     assert fresh.share
 
 
 def test_gap_is_welchs_interval_and_closed_when_the_two_sets_share_images() -> None:
     random, biased = tasks_of(4, reuse=False), tasks_of(3, reuse=False, start=100)
-    first, second = answered(random, [4, 3, 4, 3]), answered(biased, [1, 0, 2])
-    found = gap("acc-gap", Mean(), (random, first), (biased, second))
+    found = gap(random, biased, ([4, 3, 4, 3], [1, 0, 2]))
     reference = stats.ttest_ind([1, 0.75, 1, 0.75], [0.25, 0, 0.5], equal_var=False)
     interval = reference.confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
     assert found.value == pytest.approx(0.875 - 0.25)
-    assert (found.kind, found.n_tasks, found.n_images) == ("open", 7, 42)
+    assert (found.scope, found.n_tasks, found.n_images) == ("open", 7, 42)
+    assert (found.name, found.estimator, found.paired) == ("acc-gap", "welch-t", False)
     overlapping = tasks_of(3, reuse=False, start=6)
-    shared = gap("g", Mean(), (random, first), (overlapping, answered(overlapping, [1, 0, 2])))
-    assert shared.kind == "closed"
+    assert gap(random, overlapping, ([4, 3, 4, 3], [1, 0, 2])).scope == "closed"
+
+
+def test_a_gap_is_positive_where_the_tested_arm_is_worse() -> None:
+    arms = tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50)
+    right = [4, 3, 4], [1, 0, 2]
+    accuracy, errors = (gap(*arms, right, statistic) for statistic in (Mean(), Errors()))
+    assert accuracy.value == pytest.approx(11 / 12 - 1 / 4)
+    for bound in ("value", "low", "high"):
+        assert getattr(errors, bound) == pytest.approx(getattr(accuracy, bound))
+
+
+def test_arms_that_are_pairs_are_compared_task_by_task() -> None:
+    control, tested = tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=3)
+    found = gap(control, tested, ([4, 3, 4], [3, 2, 2]), paired=True)
+    # Differences 0.25, 0.25, 0.5 as above; each pair of tasks shares three images with the next.
+    assert (found.value, found.n_tasks, found.n_images) == (pytest.approx(1 / 3), 3, 21)
+    assert found.half_width == pytest.approx(4.302653 * np.std([1, 1, 2], ddof=1) / 4 / 3**0.5)
+    assert (found.scope, found.paired, found.estimator) == ("closed", True, "student-t")
+    # An image that both tasks of a pair have appears in one pair only.
+    same = gap(control, control, ([4, 3, 4], [4, 3, 3]), paired=True)
+    assert (same.scope, same.n_images) == ("open", 18)
+    with pytest.raises(DataError, match="the arms easy and hard cannot be paired task by task"):
+        gap(control, tasks_of(2, reuse=False), ([4, 3, 4], [1, 1]), paired=True)
 
 
 def test_gap_of_constant_values_has_no_width() -> None:
     tasks, other = tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50)
-    found = gap("g", Mean(), (tasks, answered(tasks, [4, 4, 4])), (other, answered(other, [0] * 3)))
+    found = gap(tasks, other, ([4, 4, 4], [0] * 3))
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
 
 
