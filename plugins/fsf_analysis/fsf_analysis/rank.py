@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from fsframework.cli.options import command, json_option, runs_dir_option, share
 from fsframework.errors import DataError, OptionError, close_matches
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fsf_analysis._compare_views import ComparisonTable
     from fsf_analysis.ranking import RankAgreement, RankedColumns
 
 __all__ = ["rank"]
@@ -119,43 +122,59 @@ def rank(
             "does not mean certainty"
         )
     if as_json:
-        render.print_json(
-            {
-                "columns": list(columns),
-                "parts": [
-                    {
-                        **dict(zip(by, part.group, strict=True)),
-                        "rows": list(part.rows),
-                        "left_out": list(part.left_out),
-                        **{k: None if v != v else v for k, v in vars(made).items()},
-                    }
-                    for part, made in found
-                ],
-                "notes": notes,
-            }
-        )
+        render.print_json(_as_json(columns, by, found, notes))
         return
-    table = views.ComparisonTable(
+    table = _table(columns, by, found, notes)
+    draw = {"table": views.as_text, "markdown": views.as_markdown, "latex": views.as_latex}[form]
+    click.echo(draw([table]))
+
+
+def _as_json(
+    columns: tuple[str, str],
+    by: tuple[str, ...],
+    found: Sequence[tuple[RankedColumns, RankAgreement]],
+    notes: list[str],
+) -> dict[str, Any]:
+    parts = [
+        {
+            **dict(zip(by, part.group, strict=True)),
+            "rows": list(part.rows),
+            "left_out": list(part.left_out),
+            **{k: None if v != v else v for k, v in vars(made).items()},
+        }
+        for part, made in found
+    ]
+    return {"columns": list(columns), "parts": parts, "notes": notes}
+
+
+def _table(
+    columns: tuple[str, str],
+    by: tuple[str, ...],
+    found: Sequence[tuple[RankedColumns, RankAgreement]],
+    notes: list[str],
+) -> ComparisonTable:
+    from fsf_analysis._compare_views import ComparisonTable
+
+    rows = tuple(
+        (
+            *part.group,
+            str(made.n_rows),
+            _shown(made.rho, made.rho_low, made.rho_high),
+            _shown(made.tau, made.tau_low, made.tau_high),
+            f"{100 * made.level:g} %, bootstrap-percentile over rows",
+        )
+        for part, made in found
+    )
+    return ComparisonTable(
         f"{columns[0]} against {columns[1]}",
         (*by, "rows", "Spearman", "Kendall", "interval"),
-        tuple(
-            (
-                *part.group,
-                str(made.n_rows),
-                _shown(made.rho, made.rho_low, made.rho_high),
-                _shown(made.tau, made.tau_low, made.tau_high),
-                f"{100 * level:g} %, bootstrap-percentile over rows",
-            )
-            for part, made in found
-        ),
+        rows,
         (
             "intervals speak of other methods like these, whose values are taken as given; with "
             "only ten rows or so they hold the truth less often than they say",
             *(f"note: {note}" for note in notes),
         ),
     )
-    draw = {"table": views.as_text, "markdown": views.as_markdown, "latex": views.as_latex}[form]
-    click.echo(draw([table]))
 
 
 def _shown(value: float, low: float, high: float) -> str:
