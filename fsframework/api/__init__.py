@@ -10,56 +10,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fsframework.api.accuracies import import_accuracies
     from fsframework.api.cache import cache_size, clean_cache
     from fsframework.api.data import dataset, draw, pool
     from fsframework.api.datasets import add_dataset, datasets, remove_dataset
     from fsframework.api.experiments import Description, describe, described
     from fsframework.api.models import Model, evaluate, method
-    from fsframework.api.opened import (
-        Extracted,
-        OpenedImages,
-        draw_tasks,
-        extract_words,
-        open_images,
-        open_tasks,
-    )
+    from fsframework.api.opened import Extracted, OpenedImages, draw_tasks, extract_words, open_images, open_tasks
     from fsframework.api.results import Comparison, compare, estimate
     from fsframework.api.running import Run, Runs, load_run, run, runs
     from fsframework.api.words import attributes, images_with_class_words, names_class
 
-__all__ = [
-    "Comparison",
-    "Description",
-    "Extracted",
-    "Model",
-    "OpenedImages",
-    "Run",
-    "Runs",
-    "add_dataset",
-    "attributes",
-    "cache_size",
-    "clean_cache",
-    "compare",
-    "dataset",
-    "datasets",
-    "describe",
-    "described",
-    "draw",
-    "draw_tasks",
-    "estimate",
-    "evaluate",
-    "extract_words",
-    "images_with_class_words",
-    "load_run",
-    "method",
-    "names_class",
-    "open_images",
-    "open_tasks",
-    "pool",
-    "remove_dataset",
-    "run",
-    "runs",
-]
+__all__ = ["Comparison", "Description", "Extracted", "Model", "OpenedImages", "Run", "Runs", "add_dataset", "attributes", "cache_size", "clean_cache", "compare", "dataset", "datasets", "describe", "described", "draw", "draw_tasks", "estimate", "evaluate", "extract_words", "images_with_class_words", "import_accuracies", "load_run", "method", "names_class", "open_images", "open_tasks", "pool", "remove_dataset", "run", "runs",]
 
 _HOME = {
     "Comparison": "results",
@@ -84,6 +46,7 @@ _HOME = {
     "evaluate": "models",
     "extract_words": "opened",
     "images_with_class_words": "words",
+    "import_accuracies": "accuracies",
     "load_run": "running",
     "method": "models",
     "names_class": "words",
