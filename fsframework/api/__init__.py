@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fsframework.api.experiments import Description, describe
     from fsframework.api.models import Model, evaluate, method
     from fsframework.api.results import estimate
-    from fsframework.api.runs import Run, Runs, load_run, run, runs
+    from fsframework.api.running import Run, Runs, load_run, run, runs
 
 __all__ = [
     "Description",
@@ -35,18 +35,18 @@ __all__ = [
 _HOME = {
     "Description": "experiments",
     "Model": "models",
-    "Run": "runs",
-    "Runs": "runs",
+    "Run": "running",
+    "Runs": "running",
     "dataset": "data",
     "describe": "experiments",
     "draw": "data",
     "estimate": "results",
     "evaluate": "models",
-    "load_run": "runs",
+    "load_run": "running",
     "method": "models",
     "pool": "data",
-    "run": "runs",
-    "runs": "runs",
+    "run": "running",
+    "runs": "running",
 }
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fsframework.api._session import open_session
 from fsframework.api.data import opened
 from fsframework.api.experiments import Description, described, tree_of_call
-from fsframework.api.runs import Run
+from fsframework.api.running import Run
 from fsframework.components.registry import Registry
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
@@ -23,8 +23,8 @@ from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.pipeline.cache.images import Pixels, store_of
 from fsframework.pipeline.experiment.configuration import resolve_experiment
-from fsframework.pipeline.learning.evaluation import ImageSource, embedded, evaluate_source
 from fsframework.pipeline.experiment.stages import Precision
+from fsframework.pipeline.learning.evaluation import ImageSource, embedded, evaluate_source
 from fsframework.pipeline.learning.model import (
     FewShotModel,
     build_model,

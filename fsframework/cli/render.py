@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
 from fsframework._files import atomic_write
 from fsframework.errors import OptionError
-from fsframework.values import Estimate
+
+if TYPE_CHECKING:
+    from fsframework.records import RunRecord
 
 __all__ = [
     "chart",
@@ -24,20 +25,11 @@ __all__ = [
     "estimates_table",
     "print_json",
     "print_table",
-    "shown",
     "sparkline",
     "text_table",
     "write_output",
 ]
 
-_NAMES = {
-    "acc-R": "Acc",
-    "acc-A": "Acc-A",
-    "acc-gap": "Acc gap = Acc − Acc-A",
-    "wacc-R": "wAcc-R",
-    "wacc-A": "wAcc-A",
-    "wacc-gap": "gap = wAcc-R − wAcc-A",
-}
 _NO_LIMIT = 100_000
 
 
@@ -118,32 +110,18 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
-def shown(estimate: Estimate) -> str:
-    """Return value and half-width as text, shares in percent.
-
-    >>> shown(Estimate("acc-R", 0.5, 0.49, 0.51, 0.95, "closed", False, "t", 9, 9, share=True))
-    '50.0 ± 1.0 %'
-    """
-    factor, unit, digits = (100, " %", 1) if estimate.share else (1, "", 4)
-    value = f"{factor * estimate.value:.{digits}f}"
-    if math.isnan(estimate.low):
-        return f"{value}{unit} (no interval from one task)"
-    return f"{value} ± {factor * estimate.half_width:.{digits}f}{unit}"
-
-
-def estimates_table(estimates: Mapping[str, Estimate]) -> None:
-    """Print estimates with all that must be known to read them."""
-    order = {name: i for i, name in enumerate(_NAMES)}
+def estimates_table(record: RunRecord) -> None:
+    """Print a run's estimates with all that must be known to read them."""
     rows = [
         (
-            _NAMES.get(name, name),
-            shown(e),
-            f"{100 * e.level:g} % {e.kind}, {e.estimator}",
-            f"{e.n_tasks:,}",
+            record.label(e),
+            str(e),
+            f"{100 * e.level:g} % {e.scope}, {e.estimator}",
+            f"{e.n_tasks:,}{' pairs' if e.paired else ''}",
             f"{e.n_images:,}" if e.n_images else "not known",
             e.query_batch,
         )
-        for name, e in sorted(estimates.items(), key=lambda item: (order.get(item[0], 99), item[0]))
+        for e in record.estimates.values()
     ]
     print_table(("measure", "value", "interval", "tasks", "images", "queries by"), rows)
 

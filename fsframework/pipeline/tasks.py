@@ -34,7 +34,12 @@ def draw_tasks(
     sampler: TaskSampler = component.create()
     table = pool.attributes.fingerprint if pool.attributes and sampler.needs_attributes else ""
     key = digest_of(
-        "tasks", component.fingerprint, pool.fingerprint, table, canonical([n_tasks, seed])
+        "tasks",
+        # A control goes by the name and the options of the sampler that declares it.
+        [component.fingerprint, component.cls.__qualname__],
+        pool.fingerprint,
+        table,
+        canonical([n_tasks, seed]),
     )
     path = None if cache is None else cache / "tasks" / f"{key[:24]}.safetensors"
     if path is not None and path.exists():

@@ -177,6 +177,7 @@ def contrast_estimate(
         _is_share(statistic),
         tested.query_batch,
         contrast.arms,
+        statistic.higher_is_better,
     )
     if contrast.paired:
         return _paired_arms(base, first, second, pair, choice)
@@ -275,6 +276,8 @@ def _of_values(
         outcomes.n_images,
         _is_share(statistic),
         outcomes.query_batch,
+        (),
+        statistic.higher_is_better,
     )
 
 

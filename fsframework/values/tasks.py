@@ -124,6 +124,7 @@ class TaskSet:
     ) -> Self:
         """Build a task set that belongs to ``pool``, whose words ``attribute`` refers to."""
         table = pool.attributes if attribute is not None else None
+        classes = np.asarray(classes)
         return cls(
             classes,
             support,

@@ -1,7 +1,8 @@
-"""Intervals against values worked by hand and by simulation; kinds decided from the tasks."""
+"""Intervals against values worked by hand and by simulation; scopes decided from the tasks."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,9 +11,26 @@ from scipy import stats
 
 from fsframework.errors import DataError
 from fsframework.interfaces import Statistic
-from fsframework.statistics.estimation import estimate, gap, paired_difference, saturation
+from fsframework.statistics.estimation import (
+    contrast_estimate,
+    estimate,
+    estimates_of,
+    interval_for,
+    paired_difference,
+    saturation,
+)
+from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.intervals import mean_interval
-from fsframework.values import FloatArray, ImagePool, Outcomes, TaskSet
+from fsframework.values import (
+    ArmOutcomes,
+    Arms,
+    Contrast,
+    Estimate,
+    FloatArray,
+    ImagePool,
+    Outcomes,
+    TaskSet,
+)
 
 
 class Mean(Statistic):
@@ -55,34 +73,103 @@ def test_one_task_has_no_interval() -> None:
     assert (mean, math.isnan(low), math.isnan(high)) == (0.25, True, True)
 
 
-def test_an_interval_is_open_only_if_no_image_stands_in_two_tasks() -> None:
+def test_an_interval_is_open_only_if_no_image_appears_in_two_tasks() -> None:
     right = [1, 2, 3]
     fresh = estimate("acc", Mean(), answered(tasks_of(3, reuse=False), right))
     reused = estimate("acc", Mean(), answered(tasks_of(3, reuse=True), right))
-    assert (fresh.kind, fresh.n_images, fresh.n_tasks) == ("open", 18, 3)
-    assert (reused.kind, reused.n_images) == ("closed", 6)
+    assert (fresh.scope, fresh.n_images, fresh.n_tasks) == ("open", 18, 3)
+    assert (reused.scope, reused.n_images) == ("closed", 6)
     assert fresh.value == reused.value == 0.5
     assert fresh.share
 
 
+def arms_of(random: TaskSet, biased: TaskSet, paired: bool = False) -> Arms:
+    contrast = Contrast("random", "biased", paired)
+    return Arms({"random": random, "biased": biased}, contrast)
+
+
+def gap_of(
+    statistic: Statistic, arms: Arms, right: tuple[list[int], list[int]], method: str = "student-t"
+) -> Estimate:
+    answers = {name: answered(arms[name], r) for name, r in zip(arms, right, strict=True)}
+    outcomes = ArmOutcomes(answers, arms)
+    assert arms.contrast is not None
+    choice = IntervalChoice(method=method)  # type: ignore[arg-type]
+    return contrast_estimate("acc", statistic, outcomes, arms.contrast, choice)
+
+
 def test_gap_is_welchs_interval_and_closed_when_the_two_sets_share_images() -> None:
     random, biased = tasks_of(4, reuse=False), tasks_of(3, reuse=False, start=100)
-    first, second = answered(random, [4, 3, 4, 3]), answered(biased, [1, 0, 2])
-    found = gap("acc-gap", Mean(), (random, first), (biased, second))
+    found = gap_of(Mean(), arms_of(random, biased), ([4, 3, 4, 3], [1, 0, 2]))
     reference = stats.ttest_ind([1, 0.75, 1, 0.75], [0.25, 0, 0.5], equal_var=False)
     interval = reference.confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
     assert found.value == pytest.approx(0.875 - 0.25)
-    assert (found.kind, found.n_tasks, found.n_images) == ("open", 7, 42)
+    assert (found.scope, found.n_tasks, found.n_images) == ("open", 7, 42)
+    assert (found.name, found.arms, found.estimator) == ("acc-gap", ("random", "biased"), "welch-t")
     overlapping = tasks_of(3, reuse=False, start=6)
-    shared = gap("g", Mean(), (random, first), (overlapping, answered(overlapping, [1, 0, 2])))
-    assert shared.kind == "closed"
+    shared = gap_of(Mean(), arms_of(random, overlapping), ([4, 3, 4, 3], [1, 0, 2]))
+    assert shared.scope == "closed"
 
 
 def test_gap_of_constant_values_has_no_width() -> None:
-    tasks, other = tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50)
-    found = gap("g", Mean(), (tasks, answered(tasks, [4, 4, 4])), (other, answered(other, [0] * 3)))
+    arms = arms_of(tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50))
+    found = gap_of(Mean(), arms, ([4, 4, 4], [0, 0, 0]))
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
+
+
+def test_paired_arms_are_compared_task_by_task() -> None:
+    arms = arms_of(tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50), paired=True)
+    found = gap_of(Mean(), arms, ([4, 3, 4], [3, 2, 2]))
+    # Differences 0.25, 0.25, 0.5.
+    assert found.value == pytest.approx(1 / 3)
+    assert found.half_width == pytest.approx(4.302653 * np.std([1, 1, 2], ddof=1) / 4 / 3**0.5)
+    assert (found.paired, found.n_tasks, found.n_images) == (True, 3, 36)
+    assert (found.scope, found.estimator) == ("open", "student-t")
+    # An image of both tasks of one pair counts once: the same support does not close an interval.
+    tasks = tasks_of(3, reuse=False)
+    same = gap_of(Mean(), arms_of(tasks, tasks, paired=True), ([4, 3, 4], [3, 2, 2]))
+    assert (same.scope, same.n_images) == ("open", 18)
+    uneven = arms_of(tasks_of(3, reuse=False), tasks_of(2, reuse=False, start=50), paired=True)
+    with pytest.raises(DataError, match="cannot be paired task by task; they have 3 and 2 tasks"):
+        gap_of(Mean(), uneven, ([4, 3, 4], [3, 2]))
+
+
+def test_a_gap_is_positive_where_the_tested_arm_is_worse() -> None:
+    class Errors(Mean):
+        """Share of wrong answers."""
+
+        higher_is_better = False
+
+        def per_task(self, outcomes: Outcomes) -> FloatArray:
+            return 1 - super().per_task(outcomes)
+
+    arms = arms_of(tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50))
+    right = ([4, 3, 4], [1, 0, 1])
+    assert gap_of(Errors(), arms, right).value == pytest.approx(gap_of(Mean(), arms, right).value)
+    assert gap_of(Mean(), arms, right).value > 0
+
+
+def test_estimates_are_named_after_statistic_and_arm() -> None:
+    """A statistic whose own name ends in -gap is no gap, and is not taken for one."""
+    arms = arms_of(tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50))
+    outcomes = ArmOutcomes({name: answered(arms[name], [1, 2, 3]) for name in arms}, arms)
+    found = estimates_of({"range-gap": Mean()}, outcomes)
+    assert list(found) == ["range-gap-random", "range-gap-biased", "range-gap-gap"]
+    assert {e.statistic for e in found.values()} == {"range-gap"}
+    assert [e.arms for e in found.values()] == [("random",), ("biased",), ("random", "biased")]
+    alone = ArmOutcomes({"random": outcomes["random"]}, Arms({"random": arms["random"]}))
+    assert list(estimates_of({"acc": Mean()}, alone)) == ["acc-random"]
+
+
+def test_intervals_over_images_are_for_tasks_that_say_they_are_uniform() -> None:
+    asked = IntervalChoice(method="image-level")
+    reused = tasks_of(3, reuse=True)
+    assert interval_for(reused, asked).method == "student-t"
+    uniform = dataclasses.replace(reused, uniform=True)
+    assert interval_for(uniform, asked).method == "image-level"
+    fresh = dataclasses.replace(tasks_of(3, reuse=False), uniform=True)
+    assert interval_for(fresh, asked).method == "student-t"
 
 
 def test_paired_difference_by_hand_and_only_on_equal_tasks() -> None:

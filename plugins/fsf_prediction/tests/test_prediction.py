@@ -15,9 +15,9 @@ from fsframework.components.registry import Registry
 from fsframework.components.resolution import Given, resolve_component
 from fsframework.errors import DataError, FsfError
 from fsframework.interfaces.dataset import Dataset
+from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
 from fsframework.pipeline.learning.model import build_model
-from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
 from fsframework.values import TaskSet

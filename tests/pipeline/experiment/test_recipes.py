@@ -19,9 +19,10 @@ from fsframework.pipeline.experiment.configuration import Experiment, resolve_ex
 from fsframework.pipeline.experiment.recipes import Recipe, find_recipe, list_recipes
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.run import run_experiment
+from fsframework.pipeline.session import Session
 from tests.toys import Counting
 
-TABLES = Path(__file__).resolve().parents[3] / "shared" / "published"
+TABLES = Path(__file__).resolve().parents[4] / "shared" / "published"
 
 
 def resolved(**options: Any) -> Experiment:
@@ -224,20 +225,21 @@ def test_a_run_can_take_the_model_of_another(tmp_path: Path) -> None:
     short = {"epochs": 1, "steps": 2, "validation_tasks": 5}
     sampler = {"name": "random", "n_shot": 1, "n_query": 5}
     workspace, registry = Workspace(tmp_path / "runs", tmp_path / "cache"), Registry()
+    session = Session(registry, workspace, Counting())
     first = run_experiment(
         resolved(
             method={"name": "renet", "temperature": 0.3}, dataset=small, sampler=sampler,
             tasks=20, training=short,
         ),
-        registry, workspace, Counting(),
+        session,
     )  # fmt: skip
     experiment = resolved(model=str(first.folder), dataset=small, sampler=sampler, tasks=30)
     assert experiment.method.options["temperature"] == 0.3
     reporter = Counting()
-    second = run_experiment(experiment, registry, workspace, reporter)
+    second = run_experiment(experiment, Session(registry, workspace, reporter))
     assert "training" not in reporter.units
-    assert second.record.tasks["R"]["count"] == 30
-    with pytest.raises(OptionError, match="says which method to use; leave out --method"):
+    assert second.record.arms["random"].n_tasks == 30
+    with pytest.raises(OptionError, match="says which method to use; leave out method"):
         resolved(model=str(first.folder), method="protonet")
 
 

@@ -1,27 +1,24 @@
-"""Curves of training: rows of CSV, events that TensorBoard reads."""
+"""The history of a training: rows of CSV, events that TensorBoard reads."""
 
 from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Any
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from fsframework.pipeline.learning.history import write_csv, write_tensorboard
+from fsframework.records import Epoch
 
 
-def row(stage: int, epoch: int, loss: float, accuracy: float | None) -> dict[str, Any]:
-    return {
-        "stage": stage, "epoch": epoch, "learning_rate": 0.1, "loss": loss,
-        "validation_accuracy": accuracy, "seconds": 1.5,
-    }  # fmt: skip
+def row(stage: int, epoch: int, loss: float, accuracy: float | None) -> Epoch:
+    return Epoch(stage, epoch, 0.1, loss, accuracy, 1.5)
 
 
 HISTORY = [row(0, 0, 2.0, None), row(1, 0, 1.0, 0.5), row(1, 1, 0.5, 0.75)]
 
 
-def test_csv_has_a_row_an_epoch_counted_from_one(tmp_path: Path) -> None:
+def test_csv_has_a_row_per_epoch_counted_from_one(tmp_path: Path) -> None:
     write_csv(tmp_path / "curve.csv", HISTORY)
     with (tmp_path / "curve.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,14 @@ from fsframework.interfaces import Backbone, FewShotMethod
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning import training
 from fsframework.pipeline.learning.model import FewShotModel, build_model
-from fsframework.pipeline.learning.training import Split, Trained, check_stages, train
+from fsframework.pipeline.learning.training import (
+    EPISODES,
+    Split,
+    Trained,
+    Training,
+    check_stages,
+    train,
+)
 from tests.toys import (
     Blobs,
     Classifier,
@@ -39,6 +48,17 @@ def splits() -> tuple[Split, Split]:
     )
 
 
+def training_of(
+    stages: list[Stage],
+    splits: tuple[Split, Split | None],
+    seed: int = 0,
+    fresh: Callable[[int], FewShotModel] | None = None,
+) -> Training:
+    episodes = resolve_component(Registry(), "sampler", EPISODES)
+    device = torch.device("cpu")
+    return Training(tuple(stages), (3, 2), splits, seed, device, episodes, fresh)
+
+
 def run(
     folder: Path,
     splits: tuple[Split, Split | None],
@@ -51,10 +71,7 @@ def run(
         return build_model(component(TinyBackbone), component(method), 16, 6, seed)
 
     model = fresh(seed)
-    trained = train(
-        model, stages, (3, 2), splits, seed=seed, device=torch.device("cpu"), folder=folder,
-        registry=Registry(), reporter=reporter or Counting(), fresh=fresh,
-    )  # fmt: skip
+    trained = train(model, training_of(stages, splits, seed, fresh), folder, reporter or Counting())
     return model, trained
 
 
@@ -80,8 +97,10 @@ def test_killed_and_resumed_gives_the_same_weights(
     resumed, told_again = run(tmp_path / "killed", splits, stages)
     for name, value in weights(whole).items():
         assert torch.equal(value, weights(resumed)[name]), name
-    rows = [{k: v for k, v in row.items() if k != "seconds"} for row in told.history]
-    again = [{k: v for k, v in row.items() if k != "seconds"} for row in told_again.history]
+    rows, again = (
+        [dataclasses.replace(row, seconds=0) for row in trained.history]
+        for trained in (told, told_again)
+    )
     assert rows == again
     assert len(rows) == 5
 
@@ -101,7 +120,7 @@ def test_training_lowers_the_loss_and_the_seed_decides_all(
 ) -> None:
     stages = [Stage(epochs=6, steps=10, validation_tasks=20, n_query=4, learning_rate=0.01)]
     first, trained = run(tmp_path / "a", splits, stages)
-    assert trained.history[-1]["loss"] < trained.history[0]["loss"]
+    assert trained.history[-1].loss < trained.history[0].loss
     torch.manual_seed(99)  # the global state must not matter
     np.random.seed(99)  # noqa: NPY002
     same, _ = run(tmp_path / "b", splits, stages)
@@ -117,7 +136,7 @@ def test_the_best_epoch_is_kept(tmp_path: Path, splits: tuple[Split, Split]) -> 
         schedule="multi-step", milestones=(1,), gamma=1e4,
     )  # fmt: skip
     model, trained = run(tmp_path / "ruined", splits, [ruin])
-    accuracies = [row["validation_accuracy"] for row in trained.history]
+    accuracies = [row.validation_accuracy for row in trained.history]
     assert trained.best_accuracy == max(accuracies)
     one = Stage(
         epochs=1, steps=3, validation_tasks=20, n_query=4, learning_rate=1e-3, schedule="constant"
@@ -178,10 +197,7 @@ def test_batches_reach_a_method_that_asks_for_them(
 
     model = build_model(component(TinyBackbone), component(Both), 16, 6, 0)
     stage = Stage(epochs=1, steps=1, tasks_per_step=2, batch_size=7, n_query=4, validation_tasks=0)
-    train(
-        model, [stage], (3, 2), splits, seed=0, device=torch.device("cpu"), folder=tmp_path,
-        registry=Registry(), reporter=Counting(),
-    )  # fmt: skip
+    train(model, training_of([stage], splits), tmp_path, Counting())
     batch = seen[0]
     assert batch.support.shape == (2, 3, 2, 8)
     assert batch.query.shape == (2, 12, 8)
@@ -276,7 +292,7 @@ def test_every_kind_of_stage_resumes_to_the_same_weights(
     rest = Counting()
     resumed, again = run(tmp_path / "killed", splits, stages, rest, method=method)
     assert equal(whole, resumed)
-    assert [row["loss"] for row in told.history] == [row["loss"] for row in again.history]
+    assert [row.loss for row in told.history] == [row.loss for row in again.history]
     # The step at which it was killed had been done, but not yet written down.
     assert rest.units["training"] == 12 - after
 
@@ -289,7 +305,7 @@ def test_the_backbone_may_be_trained_by_another_method(
     after, trained = run(tmp_path, splits, [stage], method=PixelPrototypes)
     assert set(weights(after)) == set(weights(before))
     assert not equal(before, after)
-    assert trained.history[1]["loss"] < trained.history[0]["loss"]
+    assert trained.history[1].loss < trained.history[0].loss
     assert trained.best_accuracy is not None
 
 
@@ -313,7 +329,7 @@ def test_a_student_starts_anew_and_learns_what_the_teacher_says(
     near = (said(learned) - said(teacher)).square().mean()
     assert far > 0.1
     assert near < far / 3
-    assert trained.history[-1]["loss"] < trained.history[2]["loss"]
+    assert trained.history[-1].loss < trained.history[2].loss
 
 
 def test_training_stops_when_validation_no_longer_rises(
@@ -326,7 +342,7 @@ def test_training_stops_when_validation_no_longer_rises(
     reporter = Counting()
     _, trained = run(tmp_path, splits, [flat], reporter)
     # BatchNorm's statistics still move, so that the best epoch need not be the first.
-    accuracies = [row["validation_accuracy"] for row in trained.history]
+    accuracies = [row.validation_accuracy for row in trained.history]
     best = accuracies.index(max(accuracies))
     assert len(accuracies) == best + 4 < 9
     assert any("had not risen for 3 epochs" in note for note in trained.notes)
@@ -420,7 +436,7 @@ def test_half_precision_computes_products_in_it_and_keeps_weights_whole(
     model, trained = run(tmp_path, splits, [stage], method=Looking)
     assert set(seen) == {torch.bfloat16}
     assert all(v.dtype != torch.bfloat16 for v in weights(model).values())
-    assert trained.history[0]["loss"] > 0
+    assert trained.history[0].loss > 0
 
 
 @pytest.mark.parametrize(
@@ -435,12 +451,5 @@ def test_half_precision_computes_products_in_it_and_keeps_weights_whole(
 def test_impossible_stages_are_told_before_anything_is_trained(
     splits: tuple[Split, Split], method: type[FewShotMethod], options: dict[str, Any], message: str
 ) -> None:
-    tested = (
-        resolve_component(
-            Registry(), "sampler", {"name": "random", "n_way": 3, "n_shot": 2, "n_query": 2}
-        )
-        .create()
-        .draw(splits[0].pool, 1, 0)
-    )
     with pytest.raises((OptionError, InfeasibleTask), match=message):
-        check_stages([Stage(**options)], method(), tested, splits[0].pool, Registry())
+        check_stages([Stage(**options)], method(), (3, 2), splits[0].pool, Registry())
