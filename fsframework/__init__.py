@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsframework.api import (
+        Checkpoint,
         Description,
         Model,
         Run,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         load_run,
         method,
         pool,
+        read_checkpoint,
         run,
         runs,
     )
@@ -41,8 +43,18 @@ if TYPE_CHECKING:
     )
 
 _API = (
-    *("Description", "Model", "Run", "Runs", "dataset", "describe", "draw", "estimate"),
-    *("evaluate", "load_run", "method", "pool", "run", "runs"),
+    *(
+        "Checkpoint",
+        "Description",
+        "Model",
+        "Run",
+        "Runs",
+        "dataset",
+        "describe",
+        "draw",
+        "estimate",
+    ),
+    *("evaluate", "load_run", "method", "pool", "read_checkpoint", "run", "runs"),
 )
 _VALUES = (
     *("ArmOutcomes", "Arms", "AttributeTable", "Estimate", "Estimates", "ImagePool", "Outcomes"),
@@ -53,6 +65,7 @@ __all__ = [
     "ArmOutcomes",
     "Arms",
     "AttributeTable",
+    "Checkpoint",
     "Description",
     "Estimate",
     "Estimates",
@@ -70,6 +83,7 @@ __all__ = [
     "load_run",
     "method",
     "pool",
+    "read_checkpoint",
     "run",
     "runs",
 ]

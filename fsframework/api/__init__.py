@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fsframework.api.checkpoints import Checkpoint, read_checkpoint
     from fsframework.api.data import dataset, draw, pool
     from fsframework.api.experiments import Description, describe
     from fsframework.api.models import Model, evaluate, method
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from fsframework.api.running import Run, Runs, load_run, run, runs
 
 __all__ = [
+    "Checkpoint",
     "Description",
     "Model",
     "Run",
@@ -28,11 +30,13 @@ __all__ = [
     "load_run",
     "method",
     "pool",
+    "read_checkpoint",
     "run",
     "runs",
 ]
 
 _HOME = {
+    "Checkpoint": "checkpoints",
     "Description": "experiments",
     "Model": "models",
     "Run": "running",
@@ -45,6 +49,7 @@ _HOME = {
     "load_run": "running",
     "method": "models",
     "pool": "data",
+    "read_checkpoint": "checkpoints",
     "run": "running",
     "runs": "running",
 }
