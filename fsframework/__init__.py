@@ -13,13 +13,121 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fsframework.api import Comparison, Description, Model, Run, Runs, add_dataset, attributes, cache_size, clean_cache, compare, dataset, datasets, describe, draw, estimate, evaluate, import_accuracies, load_run, method, pool, remove_dataset, run, runs
-    from fsframework.values import ArmOutcomes, Arms, AttributeTable, Estimate, Estimates, ImagePool, Outcomes, TaskSet
+    from fsframework.api import (
+        Checkpoint,
+        Comparison,
+        Description,
+        Model,
+        Run,
+        Runs,
+        add_dataset,
+        attributes,
+        cache_size,
+        clean_cache,
+        compare,
+        dataset,
+        datasets,
+        describe,
+        draw,
+        estimate,
+        evaluate,
+        import_accuracies,
+        load_run,
+        method,
+        pool,
+        read_checkpoint,
+        remove_dataset,
+        run,
+        runs,
+    )
+    from fsframework.values import (
+        ArmOutcomes,
+        Arms,
+        AttributeTable,
+        Estimate,
+        Estimates,
+        ImagePool,
+        Outcomes,
+        TaskSet,
+    )
 
-_API = frozenset(("Comparison", "Description", "Model", "Run", "Runs", "add_dataset", "attributes", "cache_size", "clean_cache", "compare", "dataset", "datasets", "describe", "draw", "estimate", "evaluate", "import_accuracies", "load_run", "method", "pool", "remove_dataset", "run", "runs"))
-_VALUES = frozenset(("ArmOutcomes", "Arms", "AttributeTable", "Estimate", "Estimates", "ImagePool", "Outcomes", "TaskSet"))
+_API = frozenset(
+    (
+        "Checkpoint",
+        "Comparison",
+        "Description",
+        "Model",
+        "Run",
+        "Runs",
+        "add_dataset",
+        "attributes",
+        "cache_size",
+        "clean_cache",
+        "compare",
+        "dataset",
+        "datasets",
+        "describe",
+        "draw",
+        "estimate",
+        "evaluate",
+        "import_accuracies",
+        "load_run",
+        "method",
+        "pool",
+        "read_checkpoint",
+        "remove_dataset",
+        "run",
+        "runs",
+    )
+)
+_VALUES = frozenset(
+    (
+        "ArmOutcomes",
+        "Arms",
+        "AttributeTable",
+        "Estimate",
+        "Estimates",
+        "ImagePool",
+        "Outcomes",
+        "TaskSet",
+    )
+)
 
-__all__ = ["ArmOutcomes", "Arms", "AttributeTable", "Comparison", "Description", "Estimate", "Estimates", "ImagePool", "Model", "Outcomes", "Run", "Runs", "TaskSet", "add_dataset", "attributes", "cache_size", "clean_cache", "compare", "dataset", "datasets", "describe", "draw", "estimate", "evaluate", "import_accuracies", "load_run", "method", "pool", "remove_dataset", "run", "runs",]
+__all__ = [
+    "ArmOutcomes",
+    "Arms",
+    "AttributeTable",
+    "Checkpoint",
+    "Comparison",
+    "Description",
+    "Estimate",
+    "Estimates",
+    "ImagePool",
+    "Model",
+    "Outcomes",
+    "Run",
+    "Runs",
+    "TaskSet",
+    "add_dataset",
+    "attributes",
+    "cache_size",
+    "clean_cache",
+    "compare",
+    "dataset",
+    "datasets",
+    "describe",
+    "draw",
+    "estimate",
+    "evaluate",
+    "import_accuracies",
+    "load_run",
+    "method",
+    "pool",
+    "read_checkpoint",
+    "remove_dataset",
+    "run",
+    "runs",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,18 +12,62 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fsframework.api.accuracies import import_accuracies
     from fsframework.api.cache import cache_size, clean_cache
+    from fsframework.api.checkpoints import Checkpoint, read_checkpoint
     from fsframework.api.data import dataset, draw, pool
     from fsframework.api.datasets import add_dataset, datasets, remove_dataset
     from fsframework.api.experiments import Description, describe, described
     from fsframework.api.models import Model, evaluate, method
-    from fsframework.api.opened import Extracted, OpenedImages, draw_tasks, extract_words, open_images, open_tasks
+    from fsframework.api.opened import (
+        Extracted,
+        OpenedImages,
+        draw_tasks,
+        extract_words,
+        open_images,
+        open_tasks,
+    )
     from fsframework.api.results import Comparison, compare, estimate
     from fsframework.api.running import Run, Runs, load_run, run, runs
     from fsframework.api.words import attributes, images_with_class_words, names_class
 
-__all__ = ["Comparison", "Description", "Extracted", "Model", "OpenedImages", "Run", "Runs", "add_dataset", "attributes", "cache_size", "clean_cache", "compare", "dataset", "datasets", "describe", "described", "draw", "draw_tasks", "estimate", "evaluate", "extract_words", "images_with_class_words", "import_accuracies", "load_run", "method", "names_class", "open_images", "open_tasks", "pool", "remove_dataset", "run", "runs",]
+__all__ = [
+    "Checkpoint",
+    "Comparison",
+    "Description",
+    "Extracted",
+    "Model",
+    "OpenedImages",
+    "Run",
+    "Runs",
+    "add_dataset",
+    "attributes",
+    "cache_size",
+    "clean_cache",
+    "compare",
+    "dataset",
+    "datasets",
+    "describe",
+    "described",
+    "draw",
+    "draw_tasks",
+    "estimate",
+    "evaluate",
+    "extract_words",
+    "images_with_class_words",
+    "import_accuracies",
+    "load_run",
+    "method",
+    "names_class",
+    "open_images",
+    "open_tasks",
+    "pool",
+    "read_checkpoint",
+    "remove_dataset",
+    "run",
+    "runs",
+]
 
 _HOME = {
+    "Checkpoint": "checkpoints",
     "Comparison": "results",
     "Description": "experiments",
     "Extracted": "opened",
@@ -53,6 +97,7 @@ _HOME = {
     "open_images": "opened",
     "open_tasks": "opened",
     "pool": "data",
+    "read_checkpoint": "checkpoints",
     "remove_dataset": "datasets",
     "run": "running",
     "runs": "running",

@@ -42,6 +42,7 @@ __all__ = [
     "group",
     "json_option",
     "option_of",
+    "option_tree",
     "plugin_names",
     "plugin_option",
     "registry_with",
@@ -586,6 +587,16 @@ def tree_of(
             if name in ARGUMENTS and context.get_parameter_source(name) is source
         }
         tree = given_tree(given, origin, tree)
+    return option_tree(options, tree)
+
+
+def option_tree(options: Sequence[str], tree: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return what ``-o KEY=VALUE`` sets as a tree of ``Given``, over a tree that is changed.
+
+    Raises:
+        OptionError: an ``-o`` without ``=``.
+    """
+    tree = {} if tree is None else tree
     for option in options:
         key, equals, value = option.partition("=")
         if not equals:
