@@ -90,7 +90,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _API:
-        return getattr(importlib.import_module("fsframework.api"), name)
+        return importlib.import_module("fsframework.api").public(name)
     if name in _VALUES:
         return getattr(importlib.import_module("fsframework.values"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsframework.api.cache import cache_size, clean_cache
+    from fsframework.api.catalogue import add_dataset, datasets, remove_dataset
     from fsframework.api.data import dataset, draw, pool, read_attributes
-    from fsframework.api.datasets import add_dataset, datasets, remove_dataset
     from fsframework.api.experiments import Description, describe
     from fsframework.api.models import Model, evaluate, method
     from fsframework.api.results import estimate
@@ -45,11 +45,11 @@ _HOME = {
     "Model": "models",
     "Run": "runs",
     "Runs": "runs",
-    "add_dataset": "datasets",
+    "add_dataset": "catalogue",
     "cache_size": "cache",
     "clean_cache": "cache",
     "dataset": "data",
-    "datasets": "datasets",
+    "datasets": "catalogue",
     "describe": "experiments",
     "draw": "data",
     "estimate": "results",
@@ -58,16 +58,21 @@ _HOME = {
     "method": "models",
     "pool": "data",
     "read_attributes": "data",
-    "remove_dataset": "datasets",
+    "remove_dataset": "catalogue",
     "run": "runs",
     "runs": "runs",
 }
 
 
+def public(name: str) -> Any:
+    """Return a public name from its module, even where a module here has the same name."""
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    return public(name)
 
 
 def __dir__() -> list[str]:

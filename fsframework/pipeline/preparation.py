@@ -33,6 +33,9 @@ from fsframework.values import Arms, ImagePool, TaskSet
 __all__ = ["Prepared", "Source", "open_source", "prepare", "word_source"]
 
 
+_FEWEST_CLASSES = 2
+
+
 @dataclass(frozen=True)
 class Source:
     """An opened data set.
@@ -191,6 +194,10 @@ class _MissingSplit(DataError):
 def _drawn(experiment: Experiment, source: Source, session: Session) -> _Drawn:
     """Draw the tasks from the split that allows the largest, and fit the training to its own."""
     settings, splits = experiment.settings, list(source.dataset.splits)
+    if len(source.dataset.class_names) < _FEWEST_CLASSES:
+        raise InfeasibleTask(
+            f"the data set {experiment.dataset.name} has 1 class, and tasks need at least 2"
+        )
     _demand_splits(experiment, splits)
     found: _Drawn | None = None
     first: InfeasibleTask | None = None
