@@ -133,9 +133,9 @@ def test_the_number_of_workers_changes_no_pixel(fsf: Fsf, tmp_path: Path, worker
 def test_runs_are_equal_with_any_workers_and_resumed(fsf_process: Fsf, tmp_path: Path) -> None:
     """With 1 and 2 workers, and killed while it decodes and goes on: equal to a byte."""
     folder = photographs(tmp_path / "images", classes=16, images=50, side=300)
-    command = ["run", "--json", "--dataset", f"folder:{folder}", "--method", "protonet", "--sampler",
-               "random", "--tasks", "30", "--way", "3", "--queries", "5", "--image-size", "32",
-               "-o", "training.epochs=2", "-o", "training.steps=3",
+    command = ["run", "--json", "--dataset", f"folder:{folder}", "--method", "protonet",
+               "--sampler", "random", "--tasks", "30", "--way", "3", "--queries", "5",
+               "--image-size", "32",               "-o", "training.epochs=2", "-o", "training.steps=3",
                "-o", "training.validation_tasks=10"]  # fmt: skip
     found = {}
     for name, workers, killed in (("one", "1", False), ("two", "2", False), ("killed", "2", True)):
