@@ -247,11 +247,10 @@ def _demand_splits(experiment: Experiment, splits: Sequence[str]) -> None:
 def _why_all(source: Source) -> str:
     splits = source.dataset.splits
     if "test" in splits:
-        size = size_of(source.pool_of("test"))
-        return f"nothing is trained and the split test is small ({size}): tasks use all images"
-    return (
-        f"the data set has no split test (its splits: {' and '.join(splits)}): tasks use all images"
-    )
+        reason = f"nothing is trained and the split test has {size_of(source.pool_of('test'))}"
+    else:
+        reason = f"the data set has no split test (its splits: {' and '.join(splits)})"
+    return f"{reason}: the tasks use all images"
 
 
 def _with_fitted_training(drawn: _Drawn, source: Source, session: Session) -> _Drawn:

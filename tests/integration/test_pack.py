@@ -135,7 +135,7 @@ def test_runs_are_equal_with_any_workers_and_resumed(fsf_process: Fsf, tmp_path:
     folder = photographs(tmp_path / "images", classes=16, images=50, side=300)
     command = ["run", "--json", "--dataset", f"folder:{folder}", "--method", "protonet",
                "--sampler", "random", "--tasks", "30", "--way", "3", "--queries", "5",
-               "--image-size", "32",               "-o", "training.epochs=2", "-o", "training.steps=3",
+               "--image-size", "32", "-o", "training.epochs=2", "-o", "training.steps=3",
                "-o", "training.validation_tasks=10"]  # fmt: skip
     found = {}
     for name, workers, killed in (("one", "1", False), ("two", "2", False), ("killed", "2", True)):
