@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fsframework.api.accuracies import import_accuracies
     from fsframework.api.cache import cache_size, clean_cache
+    from fsframework.api.catalogue import add_dataset, datasets, remove_dataset
     from fsframework.api.checkpoints import Checkpoint, read_checkpoint
     from fsframework.api.data import dataset, draw, pool
-    from fsframework.api.datasets import add_dataset, datasets, remove_dataset
     from fsframework.api.experiments import Description, describe, described
     from fsframework.api.models import Model, evaluate, method
     from fsframework.api.opened import (
@@ -75,13 +75,13 @@ _HOME = {
     "OpenedImages": "opened",
     "Run": "running",
     "Runs": "running",
-    "add_dataset": "datasets",
+    "add_dataset": "catalogue",
     "attributes": "words",
     "cache_size": "cache",
     "clean_cache": "cache",
     "compare": "results",
     "dataset": "data",
-    "datasets": "datasets",
+    "datasets": "catalogue",
     "describe": "experiments",
     "described": "experiments",
     "draw": "data",
@@ -98,7 +98,7 @@ _HOME = {
     "open_tasks": "opened",
     "pool": "data",
     "read_checkpoint": "checkpoints",
-    "remove_dataset": "datasets",
+    "remove_dataset": "catalogue",
     "run": "running",
     "runs": "running",
 }

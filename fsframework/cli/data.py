@@ -22,7 +22,7 @@ from fsframework.cli.similarity import similarity
 from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
-    from fsframework.api.datasets import Added, DatasetRow
+    from fsframework.api.catalogue import Added, DatasetRow
     from fsframework.interfaces.dataset import About
 
 __all__ = ["data"]
@@ -59,7 +59,7 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
 
     Classes and images are those found when it was added, else those published.
     """
-    from fsframework.api.datasets import datasets
+    from fsframework.api.catalogue import datasets
     from fsframework.cli import render
 
     rows = datasets(data_dir=data_dir, plugins=plugin_files)
@@ -103,7 +103,7 @@ def show(name: str, data_dir: Path | None, plugin_files: tuple[Path, ...], as_js
 
     Where to get it, in which layouts it may lie, how to cite it, and what was added.
     """
-    from fsframework.api.datasets import datasets
+    from fsframework.api.catalogue import datasets
     from fsframework.cli import render
 
     rows = {row.name: row for row in datasets(data_dir=data_dir, plugins=plugin_files)}

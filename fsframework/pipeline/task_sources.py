@@ -37,6 +37,9 @@ __all__ = [
 ]
 
 
+_FEWEST_CLASSES = 2
+
+
 @dataclass(frozen=True)
 class OpenedDataset:
     """An open data set whose pools are made once: the pool of a large one takes a while."""
@@ -143,6 +146,10 @@ def _drawn(
 ) -> FoundTasks:
     """Draw the tasks from the split that allows the largest, and fit the training to its own."""
     settings, splits = experiment.settings, list(source.dataset.splits)
+    if len(source.dataset.class_names) < _FEWEST_CLASSES:
+        raise InfeasibleTask(
+            f"the data set {experiment.dataset.name} has 1 class, and tasks need at least 2"
+        )
     if trains:
         _demand_splits(experiment, splits)
     found: FoundTasks | None = None
@@ -163,7 +170,7 @@ def _drawn(
         raise first
     chosen = found.experiment.settings.split
     if chosen != "test" and settings.split is None:
-        found = replace(found, fitting=(_why_all(source, trains), *found.fitting))
+        found = replace(found, fitting=(_why_all(source), *found.fitting))
     return _with_fitted_training(found, source, session) if trains else found
 
 
@@ -188,14 +195,13 @@ def _demand_splits(experiment: Experiment, splits: Sequence[str]) -> None:
         )
 
 
-def _why_all(source: OpenedDataset, trains: bool) -> str:
+def _why_all(source: OpenedDataset) -> str:
     splits = source.dataset.splits
     if "test" in splits:
-        size = size_of(source.pool_of("test"))
-        return f"nothing is trained and the split test is small ({size}): tasks use all images"
-    return (
-        f"the data set has no split test (its splits: {' and '.join(splits)}): tasks use all images"
-    )
+        reason = f"nothing is trained and the split test has {size_of(source.pool_of('test'))}"
+    else:
+        reason = f"the data set has no split test (its splits: {' and '.join(splits)})"
+    return f"{reason}: the tasks use all images"
 
 
 def _with_fitted_training(drawn: FoundTasks, source: OpenedDataset, session: Session) -> FoundTasks:

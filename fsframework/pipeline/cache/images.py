@@ -108,8 +108,8 @@ class Pixels:
 class ImageStore:
     """The decoded images of a data set at one size: one row per image, filled when first needed.
 
-    ``array.npy`` is an ordinary NumPy file of uint8 ``(n, size, size, 3)``, to be mapped by whoever
-    likes; its rows are those of the data set. ``rows.bin`` holds 16 bytes per image: zeros where the
+    ``array.npy`` is an ordinary NumPy file of uint8 ``(n, size, size, 3)``, which any program can
+    map; its rows are those of the data set. ``rows.bin`` holds 16 bytes per image: zeros where the
     row is not filled, else a hash of its pixels, written after them, so that a killed job goes on
     where it stopped.
 

@@ -18,7 +18,7 @@ from fsframework.cli.options import (
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
-    from fsframework.api.datasets import AddedDataset, SplitCounts
+    from fsframework.api.catalogue import AddedDataset, SplitCounts
 
 __all__ = ["add", "added"]
 

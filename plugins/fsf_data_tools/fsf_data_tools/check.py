@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from fsframework.cli.options import (
     cache_option,
@@ -127,7 +128,9 @@ def _command(context: click.Context, needed: Mapping[str, Any]) -> str:
     """Return the command that runs on the data, with all that says which these are."""
     given = context.params
     words = ["fsf", "run"]
-    named = ("dataset", "attributes", "config")
+    named = ["dataset", "attributes"]
+    if context.get_parameter_source("config") is ParameterSource.COMMANDLINE:
+        named.append("config")
     words += [option_of(name, given[name]) for name in named if given[name] is not None]
     words += [option_of("plugin", path) for path in given["plugin_files"]]
     words += [f"-o {shlex.quote(option)}" for option in given["options"]]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fsframework.api.datasets import problems_of
+from fsframework.api.catalogue import problems_of
 from fsframework.errors import DataError
 from fsframework.interfaces import Dataset
 from fsframework.values import AttributeTable, ImagePool
@@ -67,7 +67,8 @@ class WordsReport:
         if not self.unknown and not self.missing:
             yield "every key of the words has an image, and every image has its words"
         if self.wordless:
-            yield f"the words of {self.wordless:,} images are empty"
+            verb = "image has an empty cell" if self.wordless == 1 else "images have empty cells"
+            yield f"{self.wordless:,} {verb} of words"
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""

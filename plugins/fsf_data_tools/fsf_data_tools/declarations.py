@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fsframework.api.datasets import DatasetRow
+from fsframework.api.catalogue import DatasetRow
 from fsframework.errors import DataError, PluginError
 
 __all__ = ["content_of", "declared_name", "reader_of"]
