@@ -75,8 +75,15 @@ class DataError(FsfError):
     'no such file'
     """
 
-    def __init__(self, message: str = "", *, picture: str = "", reason: str = "") -> None:
-        super().__init__(message, picture=picture)
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        picture: str = "",
+        remedy: Mapping[str, Any] | None = None,
+        reason: str = "",
+    ) -> None:
+        super().__init__(message, picture=picture, remedy=remedy)
         self.reason = reason
 
 

@@ -19,6 +19,7 @@ from fsframework.pipeline.lineage import (
 from fsframework.records import DataRecord, RunRecord, TrainedOn
 from fsframework.values import footnotes
 from tests.toy_published import write_toy
+from tests.toys import TinyBackbone
 
 CERTAIN = "the accuracies are not few-shot on new classes"
 A = TrainedOn("a", {"name": "a"}, "/a")
@@ -36,10 +37,9 @@ def toy(tmp_path: Path, **about: Any) -> Any:
 
 
 def said(data: Any, pretrained: str) -> tuple[str, ...]:
-    class Pretrained:
-        pretrained_on = pretrained
-
-    return contamination(data, lineage_of(Pretrained(), ()))  # type: ignore[arg-type]
+    backbone = TinyBackbone()
+    backbone.pretrained_on = pretrained
+    return contamination(data, lineage_of(backbone, ()))
 
 
 @pytest.mark.parametrize(
@@ -176,16 +176,13 @@ def test_training_on_data_of_the_same_source_is_noted(tmp_path: Path) -> None:
 
 
 def test_weights_bring_along_what_their_run_had_seen(tmp_path: Path) -> None:
-    class Fresh:
-        pretrained_on = None
-
     seen = DataRecord("birds", pretrained_on=("imagenet-1k",), trained_on=(A,))
     record = RunRecord("f", "finished", "", data=seen)
     record.save(tmp_path / "run")
     assert RunRecord.load(tmp_path / "run").data == seen
     (tmp_path / "w.safetensors").write_bytes(b"")
     sources = [tmp_path / "run", tmp_path / "w.safetensors"]
-    found = lineage_of(Fresh(), sources)  # type: ignore[arg-type]
+    found = lineage_of(TinyBackbone(), sources)
     assert found.pretrained_on == ("imagenet-1k",)
     assert found.trained_on == (A,)
     assert found.unknown_weights == (str(tmp_path / "w.safetensors"),)
