@@ -50,7 +50,9 @@ __all__ = ["compare"]
     metavar="N",
     help="Of the bootstrap.",
 )
-@shared("seed")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, metavar="N", help="Of the bootstrap."
+)
 @click.option("--baseline", metavar="LABEL", help="Compare only with this method.")
 @click.option(
     "--by-tasks",
