@@ -89,18 +89,24 @@ def measures_named(
     found: list[Measure] = []
     for name in names:
         if name not in known:
-            raise OptionError(_unknown(name, known, arms, contrast))
+            raise OptionError(_unknown(name, known, statistics, arms, contrast))
         found += known[name]
     return list(dict.fromkeys(found))
 
 
 def _unknown(
-    name: str, known: Collection[str], arms: Sequence[str], contrast: Contrast | None
+    name: str,
+    known: Collection[str],
+    statistics: Collection[str],
+    arms: Sequence[str],
+    contrast: Contrast | None,
 ) -> str:
-    gap = "" if contrast is None else ", or their gap"
-    share = "only the arm" if len(arms) == 1 else "the arms"
+    first = next(iter(statistics), DEFAULT_STATISTICS[0])
+    examples = [measure_name(first, [arm]) for arm in arms]
+    if contrast is not None:
+        examples.append(measure_name(first, contrast.arms))
     return (
-        f"{argument('statistic')}: nothing is called {name!r}{close_matches(name, known)}; give "
-        f"a statistic, or a statistic in one of the arms{gap}, such as "
-        f"{', '.join(sorted(known)[:6])} (the results share {share} {', '.join(arms)})"
+        f"{argument('statistic')}: no measure is called {name!r}{close_matches(name, known)}; give "
+        f"a statistic ({', '.join(statistics)}), or one in the arms that all results share, as in "
+        f"{', '.join(examples)}"
     )
