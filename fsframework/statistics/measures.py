@@ -11,7 +11,7 @@ from fsframework.values import Contrast, measure_name
 __all__ = ["DEFAULT_STATISTICS", "Measure", "measures_named", "usual_measures"]
 
 DEFAULT_STATISTICS = ("acc", "wacc")
-"""Statistics that are compared where none is asked for; the gap is that of the last."""
+"""Statistics of a run or a comparison that asks for none; the gap compared is that of the last."""
 
 
 @dataclass(frozen=True)
