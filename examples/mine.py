@@ -8,6 +8,8 @@ from fsframework.interfaces import FewShotMethod
 class Mine(FewShotMethod):
     """Give a query to the class whose prototype points in the most similar direction."""
 
+    weightless = True
+
     def __init__(self, *, temperature: float = 0.1) -> None:
         super().__init__()
         self.temperature = temperature

@@ -14,13 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsframework.api import (
+        Checkpoint,
         Comparison,
         Description,
         Model,
         Run,
         Runs,
+        add_dataset,
+        attributes,
+        cache_size,
+        clean_cache,
         compare,
         dataset,
+        datasets,
         describe,
         draw,
         estimate,
@@ -29,6 +35,8 @@ if TYPE_CHECKING:
         load_run,
         method,
         pool,
+        read_checkpoint,
+        remove_dataset,
         run,
         runs,
     )
@@ -43,9 +51,22 @@ if TYPE_CHECKING:
         TaskSet,
     )
 
-_API = (
-    *("Comparison", "Description", "Model", "Run", "Runs", "compare", "dataset", "describe"),
-    *(
+_API = frozenset(
+    (
+        "Checkpoint",
+        "Comparison",
+        "Description",
+        "Model",
+        "Run",
+        "Runs",
+        "add_dataset",
+        "attributes",
+        "cache_size",
+        "clean_cache",
+        "compare",
+        "dataset",
+        "datasets",
+        "describe",
         "draw",
         "estimate",
         "evaluate",
@@ -53,19 +74,30 @@ _API = (
         "load_run",
         "method",
         "pool",
+        "read_checkpoint",
+        "remove_dataset",
         "run",
         "runs",
-    ),
+    )
 )
-_VALUES = (
-    *("ArmOutcomes", "Arms", "AttributeTable", "Estimate", "Estimates", "ImagePool", "Outcomes"),
-    "TaskSet",
+_VALUES = frozenset(
+    (
+        "ArmOutcomes",
+        "Arms",
+        "AttributeTable",
+        "Estimate",
+        "Estimates",
+        "ImagePool",
+        "Outcomes",
+        "TaskSet",
+    )
 )
 
 __all__ = [
     "ArmOutcomes",
     "Arms",
     "AttributeTable",
+    "Checkpoint",
     "Comparison",
     "Description",
     "Estimate",
@@ -76,8 +108,13 @@ __all__ = [
     "Run",
     "Runs",
     "TaskSet",
+    "add_dataset",
+    "attributes",
+    "cache_size",
+    "clean_cache",
     "compare",
     "dataset",
+    "datasets",
     "describe",
     "draw",
     "estimate",
@@ -86,6 +123,8 @@ __all__ = [
     "load_run",
     "method",
     "pool",
+    "read_checkpoint",
+    "remove_dataset",
     "run",
     "runs",
 ]
@@ -93,8 +132,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _API:
-        # Not by getattr: a module of the package, once imported, hides the function "runs".
-        return importlib.import_module("fsframework.api").__getattr__(name)
+        return getattr(importlib.import_module("fsframework.api"), name)
     if name in _VALUES:
         return getattr(importlib.import_module("fsframework.values"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

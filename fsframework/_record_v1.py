@@ -14,6 +14,7 @@ __all__ = ["upgraded"]
 _ROLES = ("dataset", "backbone", "method", "sampler", "detector")
 _ARGUMENTS = {"dataset": "path", "backbone": "model", "detector": "model"}
 _ADDED = "fsf data add: "
+_LABELS = {"acc": "Acc", "wacc": "wAcc"}
 _SYMBOLS = {"random": "R", "biased": "A"}
 
 
@@ -49,6 +50,7 @@ def upgraded(raw: Mapping[str, Any]) -> dict[str, Any]:
         "training": {"history": [], **training},
         "imported": None if imported is None else _imported(imported, base_classes),
         "timings": raw.get("timings", {}),
+        "labels": {name: _LABELS[name] for name in raw.get("statistics", {}) if name in _LABELS},
         "estimates": _estimates(raw["estimates"], names),
     }
 

@@ -226,6 +226,8 @@ class DataRecord:
         pretrained_on: names of the data that the backbone had been pretrained on.
         trained_on: data sets on which the weights were trained here.
         unknown_weights: files of weights of which nothing is known.
+        weights_from: where the backbone's pretrained weights came from, by words such as
+            ``package``, ``repository``, ``file`` and ``licence``; empty where it had none.
     """
 
     name: str = ""
@@ -233,6 +235,7 @@ class DataRecord:
     pretrained_on: tuple[str, ...] = ()
     trained_on: tuple[TrainedOn, ...] = ()
     unknown_weights: tuple[str, ...] = ()
+    weights_from: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -278,7 +281,7 @@ class RunRecord:
         cautions: those of the notes that belong under every table that shows the run: classes the
             model may have seen before, data that are not as published.
         timings: wall-clock seconds by stage, 0 where a stage was reused.
-        statistics: fingerprint of each statistic computed.
+        statistics: fingerprint of each statistic computed; ``labels`` what tables call it.
         estimates: by name: ``acc-random``, ``wacc-random``, ``wacc-biased``, ``wacc-gap``, ...
     """
 
@@ -303,6 +306,7 @@ class RunRecord:
     imported: ImportedRecord | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
     statistics: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
     schema_version: int = RECORD_VERSION
 
@@ -328,6 +332,20 @@ class RunRecord:
         if self.contrast is not None:
             return self.arms[self.contrast.tested]
         return next(reversed(list(self.arms.values())), None)
+
+    def label(self, estimate: Estimate) -> str:
+        """Return what tables call an estimate, such as ``wAcc-R``.
+
+        A gap is named with what it is the difference of: ``wAcc gap = wAcc-R − wAcc-A``.
+        """
+        name = self.labels.get(estimate.statistic) or estimate.statistic
+        if not estimate.arms or (len(self.arms) == 1 and not self.arms[estimate.arms[0]].symbol):
+            return name
+        parts = [f"{name}-{self.arms[arm].symbol or arm}" for arm in estimate.arms]
+        if len(parts) == 1:
+            return parts[0]
+        first, second = parts if estimate.higher_is_better else reversed(parts)
+        return f"{name} gap = {first} − {second}"
 
     def tasks_file(self, folder: Path, arm: str) -> Path:
         """Return the file of an arm's tasks in the run's folder."""
@@ -429,6 +447,7 @@ class RunRecord:
             self,
             estimates={**self.estimates, **other.estimates},
             statistics={**self.statistics, **other.statistics},
+            labels={**self.labels, **other.labels},
             plugins=tuple(plugins),
         )
 

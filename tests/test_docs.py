@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import re
 import shlex
+import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
+from PIL import Image
 
 from fsframework.cli.main import cli
 from fsframework.components.kinds import COMPONENTS
@@ -26,12 +30,16 @@ ALL = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def python_of(page: Path) -> str:
-    """Return the Python of a page, each block on the lines where it stands there."""
+LONG = "# Takes "
+"""With this begin blocks of Python that only the slow test runs."""
+
+
+def python_of(page: Path, *, long: bool = False) -> str:
+    """Return the Python of a page, each block on the lines that it has there."""
     text = page.read_text(encoding="utf-8")
     parts, end = [], 0
     for block in FENCE.finditer(text):
-        if block[1] == "python":
+        if block[1] == "python" and (long or not block[2].startswith(LONG)):
             parts += ["\n" * text.count("\n", end, block.start(2)), block[2]]
             end = block.end(2)
     return "".join(parts)
@@ -50,19 +58,50 @@ def commands_of(page: Path) -> Iterator[tuple[str, bool]]:
                 yield command, whole
 
 
-def saved(page: Path, folder: Path) -> Path:
+def saved(page: Path, folder: Path, *, long: bool = False) -> Path:
     path = folder / f"{page.stem.replace('-', '_')}.py"
-    path.write_text(python_of(page), encoding="utf-8")
+    path.write_text(python_of(page, long=long), encoding="utf-8")
     return path
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if python_of(p)], ids=lambda page: page.stem)
-def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    spec = importlib.util.spec_from_file_location(f"docs_{page.stem}", saved(page, tmp_path))
+def run_page(page: Path, folder: Path, *, long: bool = False) -> None:
+    path = saved(page, folder, long=long)
+    spec = importlib.util.spec_from_file_location(f"docs_{page.stem}", path)
     assert spec is not None
     assert spec.loader is not None
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # as for a script: its classes are digested with its file
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[spec.name]
+
+
+@pytest.fixture
+def beside_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the pages speak of: `images`, one folder per class, and `words.csv`."""
+    rng = np.random.default_rng(0)
+    rows = ["key,words"]
+    for c, i in itertools.product(range(6), range(20)):
+        path = tmp_path / "images" / f"class{c}" / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = rng.normal(40 * c, 20, (32, 32, 3)).clip(0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(path)
+        words = ["grass", "snow", "sofa", "road", "sand"]
+        rows.append(f"class{c}/{i}.png,{words[i % 5]};{words[(i + c) % 5]}")
+    (tmp_path / "words.csv").write_text("\n".join(rows) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if python_of(p)], ids=lambda page: page.stem)
+def test_python_runs(page: Path, beside_images: Path) -> None:
+    run_page(page, beside_images)
+
+
+@pytest.mark.slow
+def test_python_that_takes_long_runs(beside_images: Path) -> None:
+    run_page(ROOT / "docs" / "python.md", beside_images, long=True)
 
 
 def test_plugins_keep_their_contracts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,9 @@ def test_a_pool_holds_its_split_in_order():
 
 
 def test_an_unknown_or_empty_split_is_an_error():
-    with pytest.raises(DataError, match="there is no split 'dev'; there are train, test, val"):
+    with pytest.raises(
+        DataError, match="the data set has no split 'dev'; its splits are train, test, val, all"
+    ):
         Stripes().pool("dev")
     with pytest.raises(DataError, match="the split 'val' has no image"):
         Stripes().pool("val")

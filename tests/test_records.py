@@ -9,12 +9,28 @@ from pathlib import Path
 import pytest
 
 from fsframework.errors import RecordError
-from fsframework.records import RunRecord, list_records
-from fsframework.values import Estimate
+from fsframework.records import (
+    ArmRecord,
+    ComponentRecord,
+    DataRecord,
+    Environment,
+    Epoch,
+    PluginRecord,
+    RunRecord,
+    StageRecord,
+    TrainedOn,
+    TrainingRecord,
+    list_records,
+    load_outcomes,
+)
+from fsframework.values import Contrast, Estimate
+
+OLD = Path(__file__).parent / "old_files"
 
 
-def estimate(value: float, name: str = "acc-R") -> Estimate:
-    return Estimate(name, value, value - 0.1, value + 0.1, 0.95, "closed", False, "t", 10, 50)
+def estimate(value: float, statistic: str = "acc", arm: str = "random") -> Estimate:
+    low, high = value - 0.1, value + 0.1
+    return Estimate(statistic, value, low, high, 0.95, "closed", False, "t", 10, 50, arms=(arm,))
 
 
 @pytest.fixture
@@ -23,13 +39,29 @@ def record() -> RunRecord:
         fingerprint="f" * 64,
         status="finished",
         created="2026-01-01T00:00:00+00:00",
+        name="mine",
         given={"method": "protonet"},
-        resolved={"method": {"name": "protonet"}},
-        origins={"method": {"name": "command line"}},
-        plugins=({"kind": "method", "name": "protonet"},),
-        environment={"device": "cpu"},
+        settings={"seed": 3},
+        origins={"seed": "command line"},
+        components={
+            "method": ComponentRecord("protonet", {"x": 1}, {"name": "command line"}),
+            "backbone": ComponentRecord("timm", {"model": "resnet18"}, {}, "model"),
+        },
+        stages=(StageRecord({"steps": 3, "init_from": None}, {"steps": "default"}),),
+        plugins=(PluginRecord("method", "protonet", "m:P", "fsf-m", "1.0"),),
+        environment=Environment(fsframework="0.1", threads=2, device="cuda:1"),
+        arms={
+            "random": ArmRecord("random", {"n_way": 5}, 3, "d1", 5, 1, 15, 600, (20, 30), "R"),
+            "biased": ArmRecord("fewstab", {"n_way": 5}, 3, "d2", 5, 1, 15, 600, (20, 30), "A"),
+        },
+        contrast=Contrast("random", "biased"),
+        digests={"weights": "w"},
         notes=("a note",),
-        estimates={"acc-R": estimate(0.5)},
+        cautions=("a caution",),
+        data=DataRecord("birds", 84, ("imagenet-1k",), (TrainedOn("cub", {"a": [1]}, "x"),)),
+        training=TrainingRecord((Epoch(0, 1, 0.1, 2.5, None, 3.0),), 0.5, True, "quick"),
+        labels={"acc": "Acc"},
+        estimates={"acc-random": estimate(0.5)},
     )
 
 
@@ -76,12 +108,12 @@ def test_a_folder_without_a_record_and_one_that_is_not_json(tmp_path: Path) -> N
 
 
 def test_merging_adds_but_does_not_overwrite(record: RunRecord) -> None:
-    more = dataclasses.replace(record, estimates={"wacc-R": estimate(0.3, "wacc-R")})
-    assert set(record.merged(more).estimates) == {"acc-R", "wacc-R"}
-    other = dataclasses.replace(record, estimates={"acc-R": estimate(0.6)})
-    with pytest.raises(RecordError, match="acc-R would be overwritten"):
+    more = dataclasses.replace(record, estimates={"wacc-random": estimate(0.3, "wacc")})
+    assert set(record.merged(more).estimates) == {"acc-random", "wacc-random"}
+    other = dataclasses.replace(record, estimates={"acc-random": estimate(0.6)})
+    with pytest.raises(RecordError, match="acc-random would be overwritten"):
         record.merged(other)
-    assert record.merged(other, overwrite=True).estimates["acc-R"].value == 0.6
+    assert record.merged(other, overwrite=True).estimates["acc-random"].value == 0.6
 
 
 def test_runs_that_are_not_the_same_are_not_merged(record: RunRecord) -> None:
@@ -99,3 +131,53 @@ def test_listing_survives_a_broken_record(tmp_path: Path, record: RunRecord) -> 
     assert found[tmp_path / "good"] == record
     assert isinstance(found[tmp_path / "broken"], RecordError)
     assert len(found) == 2
+
+
+def test_a_component_is_called_by_its_argument_and_an_arm_by_its_symbol(record: RunRecord) -> None:
+    assert record.backbone is not None
+    assert record.backbone.called == "timm:resnet18"
+    assert record.tested == record.arms["biased"]
+    assert record.label(record.estimates["acc-random"]) == "Acc-R"
+    gap = dataclasses.replace(estimate(0.2), arms=("random", "biased"))
+    assert record.label(gap) == "Acc gap = Acc-R − Acc-A"
+    worse = dataclasses.replace(gap, higher_is_better=False)
+    assert record.label(worse) == "Acc gap = Acc-A − Acc-R"
+    assert record.environment.device_type == "cuda"
+
+
+@pytest.mark.parametrize(
+    ("name", "arms", "estimates"),
+    [
+        (
+            "fewstab",
+            {"random": "R", "biased": "A"},
+            {"acc-random", "acc-biased", "acc-gap", "wacc-random", "wacc-biased", "wacc-gap"},
+        ),
+        ("placebo", {"random": "R", "biased": "A"}, None),
+        ("context-ood", {"ood": "R"}, {"acc-ood", "wacc-ood"}),
+        ("depleting", {"depleting": "R"}, {"acc-depleting", "wacc-depleting"}),
+    ],
+)
+def test_runs_of_version_1_open(
+    name: str, arms: dict[str, str], estimates: set[str] | None
+) -> None:
+    """Runs made before arms had names: records, tasks and outcomes, as they were written."""
+    folder = OLD / "runs" / name
+    record = RunRecord.load(folder)
+    raw = json.loads((folder / "run.json").read_text())
+    assert raw["schema_version"] == 1
+    assert {arm: one.files for arm, one in record.arms.items()} == arms
+    if estimates is not None:
+        assert set(record.estimates) == estimates
+    outcomes = load_outcomes(folder, record)
+    for arm, letter in arms.items():
+        assert outcomes[arm].task_digest == raw["digests"][f"tasks-{letter}"]
+        accuracy = record.estimates[f"acc-{arm}"]
+        assert outcomes[arm].task_accuracy.mean() == pytest.approx(accuracy.value)
+        assert accuracy.value == raw["estimates"][f"acc-{letter}"]["value"]
+        assert outcomes.arms[arm].placebo == (name == "placebo")
+        assert outcomes.arms[arm].uniform == (arm == "random")
+    assert record.method is not None
+    assert record.method.name == raw["resolved"]["method"]["name"]
+    assert record.settings["seed"] == raw["resolved"]["seed"]
+    assert record.training.history[0].loss == raw["training"]["history"][0]["loss"]

@@ -584,8 +584,8 @@ def test_class_accuracy_by_hand(tasks):
     outcomes = Outcomes.of(tasks, PREDICTIONS)
     assert outcomes.class_accuracy == pytest.approx(np.array([[2 / 3, 1], [0, 1 / 3], [1, 2 / 3]]))
     assert (len(outcomes), outcomes.n_way, outcomes.n_images) == (3, 2, 16)
-    assert outcomes.kind == "closed"
-    assert Outcomes.of(tasks[:2], PREDICTIONS[:2]).kind == "open"
+    assert outcomes.scope == "closed"
+    assert Outcomes.of(tasks[:2], PREDICTIONS[:2]).scope == "open"
     with pytest.raises(ValueError, match="read-only"):
         outcomes.class_accuracy[0] = 0
 
@@ -633,7 +633,7 @@ def test_accuracies_of_whole_tasks_are_outcomes_without_predictions(tmp_path):
     whole = Outcomes(np.array([[[0, 1], [1, 1]], [[0, 0], [1, 1]]]), "digest", 6, False)
     bare = AccuracyOutcomes(whole.task_accuracy, "digest", 0, True)
     assert bare.task_accuracy.tolist() == [0.75, 1.0]
-    assert (len(bare), bare.kind, bare.query_batch) == (2, "closed", "task")
+    assert (len(bare), bare.scope, bare.query_batch) == (2, "closed", "task")
     for name in ("predictions", "class_accuracy", "n_way"):
         with pytest.raises(DataError, match="made elsewhere; they hold no predictions"):
             getattr(bare, name)
@@ -641,7 +641,7 @@ def test_accuracies_of_whole_tasks_are_outcomes_without_predictions(tmp_path):
     again = Outcomes.load(tmp_path / "outcomes.parquet")
     assert isinstance(again, AccuracyOutcomes)
     assert again.task_accuracy.tolist() == bare.task_accuracy.tolist()
-    assert (again.task_digest, again.n_images, again.kind) == ("digest", 0, "closed")
+    assert (again.task_digest, again.n_images, again.scope) == ("digest", 0, "closed")
 
 
 @pytest.mark.parametrize(

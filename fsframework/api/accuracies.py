@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fsframework
-from fsframework.api.runs import Run
+from fsframework.api.running import Run
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.errors import RecordError

@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fsframework.api._session import open_session
 from fsframework.api.experiments import ORIGIN
 from fsframework.components.objects import component_of, named
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, Given, resolve_component
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.attributes.sources import attach_attributes, without_dropped_words
+from fsframework.pipeline.attributes.sources import (
+    WordSource,
+    attach_attributes,
+    pool_with_attributes,
+    without_dropped_words,
+)
 from fsframework.pipeline.experiment.arguments import given_tree, key_of
 from fsframework.pipeline.experiment.recipes import EMBEDDED
 from fsframework.pipeline.experiment.settings import WordChoice
@@ -67,9 +73,14 @@ def pool(
     *,
     split: str = "test",
     attributes: str | Path | AttributeTable | None = None,
+    detector: Any = None,
     drop_class_words: bool = False,
     drop_words: tuple[str, ...] = (),
     min_count: int = 1,
+    device: str = "auto",
+    offline: bool = False,
+    cache_dir: str | Path | None = None,
+    progress: bool = True,
 ) -> ImagePool:
     """Return the images of a split that tasks are drawn from, with their words.
 
@@ -78,23 +89,38 @@ def pool(
         split: name of a split, or ``all``.
         attributes: a table, a ``.csv`` or ``.parquet`` file, or ``column:NAME`` for a metadata
             column; by default the data set's own words, where it has any.
+        detector: a name, a mapping of a name and options, a class or an instance, to detect the
+            words in the images.
         drop_class_words: take from each image the words that name its own class.
         drop_words: words that are not attributes.
         min_count: take out words that fewer images of the split have.
+        device: where the detector works.
+        offline: whether the detector must not use the network.
+        cache_dir: where its answers are kept, so that no image is shown twice.
+        progress: whether its progress is told.
 
     Raises:
-        DataError: the data set has no such split, or the words are not of its images.
+        DataError: the data set has no such split, the words are not of its images, or an image
+            cannot be read by the detector.
+        OptionError: both ``attributes`` and ``detector`` are given.
 
     >>> pool({"name": "planted", "n_per_class": 8, "size": 16}).class_sizes[:3].tolist()
     [8, 8, 8]
     """
-    _, source = opened(Registry(), data)
+    session = open_session(cache_dir=cache_dir, progress=progress)
+    origin, source = opened(session.registry, data)
     found = source.pool(split)
+    words = WordChoice(None, drop_class_words, tuple(drop_words), min_count)
+    if detector is not None:
+        if attributes is not None:
+            raise OptionError("words are read or detected; leave out attributes or detector")
+        seen_by = _component(session.registry, "detector", detector, {})
+        seen = WordSource(words, seen_by, origin, split, device, offline)
+        return pool_with_attributes(seen, source, found, session)[0]
     if isinstance(attributes, AttributeTable):
         found = found.with_attributes(attributes)
     elif attributes is not None or "words" in found.metadata:
         found = attach_attributes(found, None if attributes is None else str(attributes))
-    words = WordChoice(None, drop_class_words, tuple(drop_words), min_count)
     if words.drops and found.attributes is None:
         raise DataError("there are no words to drop: the data set carries none, and none are given")
     return without_dropped_words(found, words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from fsframework.api._session import open_session
 from fsframework.api.data import opened
-from fsframework.api.experiments import tree_of_call
-from fsframework.api.runs import Run
+from fsframework.api.experiments import Description, described, tree_of_call
+from fsframework.api.running import Run
 from fsframework.components.registry import Registry
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
@@ -23,10 +23,13 @@ from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.pipeline.cache.images import Pixels, store_of
 from fsframework.pipeline.experiment.configuration import resolve_experiment
+from fsframework.pipeline.experiment.stages import Precision
 from fsframework.pipeline.learning.evaluation import ImageSource, embedded, evaluate_source
 from fsframework.pipeline.learning.model import (
     FewShotModel,
     build_model,
+    load_header,
+    lowered,
     resolve_device,
     seeded,
 )
@@ -42,12 +45,16 @@ from fsframework.values import (
     UInt8Array,
 )
 
-__all__ = ["Model", "evaluate", "method", "model_of_run"]
+__all__ = ["Model", "evaluate", "method", "model_described", "model_of_run"]
 
 Classifier = Callable[[UInt8Array, IntArray, UInt8Array], Any]
 """Support images, their labels and query images of one task in, scores of the queries out."""
 
 _USUAL_SIZE = 84
+
+
+Trained = Literal["nothing", "backbone", "all"]
+"""Which weights of a model were trained by anybody: none, those of its backbone only, or all."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,22 +64,45 @@ class Model:
     Args:
         network: the two as one module.
         name: of the method.
+        backbone: as one would name it, such as ``timm:resnet50``.
         can_be_cached: whether its features can be found again in another process.
+        trained: ``nothing`` where all weights are random, ``backbone`` where those of the method
+            itself are, else ``all``.
+        source: run folder or file that its weights were read from; ``None`` where no run was.
+        precision: what the backbone computes in, and a method that runs the backbone itself.
     """
 
     network: FewShotModel
     name: str
+    backbone: str
     can_be_cached: bool = False
+    trained: Trained = "all"
+    source: Path | None = None
+    precision: Precision = "fp32"
 
     def __repr__(self) -> str:
-        backbone = type(self.network.extractor).__name__
         device = self.network.mean.device
-        return f"<Model: {self.name} with {backbone}, {self.network.size} pixels, on {device}>"
+        return f"<Model: {self.name} with {self.backbone}, {self.network.size} pixels, on {device}>"
 
     @property
     def image_size(self) -> int:
         """Height and width of its images in pixels."""
         return self.network.size
+
+    @property
+    def interpolation(self) -> Literal["bilinear", "bicubic"]:
+        """How its images are resized."""
+        return self.network.interpolation
+
+    @property
+    def consumes(self) -> Literal["vectors", "maps", "images"]:
+        """What its method compares."""
+        return self.network.method.consumes
+
+    @property
+    def transductive(self) -> bool:
+        """Whether a query's scores may depend on the queries beside it."""
+        return self.network.method.transductive
 
     @torch.no_grad()
     def embed(self, images: UInt8Array) -> npt.NDArray[np.float32]:
@@ -80,10 +110,9 @@ class Model:
 
         Images of another size than the model's are resized.
         """
-        found = embedded(self.network, _resized(np.asarray(images), self.network))
-        return found.cpu().numpy()
+        pixels = _resized(np.asarray(images), self.network)
+        return embedded(self.network, pixels, self.precision).cpu().numpy()
 
-    @torch.no_grad()
     def scores(
         self, support: UInt8Array, labels: npt.ArrayLike, query: UInt8Array
     ) -> npt.NDArray[np.float32]:
@@ -107,13 +136,42 @@ class Model:
                 f"{dict(zip(ways.tolist(), counts.tolist(), strict=True))}"
             )
         order = np.argsort(np.asarray(labels), kind="stable")
+        shown = self.embed(np.asarray(support)[order])
+        shown = shown.reshape(len(ways), int(counts[0]), *shown.shape[1:])
+        return self.embedded_scores(shown, self.embed(query))
+
+    @torch.no_grad()
+    def embedded_scores(
+        self, support: npt.NDArray[np.float32], query: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.float32]:
+        """Score queries that ``embed`` has embedded, so that several supports can share them.
+
+        Args:
+            support: float32 ``(way, shot, *embedded)``.
+            query: float32 ``(m, *embedded)``.
+
+        Returns:
+            float32 ``(m, way)``; higher is likelier. Equal inputs give equal scores, whatever was
+            scored before.
+
+        Raises:
+            DataError: the method returns scores of another shape, or scores that are not finite.
+        """
         self.network.eval()
-        shown = embedded(self.network, _resized(np.asarray(support)[order], self.network))
-        asked = embedded(self.network, _resized(np.asarray(query), self.network))
-        shown = shown.reshape(1, len(ways), int(counts[0]), *shown.shape[1:])
-        with seeded(0, self.network.mean.device):
-            scores = self.network.method.scores(shown, asked[None])
-        return scores[0].float().cpu().numpy()
+        device = self.network.mean.device
+        # Scores of embedded items are worth their full precision.
+        precision = self.precision if self.consumes == "images" else "fp32"
+        shown, asked = (torch.from_numpy(part)[None].to(device) for part in (support, query))
+        with seeded(0, device), lowered(device, precision):
+            scores = self.network.method.scores(shown, asked)[0].float().cpu()
+        expected = (len(query), len(support))
+        if scores.shape != expected or not bool(torch.isfinite(scores).all()):
+            raise DataError(
+                f"{self.name}: scores must be finite and of shape {expected}; the method returned "
+                f"scores of shape {tuple(scores.shape)}, "
+                f"{int((~torch.isfinite(scores)).sum())} of them not finite"
+            )
+        return scores.numpy()
 
 
 def _resized(images: UInt8Array, network: FewShotModel) -> UInt8Array:
@@ -181,9 +239,8 @@ def method(
     >>> import fsframework as fsf
     >>> pixels = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten())
     >>> fsf.method("ncc", backbone=pixels, image_size=16, device="cpu")
-    <Model: ncc with _Module, 16 pixels, on cpu>
+    <Model: ncc with Sequential, 16 pixels, on cpu>
     """
-    place = resolve_device(device)
     if isinstance(backbone, nn.Module) and not isinstance(backbone, Backbone):
         usual = Preprocessing()
         prepared = Preprocessing(
@@ -193,15 +250,68 @@ def method(
         made, name = _method_of(method)
         with seeded(seed, torch.device("cpu")):
             network = FewShotModel(held, made, prepared.size, 0)
-        return Model(network.to(place).eval(), name)
+        network = network.to(resolve_device(device)).eval()
+        return Model(network, name, type(backbone).__name__, trained=_trained(network))
     if mean is not None or std is not None:
         raise OptionError("mean and std are for a module; a backbone has its own preprocessing")
-    experiment = resolve_experiment(
-        Registry(), tree_of_call({"method": method, "backbone": backbone, "recipe": "none"})
+    arguments = {
+        "method": method,
+        "backbone": backbone,
+        "recipe": "none",
+        "training": {"epochs": 0},
+        "image_size": image_size,
+        "device": device,
+        "seed": seed,
+        "offline": offline,
+    }
+    return model_described(described(tree_of_call(arguments), open_session(progress=False)))
+
+
+def model_described(description: Description) -> Model:
+    """Return the model of what was described, with the weights that it starts from.
+
+    Nothing is trained: the weights are those of the run that the description names (``model`` or
+    ``training.init_from``), else the backbone's pretrained ones, else random ones.
+
+    Raises:
+        DataError: weights are missing or do not fit.
+        OptionError: the device is unknown or not available.
+    """
+    experiment = description.experiment
+    settings = experiment.settings
+    sources = [stage for stage in experiment.stages if stage.init_from is not None]
+    size = settings.image_size or experiment.backbone.create().preprocessing.size
+    network = build_model(
+        experiment.backbone,
+        experiment.method,
+        size,
+        0 if settings.model is None else _base_classes(settings.model),
+        settings.seed,
+        # The weights of a run replace them all, and need neither their file nor the hub.
+        pretrained=settings.model is None,
+        offline=settings.offline,
     )
-    size = image_size or experiment.backbone.create().preprocessing.size
-    network = build_model(experiment.backbone, experiment.method, size, 0, seed, offline=offline)
-    return Model(network.to(place).eval(), experiment.method.name, can_be_cached=True)
+    for stage in sources:
+        assert stage.init_from is not None
+        start_from(network, stage.init_from, stage.init_parts, whole=settings.model is not None)
+    return Model(
+        network.to(resolve_device(settings.device)).eval(),
+        experiment.method.name,
+        experiment.backbone.called,
+        can_be_cached=True,
+        trained="all" if sources else _trained(network),
+        source=sources[0].init_from if sources else None,
+        precision=settings.precision,
+    )
+
+
+def _trained(network: FewShotModel) -> Trained:
+    """Return which weights were trained, of a model that starts from no run."""
+    if network.extractor.pretrained_on is None:
+        return "nothing"
+    held = {id(p) for p in network.extractor.parameters()}
+    own = any(id(p) not in held for p in network.method.parameters())
+    return "backbone" if own and network.method.learns_from != "nothing" else "all"
 
 
 def _method_of(method: Any) -> tuple[FewShotMethod, str]:
@@ -224,21 +334,14 @@ def _colour(
 
 def model_of_run(folder: Path, *, device: str = "auto") -> Model:
     """Return the model of a run, with its weights."""
-    experiment = resolve_experiment(Registry(), tree_of_call({"model": folder}))
+    tree = tree_of_call({"model": folder, "device": device})
+    return model_described(described(tree, open_session(progress=False)))
+
+
+def _base_classes(folder: Path) -> int:
     weights = folder / "weights.safetensors"
     if not weights.exists():
         raise RecordError(f"{folder}: holds no weights; give the command that made it again")
-    size = experiment.settings.image_size or experiment.backbone.create().preprocessing.size
-    network = build_model(
-        experiment.backbone, experiment.method, size, _base_classes(weights), 0, pretrained=False
-    )
-    start_from(network, folder, whole=True)
-    return Model(network.to(resolve_device(device)).eval(), experiment.method.name, True)
-
-
-def _base_classes(weights: Path) -> int:
-    from fsframework.pipeline.learning.model import load_header
-
     return int(load_header(weights).get("n_base_classes", 0))
 
 

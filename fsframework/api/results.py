@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.api.experiments import ORIGIN
-from fsframework.api.runs import Run
+from fsframework.api.running import Run
 from fsframework.components.objects import named
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Given, resolve_component

@@ -86,8 +86,9 @@ def _explain(error: BaseException) -> int:
         return 0
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return _fail("no space left on the device; free some and run the same command again", 2)
-    summary = f"{type(error).__name__}: {error}".splitlines()[0]
-    return _fail(f"unexpected {summary} (--verbose shows where)", 1)
+    from fsframework.cli.faults import describe
+
+    return _fail(describe(error), 1)
 
 
 def _fail(message: Any, code: int, below: str = "") -> int:

@@ -12,7 +12,7 @@ import click
 import cloup
 from click.core import ParameterSource
 
-from fsframework.cli.completion import dataset_names, plugin_names, run_names
+from fsframework.cli.completion import added_names, dataset_names, plugin_names, run_names
 from fsframework.cli.groups import PluginGroup
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Given, set_dotted
@@ -29,18 +29,24 @@ __all__ = [
     "WORDS",
     "CommandGroup",
     "GroupedCommand",
+    "added_names",
     "cache_option",
+    "check_output",
     "command",
+    "data_dir_option",
     "dataset_names",
     "default_runs_dir",
     "flat_options",
     "folder_options",
+    "force_option",
     "group",
     "json_option",
     "option_of",
+    "option_tree",
     "plugin_names",
     "plugin_option",
     "registry_with",
+    "run_command",
     "run_names",
     "runs_dir_option",
     "session_of",
@@ -58,7 +64,7 @@ HELP_GROUPS: dict[str, tuple[str, ...]] = {
     MAIN_OPTIONS: (
         "method", "sampler", "dataset", "backbone", "attributes", "shot", "tasks", "device",
     ),
-    "Tasks": ("way", "queries", "split", "placebo", "task_file"),
+    "Tasks": ("arm", "way", "queries", "split", "placebo", "task_file"),
     "Words": ("detector", "drop_class_words", "drop_words", "min_count"),
     "Model and training": ("recipe", "model", "init_from", "tensorboard"),
     "Measuring": ("statistics", "level", "interval", "query_batch"),
@@ -132,6 +138,9 @@ def group(name: str | None = None, **settings: Any) -> Callable[[Any], CommandGr
     """
     return click.group(name, cls=CommandGroup, **settings)
 
+
+_OFFLINE_DETECTOR = "appearance"
+"""A detector that needs only the images, suggested where it is installed."""
 
 _ORIGINS = {
     ParameterSource.ENVIRONMENT: "environment",
@@ -288,6 +297,12 @@ _SHARED: dict[str, Any] = {
         metavar="N|all",
         help="Number of tasks; all, for samplers that end, such as depleting.  [default: 600]",
     ),
+    "arm": click.option(
+        "--arm",
+        metavar="NAME",
+        help="Arm whose tasks are drawn, such as random, the control of fewstab.  [default: the "
+        "sampler's own]",
+    ),
     "task-file": click.option(
         "--task-file",
         type=click.Path(path_type=Path),
@@ -376,6 +391,12 @@ WORDS = ("attributes", "detector", *DROPPING, "device", "offline")
 """Shared options that say which words images have."""
 
 
+_OTHER_FLAGS = (
+    "batch-size", "cache-dir", "config", "force", "output", "plugin", "runs-dir", "shard",
+)  # fmt: skip
+"""Options that messages name beside the shared ones."""
+
+
 def option_of(name: str, value: Any = None) -> str:
     """Return how an argument is given on the command line; see ``fsframework.errors.argument``.
 
@@ -387,8 +408,7 @@ def option_of(name: str, value: Any = None) -> str:
     own = context is not None and any(
         f"--{flag}" in parameter.opts for parameter in context.command.params
     )
-    others = ("config", "runs-dir", "cache-dir", "plugin", "force", "output")
-    if own or flag in _SHARED or flag in others:
+    if own or flag in _SHARED or flag in _OTHER_FLAGS:
         flag = "statistic" if flag == "statistics" else flag
         told = "" if value is None or isinstance(value, bool) else f" {shlex.quote(str(value))}"
         return f"--{flag}{told}"
@@ -487,6 +507,19 @@ def cache_option(function: F) -> F:
     )(function)
 
 
+def data_dir_option(function: F) -> F:
+    """Add ``--data-dir``."""
+    return click.option(
+        "--data-dir",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        envvar="FSF_DATA",
+        show_envvar=True,
+        help="Where the list of added data sets is kept; other commands find it by the environment "
+        "variable.  [default: ~/.local/share/fsframework]",
+    )(function)
+
+
 def folder_options(function: F) -> F:
     """Add ``--runs-dir`` and ``--cache-dir``."""
     runs = click.option(
@@ -498,6 +531,26 @@ def folder_options(function: F) -> F:
         help="Where runs are written.  [default: ./runs]",
     )
     return runs(cache_option(function))
+
+
+def force_option(function: F) -> F:
+    """Add ``--force``, for commands that write a file."""
+    return click.option("--force", is_flag=True, help="Replace the output if it exists.")(function)
+
+
+def check_output(path: Path, *suffixes: str, force: bool) -> None:
+    """Check, before anything long begins, that a file may be written.
+
+    Args:
+        suffixes: endings that it may have, such as ``.png``; any where none is given.
+
+    Raises:
+        OptionError: the name ends otherwise, or the file exists and ``force`` is not given.
+    """
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise OptionError(f"{path} must end in {' or '.join(suffixes)}")
+    if path.exists() and not force:
+        raise OptionError(f"{path} exists; give --force to replace it")
 
 
 def json_option(function: F) -> F:
@@ -534,6 +587,16 @@ def tree_of(
             if name in ARGUMENTS and context.get_parameter_source(name) is source
         }
         tree = given_tree(given, origin, tree)
+    return option_tree(options, tree)
+
+
+def option_tree(options: Sequence[str], tree: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return what ``-o KEY=VALUE`` sets as a tree of ``Given``, over a tree that is changed.
+
+    Raises:
+        OptionError: an ``-o`` without ``=``.
+    """
+    tree = {} if tree is None else tree
     for option in options:
         key, equals, value = option.partition("=")
         if not equals:
@@ -551,6 +614,20 @@ def session_of(context: click.Context) -> Session:
     given = context.params
     workspace = Workspace.default(given.get("runs_dir"), given.get("cache_dir"))
     return Session(registry_with(given.get("plugin_files", ())), workspace, usual_reporter())
+
+
+def run_command(dataset: str, *, words: bool, plugins: Sequence[Path] = ()) -> str:
+    """Return a command that measures on a data set without any download.
+
+    Args:
+        words: whether its images have words; where they have none, they are detected.
+    """
+    found = f"fsf run --dataset {dataset}"
+    if words:
+        return found
+    names = registry_with(tuple(plugins)).names("detector")
+    detected = _OFFLINE_DETECTOR in names
+    return found + (f" --detector {_OFFLINE_DETECTOR}" if detected else " --sampler random")
 
 
 def flat_options(

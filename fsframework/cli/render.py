@@ -4,41 +4,70 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from fsframework.values import Estimate
+from fsframework._files import atomic_write
+from fsframework.errors import OptionError
+
+if TYPE_CHECKING:
+    from fsframework.interfaces.dataset import About
+    from fsframework.records import RunRecord
 
 __all__ = [
     "chart",
+    "check_output",
+    "class_counts",
     "estimates_table",
     "print_json",
+    "print_problems",
     "print_table",
-    "shown",
     "sparkline",
     "text_table",
+    "write_file",
 ]
 
-_NAMES = {
-    "acc-R": "Acc",
-    "acc-A": "Acc-A",
-    "acc-gap": "Acc gap = Acc − Acc-A",
-    "wacc-R": "wAcc-R",
-    "wacc-A": "wAcc-A",
-    "wacc-gap": "gap = wAcc-R − wAcc-A",
-}
 _NO_LIMIT = 100_000
+_MOST_PROBLEMS = 20
+
+
+def write_file(path: Path, data: bytes | str) -> None:
+    """Write a file whole or not at all; a folder that is missing is made.
+
+    Raises:
+        FsfError: the file system refuses; a file that was there is untouched.
+    """
+    atomic_write(path, data)
 
 
 def print_json(value: Any) -> None:
     """Print JSON on standard output."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def check_output(path: Path, endings: Sequence[str], *, force: bool) -> None:
+    """See to it, before anything long begins, that the file of ``--output`` can be written.
+
+    Args:
+        path: of the file.
+        endings: that its name may have, in lower case with the dot.
+        force: whether a file that exists is replaced.
+
+    Raises:
+        OptionError: its name ends otherwise, its folder does not exist, or it exists.
+    """
+    if path.suffix.lower() not in endings:
+        raise OptionError(f"--output {path}: must end in {' or '.join(endings)}")
+    if not path.absolute().parent.is_dir():
+        raise OptionError(f"--output {path}: the folder {path.parent} does not exist")
+    if path.exists() and not force:
+        raise OptionError(f"--output {path}: exists; give --force to replace it")
 
 
 def print_table(
@@ -70,6 +99,36 @@ def fitting(
     return shown
 
 
+def class_counts(classes: int, images: int) -> str:
+    """Return numbers in words; 0 images are those that are not published.
+
+    >>> class_counts(1, 20), class_counts(64, 0)
+    ('1 class, 20 images', '64 classes')
+    """
+    told = f"{classes:,} {'class' if classes == 1 else 'classes'}"
+    return f"{told}, {images:,} {'image' if images == 1 else 'images'}" if images else told
+
+
+def print_problems(problems: Sequence[str], about: About | None, published: str | None) -> None:
+    """Print what is wrong with data that can be used, or that nothing is.
+
+    Args:
+        about: what is published of the data, if anything.
+        published: what to say where the counts are those published; ``None`` where there are none.
+    """
+    for problem in problems[:_MOST_PROBLEMS]:
+        print(f"problem: {problem}")
+    if len(problems) > _MOST_PROBLEMS:
+        print(f"and {len(problems) - _MOST_PROBLEMS} more problems (fsf data check names all)")
+    if problems:
+        note = "" if about is None else "; every run on it carries a note of this"
+        print(f"it can be used as it is{note}")
+    elif about is not None and published is None:
+        print("nothing is published to compare with")
+    elif about is not None:
+        print(f"{published}: its counts are those published")
+
+
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a plain table; wide cells wrap on a terminal and stay whole in a pipe."""
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -85,32 +144,18 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
-def shown(estimate: Estimate) -> str:
-    """Return value and half-width as text, shares in percent.
-
-    >>> shown(Estimate("acc-R", 0.5, 0.49, 0.51, 0.95, "closed", False, "t", 9, 9, share=True))
-    '50.0 ± 1.0 %'
-    """
-    factor, unit, digits = (100, " %", 1) if estimate.share else (1, "", 4)
-    value = f"{factor * estimate.value:.{digits}f}"
-    if math.isnan(estimate.low):
-        return f"{value}{unit} (no interval from one task)"
-    return f"{value} ± {factor * estimate.half_width:.{digits}f}{unit}"
-
-
-def estimates_table(estimates: Mapping[str, Estimate]) -> None:
-    """Print estimates with all that must be known to read them."""
-    order = {name: i for i, name in enumerate(_NAMES)}
+def estimates_table(record: RunRecord) -> None:
+    """Print a run's estimates with all that must be known to read them."""
     rows = [
         (
-            _NAMES.get(name, name),
-            shown(e),
-            f"{100 * e.level:g} % {e.kind}, {e.estimator}",
-            f"{e.n_tasks:,}",
+            record.label(e),
+            str(e),
+            f"{100 * e.level:g} % {e.scope}, {e.estimator}",
+            f"{e.n_tasks:,}{' pairs' if e.paired else ''}",
             f"{e.n_images:,}" if e.n_images else "not known",
             e.query_batch,
         )
-        for name, e in sorted(estimates.items(), key=lambda item: (order.get(item[0], 99), item[0]))
+        for e in record.estimates.values()
     ]
     print_table(("measure", "value", "interval", "tasks", "images", "queries by"), rows)
 

@@ -22,7 +22,7 @@ from fsframework.cli.options import (
 
 if TYPE_CHECKING:
     from fsframework.api.experiments import Description
-    from fsframework.api.runs import Run
+    from fsframework.api.running import Run
 
 __all__ = ["run"]
 
@@ -71,7 +71,7 @@ def run(
       fsf run --config exp.toml --dry-run
     """
     from fsframework.api.experiments import described
-    from fsframework.api.runs import run_described
+    from fsframework.api.running import run_described
     from fsframework.cli import render
 
     description = described(tree_of(context, config, options), session_of(context))

@@ -10,18 +10,18 @@ import click
 from fsframework.cli.options import (
     WORDS,
     cache_option,
+    check_output,
+    force_option,
     group,
     json_option,
-    registry_with,
+    session_of,
     set_options,
     shared,
     tree_of,
 )
-from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
-    from fsframework.components.registry import Registry
-    from fsframework.pipeline.experiment.configuration import Experiment
+    from fsframework.api import Description
     from fsframework.values import ImagePool, TaskSet
 
 __all__ = ["tasks"]
@@ -31,7 +31,7 @@ _FILE = click.Path(path_type=Path)
 
 @group()
 def tasks() -> None:
-    """Make, show, verify and export task files.
+    """Make, verify and export task files.
 
     \b
     A task file holds indices into the images of a data set, and what they must be
@@ -40,106 +40,60 @@ def tasks() -> None:
     \b
     Examples:
       fsf tasks make tasks.safetensors --sampler fewstab --shot 1 --tasks 3000
+      fsf tasks make control.safetensors --sampler fewstab --arm random
       fsf tasks make depleted.safetensors --sampler depleting --tasks all
-      fsf tasks show tasks.safetensors --task 7 --output task7.png
       fsf tasks verify tasks.safetensors
       fsf tasks export tasks.safetensors tasks.jsonl
     """
 
 
-def _experiment(
-    context: click.Context,
-    config: Path | None,
-    options: tuple[str, ...],
-    plugin_files: tuple[Path, ...],
-) -> tuple[Registry, Experiment]:
-    from fsframework.pipeline.experiment.configuration import resolve_experiment
+def _described(
+    context: click.Context, config: Path | None, options: tuple[str, ...]
+) -> Description:
+    from fsframework.api import described
 
-    registry = registry_with(plugin_files)
-    return registry, resolve_experiment(registry, tree_of(context, config, options, {}))
-
-
-def _pool(experiment: Experiment, *, attributes: bool) -> ImagePool:
-    from fsframework.pipeline.attributes.sources import pool_with_attributes
-    from fsframework.pipeline.cache.workspace import Workspace
-
-    if experiment.settings.broken == "skip":
-        raise OptionError(
-            "broken=skip: tasks are drawn here without looking at an image; take broken ones out "
-            "of the data (fsf data check names them), or let fsf run --broken skip draw the tasks"
-        )
-    dataset = experiment.dataset.create()
-    pool: ImagePool = dataset.pool(experiment.settings.split)
-    if attributes or experiment.settings.attributes is not None or experiment.detector is not None:
-        cache = click.get_current_context().params.get("cache_dir")
-        workspace, reporter = Workspace.default(None, cache), usual_reporter()
-        pool, _ = pool_with_attributes(experiment, dataset, pool, workspace, reporter)
-    return pool
-
-
-def _checked(file: Path, experiment: Experiment) -> tuple[TaskSet, ImagePool]:
-    """Load tasks and the pool they must belong to."""
-    from fsframework.errors import DataError
-    from fsframework.pipeline.tasks import check_tasks
-    from fsframework.values import TaskSet
-
-    tasks = TaskSet.load(file)
-    pool = _with_words_if_any(experiment, tasks)
-    try:
-        check_tasks(tasks, pool)
-    except DataError as error:
-        raise DataError(f"{file}: {error}") from None
-    return tasks, pool
-
-
-def _with_words_if_any(experiment: Experiment, tasks: TaskSet) -> ImagePool:
-    return _pool(experiment, attributes=tasks.attributes_fingerprint is not None)
+    return described(tree_of(context, config, options), session_of(context))
 
 
 @tasks.command("make")
 @click.argument("file", type=_FILE)
-@shared("sampler", "dataset", *WORDS, "split", "way", "shot", "query", "tasks", "seed")
+@shared("sampler", "arm", "dataset", *WORDS, "split", "way", "shot", "queries", "tasks", "seed")
 @set_options
 @cache_option
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@force_option
 @json_option
 @click.pass_context
 def make(
     context: click.Context,
     /,
     file: Path,
+    arm: str | None,
     config: Path | None,
     options: tuple[str, ...],
-    plugin_files: tuple[Path, ...],
     force: bool,
     as_json: bool,
     **_: Any,
 ) -> None:
     """Draw tasks and write them to FILE.
 
-    Needs labels and words only: the images need not be there.
+    The tasks are those that fsf run evaluates with the same options. Only labels
+    and words are needed, unless a detector looks for the words in the images.
     """
-    import dataclasses
+    from fsframework.api import draw_tasks
 
-    if file.exists() and not force:
-        raise OptionError(f"{file} exists; give --force to replace it")
-    _registry, experiment = _experiment(context, config, options, plugin_files)
-    sampler = experiment.sampler
-    pool = _pool(experiment, attributes=sampler.cls.needs_attributes)
-    drawn: TaskSet = sampler.create().draw(
-        pool, experiment.settings.tasks, experiment.settings.seed
-    )
-    resolved = {k: v for k, v in sampler.to_json().items() if k != "name"}
-    drawn = dataclasses.replace(drawn, sampler=sampler.name, options=resolved)
-    drawn.verify(pool)
+    check_output(file, force=force)
+    arms, images = draw_tasks(_described(context, config, options))
+    drawn = arms.of(arm)
     drawn.save(file)
-    _print_summary(file, drawn, pool, as_json)
+    _print_summary(file, drawn, images.pool, as_json)
 
 
 def _summary(file: Path, tasks: TaskSet, pool: ImagePool) -> dict[str, Any]:
     return {
         "file": str(file),
         "tasks": len(tasks),
+        "arm": tasks.arm or None,
+        "placebo": tasks.placebo,
         "way": tasks.n_way,
         "shot": tasks.n_shot,
         "query": tasks.n_query,
@@ -148,7 +102,7 @@ def _summary(file: Path, tasks: TaskSet, pool: ImagePool) -> dict[str, Any]:
         "seed": tasks.seed,
         "distinct_images": tasks.n_images,
         "images_left_over": len(pool) - tasks.n_images,
-        "interval_kind": "closed" if tasks.reuses_images else "open",
+        "scope": "closed" if tasks.reuses_images else "open",
         "relaxed_share": round(float(tasks.relaxed.mean()), 4) if len(tasks) else 0.0,
         "digest": tasks.digest,
     }
@@ -161,13 +115,11 @@ def _print_summary(file: Path, tasks: TaskSet, pool: ImagePool, as_json: bool) -
     if as_json:
         render.print_json(summary)
         return
-    s = summary
     click.echo(
-        f"{file}: {s['tasks']:,} {s['sampler']} tasks, {s['way']}-way {s['shot']}-shot, "
-        f"{s['query']} queries a class, seed {s['seed']}; {s['distinct_images']:,} distinct "
-        f"images, {s['images_left_over']:,} of {len(pool):,} left over, "
-        f"intervals {s['interval_kind']}, {100 * s['relaxed_share']:.1f} % of classes "
-        f"relaxed; digest {s['digest'][:12]}"
+        f"{file}: {tasks.described()}; drawn by {tasks.sampler} with seed {tasks.seed}, "
+        f"{summary['images_left_over']:,} of {len(pool):,} images left over, intervals "
+        f"{summary['scope']}, {100 * summary['relaxed_share']:.1f} % of classes relaxed; "
+        f"digest {tasks.digest[:12]}"
     )
 
 
@@ -184,14 +136,14 @@ def verify(
     file: Path,
     config: Path | None,
     options: tuple[str, ...],
-    plugin_files: tuple[Path, ...],
     as_json: bool,
     **_: Any,
 ) -> None:
     """Check that FILE is whole and belongs to a data set and its words."""
-    _registry, experiment = _experiment(context, config, options, plugin_files)
-    tasks, pool = _checked(file, experiment)
-    _print_summary(file, tasks, pool, as_json)
+    from fsframework.api import open_tasks
+
+    tasks, images = open_tasks(_described(context, config, options), file)
+    _print_summary(file, tasks, images.pool, as_json)
 
 
 @tasks.command("export")
@@ -200,7 +152,7 @@ def verify(
 @shared("dataset", *WORDS, "split")
 @set_options
 @cache_option
-@click.option("--force", is_flag=True, help="Replace OUTPUT if it exists.")
+@force_option
 @click.pass_context
 def export(
     context: click.Context,
@@ -209,106 +161,14 @@ def export(
     output: Path,
     config: Path | None,
     options: tuple[str, ...],
-    plugin_files: tuple[Path, ...],
     force: bool,
     **_: Any,
 ) -> None:
     """Write the tasks of FILE to OUTPUT as JSON lines with image keys and words."""
+    from fsframework.api import open_tasks
     from fsframework.pipeline.tasks import export_jsonl
 
-    if output.exists() and not force:
-        raise OptionError(f"{output} exists; give --force to replace it")
-    _registry, experiment = _experiment(context, config, options, plugin_files)
-    tasks, pool = _checked(file, experiment)
-    export_jsonl(tasks, pool, output)
-    click.echo(f"{output}: {len(tasks):,} tasks")
-
-
-@tasks.command("show")
-@click.argument("file", type=_FILE, required=False)
-@click.option(
-    "--task",
-    "number",
-    type=int,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Which task, from 0.",
-)
-@click.option(
-    "--output",
-    type=_FILE,
-    metavar="FILE.png",
-    help="Draw the task into this picture.  [default: task-N.png]",
-)
-@click.option(
-    "--queries",
-    type=int,
-    default=5,
-    show_default=True,
-    metavar="N",
-    help="Query images drawn a class.",
-)
-@shared("sampler", "dataset", *WORDS, "split", "way", "shot", "query", "seed")
-@set_options
-@cache_option
-@json_option
-@click.pass_context
-def show(
-    context: click.Context,
-    /,
-    file: Path | None,
-    number: int,
-    output: Path | None,
-    queries: int,
-    config: Path | None,
-    options: tuple[str, ...],
-    plugin_files: tuple[Path, ...],
-    as_json: bool,
-    **_: Any,
-) -> None:
-    """Draw a task as a picture: support and queries a class, with their words.
-
-    A word tied to a class of the task is marked in that class' colour. Without
-    FILE the task is drawn anew with --sampler.
-    """
-    from fsframework.cli import render
-    from fsframework.pipeline.pictures import draw_task
-
-    _registry, experiment = _experiment(context, config, options, plugin_files)
-    if number < 0:
-        raise OptionError(f"--task must be at least 0, not {number}")
-    if file is not None:
-        tasks, pool = _checked(file, experiment)
-    else:
-        pool = _pool(experiment, attributes=experiment.sampler.cls.needs_attributes)
-        tasks = experiment.sampler.create().draw(pool, number + 1, experiment.settings.seed)
-    if number >= len(tasks):
-        raise OptionError(
-            f"--task {number}: {file} holds {len(tasks)} tasks, 0 to {len(tasks) - 1}"
-        )
-    one = tasks[number : number + 1]
-    if as_json:
-        keys = pool.keys
-        render.print_json(
-            {
-                "task": number,
-                "ways": [
-                    {
-                        "class": pool.class_names[one.classes[0, w]],
-                        "attribute": one.words[one.attribute[0, w]]
-                        if one.attribute[0, w] >= 0
-                        else None,
-                        "relaxed": bool(one.relaxed[0, w]),
-                        "support": [keys[i] for i in one.support[0, w]],
-                        "query": [keys[i] for i in one.query[0, w]],
-                    }
-                    for w in range(one.n_way)
-                ],
-            }
-        )
-        return
-    path = output or Path(f"task-{number}.png")
-    dataset = experiment.dataset.create()
-    draw_task(one, pool, dataset, experiment.settings.split, path, n_query=queries)
-    click.echo(f"{path}: task {number} of {tasks.sampler or experiment.sampler.name}")
+    check_output(output, force=force)
+    tasks, images = open_tasks(_described(context, config, options), file)
+    export_jsonl(tasks, images.pool, output)
+    click.echo(f"{output}: {tasks.described()}")

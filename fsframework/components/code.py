@@ -33,7 +33,7 @@ def code_digest(cls: type[Any]) -> str:
     """
     module = sys.modules.get(cls.__module__.partition(".")[0])
     file = getattr(module, "__file__", None)  # a module of the shell has none
-    if file is None:
+    if file is None or not Path(file).exists():
         return digest_of(*_parts(cls, {}))
     path = Path(file)
     files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
@@ -129,4 +129,5 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def _has_file(module: str) -> bool:
-    return getattr(sys.modules.get(module), "__file__", None) is not None
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return file is not None and Path(file).exists()

@@ -69,7 +69,7 @@ def _named_value(registry: Registry, kind: str, given: Given) -> Any:
     cls = value if isinstance(value, type) else type(value)
     found = kind_of(cls)
     if found != kind:
-        what = f"class {cls.__name__}" if isinstance(value, type) else f"a {cls.__name__}"
+        what = f"the class {cls.__name__}" if isinstance(value, type) else repr(value)
         raise PluginError(
             f"{kind} must be a name, a {kind} class or an instance of one, not {what}"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -51,7 +52,8 @@ class Backbone(Configurable, nn.Module, ABC):
     (``imagenet-1k``, ``lvd-142m``); ``None`` for no data."""
 
     keeps_weights: bool = False
-    """Whether training leaves its weights as they are; an instance may have its own."""
+    """Whether training leaves its weights as they are: none of its parameters requires a gradient.
+    An instance may have its own."""
 
     licence: str = "none: randomly initialised"
     """Licence of the pretrained weights."""
@@ -67,6 +69,15 @@ class Backbone(Configurable, nn.Module, ABC):
         Raises:
             DataError: they are not there, cannot be read, or do not fit.
         """
+
+    def provenance(self) -> Mapping[str, str]:
+        """Return where the pretrained weights came from, by words such as ``package``.
+
+        Asked for once the weights are loaded; the run's record keeps it and a note shows it. Usual
+        words are ``package`` (name and version), ``repository``, ``file`` and ``licence``. Here
+        there are no pretrained weights, and nothing is returned.
+        """
+        return {}
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:

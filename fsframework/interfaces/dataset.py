@@ -111,7 +111,8 @@ class Dataset(Configurable, ABC):
         """Return one image, RGB uint8 ``(H, W, 3)``.
 
         Raises:
-            DataError: it cannot be read; the message names its file (and row).
+            DataError: it cannot be read; the message names its file (and row), ``reason`` only
+                says what is wrong.
         """
 
     def images(

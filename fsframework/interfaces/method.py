@@ -67,9 +67,10 @@ class FewShotMethod(Configurable, nn.Module, ABC):
     learns_from: ClassVar[Literal["episodes", "batches", "both", "nothing"]] = "episodes"
     """What a training step shows ``loss``."""
 
-    weightless: ClassVar[bool] = False
-    """Whether it has no weights of its own; on a backbone that keeps its weights nothing is then
-    left to train, and no training split is asked for."""
+    weightless: bool = False
+    """Whether it has no weights of its own once it is built; on a backbone that keeps its weights
+    nothing is then left to train, and no training split is asked for. An option may set it for an
+    instance."""
 
     transductive: bool = False
     """Whether one query's score may depend on the other queries; an option may set it for an

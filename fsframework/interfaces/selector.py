@@ -34,3 +34,10 @@ class WordSelector(Configurable, ABC):
         It is kept in the header of every table made from these words.
         """
         return {}
+
+    def notes(self) -> list[str]:
+        """Return what a user should know of these words, one sentence each; by default nothing.
+
+        It is asked once the detector is prepared, and told before the first caption is read.
+        """
+        return []

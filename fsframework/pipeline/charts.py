@@ -12,11 +12,13 @@ from PIL import Image, ImageDraw, ImageFont
 
 from fsframework._files import atomic_path
 from fsframework.errors import OptionError
-from fsframework.pipeline.pictures import COLOURS, FAINT, INK, PAPER, cut_to
 from fsframework.values import FloatArray
 
 __all__ = ["Bar", "BarGroup", "check_picture", "draw_bars", "draw_scatter", "steps_between"]
 
+COLOURS = ("#0072b2", "#d55e00", "#007a5a", "#a8478a", "#8a6d00", "#3f7fbf", "#7a3b00", "#4d4d4d")
+"""Told apart by the colour-blind (after Okabe & Ito 2008)."""
+INK, FAINT, PAPER = "#222222", "#767676", "#ffffff"
 _MARGIN, _LINE, _GRID = 24, 20, "#e4e4e4"
 _BAR, _BETWEEN, _HEIGHT = 34, 44, 300
 _PLOT, _LEGEND = 520, 190
@@ -245,3 +247,12 @@ def _upright(
     strip = Image.new("RGB", (length, _LINE + 4), PAPER)
     ImageDraw.Draw(strip).text((2, 2), text, INK, font)
     canvas.paste(strip.rotate(90, expand=True), (place[0], place[1] - length // 2))
+
+
+def cut_to(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> str:
+    """Return as much of a text as ``width`` pixels hold, with an ellipsis where it is cut."""
+    if font.getlength(text) <= width:
+        return text
+    while text and font.getlength(text + "…") > width:
+        text = text[:-1]
+    return text + "…"

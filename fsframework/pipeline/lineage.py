@@ -17,7 +17,7 @@ from fsframework.components.resolution import Component
 from fsframework.errors import RecordError
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.added import data_problems
+from fsframework.pipeline.published_counts import data_problems
 from fsframework.records import RECORD_NAME, DataRecord, RunRecord, TrainedOn
 
 __all__ = [
@@ -147,6 +147,7 @@ def lineage_of(backbone: Backbone, sources: Iterable[Path]) -> DataRecord:
     """
     pretrained, unknown = list(_names(backbone.pretrained_on)), list[str]()
     trained: list[TrainedOn] = []
+    weights_from = dict(backbone.provenance())
     for source in sources:
         folder = source if source.is_dir() else source.parent
         try:
@@ -161,10 +162,12 @@ def lineage_of(backbone: Backbone, sources: Iterable[Path]) -> DataRecord:
         pretrained += record.data.pretrained_on
         trained += record.data.trained_on
         unknown += record.data.unknown_weights
+        weights_from = weights_from or dict(record.data.weights_from)
     return DataRecord(
         pretrained_on=tuple(dict.fromkeys(pretrained)),
         trained_on=tuple(one for i, one in enumerate(trained) if one not in trained[:i]),
         unknown_weights=tuple(dict.fromkeys(unknown)),
+        weights_from=weights_from,
     )
 
 

@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
 
 from fsframework.components.resolution import Component
-from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
+from fsframework.errors import argument
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.attributes.sources import WordSource, pool_with_attributes
 from fsframework.pipeline.cache.images import ImageStore, image_size, store_of, without_broken
-from fsframework.pipeline.experiment.configuration import Experiment, with_way
+from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.settings import Settings
-from fsframework.pipeline.fitting import fitted, split_candidates
 from fsframework.pipeline.learning.history import check_tensorboard
 from fsframework.pipeline.learning.model import resolve_device
-from fsframework.pipeline.learning.training import check_stages
 from fsframework.pipeline.session import Session
-from fsframework.pipeline.tasks import check_tasks, control_of, draw_arms, draw_tasks, placebo
-from fsframework.values import Arms, ImagePool, TaskSet
+from fsframework.pipeline.task_sources import OpenedDataset, drawn_tasks, tasks_of_file
+from fsframework.pipeline.tasks import placebo
+from fsframework.values import Arms, ImagePool
 
-__all__ = ["Prepared", "Source", "open_source", "prepare", "word_source"]
+__all__ = ["Prepared", "Source", "open_source", "prepare"]
+
+
+_FEWEST_CLASSES = 2
 
 
 @dataclass(frozen=True)
-class Source:
-    """An opened data set.
+class Source(OpenedDataset):
+    """An opened data set with its decoded images.
 
     Args:
         dataset: without the images that cannot be read, where those are left out.
         store: of the decoded images of the whole data set.
-        pool_of: returns the pool of a split, made once: that of a large data set takes a while.
         broken: rows of images that are left out, with the reasons.
     """
 
-    dataset: Dataset
     store: ImageStore
-    pool_of: Callable[[str], ImagePool]
     broken: Mapping[int, str]
 
 
@@ -76,29 +73,14 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
         check_tensorboard()
     trains = experiment.learns
     source = open_source(experiment.dataset, experiment.backbone, settings, session, trains=trains)
-    if trains and "train" not in source.dataset.splits:
-        raise DataError(
-            f"{experiment.method.name} must be trained, but the data set "
-            f"{experiment.dataset.name} has no split 'train' (it has "
-            f"{', '.join(source.dataset.splits)}); take another run's model with "
-            f"{argument('model', 'RUN')}, or a pretrained backbone that keeps its weights with a "
-            "method that has none of its own, such as ncc"
-        )
     # A component that refuses its options should say so before anything is drawn.
     for statistic in experiment.statistics.values():
         statistic.create()
     if settings.task_file is None:
-        experiment, pool, arms, notes = _with_drawn_tasks(experiment, source, session)
+        found = drawn_tasks(experiment, source, session, trains=trains)
     else:
-        pool, arms, notes = _with_tasks_of_a_file(experiment, source, session)
-    if trains:
-        check_stages(
-            experiment.stages,
-            experiment.method.create(),
-            (arms.tested.n_way, arms.tested.n_shot),
-            source.pool_of("train"),
-            session.registry,
-        )
+        found = tasks_of_file(experiment, source, session, trains=trains)
+    experiment, pool, arms, notes = found.experiment, found.pool, found.arms, found.notes
     notes += (
         *experiment.planned,
         *_task_notes(arms, pool, placebo=settings.placebo),
@@ -142,136 +124,7 @@ def open_source(
         dataset, broken = without_broken(
             store, list(dict.fromkeys([*used, settings.split or "all"])), session.reporter
         )
-    return Source(dataset, store, functools.cache(dataset.pool), broken)
-
-
-def _with_drawn_tasks(
-    experiment: Experiment, source: Source, session: Session
-) -> tuple[Experiment, ImagePool, Arms, tuple[str, ...]]:
-    """Draw the tasks from the first split that allows them, changed as far as they are open."""
-    settings = experiment.settings
-    splits = list(source.dataset.splits)
-    candidates = split_candidates(splits, settings.split, trains=experiment.learns)
-    first: InfeasibleTask | None = None
-    found = None
-    for split in candidates:
-        tried = replace(experiment, settings=replace(settings, split=split))
-        try:
-            one = _drawn_from(tried, source, session)
-        except InfeasibleTask as error:
-            first = first or error
-            continue
-        if found is None or not one[3]:
-            found = one
-        if not one[3]:
-            break
-    if found is None:
-        assert first is not None
-        raise first
-    experiment, pool, arms, fit_notes, word_notes = found
-    chosen = experiment.settings.split
-    if chosen != "test" and settings.split is None:
-        fit_notes = (f"tasks are drawn from the split {chosen}: {_why(splits, chosen)}", *fit_notes)
-    for note in fit_notes:
-        session.reporter.say(f"note: {note}")
-    return experiment, pool, arms, (*fit_notes, *word_notes)
-
-
-def _why(splits: list[str], split: str | None) -> str:
-    if "test" not in splits:
-        return f"the data set has no split test (it has {', '.join(splits) or 'none'})"
-    return f"nothing is trained, and the split test has too few classes or images ({split} has all)"
-
-
-def _drawn_from(
-    experiment: Experiment, source: Source, session: Session
-) -> tuple[Experiment, ImagePool, Arms, tuple[str, ...], tuple[str, ...]]:
-    """Return experiment, pool and arms of one split, with the notes of fitting and of words."""
-    settings, sampler = experiment.settings, experiment.sampler
-    assert settings.split is not None
-    pool = source.pool_of(settings.split)
-    registry, cache = session.registry, session.workspace.cache
-    needs = sampler.create().needs_attributes
-    declared = control_of(registry, sampler)
-    draw = (settings.tasks, settings.seed, cache)
-    if needs and declared is not None and not declared[0].create().needs_attributes:
-        # What the labels alone forbid should be known before a model describes every image.
-        fitted(
-            sampler,
-            settings.split,
-            pool,
-            lambda one: _control_tasks(session, one, pool, settings),
-        )
-    word_notes: tuple[str, ...] = ()
-    if needs or settings.attributes is not None:
-        pool, word_notes = pool_with_attributes(
-            word_source(experiment), source.dataset, pool, session
-        )
-    elif unused := _asked_of_words(experiment):
-        word_notes = (f"not used, since the sampler {sampler.name} needs no attributes: {unused}",)
-    fit = fitted(sampler, settings.split, pool, lambda one: draw_arms(registry, one, pool, *draw))
-    if fit.sampler is not sampler:
-        experiment = with_way(experiment, fit.sampler)
-    return experiment, pool, fit.arms, (fit.note,) if fit.note else (), word_notes
-
-
-def _control_tasks(
-    session: Session, sampler: Component, pool: ImagePool, settings: Settings
-) -> TaskSet | None:
-    declared = control_of(session.registry, sampler)
-    if declared is None:
-        return None
-    return draw_tasks(declared[0], pool, settings.tasks, settings.seed, session.workspace.cache)
-
-
-def word_source(experiment: Experiment) -> WordSource:
-    """Return where the words of an experiment's images come from."""
-    settings = experiment.settings
-    return WordSource(
-        settings.words,
-        experiment.detector,
-        experiment.dataset,
-        settings.split or "test",
-        settings.device,
-        settings.offline,
-    )
-
-
-def _with_tasks_of_a_file(
-    experiment: Experiment, source: Source, session: Session
-) -> tuple[ImagePool, Arms, tuple[str, ...]]:
-    settings = experiment.settings
-    assert settings.task_file is not None
-    called = argument("task_file", str(settings.task_file))
-    if "sampler" in experiment.given or "tasks" in experiment.given:
-        raise OptionError(
-            f"{called} says which tasks to evaluate; give no sampler, way, shot, queries or number "
-            "of tasks beside it"
-        )
-    pool = source.pool_of(settings.split or "test")
-    notes: tuple[str, ...] = ()
-    if settings.attributes is not None or experiment.detector is not None:
-        pool, notes = pool_with_attributes(word_source(experiment), source.dataset, pool, session)
-    elif unused := _asked_of_words(experiment):
-        notes = (f"not used, since the tasks are those of a file: {unused}",)
-    tasks = TaskSet.load(settings.task_file)
-    try:
-        check_tasks(tasks, pool)
-    except DataError as error:
-        raise DataError(f"{called}: {error}") from None
-    return pool, Arms({tasks.arm or tasks.sampler: tasks}), notes
-
-
-def _asked_of_words(experiment: Experiment) -> str:
-    """Name the options given that concern words."""
-    words = experiment.settings.words
-    asked = {
-        "detector": experiment.detector is not None,
-        "drop_class_words": words.drop_class_words,
-        "drop_words": bool(words.drop_words),
-        "min_count": words.min_count > 1,
-    }
-    return ", ".join(argument(name) for name, given in asked.items() if given)
+    return Source(dataset=dataset, store=store, broken=broken)
 
 
 def _pixel_notes(source: Source, settings: Settings, device: torch.device) -> Iterator[str]:

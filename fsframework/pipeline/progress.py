@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Protocol
 
 __all__ = ["Advance", "ConsoleReporter", "LogReporter", "Reporter", "usual_reporter"]
@@ -34,6 +35,16 @@ class Reporter:
 
     def say(self, text: str) -> None:
         """Report one line that stands by itself."""
+
+    def note(self, text: str) -> None:
+        """Report something that a user should know; the same text is told once."""
+        if text not in self._noted:
+            self._noted.add(text)
+            self.say(f"note: {text}")
+
+    @cached_property
+    def _noted(self) -> set[str]:
+        return set()
 
 
 def usual_reporter() -> Reporter:

@@ -19,6 +19,7 @@ from fsframework.pipeline.preparation import Prepared
 from fsframework.records import (
     ArmRecord,
     ComponentRecord,
+    DataRecord,
     Environment,
     PluginRecord,
     RunRecord,
@@ -76,10 +77,17 @@ def new_record(prepared: Prepared, fingerprint: str, seen: Seen) -> RunRecord:
         },
         arms=_arm_records(prepared.arms, experiment.sampler, prepared.pool.class_sizes.tolist()),
         contrast=prepared.arms.contrast,
-        notes=(*prepared.notes, *seen.cautions),
+        notes=(*prepared.notes, *_weight_notes(seen.data), *seen.cautions),
         cautions=seen.cautions,
         data=seen.data,
     )
+
+
+def _weight_notes(data: DataRecord) -> Iterator[str]:
+    """Yield where the pretrained weights came from, if there are any."""
+    if data.weights_from:
+        told = ", ".join(f"{word} {value}" for word, value in data.weights_from.items())
+        yield f"the backbone's pretrained weights: {told}"
 
 
 def component_record(component: Component) -> ComponentRecord:

@@ -155,6 +155,7 @@ class _Job:
             timings={**record.timings, **self.timer.seconds},
             estimates=self._estimates(outcomes, self.experiment.statistics),
             statistics={name: c.fingerprint for name, c in self.experiment.statistics.items()},
+            labels=_labels(self.experiment.statistics),
         )
         record.save(self.folder)
         return RunResult(self.folder, record, False)
@@ -326,6 +327,7 @@ class _Job:
             record,
             estimates=self._estimates(outcomes, missing),
             statistics={name: c.fingerprint for name, c in missing.items()},
+            labels=_labels(missing),
             plugins=plugin_records(missing.values()),
         )
         # Estimates of another level or kind would stand unmarked beside those asked for.
@@ -367,6 +369,10 @@ class _Watch:
             folder = self._folder / histories.TENSORBOARD_NAME
             histories.write_tensorboard(folder, history, self._written)
             self._written = len(history)
+
+
+def _labels(statistics: Mapping[str, Component]) -> dict[str, str]:
+    return {name: c.cls.label for name, c in statistics.items() if c.cls.label}
 
 
 def _folder_name(experiment: Experiment, fingerprint: str) -> str:

@@ -34,7 +34,12 @@ def draw_tasks(
     sampler: TaskSampler = component.create()
     table = pool.attributes.fingerprint if pool.attributes and sampler.needs_attributes else ""
     key = digest_of(
-        "tasks", component.fingerprint, pool.fingerprint, table, canonical([n_tasks, seed])
+        "tasks",
+        # A control goes by the name and the options of the sampler that declares it.
+        [component.fingerprint, component.cls.__qualname__],
+        pool.fingerprint,
+        table,
+        canonical([n_tasks, seed]),
     )
     path = None if cache is None else cache / "tasks" / f"{key[:24]}.safetensors"
     if path is not None and path.exists():
@@ -143,14 +148,16 @@ def check_tasks(tasks: TaskSet, pool: ImagePool) -> None:
 def export_jsonl(tasks: TaskSet, pool: ImagePool, path: Path) -> None:
     """Write a line with a JSON object per task: class names, attributes and image keys.
 
-    Fields: ``classes``, ``attributes`` (null where there is none), ``support`` and ``query`` (a
-    list of keys per class), ``relaxed``.
+    Fields: ``arm`` (null where none is known), ``placebo``, ``classes``, ``attributes`` (null where
+    there is none), ``support`` and ``query`` (a list of keys per class), ``relaxed``.
     """
     tasks.verify(pool)
     keys = np.array(pool.keys, dtype=object)
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for t in range(len(tasks)):
             record = {
+                "arm": tasks.arm or None,
+                "placebo": tasks.placebo,
                 "classes": [pool.class_names[c] for c in tasks.classes[t]],
                 "attributes": [tasks.words[a] if a >= 0 else None for a in tasks.attribute[t]],
                 "support": keys[tasks.support[t]].tolist(),

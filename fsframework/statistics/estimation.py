@@ -179,6 +179,7 @@ def contrast_estimate(
         _is_share(statistic),
         tested.query_batch,
         contrast.arms,
+        statistic.higher_is_better,
     )
     if contrast.paired:
         estimator = _over_tasks(choice)
@@ -273,6 +274,8 @@ def _of_values(
         outcomes.n_images,
         _is_share(statistic),
         outcomes.query_batch,
+        (),
+        statistic.higher_is_better,
     )
 
 

@@ -7,6 +7,7 @@ the size the backbone's ``preprocessing`` names; an instance with a small one is
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -90,6 +91,38 @@ def check_licence(make: Make) -> None:
     require(
         data is None or named != Backbone.licence,
         f"it is pretrained on {data} and must state the licence of those weights",
+    )
+
+
+@suite.check()
+def check_provenance(make: Make) -> None:
+    """``provenance`` says where weights came from in words, and is empty without any."""
+    backbone = make()
+    found = backbone.provenance()
+    require(isinstance(found, Mapping), f"it must be a mapping, not {type(found).__name__}")
+    texts = [text for pair in found.items() for text in pair]
+    require(
+        all(isinstance(text, str) and text for text in texts),
+        f"its keys and values must be texts, not {dict(found)!r}",
+    )
+    require(
+        not found or backbone.pretrained_on is not None,
+        f"pretrained_on is None, but its weights came from {dict(found)!r}",
+    )
+
+
+@suite.check()
+def check_keeps_weights(make: Make) -> None:
+    """A backbone ``keeps_weights`` if, and only if, no parameter of it requires a gradient."""
+    backbone = make()
+    learning = [name for name, p in backbone.named_parameters() if p.requires_grad]
+    require(
+        not (learning and backbone.keeps_weights),
+        f"keeps_weights is True, but these require a gradient: {', '.join(learning[:3])}",
+    )
+    require(
+        bool(learning) or backbone.keeps_weights,
+        "no parameter requires a gradient; declare keeps_weights = True",
     )
 
 

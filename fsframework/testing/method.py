@@ -163,12 +163,13 @@ def _require_scores(scores: object, episode: Episode) -> None:
 
 @suite.check()
 def check_declarations(make: Make) -> None:
-    """``consumes``, ``learns_from``, ``transductive`` and ``n_way`` have a value with a meaning."""
+    """What a method declares of itself has a value with a meaning."""
     method = make()
     for name, known in (
         ("consumes", tuple(ITEM_SHAPES)),
         ("learns_from", ("episodes", "batches", "both", "nothing")),
         ("transductive", (False, True)),
+        ("weightless", (False, True)),
     ):
         value = getattr(method, name)
         require(value in known, f"{name} must be one of {known}, not {value!r}")
@@ -176,6 +177,22 @@ def check_declarations(make: Make) -> None:
     require(
         ways is None or (isinstance(ways, int) and ways >= 2),
         f"n_way must be None or at least 2, not {ways!r}",
+    )
+
+
+@suite.check(after=[check_declarations])
+def check_weightless(make: Make) -> None:
+    """A method is ``weightless`` if, and only if, it has no weights of its own once it is built."""
+    method: FewShotMethod = make()
+    backbone = ToyBackbone()
+    n_base = 0 if method.learns_from == "nothing" else _N_BASE
+    method.build(ITEM_SHAPES[method.consumes], n_base, backbone)
+    held = {id(p) for p in backbone.parameters()}
+    own = [name for name, p in method.named_parameters() if id(p) not in held]
+    require(not (own and method.weightless), f"weightless is True, but it has weights: {own[:3]}")
+    require(
+        bool(own) or method.weightless,
+        "it has no weights once it is built; declare weightless = True",
     )
 
 

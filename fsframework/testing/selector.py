@@ -64,3 +64,11 @@ def check_provenance(make: Make) -> None:
     found = make().provenance()
     plain = all(isinstance(text, str) for pair in dict(found).items() for text in pair)
     require(plain, f"it must hold strings, not {found!r}")
+
+
+@suite.check()
+def check_notes(make: Make) -> None:
+    """``notes`` gives a list of sentences."""
+    found = make().notes()
+    plain = isinstance(found, list) and all(isinstance(note, str) and note for note in found)
+    require(plain, f"it must be a list of texts that are not empty, not {found!r}")

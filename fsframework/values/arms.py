@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from fsframework.errors import DataError
+from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.values.outcomes import Outcomes
 from fsframework.values.tasks import TaskSet
 
@@ -85,6 +85,20 @@ class Arms(_ByArm[TaskSet]):
     def tested(self) -> TaskSet:
         """The tasks under test: those of the arm that is not the control."""
         return self[self.contrast.tested] if self.contrast else self[list(self)[-1]]
+
+    def of(self, arm: str | None = None) -> TaskSet:
+        """Return the tasks of an arm that a user names, by default those under test.
+
+        Raises:
+            OptionError: no arm has this name.
+        """
+        if arm is None:
+            return self.tested
+        if arm not in self:
+            raise OptionError(
+                f"{argument('arm', arm)} must be one of {', '.join(self)}{close_matches(arm, self)}"
+            )
+        return self[arm]
 
     def __repr__(self) -> str:
         arms = ", ".join(f"{name}: {tasks!r}" for name, tasks in self.items())

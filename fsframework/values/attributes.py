@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -144,6 +144,25 @@ class AttributeTable:
     def column(self, word: int) -> BoolArray:
         """Return bool ``(n_images,)``: which images have the word of this index."""
         return ((self.bits[:, word >> 3] >> (word & 7)) & 1).astype(bool)
+
+    def words_per_image(self) -> IntArray:
+        """Return int64 ``(n_images,)``: how many words each image has."""
+        counts = np.zeros(len(self), np.int64)
+        for rows in self._blocks():
+            counts[rows] = np.bitwise_count(self.bits[rows]).sum(axis=1, dtype=np.int64)
+        return counts
+
+    def images_per_word(self) -> IntArray:
+        """Return int64 ``(n_words,)``: how many images have each word."""
+        counts = np.zeros(len(self.words), np.int64)
+        for rows in self._blocks():
+            counts += self.rows(np.arange(len(self))[rows]).sum(axis=0)
+        return counts
+
+    def _blocks(self) -> Iterator[slice]:
+        """Yield runs of images whose bits, unpacked, take about 16 MiB."""
+        size = max(1, (1 << 21) // max(1, self.bits.shape[1]))
+        return (slice(start, start + size) for start in range(0, len(self), size))
 
     def words_of(self, image: int) -> tuple[str, ...]:
         """Return the words of one image, sorted."""

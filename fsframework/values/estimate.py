@@ -55,6 +55,7 @@ class Estimate:
         share: whether the value is a share of 1, to be shown in percent.
         query_batch: which queries the method was shown together.
         arms: the arm whose tasks it speaks of, or the two arms of a gap, the control first.
+        higher_is_better: of the statistic; a gap is positive where the tested arm is worse.
 
     Raises:
         DataError: the level is out of range, or the value lies outside its interval.
@@ -78,6 +79,7 @@ class Estimate:
     share: bool = False
     query_batch: QueryBatch = "task"
     arms: tuple[str, ...] = ()
+    higher_is_better: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arms", tuple(self.arms))

@@ -124,6 +124,7 @@ class TaskSet:
     ) -> Self:
         """Build a task set that belongs to ``pool``, whose words ``attribute`` refers to."""
         table = pool.attributes if attribute is not None else None
+        classes = np.asarray(classes)
         return cls(
             classes,
             support,
@@ -339,8 +340,11 @@ def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
     if header["schema_version"] >= 2:
         return {key: header[key] for key in ("arm", "uniform", "placebo")}
     sampler = _sampler(header)
+    arm = "biased" if header["attributes_fingerprint"] is not None else sampler
+    if sampler == "context":  # whose option then said which arm it drew, iid or ood
+        arm = header["options"].get("kind", arm)
     return {
-        "arm": "biased" if header["attributes_fingerprint"] is not None else sampler,
+        "arm": arm,
         "uniform": sampler == "random",
         "placebo": sampler != header["sampler"],
     }

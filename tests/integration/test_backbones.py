@@ -23,7 +23,7 @@ from tests.conftest import Fsf
 
 QUICK = (
     "--dataset", "planted", "-o", "dataset.size=32", "-o", "dataset.n_per_class=20",
-    "--sampler", "random", "--shot", "1", "--query", "3", "--tasks", "20", "--seed", "3",
+    "--sampler", "random", "--shot", "1", "--queries", "3", "--tasks", "20", "--seed", "3",
     "-o", "training.epochs=1", "-o", "training.steps=2", "-o", "training.validation_tasks=4",
 )  # fmt: skip
 TIMM = ("--backbone", "timm:test_resnet", "-o", "backbone.image_size=32")
@@ -54,7 +54,7 @@ def test_maml_adapts_conv32f(fsf: Fsf) -> None:
     options = ("-o", "method.test_steps=2", "-o", "method.train_steps=1")
     done = fsf("run", *QUICK, "--method", "maml", "--backbone", "conv32f", *options, "--json")
     assert done.returncode == 0, done.stderr
-    accuracy = json.loads(done.stdout)["estimates"]["acc-R"]
+    accuracy = json.loads(done.stdout)["estimates"]["acc-random"]
     assert 0.2 <= accuracy["value"] <= 1
 
 
@@ -133,9 +133,9 @@ def test_a_run_needs_neither_file_nor_hub_to_be_used_again(
     path.unlink()
     again = told(fsf("run", *QUICK[:16], "--model", first["folder"], "--json"))
     assert again["folder"] != first["folder"]
-    assert again["estimates"]["acc-R"]["value"] == first["estimates"]["acc-R"]["value"]
+    assert again["estimates"]["acc-random"]["value"] == first["estimates"]["acc-random"]["value"]
     record = json.loads((Path(again["folder"]) / "run.json").read_text())
-    assert record["resolved"]["backbone"]["weights"] == str(path)
+    assert record["components"]["backbone"]["options"]["weights"] == str(path)
 
 
 def test_a_run_of_other_options_does_not_fill_the_backbone(fsf: Fsf) -> None:
@@ -168,9 +168,7 @@ def test_pretrained_weights_stay_while_a_method_learns(fsf: Fsf, tmp_path: Path)
     unlearned = fsf("run", *given, "--method", "protonet")
     assert "nothing was trained" in unlearned.stdout, unlearned.stderr
     learned = fsf("run", *given, "--method", "relationnet", "--recipe", "none")
-    sentence = (
-        "trained: method, the backbone staying with its weights pretrained on places365, 1 ep"
-    )
+    sentence = "trained: method only; the backbone keeps its weights pretrained on places365, 1 ep"
     assert sentence in learned.stdout, learned.stderr
     tuned = fsf("run", *given, "--method", "protonet", "-o", "backbone.frozen=false")
     sentence = "trained: backbone and method from weights pretrained on places365, 1 epoch"

@@ -51,7 +51,7 @@ def test_way_larger_than_the_classes(fsf: Fsf, tmp_path: Path) -> None:
 
 def test_shot_and_query_larger_than_a_class(fsf: Fsf, tmp_path: Path) -> None:
     done = fsf("run", "--sampler", "random", "--dataset", f"folder:{folder(tmp_path / 'f')}",
-               "--shot", "5", "--query", "4", "--way", "2")  # fmt: skip
+               "--shot", "5", "--queries", "4", "--way", "2")  # fmt: skip
     refused(done, "8", "c")
     assert "shot" in done.stderr
     no_runs(tmp_path)
@@ -61,7 +61,7 @@ def test_no_image_has_any_attribute(fsf: Fsf, tmp_path: Path) -> None:
     root = folder(tmp_path / "f")
     words = tmp_path / "words.csv"
     words.write_text("key,words\n" + "".join(f"c{c:02d}/0.png,\n" for c in range(12)))
-    data = ("--dataset", f"folder:{root}", "--way", "2", "--shot", "1", "--query", "2")
+    data = ("--dataset", f"folder:{root}", "--way", "2", "--shot", "1", "--queries", "2")
     refused(fsf("run", *data, "--attributes", words), "no image has any attribute", "words.csv")
     refused(fsf("run", *data), "carries no attributes", "--detector appearance", "--sampler random")
     no_runs(tmp_path)
@@ -74,7 +74,7 @@ def test_a_truncated_image_is_named_with_its_row(fsf: Fsf, tmp_path: Path) -> No
     table.write_text("path,label\n" + "".join(f"{r},{r.split('/')[0]}\n" for r in rows))
     broken = root / rows[9]
     broken.write_bytes(broken.read_bytes()[:40])
-    options = ("--sampler", "random", "--way", "2", "--shot", "1", "--query", "2", *QUICK)
+    options = ("--sampler", "random", "--way", "2", "--shot", "1", "--queries", "2", *QUICK)
     done = fsf("run", "--dataset", f"csv:{table}", *options)
     refused(done, rows[9], "row 11")
     no_runs(tmp_path)
@@ -115,7 +115,7 @@ def test_a_task_file_made_for_other_data_or_edited(fsf: Fsf, tmp_path: Path) -> 
     file = tmp_path / "tasks.safetensors"
     made = fsf("tasks", "make", file, "--tasks", "5", "--shot", "1")
     assert made.returncode == 0, made.stderr
-    assert "5 fewstab tasks" in made.stdout
+    assert "5 biased tasks" in made.stdout
     good = fsf("tasks", "verify", file)
     assert good.returncode == 0, good.stderr
     other = ("-o", "dataset.n_per_class=30")
@@ -234,7 +234,7 @@ def test_tasks_need_no_images(fsf: Fsf, tmp_path: Path) -> None:
     table.write_text("path,label,words\n" + "".join(",".join(r) + "\n" for r in rows))
     file = tmp_path / "t.safetensors"
     done = fsf("tasks", "make", file, "--dataset", f"csv:{table}", "--way", "2", "--shot", "1",
-               "--query", "3", "--tasks", "4")  # fmt: skip
+               "--queries", "3", "--tasks", "4")  # fmt: skip
     assert done.returncode == 0, done.stderr
     tasks = TaskSet.load(file)
     assert tasks.support.shape == (4, 2, 1)
@@ -242,7 +242,9 @@ def test_tasks_need_no_images(fsf: Fsf, tmp_path: Path) -> None:
     exported = fsf("tasks", "export", file, output, "--dataset", f"csv:{table}")
     assert exported.returncode == 0, exported.stderr
     first = json.loads(output.read_text().splitlines()[0])
-    assert set(first) == {"classes", "attributes", "support", "query", "relaxed"}
+    assert set(first) == {
+        *("arm", "placebo", "classes", "attributes", "support", "query", "relaxed"),
+    }
     assert np.array(first["query"]).shape == (2, 3)
     words = {path: word for path, _, word in rows}
     for attribute, support, query in zip(

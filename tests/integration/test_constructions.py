@@ -11,13 +11,11 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+import fsframework as fsf
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
-from fsframework.pipeline.attributes.detection import detect_attributes
 from fsframework.pipeline.attributes.sources import attach_attributes
-from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
-from fsframework.pipeline.progress import Reporter
 from fsframework.statistics.estimation import estimate
 from fsframework.values import AttributeTable, ImagePool, Outcomes
 from tests.integration.test_instrument import SIZE, Bench
@@ -116,13 +114,12 @@ def caption_file(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Path
 def test_a_detector_that_errs_in_three_words_of_ten_ranks_as_the_truth_does(
     bench: Bench, backbones: list[Tensor], caption_file: Path, tmp_path: Path
 ) -> None:
-    registry = Registry()
-    data = resolve_component(registry, "dataset", {"name": "planted", "size": SIZE})
-    detector = resolve_component(registry, "detector", f"captions-file:{caption_file}")
-    detected = detect_attributes(
-        detector, data.create(), data, "test",
-        Workspace(tmp_path / "runs", tmp_path / "cache"), Reporter(),
-    ).table  # fmt: skip
+    detected = fsf.pool(
+        {"name": "planted", "size": SIZE},
+        detector=f"captions-file:{caption_file}",
+        cache_dir=tmp_path / "cache",
+    ).attributes
+    assert detected is not None
     assert bench.pool.attributes is not None
     assert 0.6 < agreement(detected, bench.pool.attributes) < 0.8
     pool = bench.pool.with_attributes(detected)

@@ -16,13 +16,14 @@ import torch
 
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
+from fsframework.records import RunRecord
 from fsframework.values import AttributeTable, TaskSet
 from tests.conftest import Fsf
 from tests.tiny_models import tiny_model
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 TASKS = [
-    "--method", "protonet", "--way", "2", "--shot", "1", "--query", "3", "--tasks", "20",
+    "--method", "protonet", "--way", "2", "--shot", "1", "--queries", "3", "--tasks", "20",
     "--image-size", "32", "-o", "training.epochs=0", "--json",
 ]  # fmt: skip
 KINDS = ["vit-gpt2", "blip", "captioner", "clip-words", "captions-file", "metadata", "appearance"]
@@ -87,14 +88,14 @@ def walked(fsf: Fsf, tmp_path: Path, detector: list[str], dataset: list[str]) ->
     ran = fsf("run", *detector, *dataset, *TASKS, "--offline")
     assert ran.returncode == 0, ran.stderr
     result = json.loads(ran.stdout)
-    assert {"wacc-A", "wacc-R", "wacc-gap"} <= set(result["estimates"])
+    assert {"wacc-biased", "wacc-random", "wacc-gap"} <= set(result["estimates"])
     folder = tmp_path / result["folder"]
-    tasks = TaskSet.load(folder / "tasks-A.safetensors")
+    tasks = TaskSet.load(folder / "tasks-biased.safetensors")
     assert tasks.attributes_fingerprint == table.fingerprint
-    record = json.loads((folder / "run.json").read_text())
-    assert record["resolved"]["detector"]["name"] == detector[1].partition(":")[0]
-    assert record["resolved"]["query_batch"] == "task"
-    # The detector had said it all: nothing is shown to it again.
+    record = RunRecord.load(folder)
+    assert record.components["detector"].name == detector[1].partition(":")[0]
+    assert record.settings["query_batch"] == "task"
+    # The detector has seen every image: none is shown to it again.
     assert "detection:" not in ran.stderr
 
 

@@ -158,7 +158,7 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path, arguments: li
     ("arguments", "message"),
     [
         (["w.parquet"], f"--detector is missing; name one of {', '.join(DETECTORS)}"),
-        (["w.csv", "--detector", "metadata"], "w.csv: must end in .parquet"),
+        (["w.csv", "--detector", "metadata"], "w.csv must end in .parquet"),
         (["w.parquet", "--detector", "metdata"], "did you mean 'metadata'?"),
         (["w.parquet", "--detector", "metadata", "--shard", "3/2"], "--shard 3/2: must be i/n"),
         (["w.parquet", "--detector", "metadata", "--shard", "1/2", "--min-count", "2"],
@@ -167,7 +167,7 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path, arguments: li
         (["w.parquet", "--detector", "metadata", "--min-count", "0"], "min_count must be at least"),
         (["w.parquet", "--detector", "metadata:tags"], "no metadata column 'tags'; columns of"),
         (["w.parquet", "--detector", "captions-file:no.jsonl"], "no.jsonl: cannot be read"),
-        (["w.parquet", "--detector", "metadata", "--split", "tset"], "there is no split 'tset'"),
+        (["w.parquet", "--detector", "metadata", "--split", "tset"], "has no split 'tset'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )  # fmt: skip

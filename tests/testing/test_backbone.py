@@ -171,8 +171,23 @@ class Unsaved(Small):
         return super().forward(images) * self.scale
 
 
+class Untold(Small):
+    """Weights that came from somewhere, of no data."""
+
+    def provenance(self):
+        return {"file": "weights.pth"}
+
+
+class Moved(Small):
+    """It says that it keeps its weights, and lets them be trained."""
+
+    keeps_weights = True
+
+
 class Frozen(Small):
     """Nothing to learn."""
+
+    keeps_weights = True
 
     def __init__(self, *, channels: int = 6):
         super().__init__(channels=channels)
@@ -188,6 +203,8 @@ BROKEN = {
     "check_preprocessing": Bytes,
     "check_catalogue": Unnamed,
     "check_licence": Unlicensed,
+    "check_provenance": Untold,
+    "check_keeps_weights": Moved,
     "check_maps": Vectors,
     "check_vectors": Unpooled,
     "check_other_sizes": Fixed,
@@ -220,6 +237,16 @@ def test_a_sound_backbone_passes(make, check):
 @pytest.mark.parametrize("name", BROKEN)
 def test_only_its_check_rejects(name, failing):
     assert failing(BROKEN[name], "backbone") == {name}
+
+
+class Undeclared(Frozen):
+    """Nothing to learn, and it does not say so."""
+
+    keeps_weights = False
+
+
+def test_a_backbone_that_keeps_its_weights_must_say_so(failing):
+    assert failing(Undeclared, "backbone") == {"check_keeps_weights"}
 
 
 def test_every_check_has_its_broken_backbone():

@@ -23,6 +23,8 @@ from tests.misdeclared import misdeclared
 class Nearest(FewShotMethod):
     """Give a query to the class whose mean is nearest."""
 
+    weightless = True
+
     def __init__(self, *, scale: float = 1.0):
         super().__init__()
         self.scale = scale
@@ -36,6 +38,7 @@ class OnMaps(Nearest):
 
     consumes = "maps"
     learns_from = "both"
+    weightless = False
 
     def build(self, item_shape, n_base_classes, backbone):
         self.projection = nn.Linear(item_shape[0], 24)
@@ -54,6 +57,7 @@ class OnImages(Nearest):
 
     consumes = "images"
     learns_from = "batches"
+    weightless = False
 
     def build(self, item_shape, n_base_classes, backbone):
         self.backbone = backbone
@@ -70,6 +74,7 @@ class Adapted(FewShotMethod):
     """Fit a linear classifier to the support by gradient descent, with gradients of its own."""
 
     learns_from = "nothing"
+    weightless = True
 
     def scores(self, support, query):
         tasks, way, shot, size = support.shape
@@ -107,6 +112,7 @@ class ForFiveWays(Nearest):
     """It learns a bias a way, and takes no other number of ways than five."""
 
     n_way = 5
+    weightless = False
 
     def build(self, item_shape, n_base_classes, backbone):
         self.bias = nn.Parameter(torch.linspace(0, 0.1, self.n_way))
@@ -143,6 +149,12 @@ class Misspelt(Nearest):
     """Learns from what there is not."""
 
     learns_from = "episode"
+
+
+class Heavy(Learnt):
+    """It has weights, and says that it has none."""
+
+    weightless = True
 
 
 class Turned(Nearest):
@@ -280,6 +292,7 @@ BROKEN: dict[str, type] = {
     "check_summary": Silent,
     **misdeclared(Nearest),
     "check_declarations": Misspelt,
+    "check_weightless": Heavy,
     "check_scores": Turned,
     "check_other_shapes": Even,
     "check_way_order": FirstFavoured,
@@ -322,6 +335,16 @@ def test_what_does_not_apply_says_why():
 def test_a_method_may_need_training_to_solve_the_toy_task():
     assert _toy_accuracy(built(Learnt)) < 0.8
     check_solves_toy_task(Learnt)
+
+
+class Undeclared(Nearest):
+    """It has no weights, and does not say so."""
+
+    weightless = False
+
+
+def test_a_method_without_weights_must_say_so(failing):
+    assert failing(Undeclared, "method") == {"check_weightless"}
 
 
 class BackwardLoss(Learnt):

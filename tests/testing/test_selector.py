@@ -87,6 +87,13 @@ class Numbers(Long):
         return {"least": self.least}
 
 
+class OneNote(Long):
+    """A note that is no list of notes."""
+
+    def notes(self):
+        return "words of four letters"
+
+
 BROKEN = {
     "check_construction": NoSelector,
     "check_options_typed": Positional,
@@ -98,6 +105,7 @@ BROKEN = {
     "check_no_captions": NeedsCaptions,
     "check_captions_independent": Common,
     "check_provenance": Numbers,
+    "check_notes": OneNote,
 }
 
 

@@ -1,78 +1,78 @@
-"""Detection: every image shown to a detector once, whatever happens in between.
+"""Detection: every image is shown to a detector once, whatever happens in between.
 
 What a detector says of an image is appended to a log as soon as it is said, so that a killed
-detection goes on where it was, and several processes can share the work. Of a captioner the log
-holds captions: to select other words from them costs no second look at any image.
+detection goes on where it was, and several processes can share the work. For a captioner the log
+holds captions: selecting other words from them needs no second look at any image.
 """
 
 from __future__ import annotations
 
 import array
 import dataclasses
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from fsframework._files import explain_os_error
 from fsframework.components.resolution import Component, canonical
-from fsframework.errors import DataError, FsfError, OptionError
+from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.detector import AttributeDetector, Captioner
-from fsframework.interfaces.selector import WordSelector
-from fsframework.pipeline.cache.workspace import Workspace, locked
+from fsframework.pipeline.attributes.answers import CheckedDetector, answers_of
+from fsframework.pipeline.attributes.detection_log import DetectionLog, Shard
 from fsframework.pipeline.progress import Reporter
-from fsframework.values import AttributeTable, BoolArray, ImageRecord, IntArray, digest_of
+from fsframework.pipeline.session import Session
+from fsframework.values import AttributeTable, IntArray, digest_of
 
-__all__ = ["Detected", "Shard", "detect_attributes"]
+__all__ = ["Detected", "DetectionJob", "Shard", "detect_attributes"]
 
-_IMAGES_A_CALL = {"cpu": 16, "cuda": 64}
-"""Images shown to a detector at once where nothing else is asked for."""
-_RECORDS_A_CALL = 4096
-"""Records or captions at once, for detectors that look at no pixels and for selectors."""
-_NOTICE = "notice"
-"""Name of the entry of a selector's or detector's provenance that the user is told, once; what it
-is about stands in the other entries, and so in the table."""
-_SAID: set[str] = set()
-"""Notes that this process has printed; a benchmark detects many times."""
+_IMAGES_PER_CALL = {"cpu": 16, "cuda": 64}
+"""Images shown to a detector at once, where no number is given."""
+_RECORDS_PER_CALL = 4096
+"""Records or captions at once, for selectors and for detectors that look at no pixels."""
 
 
 @dataclass(frozen=True)
-class Shard:
-    """Part ``index`` of ``count`` equal parts of the images, ``0 <= index < count``."""
+class DetectionJob:
+    """Which detector is shown which images.
 
-    index: int
-    count: int
+    Args:
+        detector: the component.
+        dataset: of the images.
+        origin: the component that made ``dataset``; its code counts, its options do not, since
+            the data set's own fingerprint tells what they came to.
+        split: whose images are shown.
+        shard: the part of the split's images that is shown; ``None`` for all of them.
+    """
 
-    @classmethod
-    def parse(cls, text: str) -> Shard:
-        """Read ``i/n``; ``n/n`` and ``0/n`` are the same part, so that one may count from 0 or 1.
+    detector: Component
+    dataset: Dataset
+    origin: Component
+    split: str
+    shard: Shard | None = None
 
-        Raises:
-            OptionError: it is not two numbers, or i is not in 0..n.
+    @cached_property
+    def indices(self) -> IntArray:
+        """Indices of the split's images in the data set, int64 ``(n,)``."""
+        return self.dataset.split_indices(self.split)
 
-        >>> Shard.parse("2/4")
-        Shard(index=2, count=4)
-        """
-        first, slash, second = text.partition("/")
-        if slash and first.isdecimal() and second.isdecimal():
-            index, count = int(first), int(second)
-            if 0 <= index <= count and count > 0:
-                return cls(index % count, count)
-        raise OptionError(f"--shard {text}: must be i/n with i from 1 to n, e.g. 1/4")
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of the split's images."""
+        return tuple(self.dataset.keys[i] for i in self.indices)
 
-    def __str__(self) -> str:
-        return f"{self.index}/{self.count}"
+    @property
+    def places(self) -> slice:
+        """Places of the images of the shard in the split."""
+        return slice(None) if self.shard is None else self.shard.of(len(self.keys))
 
-    def of(self, n_images: int) -> slice:
-        """Return the places of this part."""
-        bounds = [n_images * i // self.count for i in (self.index, self.index + 1)]
-        return slice(*bounds)
+    def other_keys(self) -> tuple[str, ...]:
+        """Return the keys of the images that are not in the split."""
+        inside = set(self.indices.tolist())
+        return tuple(k for i, k in enumerate(self.dataset.keys) if i not in inside)
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class Detected:
     """What came of a detection.
 
     Args:
-        table: of the images that were looked at; one that cannot be read is not in it.
+        table: of the images that were looked at; an image that cannot be read is not in it.
         failed: key and reason for each image that cannot be read.
         notes: what a user should know of the detector's words.
-        reused: images that an earlier call had done.
+        reused: number of images that an earlier call had finished.
     """
 
     table: AttributeTable
@@ -99,30 +99,31 @@ class Detected:
         return [f"{count} {'image' if count == 1 else 'images'} cannot be read: {reason}"]
 
 
+@dataclass(frozen=True)
+class _Prepared:
+    """A detector that is ready, with what it says of itself."""
+
+    checked: CheckedDetector
+    device: str
+    provenance: dict[str, str]
+    notes: tuple[str, ...]
+
+
 def detect_attributes(
-    component: Component,
-    dataset: Dataset,
-    origin: Component,
-    split: str,
-    workspace: Workspace,
-    reporter: Reporter,
+    job: DetectionJob,
+    session: Session,
     *,
     device: str = "auto",
     offline: bool = False,
     batch_size: int | None = None,
-    shard: Shard | None = None,
 ) -> Detected:
-    """Run a detector over the images of a split, or take what it has said before.
+    """Run a detector over images, or take what it said before.
 
     Args:
-        component: the detector.
-        origin: the component that made ``dataset``; its code counts, its options do not, since
-            the data set's own fingerprint tells what they came to.
         device: where the detector works, see ``resolve_device``.
         offline: whether it must not use the network.
-        batch_size: images a call of the detector; by default 16 on a CPU, 64 on a GPU, and 4,096
-            where no pixels are looked at.
-        shard: look at this part of the images alone.
+        batch_size: images per call of the detector; by default 16 on a CPU, 64 on a GPU, and
+            4,096 where it looks at no pixels.
 
     Memory grows with the table and with ``batch_size``, not with the images.
 
@@ -131,71 +132,44 @@ def detect_attributes(
     """
     if batch_size is not None and batch_size < 1:
         raise OptionError(f"batch_size must be at least 1, not {batch_size}")
-    detector: AttributeDetector = component.create()
-    indices = dataset.split_indices(split)
-    keys = tuple(dataset.keys[i] for i in indices)
-    with _blaming(component, "prepare"):
-        _check_kind(component, detector)
-        device = _device(detector, device)
-        detector.prepare(device=device, offline=offline)
-        provenance = _strings(component, detector.provenance())
-        chosen_ones = set(indices.tolist())
-        others = tuple(k for i, k in enumerate(dataset.keys) if i not in chosen_ones)
-        notes = list(detector.notes(keys, others))
-    notices = [provenance.pop(n) for n in list(provenance) if n.rpartition(".")[2] == _NOTICE]
-    for note in (*notes, *notices):
-        if note not in _SAID:
-            _SAID.add(note)
-            reporter.say(f"note: {note}")
-
-    chosen = slice(None) if shard is None else shard.of(len(keys))
-    said = digest_of(
-        "detections",
-        _identity(component),
-        canonical({k: v for k, v in provenance.items() if not k.startswith("selector.")}),
-        dataclasses.replace(origin, options={}).fingerprint,
-        dataset.fingerprint,
-        split,
+    ready = _prepare(job, session.reporter, device, offline)
+    said = _key(job, ready.provenance)
+    table_key = digest_of(
+        said, job.detector.fingerprint, canonical(ready.provenance), str(job.shard or "")
     )
-    folder = workspace.cache / "detections" / said[:24]
-    table_key = digest_of(said, component.fingerprint, canonical(provenance), str(shard or ""))
-    stored = workspace.cache / "attributes" / f"{table_key[:24]}.parquet"
-    with _Log.opened(folder, keys, shard, reporter) as log:
-        todo = np.flatnonzero(~log.done[chosen]) + (chosen.start or 0)
-        total = len(keys[chosen])
-        failed: list[tuple[str, str]] = []
+    cache = session.workspace.cache
+    stored = cache / "attributes" / f"{table_key[:24]}.parquet"
+    folder = cache / "detections" / said[:24]
+    with DetectionLog.opened(folder, job.keys, job.shard, session.reporter) as log:
+        todo = log.missing(job.places)
+        total = len(job.keys[job.places])
         if not todo.size and stored.exists():
             try:
-                return Detected(AttributeTable.load(stored), (), tuple(notes), total)
+                return Detected(AttributeTable.load(stored), (), ready.notes, total)
             except DataError:
                 stored.unlink()
-        size = _batch_size(detector, device, batch_size)
-        if todo.size:
-            with reporter.stage("detection", total, total - todo.size) as advance:
-                for places, said_of, broken in _answers(
-                    component, detector, dataset, indices, todo, size
-                ):
-                    log.append(places, said_of, captions=isinstance(detector, Captioner))
-                    failed += [(keys[place], reason) for place, reason in broken]
-                    advance(len(places) + len(broken), _remark(failed))
-        header = {
-            "detector": component.name,
-            "distribution": f"{component.loaded.plugin.distribution} "
-            f"{component.loaded.plugin.version}",
-            "split": split,
-            "options": canonical(_portable(component)),
-            **provenance,
-            **({"shard": str(shard)} if shard else {}),
-            "unreadable": f"{len(failed)} of {total} images",
-        }
-        table = _table(component, detector, log, np.arange(len(keys))[chosen], header, reporter)
+        size = _batch_size(ready, batch_size)
+        failed = _fill(log, job, ready.checked, todo, size, session.reporter)
+        header = _header(job, ready.provenance, f"{len(failed)} of {total} images")
+        table = _table(log, job.places, ready.checked, header, session.reporter)
     if not failed:
         table.save(stored)
-    return Detected(table, tuple(failed), tuple(notes), total - int(todo.size))
+    return Detected(table, tuple(failed), ready.notes, total - int(todo.size))
 
 
-def _remark(failed: list[tuple[str, str]]) -> str:
-    return f"{len(failed)} cannot be read" if failed else ""
+def _prepare(job: DetectionJob, reporter: Reporter, device: str, offline: bool) -> _Prepared:
+    detector: AttributeDetector = job.detector.create()
+    checked = CheckedDetector(detector, job.detector.name)
+    with checked.blamed_for("prepare"):
+        checked.check_declared()
+        device = _device(detector, device)
+        detector.prepare(device=device, offline=offline)
+        provenance = checked.provenance()
+        notes = tuple(detector.notes(job.keys, job.other_keys()))
+        of_selector = detector.selector.notes() if isinstance(detector, Captioner) else []
+    for note in (*notes, *of_selector):
+        reporter.note(note)
+    return _Prepared(checked, device, provenance, notes)
 
 
 def _device(detector: AttributeDetector, wanted: str) -> str:
@@ -206,14 +180,19 @@ def _device(detector: AttributeDetector, wanted: str) -> str:
     return str(resolve_device(wanted))
 
 
-def _batch_size(detector: AttributeDetector, device: str, wanted: int | None) -> int:
-    if wanted is None and detector.consumes == "records":
-        return _RECORDS_A_CALL
-    return wanted or _IMAGES_A_CALL["cuda" if device.startswith("cuda") else "cpu"]
+def _key(job: DetectionJob, provenance: Mapping[str, str]) -> str:
+    """Return the digest of what the answers depend on; a captioner's selector is no part of it."""
+    return digest_of(
+        "detections",
+        _identity(job.detector),
+        canonical({k: v for k, v in provenance.items() if not k.startswith("selector.")}),
+        dataclasses.replace(job.origin, options={}).fingerprint,
+        job.dataset.fingerprint,
+        job.split,
+    )
 
 
 def _identity(component: Component) -> str:
-    """Name what a detector's answers depend on; of a captioner its selector is no part."""
     if issubclass(component.cls, Captioner):
         own = {k: v for k, v in component.options.items() if k != "selector"}
         component = dataclasses.replace(component, options=own)
@@ -226,173 +205,75 @@ def _identity(component: Component) -> str:
     return digest_of(component.fingerprint, files)
 
 
-def _portable(component: Component) -> dict[str, Any]:
-    """Return the options with files and folders by their names: they lie elsewhere elsewhere."""
-
-    def named(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: named(v) for k, v in value.items()}
-        if isinstance(value, str) and "/" in value and Path(value).exists():
-            return Path(value).name
-        return value
-
-    found: dict[str, Any] = named(component.to_json())
-    return found
+def _batch_size(ready: _Prepared, wanted: int | None) -> int:
+    if wanted is None and ready.checked.detector.consumes == "records":
+        return _RECORDS_PER_CALL
+    return wanted or _IMAGES_PER_CALL["cuda" if ready.device.startswith("cuda") else "cpu"]
 
 
-# What a detector or a selector of others says is checked before it is written down.
-
-
-@contextmanager
-def _blaming(component: Component, what: str) -> Iterator[None]:
-    """Turn what a plugin raises into a sentence that names it; ours pass as they are."""
-    try:
-        yield
-    except (FsfError, MemoryError):
-        raise
-    except Exception as error:
-        first = (str(error).splitlines() or [""])[0]
-        raise DataError(
-            f"detector {component.name}: {what} raised {type(error).__name__}: {first}"
-        ) from error
-
-
-def _check_kind(component: Component, detector: AttributeDetector) -> None:
-    if detector.consumes not in ("pixels", "records"):
-        raise DataError(
-            f"detector {component.name}: consumes must be 'pixels' or 'records', "
-            f"not {detector.consumes!r}"
-        )
-    if isinstance(detector, Captioner):
-        try:
-            given = isinstance(detector.selector, WordSelector)
-        except AttributeError:
-            given = False
-        if not given:
-            raise DataError(f"detector {component.name}: a captioner must set self.selector")
-
-
-def _strings(component: Component, provenance: Mapping[str, str]) -> dict[str, str]:
-    found = dict(provenance)
-    for name, text in found.items():
-        if not (isinstance(name, str) and isinstance(text, str)):
-            raise DataError(
-                f"detector {component.name}: provenance must hold strings, not {name!r}: {text!r}"
-            )
-    return found
-
-
-def _demand_count(who: str, answers: Any, wanted: int, what: str) -> list[Any]:
-    if not isinstance(answers, (list, tuple)):
-        raise DataError(f"{who} must give a list, not {type(answers).__name__}")
-    if len(answers) != wanted:
-        raise DataError(f"{who} gave {len(answers)} answers for {wanted} {what}")
-    return list(answers)
-
-
-def _captions(who: str, answers: Any, wanted: int) -> list[str]:
-    found = _demand_count(who, answers, wanted, "images")
-    for caption in found:
-        if not isinstance(caption, str):
-            raise DataError(f"{who}: a caption must be a string, not {caption!r}")
-    return [_text(caption) for caption in found]
-
-
-def _words(who: str, answers: Any, wanted: int, what: str) -> list[list[str]]:
-    found = _demand_count(who, answers, wanted, what)
-    for words in found:
-        if not isinstance(words, (frozenset, set)):
-            raise DataError(f"{who}: the words of an image must be a frozenset, not {words!r}")
-        for word in words:
-            if not isinstance(word, str) or not word or word != word.strip():
-                raise DataError(
-                    f"{who}: a word must be a string, not empty and without space around it, "
-                    f"not {word!r}"
-                )
-    return [sorted({_text(word) for word in words}) for words in found]
-
-
-def _text(text: str) -> str:
-    """Return text that a file can hold: a half of a surrogate pair becomes a question mark."""
-    return text.encode(errors="replace").decode()
-
-
-def _answers(
-    component: Component,
-    detector: AttributeDetector,
-    dataset: Dataset,
-    indices: IntArray,
+def _fill(
+    log: DetectionLog,
+    job: DetectionJob,
+    checked: CheckedDetector,
     todo: IntArray,
     size: int,
-) -> Iterator[tuple[list[int], Sequence[Any], list[tuple[int, str]]]]:
-    """Yield places, the answer for each, and the places that cannot be read with the reason.
-
-    One thread reads the next images while the detector looks at these.
-    """
-
-    def read(start: int) -> tuple[list[int], list[Any], list[tuple[int, str]]]:
-        places, images, broken = [], [], []
-        for place in map(int, todo[start : start + size]):
-            try:
-                images.append(_shown(detector, dataset, int(indices[place])))
-                places.append(place)
-            except (DataError, OSError) as error:
-                broken.append((place, str(error)))
-        return places, images, broken
-
-    who = f"detector {component.name}"
-    with ThreadPoolExecutor(1, "images") as pool:
-        coming = pool.submit(read, 0)
-        for start in range(0, len(todo), size):
-            places, images, broken = coming.result()
-            if start + size < len(todo):
-                coming = pool.submit(read, start + size)
-            answers: Sequence[Any] = []
-            if images:
-                of = f" of {len(images)} images from {dataset.keys[indices[places[0]]]!r} on"
-                if isinstance(detector, Captioner):
-                    with _blaming(component, f"describe{of}"):
-                        answers = _captions(who, detector.describe(images), len(images))
-                else:
-                    with _blaming(component, f"detect{of}"):
-                        answers = _words(who, detector.detect(images), len(images), "images")
-            yield places, answers, broken
+    reporter: Reporter,
+) -> list[tuple[str, str]]:
+    """Show the images that the log lacks, and return those that cannot be read with the reasons."""
+    failed: list[tuple[str, str]] = []
+    if not todo.size:
+        return failed
+    total = len(job.keys[job.places])
+    with reporter.stage("detection", total, total - todo.size) as advance:
+        for said in answers_of(checked, job.dataset, job.indices, todo, size):
+            log.append(said.places, said.answers, captions=checked.captions)
+            failed += [(job.keys[place], reason) for place, reason in said.broken]
+            remark = f"{len(failed)} cannot be read" if failed else ""
+            advance(len(said.places) + len(said.broken), remark)
+    return failed
 
 
-def _shown(detector: AttributeDetector, dataset: Dataset, index: int) -> Any:
-    if detector.consumes == "pixels":
-        return dataset.image(index)
-    metadata = {name: column[index] for name, column in dataset.metadata.items()}
-    return ImageRecord(dataset.keys[index], metadata)
+def _header(job: DetectionJob, provenance: Mapping[str, str], unreadable: str) -> dict[str, str]:
+    plugin = job.detector.loaded.plugin
+    return {
+        "detector": job.detector.name,
+        "distribution": f"{plugin.distribution} {plugin.version}",
+        "split": job.split,
+        "options": canonical(_portable(job.detector.to_json())),
+        **provenance,
+        **({"shard": str(job.shard)} if job.shard else {}),
+        "unreadable": unreadable,
+    }
+
+
+def _portable(value: Any) -> Any:
+    """Return options with files and folders by their names: elsewhere they lie elsewhere."""
+    if isinstance(value, dict):
+        return {k: _portable(v) for k, v in value.items()}
+    if isinstance(value, str) and "/" in value and Path(value).exists():
+        return Path(value).name
+    return value
 
 
 def _table(
-    component: Component,
-    detector: AttributeDetector,
-    log: _Log,
-    places: IntArray,
+    log: DetectionLog,
+    chosen: slice,
+    checked: CheckedDetector,
     provenance: Mapping[str, str],
     reporter: Reporter,
 ) -> AttributeTable:
-    """Build the table of these images from the log, reading it piece by piece."""
+    """Build the table of some images from the log, reading it piece by piece."""
+    places = np.arange(len(log.keys))[chosen]
     places = places[log.done[places]]
-    captioner = detector if isinstance(detector, Captioner) else None
     captions: list[str] = []
     number: dict[str, int] = {}
     lengths, numbers = array.array("q"), array.array("i")  # a tenth of the memory of lists
     with reporter.stage("words", len(places)) as advance:
-        for start in range(0, len(places), _RECORDS_A_CALL):
-            answers = log.read(places[start : start + _RECORDS_A_CALL])
-            if captioner is not None:
+        for start in range(0, len(places), _RECORDS_PER_CALL):
+            answers = log.read(places[start : start + _RECORDS_PER_CALL])
+            if checked.captions:
                 captions += answers
-                selector = captioner.selector
-                with _blaming(component, f"selection by {type(selector).__name__}"):
-                    answers = _words(
-                        f"selector {type(selector).__name__}",
-                        selector.select(answers),
-                        len(answers),
-                        "captions",
-                    )
+                answers = checked.selected(answers)
             for words in answers:
                 lengths.append(len(words))
                 numbers.extend(number.setdefault(word, len(number)) for word in words)
@@ -402,152 +283,6 @@ def _table(
     rank[[number[word] for word in vocabulary]] = np.arange(len(vocabulary), dtype=np.int32)
     rows = np.repeat(np.arange(len(places), dtype=np.int32), np.asarray(lengths))
     keys = tuple(log.keys[place] for place in places)
-    return AttributeTable.from_indices(
-        keys,
-        vocabulary,
-        rows,
-        rank[np.asarray(numbers)],
-        provenance,
-        captions if captioner else None,
-    )
-
-
-class _Log:
-    """What was said of each image: JSON lines in one file a process that took part.
-
-    Args:
-        folder: of the files; ``own`` is the one written to.
-        keys: of all images.
-    """
-
-    def __init__(self, folder: Path, keys: tuple[str, ...], own: Path) -> None:
-        self.keys = keys
-        self.done: BoolArray = np.zeros(len(keys), dtype=bool)
-        self._own = own
-        self._files: list[Path] = []
-        self._file = np.full(len(keys), -1, np.int16)
-        self._offset = np.zeros(len(keys), np.int64)
-        parts = sorted(folder.glob("part-*.jsonl"))
-        place_of = {key: i for i, key in enumerate(keys)} if parts else {}
-        for path in parts:
-            self._scan(path, place_of)
-        self._out: IO[bytes] | None = None
-
-    @classmethod
-    @contextmanager
-    def opened(
-        cls, folder: Path, keys: tuple[str, ...], shard: Shard | None, reporter: Reporter
-    ) -> Iterator[_Log]:
-        """Open the log for one process; others may only work on other shards meanwhile.
-
-        Parts of different counts overlap, so those of one count wait for those of another.
-        """
-        name = "all" if shard is None else f"{shard.index}-of-{shard.count}"
-
-        def waiting() -> None:
-            reporter.say("waiting for another process that detects the same words")
-
-        with ExitStack() as stack:
-            if shard is None:
-                stack.enter_context(locked(folder, waiting=waiting))
-            else:
-                with locked(folder / "gate", waiting=waiting):
-                    for other in sorted(folder.glob("of-*")):
-                        if other.name != f"of-{shard.count}":
-                            with locked(other, waiting=waiting):
-                                pass
-                    stack.enter_context(locked(folder / f"of-{shard.count}", shared=True))
-                stack.enter_context(locked(folder, shared=True, waiting=waiting))
-                stack.enter_context(locked(folder / f"part-{name}", waiting=waiting))
-            own = folder / f"part-{name}.jsonl"
-            _cut_torn_line(own)
-            log = cls(folder, keys, own)
-            try:
-                yield log
-            finally:
-                if log._out is not None:
-                    log._out.close()
-
-    def _scan(self, path: Path, place_of: Mapping[str, int]) -> None:
-        self._files.append(path)
-        with path.open("rb") as file:
-            offset = 0
-            for line in file:
-                if line.endswith(b"\n"):
-                    place = place_of.get(_key_of(line), -1)
-                    if place >= 0 and not self.done[place]:
-                        self._remember(place, len(self._files) - 1, offset)
-                offset += len(line)
-
-    def _remember(self, place: int, file: int, offset: int) -> None:
-        self.done[place] = True
-        self._file[place], self._offset[place] = file, offset
-
-    def append(self, places: list[int], answers: Sequence[Any], *, captions: bool) -> None:
-        """Write answers down; when this returns, a kill does not lose them."""
-        if self._own not in self._files:
-            self._files.append(self._own)
-        number = self._files.index(self._own)
-        try:
-            if self._out is None:
-                self._out = self._own.open("ab")
-            offset = self._out.tell()
-            lines = []
-            for place, answer in zip(places, answers, strict=True):
-                said = {"caption": answer} if captions else {"words": answer}
-                lines.append(json.dumps({"key": self.keys[place], **said}).encode() + b"\n")
-            self._out.write(b"".join(lines))
-            self._out.flush()
-        except OSError as error:
-            raise explain_os_error(error, self._own) from error
-        for place, line_bytes in zip(places, lines, strict=True):
-            self._remember(place, number, offset)
-            offset += len(line_bytes)
-
-    def read(self, places: IntArray) -> list[Any]:
-        """Return the answers for some images: captions or lists of words."""
-        answers = []
-        with ExitStack() as stack:
-            files: dict[int, IO[bytes]] = {}
-            for place in places:
-                number = int(self._file[place])
-                if number not in files:
-                    files[number] = stack.enter_context(self._files[number].open("rb"))
-                files[number].seek(int(self._offset[place]))
-                said = json.loads(files[number].readline())
-                answers.append(said["caption"] if "caption" in said else said["words"])
-        return answers
-
-
-def _key_of(line: bytes) -> str:
-    """Return the key of a whole line, or nothing: what a line lacks is said anew."""
-    try:
-        said = json.loads(line)
-        caption, words = said.get("caption", ""), said.get("words", [])
-        whole = ("caption" in said) != ("words" in said) and isinstance(caption, str)
-        if whole and isinstance(words, list) and all(isinstance(w, str) for w in words):
-            return str(said["key"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass
-    return ""
-
-
-def _cut_torn_line(path: Path) -> None:
-    """Remove what a killed process had half-written at the end of its file."""
-    try:
-        with path.open("rb+") as file:
-            content_end = file.seek(0, 2)
-            step, end = 1 << 16, content_end
-            while end > 0:
-                start = max(0, end - step)
-                file.seek(start)
-                place = file.read(end - start).rfind(b"\n")
-                if place >= 0:
-                    file.truncate(start + place + 1)
-                    return
-                end = start
-            file.truncate(0)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise explain_os_error(error, path) from error
+    columns = rank[np.asarray(numbers)]
+    said = captions if checked.captions else None
+    return AttributeTable.from_indices(keys, vocabulary, rows, columns, provenance, said)

@@ -11,8 +11,8 @@ from pathlib import Path
 from fsframework.components.resolution import Component
 from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.attributes.detection import detect_attributes
-from fsframework.pipeline.attributes.statistics import filtered, without_class_words
+from fsframework.pipeline.attributes.detection import DetectionJob, detect_attributes
+from fsframework.pipeline.attributes.filtering import filtered, without_class_words
 from fsframework.pipeline.experiment.settings import WordChoice
 from fsframework.pipeline.session import Session
 from fsframework.values import AttributeTable, ImagePool
@@ -88,13 +88,16 @@ def _columns(pool: ImagePool) -> str:
     return f" (columns of this data set: {names or 'none'})"
 
 
-def read_attributes(path: Path) -> AttributeTable:
-    """Read a table from CSV (columns ``key`` and ``words``, separated by ``;``) or Parquet.
+def read_attributes(path: str | Path) -> AttributeTable:
+    """Read a table of words from CSV (columns ``key`` and ``words``) or Parquet.
+
+    In CSV, the words of a cell are separated by ``;``.
 
     Raises:
         DataError: the file, a column or a row is at fault; the message names it.
         OptionError: the file's ending is neither ``.csv`` nor ``.parquet``.
     """
+    path = Path(path)
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return AttributeTable.load(path)
@@ -186,29 +189,25 @@ def pool_with_attributes(
         table, called = _found(pool, words.attributes)
         notes = tuple(_absent(pool, table, called))
         for note in notes:
-            reporter.say(f"note: {note}")
+            reporter.note(note)
         pool = _attached(pool, table, called)
     else:
         detected = detect_attributes(
-            source.detector,
-            dataset,
-            source.dataset,
-            source.split,
-            session.workspace,
-            reporter,
+            DetectionJob(source.detector, dataset, source.dataset, source.split),
+            session,
             device=source.device,
             offline=source.offline,
         )
         if detected.failed:
             # Training and evaluation would stop at them, and they are not images without words.
             raise DataError(
-                f"{detected.complaints()[0]}; fsf data check names all: mend or remove them"
+                f"{detected.complaints()[0]}; fsf data check names them all: mend or remove them"
             )
         pool = _attached(pool, detected.table, f"detector {source.detector.name}")
         notes = detected.notes
     assert pool.attributes is not None
     for word in sorted(set(words.drop_words) - set(pool.attributes.words)):
-        reporter.say(f"note: no image has the word {word!r} that is to be dropped")
+        reporter.note(f"no image has the word {word!r} that is to be dropped")
     pool = without_dropped_words(pool, words)
     assert pool.attributes is not None
     if not pool.attributes.bits.any():

@@ -171,7 +171,10 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         _add_model(tree, settings.model)
     sampler = resolve_component(registry, "sampler", _request(tree.get("sampler"), "sampler"))
     shape = _shape(settings, sampler)
-    recipe = _recipe(registry, tree, settings, shape[1])
+    idle = _nothing_to_train(registry, tree, settings)
+    if idle:
+        tree["training"] = {"epochs": Given(0, "nothing to train")}
+    recipe = None if idle else _recipe(registry, tree, settings, shape[1])
     settings = dataclasses.replace(settings, recipe=_name_of(recipe, settings))
     if recipe is not None:
         _add_recipe(tree, recipe)
@@ -394,8 +397,6 @@ def _recipe(
         request = _request(tree.get(kind), kind)
         name = request["name"] if isinstance(request, Mapping) else request
         names[kind] = str(name.value if isinstance(name, Given) else name).partition(":")[0]
-    if "recipe" not in tree and "training" not in tree and _nothing_to_train(registry, tree):
-        return None
     plugin = registry.find("method", names["method"])
     recipe = find_recipe(registry, plugin, settings.recipe, names["dataset"], shot)
     if recipe is None and "recipe" in tree:
@@ -497,10 +498,13 @@ def _values(tree: Any) -> Any:
     return plain(tree.value) if isinstance(tree, Given) else tree
 
 
-def _nothing_to_train(registry: Registry, tree: Mapping[str, Any]) -> bool:
-    """Whether the backbone keeps its weights and the method has none of its own."""
+def _nothing_to_train(registry: Registry, tree: Mapping[str, Any], settings: Settings) -> bool:
+    """Whether the backbone keeps its weights, the method has none, and no training is asked for."""
+    asked = "training" in tree or ("recipe" in tree and settings.recipe is not None)
+    if asked or settings.model is not None:
+        return False
     method = resolve_component(registry, "method", _request(tree.get("method"), "method"))
-    if not method.cls.weightless:
+    if not method.create().weightless:
         return False
     backbone = resolve_component(registry, "backbone", _request(tree.get("backbone"), "backbone"))
     return bool(backbone.create().keeps_weights)

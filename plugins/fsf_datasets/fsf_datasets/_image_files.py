@@ -88,10 +88,12 @@ class ImageFileDataset(Dataset):
                     image.draft(None, (least, least))  # does nothing to other formats
                 return _to_rgb(image)
         except FileNotFoundError:
-            raise DataError(f"{self._place(index)}: no such file") from None
+            raise self._unreadable(index, "no such file") from None
         except Exception as error:  # what a decoder raises on a damaged file depends on its format
-            place, why = self._place(index), reason(error)
-            raise DataError(f"{place}: not a readable image ({why})") from error
+            raise self._unreadable(index, f"not a readable image ({reason(error)})") from error
+
+    def _unreadable(self, index: int, why: str) -> DataError:
+        return DataError(f"{self._place(index)}: {why}", reason=why)
 
     def _place(self, index: int) -> str:
         """Return where the user finds the image: its file."""

@@ -94,8 +94,9 @@ def test_truncated_and_foreign_files_are_named(tmp_path: Path, write: Write) -> 
     with pytest.raises(DataError, match=r"cat/a\.png: not a readable image"):
         data.images([1, 0], 8)
     (tmp_path / "cat" / "b.png").unlink()
-    with pytest.raises(DataError, match=r"cat/b\.png: no such file"):
+    with pytest.raises(DataError, match=r"cat/b\.png: no such file") as gone:
         data.image(1)
+    assert gone.value.reason == "no such file"
 
 
 def test_many_images_are_resized_in_order(tmp_path: Path, write: Write) -> None:

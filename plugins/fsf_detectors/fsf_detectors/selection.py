@@ -159,7 +159,7 @@ class SpacySelector(WordSelector):
         return [words[text] for text in texts]
 
     def provenance(self) -> Mapping[str, str]:
-        """Return pipeline and versions; ``notice`` says so where the lexicon stands in."""
+        """Return the pipeline and the versions that the words depend on."""
         facts = {"selector": "spacy", "spacy": importlib.metadata.version("spacy")}
         if self._found == "lexicon":
             from fsf_detectors._lexicon import lexicon_version
@@ -167,12 +167,22 @@ class SpacySelector(WordSelector):
             lexicon = lexicon_version()
             rules = f"fsf-detectors {importlib.metadata.version('fsf-detectors')}"
             facts |= {"pipeline": "lexicon", "lexicon": lexicon, "rules": rules}
-            facts["notice"] = _notice(lexicon)
         elif isinstance(self._found, Path):
             facts |= {"pipeline": _title(self._found), "sha256": _digest(self._found)}
         else:
             facts["pipeline"] = f"{self._found} {importlib.metadata.version(self._found)}"
         return facts | {"compounds": self.compounds, "adjectives": self.adjectives}
+
+    def notes(self) -> list[str]:
+        """Say so where the lexicon takes the place of a trained pipeline."""
+        if self._found != "lexicon":
+            return []
+        from fsf_detectors._lexicon import lexicon_version
+
+        return [
+            f"words are selected by the lexicon of {lexicon_version()}, not by a trained "
+            f"pipeline; 'python -m spacy download {_DEFAULT_PIPELINE}' installs one"
+        ]
 
     @cached_property
     def _lexicon_words(self) -> LexiconWords:
@@ -358,10 +368,3 @@ def _digest(folder: Path) -> str:
         content = path.read_bytes()
         digest.update(b"%d %s %d " % (len(name), name, len(content)) + content)
     return digest.hexdigest()
-
-
-def _notice(lexicon: str) -> str:
-    return (
-        f"words are selected by the lexicon of {lexicon}, not by a trained pipeline; "
-        f"'python -m spacy download {_DEFAULT_PIPELINE}' installs one"
-    )

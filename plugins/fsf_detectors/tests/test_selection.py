@@ -396,7 +396,7 @@ def test_auto_prefers_the_trained_pipeline(
         assert selector.select(["the Hunde of schwarz"]) == [{"hund", "schwarz"}]
         found = selector.provenance()
         assert found["pipeline"] == "en_core_web_sm 3.8.0"
-        assert "notice" not in found
+        assert selector.notes() == []
         assert "lexicon" not in found
         assert SpacySelector(pipeline="lexicon").provenance()["pipeline"] == "lexicon"
     finally:
@@ -414,8 +414,9 @@ def test_provenance_of_the_lexicon() -> None:
     assert found["rules"] == f"fsf-detectors {version('fsf-detectors')}"
     assert found["spacy"] == version("spacy")
     assert (found["compounds"], found["adjectives"]) == ("joined", "all")
-    assert "the lexicon of textblob" in found["notice"]
-    assert "spacy download en_core_web_sm" in found["notice"]
+    [note] = Lexicon().notes()
+    assert "the lexicon of textblob" in note
+    assert "spacy download en_core_web_sm" in note
 
 
 def test_provenance_of_a_folder_tells_its_content(tables_folder: str) -> None:

@@ -47,6 +47,7 @@ class DN4(FewShotMethod):
     """
 
     consumes: ClassVar[Literal["vectors", "maps", "images"]] = "maps"
+    weightless = True
 
     def __init__(self, *, n_k: int = 3) -> None:
         super().__init__()

@@ -52,6 +52,7 @@ class MatchingNet(FewShotMethod):
             raise OptionError(f"n_steps must be at least 1, got {n_steps}")
         self.temperature = temperature
         self.full_context = full_context
+        self.weightless = not full_context
         self.n_steps = n_steps
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:

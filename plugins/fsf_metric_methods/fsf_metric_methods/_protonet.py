@@ -22,6 +22,8 @@ class ProtoNet(FewShotMethod):
     tensor([[[ -1., -10.]]])
     """
 
+    weightless = True
+
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
         """Return negative squared Euclidean distances, float ``(tasks, n, way)``.
 

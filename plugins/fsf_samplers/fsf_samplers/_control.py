@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fsf_samplers._random import RandomSampler
 from fsframework.interfaces import Control, TaskSampler
 
 __all__ = ["random_control"]
@@ -13,5 +12,7 @@ def random_control(sampler: TaskSampler) -> Control:
 
     Source: FewSTAB (Zheng et al. 2024), section 5.3; R and A are the paper's letters.
     """
+    from fsf_samplers._random import RandomSampler
+
     random = RandomSampler(n_way=sampler.n_way, n_shot=sampler.n_shot, n_query=sampler.n_query)
     return Control(random, arms=("random", "biased"), symbols=("R", "A"))

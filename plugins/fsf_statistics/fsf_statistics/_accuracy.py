@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from fsframework.interfaces import Statistic
 from fsframework.values import FloatArray, Outcomes
 
@@ -20,6 +22,8 @@ class Accuracy(Statistic):
     >>> Accuracy().per_task(outcomes).tolist()
     [0.75]
     """
+
+    label: ClassVar[str] = "Acc"
 
     def per_task(self, outcomes: Outcomes) -> FloatArray:
         """Return ``task_accuracy``, float64 ``(T,)`` in 0..1: it needs no predictions."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from fsframework.interfaces import Statistic
 from fsframework.values import FloatArray, Outcomes
 
@@ -26,6 +28,8 @@ class WorstClassAccuracy(Statistic):
     >>> WorstClassAccuracy().per_task(outcomes).tolist()
     [0.5]
     """
+
+    label: ClassVar[str] = "wAcc"
 
     def per_task(self, outcomes: Outcomes) -> FloatArray:
         """Return the least over ways of ``class_accuracy``, float64 ``(T,)`` in 0..1."""

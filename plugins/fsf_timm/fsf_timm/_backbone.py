@@ -96,7 +96,8 @@ class Timm(Backbone):
         self.mean = mean
         self.std = std
         self.frozen = frozen
-        self._is_frozen = weights != "none" if frozen is None else frozen
+        self.keeps_weights = weights != "none" if frozen is None else frozen
+        self._provenance: dict[str, str] = {}
         self._published = pretrained_config(model)
         if weights in _PUBLISHED and not (
             self._published.get("hf_hub_id") or self._published.get("url")
@@ -106,7 +107,7 @@ class Timm(Backbone):
                 f"for random ones{_with_weights(model)}"
             )
         # Not self.model: that is the option.
-        self.net = create(model, image_size).requires_grad_(not self._is_frozen)
+        self.net = create(model, image_size).requires_grad_(not self.keeps_weights)
         self._patch = _patch_of(self.net)
         self._prefix = getattr(self.net, "num_prefix_tokens", None)
         if pooling == "class-token" and not _has_class_token(self.net):
@@ -124,7 +125,7 @@ class Timm(Backbone):
     def train(self, mode: bool = True) -> Self:
         """Set training or evaluation mode; frozen weights stay in the latter."""
         super().train(mode)
-        if self._is_frozen:
+        if self.keeps_weights:
             self.net.eval()
         return self
 
@@ -172,26 +173,33 @@ class Timm(Backbone):
             return
         try:
             if self.weights in _PUBLISHED:
-                tensors, where = self._published_tensors(offline=offline)
+                tensors, where, source = self._published_tensors(offline=offline)
             else:
                 given = Path(self.weights).expanduser()
                 path, where = file_of(given), f"weights {given}"
                 self._check_config(given, read_config(given))
-                tensors = read_tensors(path)
+                tensors, source = read_tensors(path), {"file": str(path.absolute())}
             fill(self.net, tensors, where)
         except DataError as error:
             raise DataError(f"timm:{self.model}: {error}") from error.__cause__
+        self._provenance = {**source, "licence": self.licence}
 
-    def _published_tensors(self, *, offline: bool) -> tuple[dict[str, Tensor], str]:
-        """Return the published weights by name, and what to call their source in a message."""
+    def provenance(self) -> Mapping[str, str]:
+        """Return the ``package``, the hub's ``repository`` or the ``file``, and the ``licence``."""
+        return self._provenance
+
+    def _published_tensors(self, *, offline: bool) -> tuple[dict[str, Tensor], str, dict[str, str]]:
+        """Return the published weights by name, what to call their source, and their provenance."""
         name = f"{self._published['architecture']}.{self._published.get('tag')}"
         packaged = installed(name) if self.weights == "published" else None
         if packaged is not None:
             where = f"the file of the installed package {packaged}"
             read = read_tensors(packaged.path)
-            return named_by_order(read, whole_state(name), where), where
+            tensors = named_by_order(read, whole_state(name), where)
+            return tensors, where, {"package": str(packaged)}
         path = from_hub(self._published, offline=offline, extra=EXTRA if name in PACKAGES else None)
-        return read_tensors(path), f"the hub's {path.name}"
+        repository = {"repository": str(self._published["hf_hub_id"])}
+        return read_tensors(path), f"the hub's {path.name}", repository
 
     def _check_config(self, folder: Path, config: Mapping[str, Any]) -> None:
         """Refuse weights of another model, or made for images that are normalised otherwise."""

@@ -39,6 +39,7 @@ class NCC(FewShotMethod):
 
     consumes: ClassVar[Literal["vectors", "maps", "images"]] = "vectors"
     learns_from: ClassVar[Literal["episodes", "batches", "both", "nothing"]] = "nothing"
+    weightless = True
 
     def __init__(
         self,

@@ -57,6 +57,7 @@ class FineTune(FewShotMethod):
 
     consumes: ClassVar[Literal["vectors", "maps", "images"]] = "images"
     learns_from: ClassVar[Literal["episodes", "batches", "both", "nothing"]] = "nothing"
+    weightless = True
 
     def __init__(
         self,

@@ -35,6 +35,7 @@ class Logistic(FewShotMethod):
 
     consumes: ClassVar[Literal["vectors", "maps", "images"]] = "vectors"
     learns_from: ClassVar[Literal["episodes", "batches", "both", "nothing"]] = "nothing"
+    weightless = True
 
     def __init__(self, *, normalize: bool = False, c: float = 1.0, tol: float = 1e-4) -> None:
         super().__init__()

@@ -1,0 +1,144 @@
+"""Images, words and tasks of a described experiment, without training or evaluating anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fsframework.api.experiments import Description
+from fsframework.errors import OptionError, argument
+from fsframework.interfaces.dataset import Dataset
+from fsframework.pipeline.attributes.detection import Shard
+from fsframework.pipeline.attributes.extraction import Extracted, extract_attributes
+from fsframework.pipeline.attributes.sources import pool_with_attributes
+from fsframework.pipeline.task_sources import (
+    OpenedDataset,
+    candidate_splits,
+    checked_tasks,
+    drawn_tasks,
+    split_of_tasks,
+    word_source,
+)
+from fsframework.values import Arms, ImagePool, TaskSet
+
+__all__ = ["Extracted", "OpenedImages", "draw_tasks", "extract_words", "open_images", "open_tasks"]
+
+
+@dataclass(frozen=True)
+class OpenedImages:
+    """The images of a split.
+
+    Args:
+        dataset: that is open; ``dataset.split_indices(split)`` are the pool's images in it.
+        split: name of the split.
+        pool: labels and keys of its images, with their words where they were asked for.
+    """
+
+    dataset: Dataset
+    split: str
+    pool: ImagePool
+
+
+def open_images(description: Description, *, words: bool = True) -> OpenedImages:
+    """Open the images that a described experiment draws its tasks from.
+
+    Args:
+        words: whether the images need words, read or detected; without it they have words only
+            where ``attributes`` or ``detector`` was given.
+
+    Raises:
+        DataError: the data are missing or broken, or there are no words.
+    """
+    dataset: Dataset = description.experiment.dataset.create()
+    return _opened(description, OpenedDataset(dataset), _usual_split(description, dataset), words)
+
+
+def draw_tasks(description: Description, *, tasks: int | None = None) -> tuple[Arms, OpenedImages]:
+    """Draw the tasks that a run of a described experiment would evaluate.
+
+    As in a run, split, ways and queries that are not given follow what the data allow. The tasks
+    are kept with the other stages, so that a run of the same experiment finds them.
+
+    Args:
+        tasks: number of tasks of each arm, in place of the described one.
+
+    Raises:
+        InfeasibleTask: the data cannot yield such tasks; the message says what would do.
+        OptionError: the tasks depend on more than labels and words.
+    """
+    experiment, settings = description.experiment, description.experiment.settings
+    if settings.broken == "skip":
+        raise OptionError(
+            f"{argument('broken', 'skip')}: these tasks are drawn without looking at an image; "
+            "remove broken images from the data (fsf data check names them), or let fsf run draw "
+            "the tasks"
+        )
+    if settings.queries == "auto":
+        raise OptionError(
+            f"{argument('queries', 'auto')} needs a method to try; find the number with fsf plan "
+            f"and give it, for example {argument('queries', 5)}"
+        )
+    if tasks is not None:
+        experiment = replace(experiment, settings=replace(settings, tasks=tasks))
+    dataset: Dataset = experiment.dataset.create()
+    found = drawn_tasks(experiment, OpenedDataset(dataset), description.session)
+    split = found.experiment.settings.split
+    assert split is not None
+    return found.arms, OpenedImages(dataset, split, found.pool)
+
+
+def open_tasks(description: Description, file: str | Path) -> tuple[TaskSet, OpenedImages]:
+    """Read tasks from a file, and open the images and words that they belong to.
+
+    Raises:
+        DataError: the file is damaged, or belongs to other images or other words.
+    """
+    tasks = TaskSet.load(file)
+    source = OpenedDataset(description.experiment.dataset.create())
+    split = split_of_tasks(tasks, description.experiment, source)
+    tied = tasks.attributes_fingerprint is not None
+    images = _opened(description, source, split, tied)
+    return checked_tasks(tasks, images.pool, file), images
+
+
+def extract_words(
+    description: Description, *, batch_size: int | None = None, shard: str | None = None
+) -> Extracted:
+    """Detect the words in the images of a described experiment, or take what was said before.
+
+    Args:
+        batch_size: images per call of the detector; by default 16 on a CPU, 64 on a GPU.
+        shard: ``I/N`` for part ``I`` of ``N`` equal parts of the images, from 1 to ``N``.
+
+    Raises:
+        OptionError: no detector is given, or ``shard`` is malformed.
+        FsfError: the detector cannot be prepared, or its answer is not what it must be.
+    """
+    part = None if shard is None else Shard.parse(shard)
+    experiment = description.experiment
+    dataset: Dataset = experiment.dataset.create()
+    source = word_source(experiment, _usual_split(description, dataset))
+    return extract_attributes(
+        source, dataset, description.session, batch_size=batch_size, shard=part
+    )
+
+
+def _usual_split(description: Description, dataset: Dataset) -> str:
+    split = candidate_splits(description.experiment, dataset)[0]
+    if split != "test" and description.experiment.settings.split is None:
+        splits = ", ".join(dataset.splits) or "none"
+        description.session.reporter.note(
+            f"the split {split} is used, since the data set has no split test (it has {splits})"
+        )
+    return split
+
+
+def _opened(
+    description: Description, source: OpenedDataset, split: str, words: bool
+) -> OpenedImages:
+    experiment = description.experiment
+    pool = source.pool_of(split)
+    if words or experiment.settings.attributes is not None or experiment.detector is not None:
+        given = word_source(experiment, split)
+        pool, _ = pool_with_attributes(given, source.dataset, pool, description.session)
+    return OpenedImages(source.dataset, split, pool)

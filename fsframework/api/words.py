@@ -1,0 +1,27 @@
+"""Words of images: tables of them, and words that name a class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fsframework.pipeline.attributes.filtering import images_with_class_words, names_class
+from fsframework.pipeline.attributes.sources import read_attributes
+from fsframework.values import AttributeTable
+
+__all__ = ["attributes", "images_with_class_words", "names_class"]
+
+
+def attributes(file: str | Path) -> AttributeTable:
+    """Read a table of words from a file.
+
+    The words of images that have no table yet are detected by ``fsframework.pool(data,
+    detector=...)``, whose ``attributes`` is a table.
+
+    Args:
+        file: ``.parquet``, or ``.csv`` with the columns ``key`` and ``words``, separated by ``;``.
+
+    Raises:
+        DataError: the file is missing or damaged; the message names the row.
+        OptionError: the name of the file ends otherwise.
+    """
+    return read_attributes(Path(file))

@@ -1,0 +1,66 @@
+"""What is said of an error that nobody expected: whose code it is in, and what to do."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from fsframework.components.kinds import kind_of
+from fsframework.components.registry import kebab
+
+__all__ = ["describe"]
+
+
+def describe(error: BaseException) -> str:
+    """Return one sentence: the plugin, its method and its file where it is a plugin's fault.
+
+    >>> try:
+    ...     {}["missing"]
+    ... except KeyError as error:
+    ...     print(describe(error).partition(":")[0])
+    a bug in fsframework
+    """
+    cause = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        component = _component_in(frame)
+        if component is not None:
+            kind, name = component
+            place = f"{Path(frame.f_code.co_filename).name}, line {line}"
+            return (
+                f"a bug in the {kind} {name!r}, in its {frame.f_code.co_name} ({place}): {cause}; "
+                f"check it with fsf plugins check {name} (--verbose shows where)"
+            )
+    return f"a bug in fsframework: {cause} (--verbose shows where)"
+
+
+def _component_in(frame: FrameType) -> tuple[str, str] | None:
+    """Return kind and name of the component whose own method a frame is, if it is one."""
+    owner: Any = frame.f_locals.get("self")
+    kind = None if owner is None else kind_of(owner)
+    if kind is None or _is_ours(frame.f_globals.get("__name__", "")):
+        return None
+    return kind, _name_of(kind, type(owner))
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] in ("fsframework", "torch")
+
+
+def _name_of(kind: str, cls: type[Any]) -> str:
+    """Return the name that the plugin is installed under, else the one its class goes by."""
+    from fsframework.components.registry import Registry
+
+    for plugin in _candidates(kind, cls, Registry()):
+        return plugin
+    return cls.name or kebab(cls.__name__)
+
+
+def _candidates(kind: str, cls: type[Any], registry: Any) -> Iterator[str]:
+    for plugin in registry.plugins(kind):
+        module, _, attribute = plugin.target.partition(":")
+        if getattr(sys.modules.get(module), attribute, None) is cls:
+            yield plugin.name

@@ -1,0 +1,201 @@
+"""The log of a detection: what was said of each image, written down as soon as it is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from fsframework._files import explain_os_error
+from fsframework.errors import OptionError, argument
+from fsframework.pipeline.cache.workspace import locked
+from fsframework.pipeline.progress import Reporter
+from fsframework.values import BoolArray, IntArray
+
+__all__ = ["DetectionLog", "Shard"]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part ``index`` of ``count`` equal parts of the images, ``0 <= index < count``."""
+
+    index: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Read ``i/n``; ``n/n`` and ``0/n`` are the same part, so that counting from 0 works too.
+
+        Raises:
+            OptionError: the text is not two numbers, or i is not in 0..n.
+
+        >>> Shard.parse("2/4")
+        Shard(index=2, count=4)
+        """
+        first, slash, second = text.partition("/")
+        if slash and first.isdecimal() and second.isdecimal():
+            index, count = int(first), int(second)
+            if 0 <= index <= count and count > 0:
+                return cls(index % count, count)
+        raise OptionError(
+            f"{argument('shard', text)}: must be i/n with i from 1 to n, for example 1/4"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+    def of(self, n_images: int) -> slice:
+        """Return the places of this part among so many images."""
+        bounds = [n_images * i // self.count for i in (self.index, self.index + 1)]
+        return slice(*bounds)
+
+
+class DetectionLog:
+    """What was said of each image: JSON lines, one file per process that took part.
+
+    Args:
+        folder: of the files.
+        keys: of all images of the split.
+        own: the file that this process writes to.
+    """
+
+    def __init__(self, folder: Path, keys: tuple[str, ...], own: Path) -> None:
+        self.keys = keys
+        self.done: BoolArray = np.zeros(len(keys), dtype=bool)
+        self._own = own
+        self._files: list[Path] = []
+        self._file = np.full(len(keys), -1, np.int16)
+        self._offset = np.zeros(len(keys), np.int64)
+        parts = sorted(folder.glob("part-*.jsonl"))
+        place_of = {key: i for i, key in enumerate(keys)} if parts else {}
+        for path in parts:
+            self._scan(path, place_of)
+        self._out: IO[bytes] | None = None
+
+    @classmethod
+    @contextmanager
+    def opened(
+        cls, folder: Path, keys: tuple[str, ...], shard: Shard | None, reporter: Reporter
+    ) -> Iterator[DetectionLog]:
+        """Open the log for one process; meanwhile others may work on other shards only.
+
+        Halves and thirds overlap, so parts of one count wait for parts of another.
+        """
+        name = "all" if shard is None else f"{shard.index}-of-{shard.count}"
+
+        def waiting() -> None:
+            reporter.say("waiting for another process that detects the same words")
+
+        with ExitStack() as stack:
+            if shard is None:
+                stack.enter_context(locked(folder, waiting=waiting))
+            else:
+                with locked(folder / "gate", waiting=waiting):
+                    for other in sorted(folder.glob("of-*")):
+                        if other.name != f"of-{shard.count}":
+                            with locked(other, waiting=waiting):
+                                pass
+                    stack.enter_context(locked(folder / f"of-{shard.count}", shared=True))
+                stack.enter_context(locked(folder, shared=True, waiting=waiting))
+                stack.enter_context(locked(folder / f"part-{name}", waiting=waiting))
+            own = folder / f"part-{name}.jsonl"
+            _cut_torn_line(own)
+            log = cls(folder, keys, own)
+            try:
+                yield log
+            finally:
+                if log._out is not None:
+                    log._out.close()
+
+    def _scan(self, path: Path, place_of: Mapping[str, int]) -> None:
+        self._files.append(path)
+        with path.open("rb") as file:
+            offset = 0
+            for line in file:
+                if line.endswith(b"\n"):
+                    place = place_of.get(_key_of(line), -1)
+                    if place >= 0 and not self.done[place]:
+                        self._remember(place, len(self._files) - 1, offset)
+                offset += len(line)
+
+    def _remember(self, place: int, file: int, offset: int) -> None:
+        self.done[place] = True
+        self._file[place], self._offset[place] = file, offset
+
+    def missing(self, places: slice) -> IntArray:
+        """Return which of these places have no answer yet."""
+        return np.flatnonzero(~self.done[places]) + (places.start or 0)
+
+    def append(self, places: list[int], answers: Sequence[Any], *, captions: bool) -> None:
+        """Write answers down; once this returns, a kill does not lose them."""
+        if self._own not in self._files:
+            self._files.append(self._own)
+        number = self._files.index(self._own)
+        try:
+            if self._out is None:
+                self._out = self._own.open("ab")
+            offset = self._out.tell()
+            lines = []
+            for place, answer in zip(places, answers, strict=True):
+                said = {"caption": answer} if captions else {"words": answer}
+                lines.append(json.dumps({"key": self.keys[place], **said}).encode() + b"\n")
+            self._out.write(b"".join(lines))
+            self._out.flush()
+        except OSError as error:
+            raise explain_os_error(error, self._own) from error
+        for place, line_bytes in zip(places, lines, strict=True):
+            self._remember(place, number, offset)
+            offset += len(line_bytes)
+
+    def read(self, places: IntArray) -> list[Any]:
+        """Return the answers for some images: captions or lists of words."""
+        answers = []
+        with ExitStack() as stack:
+            files: dict[int, IO[bytes]] = {}
+            for place in places:
+                number = int(self._file[place])
+                if number not in files:
+                    files[number] = stack.enter_context(self._files[number].open("rb"))
+                files[number].seek(int(self._offset[place]))
+                said = json.loads(files[number].readline())
+                answers.append(said["caption"] if "caption" in said else said["words"])
+        return answers
+
+
+def _key_of(line: bytes) -> str:
+    """Return the key of a line that is whole, else an empty string: its image is shown again."""
+    try:
+        said = json.loads(line)
+        caption, words = said.get("caption", ""), said.get("words", [])
+        whole = ("caption" in said) != ("words" in said) and isinstance(caption, str)
+        if whole and isinstance(words, list) and all(isinstance(w, str) for w in words):
+            return str(said["key"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return ""
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Remove what a killed process had half-written at the end of its file."""
+    try:
+        with path.open("rb+") as file:
+            content_end = file.seek(0, 2)
+            step, end = 1 << 16, content_end
+            while end > 0:
+                start = max(0, end - step)
+                file.seek(start)
+                place = file.read(end - start).rfind(b"\n")
+                if place >= 0:
+                    file.truncate(start + place + 1)
+                    return
+                end = start
+            file.truncate(0)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise explain_os_error(error, path) from error

@@ -1,0 +1,83 @@
+"""A table of detected words that is complete in itself: unwanted words out, its header says so."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from fsframework.errors import OptionError, argument
+from fsframework.interfaces.dataset import Dataset
+from fsframework.pipeline.attributes.detection import (
+    Detected,
+    DetectionJob,
+    Shard,
+    detect_attributes,
+)
+from fsframework.pipeline.attributes.filtering import images_with_class_words
+from fsframework.pipeline.attributes.sources import WordSource, without_dropped_words
+from fsframework.pipeline.session import Session
+
+__all__ = ["Extracted", "extract_attributes"]
+
+
+@dataclass(frozen=True)
+class Extracted(Detected):
+    """What came of a detection, and how many images had words that name their own class.
+
+    Args:
+        table: without the words that were to be dropped.
+        class_named: number of images with words that name their class, dropped or not.
+    """
+
+    class_named: int
+
+
+def extract_attributes(
+    source: WordSource,
+    dataset: Dataset,
+    session: Session,
+    *,
+    batch_size: int | None = None,
+    shard: Shard | None = None,
+) -> Extracted:
+    """Detect the words in a split's images, or in a shard of them, and drop the unwanted ones.
+
+    Args:
+        source: names the detector.
+        batch_size: images per call of the detector.
+
+    Raises:
+        OptionError: there is no detector, or rare words are to be dropped from a shard.
+        FsfError: as of ``detect_attributes``.
+    """
+    if source.detector is None:
+        known = ", ".join(p.name for p in session.registry.plugins("detector"))
+        raise OptionError(f"{argument('detector')} is missing; name one of {known}")
+    words = source.words
+    if shard is not None and words.min_count > 1:
+        raise OptionError(
+            f"{argument('min_count')} counts the images of the whole split, not of a shard; give "
+            f"it without {argument('shard')}, or to the commands that read the merged table"
+        )
+    detected = detect_attributes(
+        DetectionJob(source.detector, dataset, source.dataset, source.split, shard),
+        session,
+        device=source.device,
+        offline=source.offline,
+        batch_size=batch_size,
+    )
+    table = detected.table
+    pool = dataset.pool(source.split)
+    pool = dataclasses.replace(pool, attributes=table.aligned(pool.keys))
+    named = int(images_with_class_words(pool).sum())
+    header = {**table.provenance, "images_with_class_words": f"{named} of {len(table)}"}
+    if words.drop_class_words:
+        header["drop_class_words"] = "true"
+    if words.drop_words:
+        header["drop_words"] = ", ".join(words.drop_words)
+    if words.min_count > 1:
+        header["min_count"] = str(words.min_count)
+    dropped = without_dropped_words(pool, words).attributes
+    assert dropped is not None
+    table = dataclasses.replace(dropped.aligned(table.keys), provenance=header)
+    return Extracted(table, detected.failed, detected.notes, detected.reused, named)

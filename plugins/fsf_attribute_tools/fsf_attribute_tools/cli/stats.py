@@ -1,0 +1,77 @@
+"""`fsf attributes stats`: how many words, and which tasks they allow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fsframework.cli.options import (
+    WORDS,
+    cache_option,
+    command,
+    json_option,
+    session_of,
+    set_options,
+    shared,
+    tree_of,
+)
+
+__all__ = ["stats"]
+
+
+@command()
+@shared("dataset", *WORDS, "split", "way", "shot", "queries")
+@click.option(
+    "--most",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Spurious pairs listed.",
+)
+@set_options
+@cache_option
+@json_option
+@click.pass_context
+def stats(
+    context: click.Context,
+    /,
+    most: int,
+    config: Path | None,
+    options: tuple[str, ...],
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Count the words of a split, and say which classes can form tasks.
+
+    Prints the counts of FewSTAB's Table 2, the commonest spurious pairs of class
+    and word, and the classes that cannot form attribute-biased tasks of --shot
+    and --queries, with the reason.
+
+    \b
+    Example:
+      fsf attributes stats --dataset folder:./images --attributes words.parquet
+    """
+    from fsf_attribute_tools.cli._views import print_statistics
+    from fsf_attribute_tools.statistics import attribute_statistics
+    from fsframework.api import described, open_images
+    from fsframework.cli import render
+    from fsframework.errors import OptionError, argument
+
+    description = described(tree_of(context, config, options), session_of(context))
+    if description.options["queries"] == "auto":
+        raise OptionError(f"{argument('queries', 'auto')} is for runs; give a number")
+    sampler = description.sampler
+    found = attribute_statistics(
+        open_images(description).pool,
+        n_way=sampler.n_way,
+        n_shot=sampler.n_shot,
+        n_query=sampler.n_query,
+        most=most,
+    )
+    if as_json:
+        render.print_json(found.to_json())
+    else:
+        print_statistics(found)

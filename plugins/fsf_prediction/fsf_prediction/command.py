@@ -1,0 +1,142 @@
+"""`fsf predict`: the classes of a user's own images."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsframework.cli.options import (
+    command,
+    json_option,
+    plugin_names,
+    session_of,
+    set_options,
+    shared,
+    tree_of,
+)
+
+if TYPE_CHECKING:
+    from fsf_prediction.prediction import Predictions
+
+__all__ = ["predict"]
+
+_MOST_COLUMNS = 6
+_RUNNERS_UP = 2
+
+
+@command()
+@click.argument("files", nargs=-1, metavar="FILE...")
+@click.option(
+    "--support",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Folder with a sub-folder of images for each class.",
+)
+@shared("model", "method")
+@click.option(
+    "--backbone",
+    shell_complete=plugin_names("backbone"),
+    metavar="NAME[:ARG]",
+    envvar="FSF_BACKBONE",
+    show_envvar=True,
+    help="Feature extractor; without --model a pretrained one.  [default: conv64f, untrained]",
+)
+@shared("image-size", "broken", "seed", "device", "offline")
+@set_options
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the predictions: .csv (a row per file, a column per class) or .json.",
+)
+@click.option("--force", is_flag=True, help="Replace the file of --output if it exists.")
+@json_option
+@click.pass_context
+def predict(
+    context: click.Context,
+    /,
+    files: tuple[str, ...],
+    support: Path,
+    config: Path | None,
+    options: tuple[str, ...],
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Classify your own images from a few examples per class.
+
+    FILE is an image, a folder of images or a pattern. The sub-folders of DIR are
+    the classes; one image of each is enough, ten are better. Use a trained run
+    (--model) or a pretrained backbone (--backbone). Nothing is trained before;
+    methods that learn from the support itself (maml, finetune, logistic) do so.
+
+    \b
+    Examples:
+      fsf predict new/*.jpg --support ./few --model runs/protonet-planted-1a2b3c4d
+      fsf predict ./new --support ./few --method ncc --backbone timm:resnet50
+      fsf predict a.jpg b.jpg --support ./few --json
+    """
+    from fsf_prediction.files import find_queries, find_support
+    from fsf_prediction.prediction import predict_files
+    from fsframework.cli import render
+
+    if output is not None:
+        render.check_output(output, (".csv", ".json"), force=force)
+    tree = tree_of(context, config, options)
+    found = predict_files(tree, session_of(context), find_support(support), find_queries(files))
+    if output is not None:
+        render.write_file(output, _document(found, output.suffix.lower()))
+    if as_json:
+        render.print_json(found.to_json())
+    else:
+        _print(found)
+
+
+def _document(found: Predictions, ending: str) -> str:
+    if ending == ".json":
+        return json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["file", "class", *found.classes])
+    for file, name, row in zip(found.files, found.predicted, found.probabilities, strict=True):
+        writer.writerow([file, name, *map(float, row)])
+    return out.getvalue()
+
+
+def _print(found: Predictions) -> None:
+    from fsframework.cli import render
+
+    few = len(found.classes) <= _MOST_COLUMNS
+    columns = ["file", "class", *(found.classes if few else ("score", "next"))]
+    rows = []
+    for file, name, row in zip(found.files, found.predicted, found.probabilities, strict=True):
+        cells = [f"{p:.2f}" for p in row]
+        if not few:
+            order = sorted(range(len(row)), key=lambda i: -row[i])
+            after = (f"{found.classes[i]} {cells[i]}" for i in order[1 : 1 + _RUNNERS_UP])
+            cells = [cells[order[0]], ", ".join(after)]
+        rows.append((str(file), name, *cells))
+    render.print_table(columns, rows)
+    click.echo()
+    model, number = found.model, len(found.classes)
+    click.echo(
+        f"{model.name} with {model.backbone}, images of {model.image_size} x {model.image_size} "
+        f"pixels, {number} classes with {found.shot} {'image' if found.shot == 1 else 'images'} "
+        "each"
+    )
+    click.echo(
+        f"scores are the softmax of what {model.name} returns; they are not calibrated: 0.9 need "
+        "not mean right nine times in ten, and an image that belongs to none of the classes is "
+        "assigned to one of them all the same"
+    )
+    for sentence in found.broken:
+        click.echo(f"left out: {sentence}")
+    for note in found.notes:
+        click.echo(f"note: {note}")

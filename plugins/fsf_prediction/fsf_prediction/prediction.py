@@ -1,0 +1,332 @@
+"""The classes of a user's own images, predicted from a few labelled ones of each class."""
+
+from __future__ import annotations
+
+import csv
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+import fsframework as fsf
+from fsf_prediction.files import SupportFiles, place_of
+from fsframework.api.experiments import Description, described
+from fsframework.api.models import Model, model_described
+from fsframework.errors import DataError, OptionError, close_matches
+from fsframework.values import FloatArray, IntArray, UInt8Array
+
+if TYPE_CHECKING:
+    from fsframework.api.experiments import Session
+    from fsframework.interfaces import Dataset
+
+__all__ = ["MOST_DRAWS", "Predictions", "draws_of", "predict_files"]
+
+_KEYS = (
+    *("method", "backbone", "model", "training", "image_size", "seed", "device"),
+    *("precision", "decoding", "broken", "offline"),
+)
+_TRAINING_KEYS = frozenset({"init_from", "init_parts"})
+MOST_DRAWS = 10
+"""Supports drawn where classes have unequal numbers of images."""
+_QUERIES_AT_ONCE = {"images": 64, "maps": 256, "vectors": 1024}
+_IMAGES_AT_ONCE = 256
+
+Items = npt.NDArray[np.float32]
+"""Embedded images, ``(n, *embedded)``."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The class of each query.
+
+    Args:
+        classes: their names.
+        files: of the queries, as they were given.
+        probabilities: float64 ``(n, classes)``, rows that sum to 1: the softmax of the method's
+            scores, averaged over the draws of the support.
+        model: that made the prediction.
+        seed: of the draws, and of random weights.
+        shot: support images per class that were shown together.
+        draws: number of supports that were drawn.
+        broken: sentences on images that were left out.
+        notes: what a reader must know.
+    """
+
+    classes: tuple[str, ...]
+    files: tuple[Path, ...]
+    probabilities: FloatArray
+    model: Model
+    seed: int
+    shot: int
+    draws: int
+    broken: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def predicted(self) -> tuple[str, ...]:
+        """The likeliest class of each query; of equally likely ones the first."""
+        return tuple(self.classes[int(i)] for i in self.probabilities.argmax(axis=1))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        rows = zip(self.files, self.predicted, self.probabilities.tolist(), strict=True)
+        return {
+            "method": self.model.name,
+            "backbone": self.model.backbone,
+            "image_size": self.model.image_size,
+            "run": None if self.model.source is None else str(self.model.source),
+            "seed": self.seed,
+            "classes": list(self.classes),
+            "shot": self.shot,
+            "draws": self.draws,
+            "predictions": [
+                {
+                    "file": str(file),
+                    "class": name,
+                    "scores": dict(zip(self.classes, row, strict=True)),
+                }
+                for file, name, row in rows
+            ],
+            "broken": list(self.broken),
+            "notes": list(self.notes),
+        }
+
+
+def draws_of(sizes: Sequence[int], seed: int) -> list[list[IntArray]]:
+    """Return which images of each class are shown, draw by draw.
+
+    Methods take equally many images of each class. Where all classes have the same number there is
+    one draw, of all images in their order. Otherwise each draw has as many of each class as the
+    smallest class has; a class goes round its images, shuffled once, so that enough draws show all
+    of them.
+
+    Args:
+        sizes: number of images of each class.
+        seed: of the shuffling.
+
+    Returns:
+        for each draw the indices within each class, int64 ``(shot,)``.
+
+    >>> [[c.tolist() for c in draw] for draw in draws_of([2, 2], 0)]
+    [[[0, 1], [0, 1]]]
+    >>> draws = draws_of([2, 5], 0)
+    >>> len(draws), sorted({int(i) for draw in draws for i in draw[1]})
+    (3, [0, 1, 2, 3, 4])
+    """
+    shot = min(sizes)
+    if max(sizes) == shot:
+        return [[np.arange(shot) for _ in sizes]]
+    rng = np.random.default_rng(seed)
+    orders = [np.arange(size) if size == shot else rng.permutation(size) for size in sizes]
+    number = min(MOST_DRAWS, math.ceil(max(sizes) / shot))
+    return [
+        [order[(draw * shot + np.arange(shot)) % len(order)] for order in orders]
+        for draw in range(number)
+    ]
+
+
+def predict_files(
+    tree: Mapping[str, Any], session: Session, support: SupportFiles, queries: Sequence[Path]
+) -> Predictions:
+    """Predict the class of every query.
+
+    Args:
+        tree: method, backbone, model and settings, as ``fsframework.cli.options.tree_of`` has them.
+        session: the surroundings of the command.
+        support: the labelled images.
+        queries: the images to classify.
+
+    Raises:
+        OptionError: an option does not apply to a prediction, or the method is made for another
+            number of classes.
+        DataError: an image cannot be read, and ``broken`` is not ``skip``.
+    """
+    _check_keys(tree)
+    untrained = {} if "model" in tree else {"recipe": "none", "training": {"epochs": 0}}
+    # A method that is made for a number of classes is made for this one.
+    description = described(tree, session, way=len(support.classes), **untrained)
+    model = model_described(description)
+    labelled = [file for files in support.classes.values() for file in files]
+    files = {place_of(file): file for file in (*labelled, *queries)}
+    rows = {place: row for row, place in enumerate(files)}
+    with tempfile.TemporaryDirectory(prefix="fsf-predict-") as folder:
+        table = _write_table(Path(folder) / "images.csv", list(files))
+        images = _Images(fsf.dataset("csv", path=table), model, description, list(files.values()))
+        with session.reporter.stage("images", len(labelled) + len(queries)) as advance:
+            shown = []
+            for name, of_class in support.classes.items():
+                items, kept = images.embedded([rows[place_of(f)] for f in of_class])
+                if not kept:
+                    raise DataError(f"no image of the class {name!r} can be read")
+                shown.append(items)
+                advance(len(of_class))
+            seed = int(description.options["seed"])
+            draws = draws_of([len(items) for items in shown], seed)
+            supports = [
+                np.stack([items[index] for items, index in zip(shown, draw, strict=True)])
+                for draw in draws
+            ]
+            kept, found = [], [np.empty((0, len(shown)))]
+            for block in _blocks(len(queries), model):
+                items, good = images.embedded([rows[place_of(queries[i])] for i in block])
+                if good:
+                    kept += [block[i] for i in good]
+                    found.append(np.mean([_probabilities(model, s, items) for s in supports], 0))
+                advance(len(block))
+    sizes = dict(zip(support.classes, map(len, shown), strict=True))
+    return Predictions(
+        classes=tuple(support.classes),
+        files=tuple(queries[place] for place in kept),
+        probabilities=np.concatenate(found),
+        model=model,
+        seed=seed,
+        shot=min(sizes.values()),
+        draws=len(draws),
+        broken=tuple(images.broken),
+        notes=(
+            *_model_notes(model),
+            *_file_notes(support, queries),
+            *_support_notes(sizes, len(draws)),
+        ),
+    )
+
+
+def _check_keys(tree: Mapping[str, Any]) -> None:
+    for key in tree:
+        if key not in _KEYS:
+            raise OptionError(
+                f"{key} does not apply to a prediction{close_matches(key, _KEYS)}; what applies: "
+                f"{', '.join(_KEYS)}"
+            )
+    training = tree.get("training", {})
+    if not isinstance(training, Mapping) or set(training) - _TRAINING_KEYS:
+        raise OptionError(
+            "a prediction trains nothing, so only init_from and init_parts of training apply; "
+            "train with fsf run, then give its folder with --model"
+        )
+
+
+def _write_table(path: Path, files: Sequence[str]) -> Path:
+    """Write the files as a table that the data set ``csv`` reads."""
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["path", "label", "split"])
+            writer.writerows([one, "image", "test"] for one in files)
+    except UnicodeEncodeError:
+        bad = next(one for one in files if not one.isprintable())
+        raise DataError(f"{bad!a}: the name of a file must be Unicode") from None
+    return path
+
+
+def _blocks(count: int, model: Model) -> Iterator[range]:
+    """Yield the queries that a method is shown together."""
+    at_once = count if model.transductive else _QUERIES_AT_ONCE[model.consumes]
+    for start in range(0, count, at_once):
+        yield range(start, min(start + at_once, count))
+
+
+@dataclass
+class _Images:
+    """Reads images by row, many at once, and embeds them; keeps sentences on broken ones."""
+
+    dataset: Dataset
+    model: Model
+    description: Description
+    files: Sequence[Path]
+    broken: list[str] = field(default_factory=list)
+
+    def embedded(self, rows: Sequence[int]) -> tuple[Items, list[int]]:
+        """Return the embedded images, and the places in ``rows`` of those that can be read."""
+        found: list[Items] = []
+        kept: list[int] = []
+        for start in range(0, len(rows), _IMAGES_AT_ONCE):
+            pixels, good = self._pixels(rows[start : start + _IMAGES_AT_ONCE])
+            if good:
+                found.append(self.model.embed(pixels))
+                kept += [start + place for place in good]
+        return (np.concatenate(found) if found else np.empty(0, np.float32)), kept
+
+    def _pixels(self, rows: Sequence[int]) -> tuple[UInt8Array, list[int]]:
+        try:
+            return self._read(rows), list(range(len(rows)))
+        except DataError:
+            pass  # one by one, to name what is broken
+        good: list[int] = []
+        size = self.model.image_size
+        parts = [np.empty((0, size, size, 3), dtype=np.uint8)]
+        for place, row in enumerate(rows):
+            try:
+                parts.append(self._read([row]))
+                good.append(place)
+            except DataError as error:
+                # The user knows the file, not the table that we made of the files.
+                sentence = f"{self.files[row]}: {error.reason or error}"
+                if self.description.options["broken"] == "fatal":
+                    raise DataError(f"{sentence}; --broken skip leaves such images out") from None
+                self.broken.append(sentence)
+        return np.concatenate(parts), good
+
+    def _read(self, rows: Sequence[int]) -> UInt8Array:
+        scaled = self.description.options["decoding"] == "scaled"
+        read = self.dataset.scaled_images if scaled else self.dataset.images
+        return read(rows, self.model.image_size, self.model.interpolation)
+
+
+def _probabilities(model: Model, support: Items, query: Items) -> FloatArray:
+    """Return the softmax of the scores, float64 ``(n, way)``.
+
+    Args:
+        model: that scores.
+        support: ``(way, shot, *embedded)``.
+        query: ``(n, *embedded)``.
+    """
+    scores = model.embedded_scores(support, query).astype(np.float64)
+    raised = np.exp(scores - scores.max(axis=1, keepdims=True))
+    probabilities: FloatArray = raised / raised.sum(axis=1, keepdims=True)
+    return probabilities
+
+
+def _model_notes(model: Model) -> Iterator[str]:
+    if model.trained == "nothing":
+        yield (
+            f"{model.backbone} has random weights, so these predictions mean little; "
+            "give a run with --model, or a pretrained backbone"
+        )
+    elif model.trained == "backbone":
+        yield f"the weights of {model.name} itself are untrained; give a run of it with --model"
+    if model.transductive:
+        yield (
+            f"{model.name} looks at all queries together: beside other queries, each may get other "
+            "scores"
+        )
+
+
+def _file_notes(support: SupportFiles, queries: Sequence[Path]) -> Iterator[str]:
+    labelled = {place_of(file) for files in support.classes.values() for file in files}
+    if both := sum(place_of(file) in labelled for file in queries):
+        yield f"support images among the queries, whose class was shown: {both}"
+    if support.loose:
+        yield (
+            "not used, since they are beside the folders of the classes: "
+            f"{support.loose} {'image' if support.loose == 1 else 'images'}"
+        )
+
+
+def _support_notes(sizes: Mapping[str, int], draws: int) -> Iterator[str]:
+    if draws == 1:
+        return
+    least, most = min(sizes, key=lambda c: sizes[c]), max(sizes, key=lambda c: sizes[c])
+    shot = sizes[least]
+    left = ""
+    if draws * shot < sizes[most]:
+        left = f"; of {most!r} only {draws * shot} are used"
+    yield (
+        f"classes have {shot} ({least!r}) to {sizes[most]} ({most!r}) images: {shot} of each are "
+        f"shown at a time, and scores are means over {draws} draws{left}"
+    )

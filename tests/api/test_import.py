@@ -1,0 +1,25 @@
+"""What `import fsframework` costs and offers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import fsframework as fsf
+
+
+def test_importing_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, fsframework as fsf; fsf.__dir__();"
+        "heavy = {'torch', 'numpy', 'scipy', 'click', 'rich', 'pyarrow'} & set(sys.modules);"
+        "assert not heavy, heavy;"
+        "fsf.run; assert not any(name.startswith('fsf_') for name in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in fsf.__all__:
+        assert getattr(fsf, name).__doc__, name
+    assert set(fsf.__all__) <= set(dir(fsf))

@@ -1,0 +1,70 @@
+"""A model of the public API: what it scores, and what its weights are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fsframework as fsf
+from fsframework.errors import DataError
+from fsframework.interfaces import FewShotMethod
+
+SIZE = 16
+
+
+class Broken(FewShotMethod):
+    """Return what is not a number for the first query."""
+
+    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        found = -torch.cdist(query, support.mean(dim=2))
+        found[:, 0, 0] = torch.nan
+        return found
+
+
+class Transposed(FewShotMethod):
+    """Return a row per class, not a column."""
+
+    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        return -torch.cdist(support.mean(dim=2), query)
+
+
+def pixels(n: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (n, SIZE, SIZE, 3), dtype=np.uint8)
+
+
+def average() -> nn.Module:
+    return nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten())
+
+
+def test_embedded_images_are_scored_as_pixels_are() -> None:
+    model = fsf.method("logistic", backbone=average(), image_size=SIZE, device="cpu")
+    support, query = pixels(6, 0), pixels(4, 1)
+    expected = model.scores(support, [0, 0, 1, 1, 2, 2], query)
+    shown = model.embed(support)
+    found = model.embedded_scores(shown.reshape(3, 2, *shown.shape[1:]), model.embed(query))
+    assert found.shape == (4, 3)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        (Broken(), r"shape \(4, 3\); the method returned scores of shape \(4, 3\), 1 of them not"),
+        (Transposed(), r"shape \(4, 3\); the method returned scores of shape \(3, 4\), 0 of them"),
+    ],
+    ids=["not finite", "another shape"],
+)
+def test_scores_that_are_not_scores_are_refused(method: FewShotMethod, said: str) -> None:
+    model = fsf.method(method, backbone=average(), image_size=SIZE, device="cpu")
+    with pytest.raises(DataError, match=said):
+        model.scores(pixels(3, 0), [0, 1, 2], pixels(4, 1))
+
+
+def test_a_model_says_which_of_its_weights_are_trained() -> None:
+    untrained = fsf.method("ncc", backbone="conv64f", image_size=SIZE, device="cpu")
+    assert (untrained.trained, untrained.backbone, untrained.source) == ("nothing", "conv64f", None)
+    module = {"backbone": average(), "image_size": SIZE, "device": "cpu"}
+    assert fsf.method("ncc", **module).trained == "all"
+    assert fsf.method("r2d2", **module).trained == "backbone"

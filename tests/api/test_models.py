@@ -1,0 +1,157 @@
+"""`fsf.evaluate`: runs, models of any backbone, callables of any framework."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import fsframework as fsf
+from fsframework.errors import DataError, OptionError
+from fsframework.interfaces import Dataset
+
+PLANTED = {"name": "planted", "size": 32, "n_per_class": 40}
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return fsf.dataset(PLANTED)
+
+
+@pytest.fixture(scope="module")
+def arms(data: Dataset) -> fsf.Arms:
+    return fsf.draw("fewstab", fsf.pool(data), tasks=25, shot=2, queries=5)
+
+
+def nearest(support: Any, labels: Any, query: Any) -> npt.NDArray[np.float64]:
+    """Score by the distance to class means in pixels."""
+    means = np.stack([support[labels == c].mean(axis=0).ravel() for c in np.unique(labels)])
+    flat = query.reshape(len(query), -1).astype(float)
+    return -((flat[:, None] - means[None]) ** 2).sum(axis=2)
+
+
+def test_a_run_evaluated_again_answers_as_in_its_run(arms: fsf.Arms, data: Dataset) -> None:
+    run = fsf.run(
+        method="r2d2", dataset=PLANTED, shot=2, queries=5, tasks=25, progress=False,
+        training={"epochs": 1, "steps": 4, "validation_tasks": 5},
+    )  # fmt: skip
+    assert run.tasks["biased"].digest == arms["biased"].digest
+    found = fsf.evaluate(run, arms, data, progress=False)
+    for arm in arms:
+        assert np.array_equal(found[arm].predictions, run.outcomes[arm].predictions)
+    assert fsf.estimate(found, ["acc", "wacc"]) == run.estimates
+
+
+def test_a_callable_sees_one_task_a_call_and_never_a_query_s_place(
+    arms: fsf.Arms, data: Dataset
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    def watching(support: Any, labels: Any, query: Any) -> Any:
+        seen.append((support.shape, support.dtype, tuple(labels), query.shape))
+        return nearest(support, labels, query)
+
+    found = fsf.evaluate(watching, arms, data, progress=False)
+    assert seen[0] == ((10, 32, 32, 3), np.uint8, (0, 0, 1, 1, 2, 2, 3, 3, 4, 4), (25, 32, 32, 3))
+    assert len(seen) == 50
+    assert found["random"].task_accuracy.mean() > 0.3
+    first = lambda support, labels, query: np.eye(5)[np.arange(25) // 5]  # noqa: E731
+    placed = fsf.evaluate(first, arms, data, progress=False)
+    # Answers by place are right by chance only.
+    assert placed["random"].task_accuracy.mean() < 0.4
+    assert list(fsf.estimate(found, "wacc")) == ["wacc-random", "wacc-biased", "wacc-gap"]
+
+
+def test_a_module_under_ncc_equals_the_same_computed_by_hand(arms: fsf.Arms, data: Dataset) -> None:
+    pixels = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten())
+    model = fsf.method("ncc", backbone=pixels, image_size=32, device="cpu")
+    found = fsf.evaluate(model, arms, data, progress=False)
+
+    def by_hand(support: Any, labels: Any, query: Any) -> Any:
+        return model.scores(support, labels, query)
+
+    again = fsf.evaluate(by_hand, arms, data, progress=False)
+    for arm in arms:
+        assert np.array_equal(found[arm].predictions, again[arm].predictions)
+    assert model.embed(np.zeros((2, 40, 40, 3), np.uint8)).shape == (2, 48)
+
+
+def test_a_pipeline_of_scikit_learn_on_a_folder(tmp_path: Path) -> None:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    rng = np.random.default_rng(0)
+    for c, colour in enumerate(np.linspace(40, 200, 6)):
+        for i in range(12):
+            noise = rng.normal(colour, 20, (16, 16, 3)).clip(0, 255).astype(np.uint8)
+            path = tmp_path / "images" / f"class{c}" / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(noise).save(path)
+    data = fsf.dataset(f"folder:{tmp_path / 'images'}")
+    arms = fsf.draw("random", fsf.pool(data, split="all"), tasks=10, way=3, shot=3, queries=4)
+
+    def logistic(support: Any, labels: Any, query: Any) -> Any:
+        pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+        pipeline.fit(support.reshape(len(support), -1), labels)
+        return pipeline.predict_proba(query.reshape(len(query), -1))
+
+    outcomes = fsf.evaluate(logistic, arms, data, image_size=16, progress=False)
+    assert fsf.estimate(outcomes, "acc")["acc-random"].value > 0.9
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        (np.zeros((25, 4)), r"task 0: the model returned scores of shape \(25, 4\)"),
+        (np.full((25, 5), np.nan), "the model's scores must be finite real numbers"),
+        (np.zeros((25, 5), complex), "the model's scores must be finite real numbers"),
+        ("right", "scores of shape"),
+    ],
+)
+def test_scores_that_are_not_scores_are_refused(
+    arms: fsf.Arms, data: Dataset, scores: Any, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        fsf.evaluate(lambda *_: scores, arms, data, progress=False)
+
+
+def test_tasks_must_be_of_the_data(arms: fsf.Arms) -> None:
+    other = fsf.dataset({**PLANTED, "n_per_class": 30})
+    with pytest.raises(DataError, match="the tasks were drawn from no split of these data"):
+        fsf.evaluate(nearest, arms, other, progress=False)
+
+
+def test_tasks_of_a_pool_of_one_s_own_are_found_by_their_keys(data: Dataset) -> None:
+    whole = fsf.pool(data, split="all")
+    keep = np.flatnonzero(whole.labels < 8)[::-1]
+    pool = fsf.ImagePool(
+        tuple(whole.keys[i] for i in keep), whole.labels[keep], whole.class_names[:8]
+    )
+    arms = fsf.draw("random", pool, tasks=10, shot=1, queries=3)
+    found = fsf.evaluate(nearest, arms, data, pool=pool, progress=False)
+    assert found["random"].task_accuracy.mean() > 0.25
+
+
+def test_a_method_without_a_backbone_says_what_it_needs(arms: fsf.Arms, data: Dataset) -> None:
+    from fsf_metric_methods import ProtoNet
+
+    with pytest.raises(OptionError, match="ProtoNet needs a backbone: give fsframework.method"):
+        fsf.evaluate(ProtoNet(), arms, data, progress=False)
+    with pytest.raises(OptionError, match="mean and std are for a module"):
+        fsf.method("ncc", backbone="conv64f", mean=(0.5, 0.5, 0.5))
+
+
+def test_scores_of_a_model_want_equally_many_images_of_each_class() -> None:
+    model = fsf.method("ncc", image_size=16, device="cpu")
+    images = np.zeros((3, 16, 16, 3), np.uint8)
+    with pytest.raises(DataError, match="each for as many images"):
+        model.scores(images, [0, 0, 1], images)
+    assert model.scores(images, [2, 0, 1], images).shape == (3, 3)
+    assert torch.is_grad_enabled()

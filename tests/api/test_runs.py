@@ -1,0 +1,291 @@
+"""`fsf.run` and its kin: equal to the command line, for names, classes, instances and files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import fsframework as fsf
+from fsframework.errors import FsfError, OptionError, RecordError
+from fsframework.interfaces import Control, FewShotMethod, Statistic, TaskSampler
+from fsframework.values import FloatArray, ImagePool, Outcomes, TaskSet, task_rng
+from tests.conftest import Fsf
+
+PLANTED = {"name": "planted", "size": 32, "n_per_class": 40}
+SMALL: dict[str, Any] = {
+    "dataset": PLANTED, "shot": 1, "queries": 5, "tasks": 30, "progress": False,
+    "training": {"epochs": 1, "steps": 4, "validation_tasks": 5},
+}  # fmt: skip
+FLAGS = (
+    "--dataset", "planted", "-o", "dataset.size=32", "-o", "dataset.n_per_class=40", "--shot", "1",
+    "--queries", "5", "--tasks", "30", "-o", "training.epochs=1", "-o", "training.steps=4",
+    "-o", "training.validation_tasks=5",
+)  # fmt: skip
+
+MINE = '''
+import torch
+from fsframework.interfaces import FewShotMethod
+
+
+class Mine(FewShotMethod):
+    """Score by the negative distance to class means, sharpened."""
+
+    def __init__(self, *, power: float = 2.0) -> None:
+        super().__init__()
+        self.power = power
+
+    def scores(self, support, query):
+        return -torch.cdist(query, support.mean(dim=2)) ** self.power
+'''
+
+
+class Mine(FewShotMethod):
+    """Score by the negative distance to class means, sharpened."""
+
+    def __init__(self, *, power: float = 2.0) -> None:
+        super().__init__()
+        self.power = power
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        return -(torch.cdist(query, support.mean(dim=2)) ** self.power)
+
+
+def values(run: fsf.Run) -> dict[str, float]:
+    return {name: e.value for name, e in run.estimates.items()}
+
+
+def test_a_call_gives_what_the_command_gives(fsf_: Fsf, tmp_path: Path) -> None:
+    told = json.loads(fsf_("run", *FLAGS, "--method", "protonet", "--json").stdout)
+    run = fsf.run(method="protonet", **SMALL)
+    assert run.reused
+    assert str(run.folder) == told["folder"]
+    assert {n: e.to_json() for n, e in run.estimates.items()} == told["estimates"]
+    assert run.outcomes["biased"].task_digest == run.tasks["biased"].digest
+    assert run.record.arms["biased"].digest == run.tasks["biased"].digest
+
+
+@pytest.fixture(name="fsf_")
+def _fsf(fsf: Fsf) -> Fsf:
+    return fsf
+
+
+def test_a_name_a_mapping_a_class_and_an_instance_are_one_run() -> None:
+    from fsf_metric_methods import R2D2
+
+    by_name = fsf.run(method={"name": "r2d2", "initial_alpha": 20.0}, **SMALL)
+    by_class = fsf.run(method={"name": R2D2, "initial_alpha": 20.0}, **SMALL)
+    by_instance = fsf.run(method=R2D2(initial_alpha=20.0), **SMALL)
+    assert by_name.folder == by_class.folder == by_instance.folder
+    assert not by_name.reused
+    assert by_class.reused
+    assert by_instance.reused
+    assert by_name.record.method is not None
+    assert by_name.record.method.options["initial_alpha"] == 20.0
+
+
+def test_a_class_of_a_script_equals_the_same_code_in_a_file(fsf_: Fsf, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    run = fsf.run(method=Mine(power=1.0), **SMALL)
+    told = json.loads(
+        fsf_(
+            "run", *FLAGS, "--plugin", tmp_path / "mine.py", "--method", "mine",
+            "-o", "method.power=1.0", "--json",
+        ).stdout
+    )  # fmt: skip
+    assert values(run) == {n: e["value"] for n, e in told["estimates"].items()}
+    of_file = fsf.run(method={"name": "mine", "power": 1.0}, plugins=["mine.py"], **SMALL)
+    assert str(of_file.folder) == told["folder"]
+    assert values(fsf.run(method=Mine, **SMALL)) != values(run)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+NOTEBOOK = """
+import torch, fsframework as fsf
+from fsframework.interfaces import FewShotMethod
+
+def sharpness():
+    return 1.0
+
+CELL = '''
+class Mine(FewShotMethod):
+    "Nearest class mean."
+    def scores(self, support, query):
+        return {sign} * sharpness() * torch.cdist(query, support.mean(dim=2))
+'''
+
+def run():
+    found = fsf.run(
+        method=Mine, dataset={"name": "planted", "size": 32, "n_per_class": 40}, shot=1, queries=5,
+        tasks=30, training={"epochs": 0}, progress=False,
+    )
+    print(found.reused, found.estimates["acc-random"].value)
+
+exec(CELL.format(sign="-1"))
+run()
+run()
+exec(CELL.format(sign="1"))
+run()
+exec(CELL.format(sign="-1"))
+run()
+def sharpness():
+    return -1.0
+run()
+"""
+
+
+def test_an_edited_cell_never_gives_yesterdays_result(tmp_path: Path) -> None:
+    """Typed into an interpreter, as in a notebook, a class has no file that could be digested."""
+    done = subprocess.run(
+        [sys.executable, "-"], input=NOTEBOOK, cwd=tmp_path, env=dict(os.environ),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    first, same, turned, back, helper = (line.split() for line in done.stdout.splitlines())
+    assert (first[0], same[0]) == ("False", "True")
+    assert first[1] == same[1] == back[1]
+    assert back[0] == "True"
+    assert turned[0] == "False"
+    assert turned[1] != first[1]
+    # A function that the class calls has changed, the class has not.
+    assert helper == ["False", turned[1]]
+
+
+class Worst(Statistic):
+    """Share of wrong answers of the worst class."""
+
+    higher_is_better = False
+    label = "Worst error"
+
+    def __init__(self, *, scale: float = 1.0) -> None:
+        self.scale = scale
+
+    def per_task(self, outcomes: Outcomes) -> FloatArray:
+        return self.scale * (1 - outcomes.class_accuracy.min(axis=1))
+
+
+def test_statistics_take_options(fsf_: Fsf, tmp_path: Path) -> None:
+    run = fsf.run(method="ncc", statistics=["acc", {"name": Worst, "scale": 0.5}], **SMALL)
+    full = fsf.estimate(run, Worst)
+    half = run.estimates["worst-random"]
+    assert half.value == pytest.approx(full["worst-random"].value / 2)
+    gap = run.estimates["worst-gap"]
+    assert gap.value == pytest.approx(run.estimates["worst-biased"].value - half.value)
+    assert run.record.label(gap) == "Worst error gap = Worst error-A − Worst error-R"
+    (tmp_path / "worst.py").write_text(
+        "from fsframework.interfaces import Statistic\n"
+        "class Worst(Statistic):\n"
+        "    'Share of wrong answers of the worst class.'\n"
+        "    def __init__(self, *, scale: float = 1.0) -> None:\n"
+        "        self.scale = scale\n"
+        "    def per_task(self, outcomes):\n"
+        "        return self.scale * (1 - outcomes.class_accuracy.min(axis=1))\n"
+    )
+    told = json.loads(
+        fsf_(
+            "run", *FLAGS, "--method", "ncc", "--plugin", "worst.py", "--statistic", "worst",
+            "-o", "statistics.worst.scale=0.5", "--json",
+        ).stdout
+    )  # fmt: skip
+    assert told["estimates"]["worst-random"]["value"] == pytest.approx(half.value)
+
+
+class EvenOdd(TaskSampler):
+    """Queries are images of odd places; those of its control of even ones."""
+
+    odd = True
+
+    def control(self) -> Control | None:
+        return Control(_Even(**self.shape), arms=("even", "odd"), paired=True)
+
+    @property
+    def shape(self) -> dict[str, int]:
+        return {"n_way": self.n_way, "n_shot": self.n_shot, "n_query": self.n_query}
+
+    def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
+        assert n_tasks is not None
+        rows = []
+        for t in range(n_tasks):
+            rng = task_rng(seed, t, "even-odd")
+            classes = rng.choice(len(pool.class_names), self.n_way, replace=False)
+            shown = [rng.permutation(pool.members(c)) for c in classes]
+            support = [one[: self.n_shot] for one in shown]
+            query = [
+                [i for i in one[self.n_shot :] if i % 2 == self.odd][: self.n_query]
+                for one in shown
+            ]
+            rows.append((classes, support, query))
+        classes, support, query = zip(*rows, strict=True)
+        return TaskSet.of(
+            pool, classes, support, query, sampler="even-odd", options=self.shape, seed=seed
+        )  # type: ignore[arg-type]
+
+
+class _Even(EvenOdd):
+    """The control."""
+
+    odd = False
+
+    def control(self) -> None:
+        return
+
+
+def test_a_sampler_of_a_script_brings_its_own_arms() -> None:
+    run = fsf.run(method="ncc", sampler=EvenOdd, **SMALL)
+    assert list(run.tasks) == ["even", "odd"]
+    gap = run.estimates["acc-gap"]
+    assert (gap.paired, gap.n_tasks) == (True, 30)
+    assert (run.tasks["odd"].query % 2 == 1).all()
+    assert (run.tasks["even"].query % 2 == 0).all()
+    assert (run.folder / "outcomes-even.parquet").exists()
+
+
+def test_runs_are_rows_and_can_be_opened_by_name(tmp_path: Path) -> None:
+    run = fsf.run(method="ncc", name="mine", **SMALL)
+    assert run.folder.name == "mine"
+    found = fsf.runs()
+    assert [one.name for one in found] == ["mine"]
+    assert found.rows()[0]["acc-random"] == run.estimates["acc-random"].value
+    assert fsf.load_run("mi").estimates.keys() == run.estimates.keys()
+    assert "mine" in repr(found)
+    assert "<td>mine</td>" in found._repr_html_()
+    with pytest.raises(OptionError, match="holds another run; choose another name"):
+        fsf.run(method="protonet", name="mine", **SMALL)
+    with pytest.raises(RecordError, match="no run 'yours'"):
+        fsf.load_run("yours")
+
+
+def test_errors_speak_of_arguments() -> None:
+    cases = {
+        "unknown argument 'mehtod' (did you mean 'method'?)": {"mehtod": "renet"},
+        "unknown method 'renett' (did you mean 'renet'?)": {"method": "renett"},
+        "attributes='words.txt': must end in .csv or .parquet": {"attributes": "words.txt"},
+        "level must lie between 0 and 1": {"level": 2},
+        "this works: way=5": {"way": 99},
+        "method must be a name, a method class or an instance of one, not 3": {"method": 3},
+    }
+    for message, arguments in cases.items():
+        with pytest.raises(FsfError) as caught:
+            fsf.run(**{**SMALL, **arguments})
+        assert message in str(caught.value)
+        assert "--" not in str(caught.value)
+
+
+def test_values_print_as_tables() -> None:
+    run = fsf.run(method="ncc", **SMALL)
+    assert repr(run).splitlines()[1].split() == ["measure", "value", "interval", "tasks", "images"]
+    assert "wacc-gap" in repr(run.estimates)
+    assert run._repr_html_().count("<tr>") == 7
+    assert repr(run.tasks["random"]).startswith("<TaskSet: 30 random tasks, 5-way 1-shot")
+    assert str(run.estimates["wacc-gap"]).endswith(" %")

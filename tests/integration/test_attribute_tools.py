@@ -1,0 +1,50 @@
+"""The commands of `fsf-attribute-tools` on the embedded data."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+import fsframework
+from tests.conftest import Fsf
+
+DATA = ("--dataset", "planted", "-o", "dataset.n_per_class=8", "-o", "dataset.size=16")
+
+
+def test_statistics_of_the_embedded_words(fsf: Fsf) -> None:
+    done = fsf("attributes", "stats", *DATA, "--shot", "1", "--queries", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["images"], told["classes"]) == (160, 20)
+    assert (told["n_way"], told["n_shot"], told["n_query"]) == (5, 1, 2)
+    assert fsf("attributes", "stats", *DATA, "--queries", "auto").returncode == 2
+
+
+def test_tables_agree_and_merge(fsf: Fsf, tmp_path: Path) -> None:
+    pool = fsframework.pool({"name": "planted", "n_per_class": 8, "size": 16})
+    with (tmp_path / "own.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["key", "words"])
+        writer.writerows(zip(pool.keys, pool.metadata["words"], strict=True))
+    extract = ("attributes", "extract", "--detector", "metadata", *DATA)
+    for part in (1, 2):
+        assert fsf(*extract, f"{part}.parquet", "--shard", f"{part}/2").returncode == 0
+    merged = fsf("attributes", "merge", "all.parquet", "2.parquet", "1.parquet")
+    assert merged.returncode == 0, merged.stderr
+    assert "all.parquet: 160 images, 32 words" in merged.stdout
+    assert "exists; give --force" in fsf("attributes", "merge", "all.parquet", "1.parquet").stderr
+    told = json.loads(fsf("attributes", "agree", "all.parquet", "own.csv", "--json").stdout)
+    assert (told["images"], told["jaccard"], told["a"]["accuracy"]) == (160, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("name", ["page.html", "page.png"])
+def test_a_page_of_images(fsf: Fsf, tmp_path: Path, name: str) -> None:
+    done = fsf("attributes", "show", name, *DATA, "--images", "5")
+    assert done.stdout == f"{name}: 5 of 160 images\n", done.stderr
+    assert (tmp_path / name).stat().st_size > 1000
+    assert "exists; give --force" in fsf("attributes", "show", name, *DATA).stderr
+    other = fsf("attributes", "show", "page.pdf", *DATA)
+    assert "page.pdf must end in .html or .png" in other.stderr

@@ -1,0 +1,83 @@
+"""A backbone that keeps its weights under a method that has none: nothing is trained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fsframework.records import RunRecord
+from tests.conftest import Fsf
+
+FROZEN = (
+    *("--backbone", "timm:resnet10t", "-o", "backbone.weights=none", "-o", "backbone.frozen=true"),
+    *("--image-size", "32"),
+)
+ONLY_TEST = ("-o", "dataset.split_fractions=0,0,1")
+SMALL = ("--sampler", "random", "--way", "3", "--shot", "1", "--queries", "2", "--tasks", "5")
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """Four images of each of six colours."""
+    for label in range(6):
+        for i in range(4):
+            noise = np.random.default_rng([label, i]).integers(0, 60, (32, 32, 3))
+            file = tmp_path / f"images/colour{label}/{i}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray((noise + 30 * label).astype(np.uint8)).save(file)
+    return tmp_path / "images"
+
+
+@pytest.mark.parametrize("method", ["ncc", "protonet"])
+def test_no_training_split_is_asked_for(fsf: Fsf, images: Path, method: str) -> None:
+    data = ("--dataset", f"folder:{images}", *ONLY_TEST)
+    done = fsf("run", *data, "--method", method, *FROZEN, *SMALL, "--json")
+    assert done.returncode == 0, done.stderr
+    record = RunRecord.load(Path(json.loads(done.stdout)["folder"]))
+    assert record.training.history == ()
+    assert record.settings["recipe"] is None
+    [stage] = record.stages
+    assert (stage.options["epochs"], stage.origins["epochs"]) == (0, "nothing to train")
+    assert record.estimates["acc-random"].value > 1 / 3
+
+
+def test_what_has_weights_to_train_still_needs_the_split(fsf: Fsf, images: Path) -> None:
+    data = ("--dataset", f"folder:{images}", *ONLY_TEST)
+    for own in (("--method", "r2d2"), ("--method", "protonet", "-o", "backbone.frozen=false")):
+        done = fsf("run", *data, *FROZEN, *SMALL, *own)
+        assert done.returncode == 2
+        assert "must be trained, but the data set folder has no split 'train'" in done.stderr
+
+
+def test_the_record_says_where_pretrained_weights_came_from(
+    fsf: Fsf, images: Path, tmp_path: Path
+) -> None:
+    torch = pytest.importorskip("torch")
+    from fsf_timm import Timm
+
+    torch.save(Timm(model="resnet10t", weights="none").net.state_dict(), tmp_path / "net.pth")
+    given = ("--backbone", "timm:resnet10t", "-o", f"backbone.weights={tmp_path / 'net.pth'}")
+    run = (
+        "run",
+        "--dataset",
+        f"folder:{images}",
+        *ONLY_TEST,
+        "--image-size",
+        "32",
+        *SMALL,
+        "--json",
+    )
+    done = fsf(*run, "--method", "ncc", *given)
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout)
+    expected = {"file": str(tmp_path / "net.pth"), "licence": "unknown"}
+    assert RunRecord.load(Path(first["folder"])).data.weights_from == expected
+    note = f"the backbone's pretrained weights: file {tmp_path / 'net.pth'}, licence unknown"
+    assert note in first["notes"]
+    again = fsf(*run, "--model", first["folder"], "-o", "seed=1")
+    assert again.returncode == 0, again.stderr
+    assert note in json.loads(again.stdout)["notes"], "a run of its model knows it too"

@@ -1,0 +1,174 @@
+"""`fsf tasks`: whose tasks are written, what a file says of itself, and what the data allow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from fsframework.pipeline.tasks import placebo
+from fsframework.values import TaskSet
+from tests.conftest import Fsf
+
+DATA = ("--dataset", "planted", "-o", "dataset.n_per_class=20", "-o", "dataset.size=16")
+CONTEXTS = ("-o", "sampler.column=background", "--queries", "2")
+SHAPE = ("--way", "3", "--shot", "1", "--queries", "4", "--tasks", "10")
+
+
+def made(fsf: Fsf, tmp_path: Path, *options: str) -> TaskSet:
+    done = fsf("tasks", "make", "t.safetensors", *DATA, *SHAPE, *options, "--force")
+    assert done.returncode == 0, done.stderr
+    return TaskSet.load(tmp_path / "t.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("options", "arm", "sampler"),
+    [
+        ((), "biased", "fewstab"),
+        (("--arm", "biased"), "biased", "fewstab"),
+        (("--arm", "random"), "random", "random"),
+        (("--sampler", "random"), "random", "random"),
+        (("--sampler", "context", *CONTEXTS), "ood", "context"),
+        (
+            ("--sampler", "context", *CONTEXTS, "--arm", "iid"),
+            "iid",
+            None,
+        ),
+    ],
+)
+def test_the_arm_that_was_asked_for_is_written(
+    fsf: Fsf, tmp_path: Path, options: tuple[str, ...], arm: str, sampler: str | None
+) -> None:
+    tasks = made(fsf, tmp_path, *options)
+    assert tasks.arm == arm
+    assert sampler is None or tasks.sampler == sampler
+    assert (len(tasks), tasks.n_way, tasks.n_shot) == (10, 3, 1)
+
+
+def test_an_arm_that_no_task_has_is_refused(fsf: Fsf, tmp_path: Path) -> None:
+    done = fsf("tasks", "make", "t.safetensors", *DATA, *SHAPE, "--arm", "randm")
+    assert done.returncode == 2
+    assert "--arm randm must be one of random, biased (did you mean 'random'?)" in done.stderr
+    assert not (tmp_path / "t.safetensors").exists()
+
+
+def test_the_tasks_are_those_that_a_run_evaluates(fsf: Fsf, tmp_path: Path) -> None:
+    quick = ("--image-size", "16", "-o", "training.epochs=0", "--json")
+    ran = fsf("run", "--method", "ncc", *DATA, *SHAPE, *quick)
+    assert ran.returncode == 0, ran.stderr
+    folder = Path(json.loads(ran.stdout)["folder"])
+    for arm in ("random", "biased"):
+        tasks = TaskSet.load(folder / f"tasks-{arm}.safetensors")
+        assert made(fsf, tmp_path, "--arm", arm).digest == tasks.digest
+        verified = fsf("tasks", "verify", str(folder / f"tasks-{arm}.safetensors"), *DATA)
+        assert f"10 {arm} tasks, 3-way 1-shot, 4 queries per class" in verified.stdout
+
+
+def test_ways_and_queries_that_are_open_follow_the_data(fsf: Fsf, tmp_path: Path) -> None:
+    rows = [
+        f"c{c}/{i}.png,c{c},{'red' if i % 2 else 'blue'};w{c},test"
+        for c in range(3)
+        for i in range(12)
+    ]
+    (tmp_path / "images.csv").write_text("\n".join(["path,label,words,split", *rows]) + "\n")
+    data = ("--dataset", "csv:images.csv")
+    few = ("--sampler", "random", "--shot", "1", "--tasks", "3")
+    done = fsf("tasks", "make", "t.safetensors", *data, *few)
+    assert done.returncode == 0, done.stderr
+    told = "the split test has 3 classes of 12 images, so that the tasks have --way 3 and --queries"
+    assert told in done.stderr
+    tasks = TaskSet.load(tmp_path / "t.safetensors")
+    assert (tasks.n_way, tasks.n_query) == (3, 10)
+    assert fsf("tasks", "verify", "t.safetensors", *data).returncode == 0
+    refused = fsf("tasks", "make", "u.safetensors", *data, *few, "--way", "4", "--queries", "5")
+    assert refused.returncode == 2
+    assert "3 classes of 12 images" in refused.stderr
+    assert "this works: --way 3" in refused.stderr
+
+
+def test_without_a_test_split_all_images_are_used(fsf: Fsf, tmp_path: Path) -> None:
+    rows = [
+        f"c{c}/{i}.png,c{c},{'red' if i % 2 else 'blue'},mine" for c in range(3) for i in range(9)
+    ]
+    (tmp_path / "images.csv").write_text("\n".join(["path,label,words,split", *rows]) + "\n")
+    data = ("--dataset", "csv:images.csv")
+    shape = ("--sampler", "random", "--way", "2", "--shot", "1", "--queries", "3", "--tasks", "3")
+    done = fsf("tasks", "make", "t.safetensors", *data, *shape)
+    assert done.returncode == 0, done.stderr
+    assert "tasks are drawn from the split all: the data set has no split test" in done.stderr
+    assert fsf("tasks", "verify", "t.safetensors", *data).returncode == 0
+
+
+def test_what_a_draw_cannot_know_is_refused(fsf: Fsf) -> None:
+    automatic = fsf("tasks", "make", "t.safetensors", *DATA, "--queries", "auto")
+    assert automatic.returncode == 2
+    assert "--queries auto needs a method to try" in automatic.stderr
+
+
+def permuted(fsf: Fsf, tmp_path: Path) -> Path:
+    """Write placebo tasks, as a run with ``--placebo`` keeps them."""
+    import fsframework
+
+    tasks = made(fsf, tmp_path)
+    pool = fsframework.pool({"name": "planted", "n_per_class": 20, "size": 16})
+    placebo(tasks, pool, 0).save(tmp_path / "placebo.safetensors")
+    return tmp_path / "placebo.safetensors"
+
+
+def test_a_file_says_which_arm_and_whether_it_is_a_placebo(fsf: Fsf, tmp_path: Path) -> None:
+    file = permuted(fsf, tmp_path)
+    verified = fsf("tasks", "verify", str(file), *DATA)
+    assert "10 biased placebo tasks" in verified.stdout, verified.stderr
+    told = json.loads(fsf("tasks", "verify", str(file), *DATA, "--json").stdout)
+    assert (told["arm"], told["placebo"], told["scope"]) == ("biased", True, "closed")
+    assert fsf("tasks", "export", str(file), "t.jsonl", *DATA).returncode == 0
+    line = json.loads((tmp_path / "t.jsonl").read_text().splitlines()[0])
+    assert (line["arm"], line["placebo"]) == ("biased", True)
+    again = fsf("tasks", "export", str(file), "t.jsonl", *DATA)
+    assert again.returncode == 2
+    assert "t.jsonl exists; give --force to replace it" in again.stderr
+    shown = json.loads(fsf("tasks", "show", str(file), *DATA, "--json").stdout)
+    assert (shown["arm"], shown["placebo"]) == ("biased", True)
+    drawn = fsf("tasks", "show", str(file), *DATA)
+    assert drawn.stdout == "task-0.png: biased task 0 of fewstab, images permuted (placebo)\n"
+
+
+def test_a_picture_is_drawn_and_not_replaced_unasked(fsf: Fsf, tmp_path: Path) -> None:
+    tasks = made(fsf, tmp_path)
+    show = ("tasks", "show", "t.safetensors", *DATA, "--task", "2", "--output", "t.png")
+    assert fsf(*show, "--shown-queries", "2").returncode == 0
+    with Image.open(tmp_path / "t.png") as picture:
+        # Margins, label, 1 support and 2 query images, the gap between; 3 rows of images.
+        assert picture.width == 2 * 16 + 150 + 3 * (112 + 10) + 30
+        assert picture.height > 3 * 112
+        # The colours of the three ways are on their bars and words.
+        colours = {colour for _, colour in picture.getcolors(1 << 24) or []}
+    assert {(0, 114, 178), (213, 94, 0), (0, 122, 90)} <= colours
+    refused = fsf(*show)
+    assert refused.returncode == 2
+    assert "t.png exists; give --force to replace it" in refused.stderr
+    assert fsf(*show, "--force").returncode == 0
+    # Task t depends on the seed and t only, so that it is the same drawn anew.
+    anew = fsf("tasks", "show", *DATA, *SHAPE[:6], "--task", "2", "--json")
+    keys = json.loads(anew.stdout)["ways"][0]["support"]
+    assert json.loads(fsf(*show[:-2], "--json").stdout)["ways"][0]["support"] == keys
+    assert len(tasks) == 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("t.safetensors", "--task", "10"), "--task 10 must be from 0 to 9"),
+        (("t.safetensors", "--arm", "random"), "--arm random is for tasks that are drawn"),
+        (("t.safetensors", "--output", "t.gif"), "t.gif must end in .png"),
+    ],
+)
+def test_a_task_that_cannot_be_shown(
+    fsf: Fsf, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    made(fsf, tmp_path)
+    done = fsf("tasks", "show", *arguments, *DATA)
+    assert done.returncode == 2
+    assert message in done.stderr

@@ -1,0 +1,363 @@
+"""Detection: no image shown twice or lost, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import Component
+from fsframework.errors import DataError, OptionError
+from fsframework.interfaces import AttributeDetector, Captioner, WordSelector
+from fsframework.pipeline.attributes.detection import (
+    Detected,
+    DetectionJob,
+    Shard,
+    detect_attributes,
+)
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.session import Session
+from fsframework.values import ImageRecord
+from tests.toys import Blobs, Counting, Killed, component
+
+N_IMAGES = 60
+SHOWN: list[Any] = []
+"""What the detectors below were shown, since each call makes a fresh one."""
+
+
+class Split(WordSelector):
+    """Every word of a caption, or every word of so many letters."""
+
+    def __init__(self, *, least: int = 1) -> None:
+        self.least = least
+
+    def select(self, captions: Sequence[str]) -> list[frozenset[str]]:
+        return [frozenset(w for w in c.split() if len(w) >= self.least) for c in captions]
+
+    def provenance(self) -> dict[str, str]:
+        return {"least": str(self.least)}
+
+    def notes(self) -> list[str]:
+        return ["words are split at spaces"]
+
+
+class Teller(Captioner):
+    """Tells how bright each channel is; one caption is torn by a line break and not ASCII."""
+
+    def __init__(self, *, selector: WordSelector | None = None) -> None:
+        self.selector = selector or Split()
+
+    def describe(self, images: Sequence[Any]) -> list[str]:
+        SHOWN.extend(image.tobytes() for image in images)
+        return [self.caption(image) for image in images]
+
+    def caption(self, image: Any) -> str:
+        red, green, blue = image.mean(axis=(0, 1)).astype(int) // 40
+        return f"r{red} g{green}\n “b{blue}” \udc80"
+
+    def provenance(self) -> dict[str, str]:
+        return {"model": "teller", **{f"selector.{k}": v for k, v in Split().provenance().items()}}
+
+
+class Words(AttributeDetector):
+    """The words that records carry."""
+
+    consumes = "records"
+
+    def detect(self, images: Sequence[ImageRecord]) -> list[frozenset[str]]:
+        return [frozenset(image.metadata["words"].split(";")) for image in images]
+
+
+class Short(Teller):
+    """One caption too few."""
+
+    def describe(self, images: Sequence[Any]) -> list[str]:
+        return super().describe(images)[1:]
+
+
+class Damaged(Blobs):
+    """Two images cannot be read, until they are mended."""
+
+    mended = False
+
+    def image(self, index: int) -> Any:
+        if not self.mended and index in (181, 230):
+            raise DataError(f"{self.keys[index]}: not an image")
+        return super().image(index)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    SHOWN.clear()
+    return Workspace(tmp_path / "runs", tmp_path / "cache")
+
+
+def detect(
+    workspace: Workspace,
+    detector: type[AttributeDetector] = Teller,
+    dataset: Blobs | None = None,
+    reporter: Counting | None = None,
+    *,
+    options: dict[str, Any] | None = None,
+    shard: Shard | None = None,
+    batch_size: int = 7,
+) -> Detected:
+    dataset = dataset or Blobs()
+    made = component(detector, **(options or {}))
+    return detect_attributes(
+        DetectionJob(made, dataset, component(type(dataset)), "test", shard),
+        Session(Registry(), workspace, reporter or Counting()),
+        device="cpu",
+        batch_size=batch_size,
+    )
+
+
+def test_a_table_tells_the_words_and_captions_of_every_image(workspace: Workspace) -> None:
+    found = detect(workspace)
+    data = Blobs()
+    table = found.table
+    assert table.keys == data.keys[180:]
+    assert table.captions is not None
+    for place in (0, 31, 59):
+        caption = Teller().caption(data.image(180 + place)).replace("\udc80", "?")
+        assert table.captions[place] == caption
+        assert set(table.words_of(place)) == set(caption.split())
+    assert found.failed == ()
+    assert found.notes == ()
+    assert table.provenance["model"] == "teller"
+    assert table.provenance["selector.least"] == "1"
+    assert len(SHOWN) == len(set(SHOWN)) == N_IMAGES
+
+
+class Telling(Counting):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.told.append(text)
+
+
+def test_notes_of_a_selector_are_told_once_and_not_recorded(workspace: Workspace) -> None:
+    reporter = Telling()
+    for _ in range(2):
+        found = detect(workspace, reporter=reporter)
+        assert found.notes == ()
+    assert reporter.told == ["note: words are split at spaces"]
+
+
+def test_a_second_call_shows_nothing_again(workspace: Workspace) -> None:
+    first = detect(workspace)
+    again = detect(workspace)
+    assert len(SHOWN) == N_IMAGES
+    assert again.reused == N_IMAGES
+    assert again.table.fingerprint == first.table.fingerprint
+    assert again.table.captions == first.table.captions
+    assert again.notes == first.notes
+
+
+@pytest.mark.parametrize("after", [0, 20, 45])
+def test_killed_it_goes_on_where_it_was(workspace: Workspace, tmp_path: Path, after: int) -> None:
+    with pytest.raises(Killed):
+        detect(workspace, reporter=Counting("detection", after))
+    written = len(SHOWN)
+    assert 0 < written < N_IMAGES
+    resumed = detect(workspace)
+    assert len(SHOWN) == len(set(SHOWN)) == N_IMAGES
+    assert resumed.reused == written
+    whole = detect(Workspace(tmp_path / "runs", tmp_path / "other"))
+    assert resumed.table.fingerprint == whole.table.fingerprint
+    assert resumed.table.captions == whole.table.captions
+
+
+@pytest.mark.parametrize("cut", [1, 5, 20])
+def test_a_line_torn_by_a_kill_is_written_again(workspace: Workspace, cut: int) -> None:
+    whole = detect(workspace).table
+    [log] = workspace.cache.glob("detections/*/part-*.jsonl")
+    for table in workspace.cache.glob("attributes/*"):
+        table.unlink()
+    log.write_bytes(log.read_bytes()[:-cut])
+    assert detect(workspace).table.fingerprint == whole.fingerprint
+    assert len(SHOWN) == N_IMAGES + 1
+    keys = [json.loads(line)["key"] for line in log.read_text().splitlines()]
+    assert sorted(keys) == sorted(whole.keys)
+
+
+def test_shards_share_the_work_and_are_put_together(workspace: Workspace) -> None:
+    parts = [detect(workspace, shard=Shard.parse(f"{i}/3")).table for i in (1, 2, 3)]
+    assert len(SHOWN) == len(set(SHOWN)) == N_IMAGES
+    assert sorted(key for part in parts for key in part.keys) == sorted(Blobs().keys[180:])
+    assert {part.provenance["shard"] for part in parts} == {"0/3", "1/3", "2/3"}
+    together = detect(workspace)
+    assert len(SHOWN) == N_IMAGES
+    assert together.table.keys == Blobs().keys[180:]
+    assert "shard" not in together.table.provenance
+
+
+def test_shards_cover_every_image_once() -> None:
+    for count in (1, 2, 3, 7, 64):
+        places = [i for k in range(count) for i in range(N_IMAGES)[Shard(k, count).of(N_IMAGES)]]
+        assert places == list(range(N_IMAGES))
+    assert Shard.parse("0/4") == Shard.parse("4/4")
+
+
+@pytest.mark.parametrize("text", ["5/4", "1", "a/b", "1/0", "-1/3", "1/2/3", ""])
+def test_a_malformed_shard_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match=r"must be i/n with i from 1 to n"):
+        Shard.parse(text)
+
+
+def test_another_selector_looks_at_no_image_again(workspace: Workspace) -> None:
+    detect(workspace)
+    long = detect(workspace, options={"selector": component(Split, least=3)})
+    assert len(SHOWN) == N_IMAGES
+    assert long.table.words
+    assert all(len(word) >= 3 for word in long.table.words)
+    assert long.table.captions == detect(workspace).table.captions
+
+
+def test_an_image_that_cannot_be_read_is_named_and_tried_again(workspace: Workspace) -> None:
+    data = Damaged()
+    found = detect(workspace, dataset=data)
+    assert found.failed == (
+        ("c09/181", "c09/181: not an image"),
+        ("c11/230", "c11/230: not an image"),
+    )
+    assert found.complaints() == ["2 images cannot be read: c09/181: not an image"]
+    assert len(found.table) == len(SHOWN) == N_IMAGES - 2
+    assert not {"c09/181", "c11/230"} & set(found.table.keys)
+    assert found.table.provenance["unreadable"] == "2 of 60 images"
+    data.mended = True
+    mended = detect(workspace, dataset=data)
+    assert len(SHOWN) == N_IMAGES
+    assert mended.failed == ()
+    assert mended.table.keys == Blobs().keys[180:]
+
+
+def test_what_is_shown_together_does_not_matter(workspace: Workspace, tmp_path: Path) -> None:
+    first = detect(workspace, batch_size=1).table
+    other = detect(Workspace(tmp_path, tmp_path / "other"), batch_size=60).table
+    assert first.fingerprint == other.fingerprint
+
+
+def test_records_are_read_without_opening_an_image(workspace: Workspace) -> None:
+    data = Blobs()
+    table = detect(workspace, Words, data).table
+    assert data.decoded == 0
+    assert table.words == ("even", "odd")
+    assert np.array_equal(table.column(1), np.arange(180, 240) % 2 == 1)
+    assert table.captions is None
+
+
+def test_a_captioner_that_gives_too_few_captions_is_blamed(workspace: Workspace) -> None:
+    with pytest.raises(DataError, match="detector short gave 6 answers for 7 images"):
+        detect(workspace, Short)
+
+
+def misbehaving(answer: Any, *, base: type[AttributeDetector] = AttributeDetector) -> type:
+    """Return a detector, or a captioner, that gives this answer whatever it is shown."""
+
+    def say(self: Any, images: Sequence[Any]) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if answer is None else [answer] * len(images)
+
+    name = "describe" if base is Teller else "detect"
+    return type("Odd", (base,), {name: say})
+
+
+@pytest.mark.parametrize(
+    ("detector", "message"),
+    [
+        (misbehaving("dog"), "the words of an image must be a frozenset, not 'dog'"),
+        (misbehaving(frozenset({3})), "a word must be a string, .* not 3"),
+        (misbehaving(frozenset({""})), "a word must be a string, not empty .* not ''"),
+        (misbehaving(frozenset({"a "})), "without space around it, not 'a '"),
+        (misbehaving(None), "must give a list, not NoneType"),
+        (misbehaving(KeyError("x")), r"detect of 7 images from 'c09/180' on raised KeyError: 'x'"),
+        (misbehaving(None, base=Teller), "must give a list, not NoneType"),
+        (misbehaving(7, base=Teller), "a caption must be a string, not 7"),
+        (type("Odd", (Words,), {"consumes": "sounds"}), "must be 'pixels' or 'records'"),
+        (type("Odd", (Teller,), {"__init__": lambda self: None}), "must set self.selector"),
+        (type("Odd", (Words,), {"provenance": lambda self: {"n": 1}}), "must hold strings"),
+    ],
+)  # fmt: skip
+def test_a_plugin_that_misbehaves_is_named(
+    workspace: Workspace, detector: type[AttributeDetector], message: str
+) -> None:
+    with pytest.raises(DataError, match=f"detector odd.*{message}"):
+        detect(workspace, detector)
+
+
+class OneForAll(WordSelector):
+    """One set of words for all captions together."""
+
+    def select(self, captions: Sequence[str]) -> list[frozenset[str]]:
+        return [frozenset({"word"})]
+
+
+def test_a_selector_of_too_few_answers_is_named(workspace: Workspace) -> None:
+    with pytest.raises(DataError, match="selector OneForAll gave 1 answers for 60 captions"):
+        detect(workspace, options={"selector": component(OneForAll)})
+
+
+class Reading(AttributeDetector):
+    """Finds in each image the words of a file."""
+
+    def __init__(self, *, path: Path) -> None:
+        self.path = path
+
+    def detect(self, images: Sequence[Any]) -> list[frozenset[str]]:
+        SHOWN.extend(images)
+        return [frozenset(self.path.read_text().split()) for _ in images]
+
+
+def test_another_content_of_a_file_is_detected_anew(workspace: Workspace, tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    for words in ("red green", "blue"):
+        path.write_text(words)
+        found = detect(workspace, Reading, options={"path": path})
+        assert found.table.words == tuple(sorted(words.split()))
+    path.write_text("red green")
+    detect(workspace, Reading, options={"path": path})
+    assert len(SHOWN) == 2 * N_IMAGES
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"key": "KEY"}', '{"key": ["KEY"], "caption": "x"}', '{"key": "KEY", "caption": null}',
+     '{"key": "KEY", "words": "abc"}', '[1, 2]', 'null', '{"key": "KEY", "caption": "x"'],
+)  # fmt: skip
+def test_a_damaged_line_is_said_anew(workspace: Workspace, line: str) -> None:
+    whole = detect(workspace).table
+    [log] = workspace.cache.glob("detections/*/part-*.jsonl")
+    lines = log.read_text().splitlines()
+    lines[30] = line.replace("KEY", json.loads(lines[30])["key"])
+    log.write_text("\n".join(lines) + "\n")
+    for table in workspace.cache.glob("attributes/*"):
+        table.unlink()
+    again = detect(workspace)
+    assert again.table.fingerprint == whole.fingerprint
+    assert len(SHOWN) == N_IMAGES + 1
+
+
+def test_a_damaged_table_is_made_anew(workspace: Workspace) -> None:
+    whole = detect(workspace).table
+    [stored] = workspace.cache.glob("attributes/*.parquet")
+    raw = stored.read_bytes()
+    for damage in (raw[: len(raw) // 2], raw.replace(b'"what"', b"\"what'"), b""):
+        stored.write_bytes(damage)
+        assert detect(workspace).table.fingerprint == whole.fingerprint
+    assert len(SHOWN) == N_IMAGES
+
+
+def test_a_component_made_by_the_registry_names_its_package(workspace: Workspace) -> None:
+    assert isinstance(component(Teller), Component)
+    assert detect(workspace).table.provenance["distribution"] == "toys 1"

@@ -1,0 +1,251 @@
+"""Recipes: found by method, data set and shot, weaker than what is given, described in full."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import Given
+from fsframework.errors import OptionError, PluginError
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.experiment import recipes
+from fsframework.pipeline.experiment.configuration import Experiment, resolve_experiment
+from fsframework.pipeline.experiment.recipes import Recipe, find_recipe, list_recipes
+from fsframework.pipeline.experiment.stages import Stage
+from fsframework.pipeline.run import run_experiment
+from fsframework.pipeline.session import Session
+from tests.toys import Counting
+
+TABLES = Path(__file__).resolve().parents[4] / "shared" / "published"
+
+
+def resolved(**options: Any) -> Experiment:
+    """Resolve an experiment whose options were given on the command line."""
+
+    def given(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: given(v) for k, v in value.items()}
+        return Given(value, "command line")
+
+    return resolve_experiment(Registry(), {k: given(v) for k, v in options.items()})
+
+
+def test_every_method_of_ours_has_a_quick_recipe_that_says_what_to_expect() -> None:
+    registry = Registry()
+    names = {p.name for p in registry.plugins("method") if p.distribution.startswith("fsf-")}
+    quick = {r.method: r for r in list_recipes(registry) if r.name == "quick"}
+    assert set(quick) == names
+    for recipe in quick.values():
+        assert recipe.accuracy is not None, recipe.method
+        assert recipe.verified is not None, recipe.method
+        assert recipe.accuracy_on
+        assert "embedded" in recipe.source
+
+
+def test_every_recipe_can_be_resolved() -> None:
+    registry = Registry()
+    for recipe in list_recipes(registry):
+        dataset = recipe.datasets[0] if recipe.datasets else "planted"
+        experiment = resolved(
+            method=recipe.method, recipe=f"{recipe.name}:{dataset}",
+            sampler={"name": "random", "n_shot": recipe.shot or 5},
+        )  # fmt: skip
+        assert experiment.recipe == recipe
+        for component in experiment.components():
+            component.create()
+
+
+@pytest.mark.shared_data
+@pytest.mark.skipif(not TABLES.is_dir(), reason=f"the published tables are not at {TABLES}")
+def test_every_row_of_the_published_recipes_is_there() -> None:
+    spelt = {"Baseline++": "baseline-plus-plus"}
+    schedules = {
+        "": {"schedule": "constant"},
+        "CosineAnnealingLR": {"schedule": "cosine"},
+        "StepLR(20, 0.5)": {"schedule": "step", "step_epochs": 20, "gamma": 0.5},
+        "StepLR(50, 0.5)": {"schedule": "step", "step_epochs": 50, "gamma": 0.5},
+        "MultiStepLR([60, 80], 0.1)": {
+            "schedule": "multi-step", "milestones": (60, 80), "gamma": 0.1,
+        },
+        "MultiStepLR([60, 80], 0.05)": {
+            "schedule": "multi-step", "milestones": (60, 80), "gamma": 0.05,
+        },
+        "MultiStepLR([40, 50], 0.05)": {
+            "schedule": "multi-step", "milestones": (40, 50), "gamma": 0.05,
+        },
+    }  # fmt: skip
+    with (TABLES / "fewstab_recipes_s2_s3_s4.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    with (TABLES / "fewstab_table_s7.csv").open(newline="") as file:
+        printed = {
+            (r["dataset"], r["method"], r["shot"]): float(r["value_percent"])
+            for r in csv.DictReader(file)
+            if r["metric"] == "Acc"
+        }
+    assert len(rows) == 54
+    for row in rows:
+        method = spelt.get(row["method"], row["method"].lower())
+        shots = (1, 5) if row["mode"] == "batches" else (int(row["task_or_batch_size"][2]),)
+        for shot in shots:
+            experiment = resolved(
+                method=method, recipe=f"fewstab:{row['dataset']}",
+                sampler={"name": "random", "n_shot": shot},
+            )  # fmt: skip
+            [stage] = experiment.stages
+            assert experiment.backbone.name == "resnet12"
+            assert experiment.settings.image_size == 84
+            assert stage.learning_rate == float(row["learning_rate"])
+            assert stage.optimizer == row["optimizer"].lower()
+            assert stage.epochs == int(row["epochs"])
+            for name, value in schedules[row["lr_scheduler"]].items():
+                assert getattr(stage, name) == value
+            if row["mode"] == "batches":
+                assert stage.batch_size == int(row["task_or_batch_size"])
+                assert stage.learns_from == "batches"
+            else:
+                assert (stage.n_way, stage.n_shot) == (5, shot)
+                assert stage.tasks_per_step == int(row["episodes_per_update"])
+                assert stage.steps * stage.tasks_per_step == int(row["episodes_per_epoch"])
+            assert experiment.recipe is not None
+            said = int(experiment.recipe.accuracy_on.split("5-way ")[1][0])
+            assert experiment.recipe.accuracy == printed[row["dataset"], row["method"], str(said)]
+            assert said == shot or row["mode"] == "batches"
+
+
+def test_what_is_given_is_stronger_than_the_recipe() -> None:
+    experiment = resolved(
+        method="anil", recipe="fewstab:mini-imagenet", image_size=32,
+        sampler={"name": "random", "n_shot": 1}, training={"epochs": 3, "learning_rate": 0.5},
+    )  # fmt: skip
+    [stage] = experiment.stages
+    assert (stage.epochs, stage.learning_rate, stage.steps) == (3, 0.5, 500)
+    assert experiment.settings.image_size == 32
+    origins = experiment.origins["training"][0]
+    assert (origins["epochs"], origins["steps"], origins["momentum"]) == (
+        "command line", "recipe fewstab", "default",
+    )  # fmt: skip
+    assert experiment.origins["backbone"]["name"] == "recipe fewstab"
+
+
+def test_options_of_one_backbone_are_not_given_to_another() -> None:
+    plain = resolved(method="dn4")
+    assert plain.backbone.options["last_pool"] is False
+    other = resolved(method="dn4", backbone="resnet12")
+    assert other.backbone.name == "resnet12"
+    assert other.stages == plain.stages
+
+
+def test_no_recipe_leaves_the_defaults() -> None:
+    experiment = resolved(method="dn4", recipe="none")
+    assert experiment.recipe is None
+    assert experiment.stages == (Stage(),)
+    assert experiment.to_json()["recipe"] is None
+
+
+def test_stages_of_the_user_replace_those_of_the_recipe() -> None:
+    tree = {"method": Given("rfs", "x.toml"), "training": {"stages": [{"epochs": Given(1, "x")}]}}
+    experiment = resolve_experiment(Registry(), tree)
+    assert [s.epochs for s in experiment.stages] == [1]
+    assert not experiment.stages[0].distill
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"recipe": "fewstap", "method": "anil"}, r"anil has no recipe 'fewstap' \(did you mean"),
+        (
+            {"recipe": "fewstab", "method": "anil"},
+            "recipe fewstab of anil is not for planted 5-shot, but for: miniImageNet 1-shot",
+        ),
+        (
+            {"recipe": "fewstab:miniImageNet", "method": "anil", "sampler": {"n_shot": 3}},
+            "is not for miniImageNet 3-shot",
+        ),
+        ({"method": "ncc", "training": {"stages": 3}}, "must be a list of tables"),
+    ],
+)
+def test_unknown_recipes_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        resolved(**options)
+
+
+def test_a_method_made_for_a_number_of_ways_is_made_for_that_of_the_tasks() -> None:
+    twenty = resolved(method="maml", sampler={"name": "random", "n_way": 20})
+    assert twenty.method.options["n_way"] == 20
+    assert twenty.origins["method"]["n_way"] == "the tasks"
+    kept = resolved(method={"name": "maml", "n_way": 3}, sampler={"name": "random", "n_way": 20})
+    assert kept.method.options["n_way"] == 3
+
+
+def test_recipes_of_an_outside_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "recipes.toml"
+    file.write_text(
+        '[[recipe]]\nname = "long"\nmethod = "protonet"\ndatasets = ["My-Birds"]\nshot = 1\n'
+        'source = "us"\naccuracy = 50\naccuracy_on = "birds"\nverified = 2026-01-02\n'
+        "[recipe.set.training]\nepochs = 7\n"
+    )
+    monkeypatch.setattr(recipes, "_file_of", lambda plugin: file)
+    registry = Registry()
+    plugin = registry.find("method", "protonet")
+    found = find_recipe(registry, plugin, "long", "mybirds", 1)
+    assert found is not None
+    assert found.options == {"training": {"epochs": 7}}
+    assert found.verified == datetime.date(2026, 1, 2)
+    assert found.described() == "recipe long (us); expected 50.0 % on birds, verified 2026-01-02"
+    assert find_recipe(registry, plugin, "other", "mybirds", 1) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[recipe]]\nname = 3\n", "recipe 1: name = 3 does not belong there"),
+        ('[[recipe]]\nname = "a"\n', "recipe 1: lacks method, source, set"),
+        ("[[recipe]]\nshots = 1\n", "shots = 1 does not belong there"),
+        ("[recipe]\n", "must be a list of tables"),
+        ("[[recipe\n", "cannot be read as recipes"),
+    ],
+)
+def test_damaged_files_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    (tmp_path / "recipes.toml").write_text(text)
+    monkeypatch.setattr(recipes, "_file_of", lambda plugin: tmp_path / "recipes.toml")
+    with pytest.raises(PluginError, match=message):
+        list_recipes(Registry())
+
+
+def test_a_run_can_take_the_model_of_another(tmp_path: Path) -> None:
+    small = {"name": "planted", "size": 32, "n_per_class": 40}
+    short = {"epochs": 1, "steps": 2, "validation_tasks": 5}
+    sampler = {"name": "random", "n_shot": 1, "n_query": 5}
+    workspace, registry = Workspace(tmp_path / "runs", tmp_path / "cache"), Registry()
+    session = Session(registry, workspace, Counting())
+    first = run_experiment(
+        resolved(
+            method={"name": "renet", "temperature": 0.3}, dataset=small, sampler=sampler,
+            tasks=20, training=short,
+        ),
+        session,
+    )  # fmt: skip
+    experiment = resolved(model=str(first.folder), dataset=small, sampler=sampler, tasks=30)
+    assert experiment.method.options["temperature"] == 0.3
+    reporter = Counting()
+    second = run_experiment(experiment, Session(registry, workspace, reporter))
+    assert "training" not in reporter.units
+    assert second.record.arms["random"].n_tasks == 30
+    with pytest.raises(OptionError, match="says which method to use; leave out method"):
+        resolved(model=str(first.folder), method="protonet")
+
+
+def test_described_says_when_nothing_is_known() -> None:
+    recipe = Recipe("a", "b", "c", {}, accuracy=50.0, accuracy_on="d")
+    assert recipe.described() == "recipe a (c); expected 50.0 % on d, not verified"
+    quick = dataclasses.replace(recipe, name="quick")
+    assert quick.described("planted") == "recipe quick (c); expected 50.0 % on d, not verified"
+    assert quick.described("birds") == "recipe quick (c); which accuracy to expect is not known"
