@@ -11,7 +11,7 @@ from fsframework.values import Contrast, measure_name
 __all__ = ["DEFAULT_STATISTICS", "Measure", "measures_named", "usual_measures"]
 
 DEFAULT_STATISTICS = ("acc", "wacc")
-"""Statistics that are compared where none is asked for; the gap is that of the last."""
+"""Statistics of a run or a comparison that asks for none; the gap compared is that of the last."""
 
 
 @dataclass(frozen=True)
@@ -89,18 +89,24 @@ def measures_named(
     found: list[Measure] = []
     for name in names:
         if name not in known:
-            raise OptionError(_unknown(name, known, arms, contrast))
+            raise OptionError(_unknown(name, known, statistics, arms, contrast))
         found += known[name]
     return list(dict.fromkeys(found))
 
 
 def _unknown(
-    name: str, known: Collection[str], arms: Sequence[str], contrast: Contrast | None
+    name: str,
+    known: Collection[str],
+    statistics: Collection[str],
+    arms: Sequence[str],
+    contrast: Contrast | None,
 ) -> str:
-    gap = "" if contrast is None else ", or their gap"
-    share = "only the arm" if len(arms) == 1 else "the arms"
+    first = next(iter(statistics), DEFAULT_STATISTICS[0])
+    examples = [measure_name(first, [arm]) for arm in arms]
+    if contrast is not None:
+        examples.append(measure_name(first, contrast.arms))
     return (
-        f"{argument('statistic')}: nothing is called {name!r}{close_matches(name, known)}; give "
-        f"a statistic, or a statistic in one of the arms{gap}, such as "
-        f"{', '.join(sorted(known)[:6])} (the results share {share} {', '.join(arms)})"
+        f"{argument('statistic')}: no measure is called {name!r}{close_matches(name, known)}; give "
+        f"a statistic ({', '.join(statistics)}), or one in the arms that all results share, as in "
+        f"{', '.join(examples)}"
     )

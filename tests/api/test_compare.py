@@ -77,7 +77,7 @@ def test_a_statistic_of_a_script_keeps_its_name_and_its_direction(two) -> None:
     assert values["range-gap-gap"] == pytest.approx(
         values["range-gap-biased"] - values["range-gap-random"]
     )
-    with pytest.raises(OptionError, match=r"nothing is called 'range-gp' \(did you mean"):
+    with pytest.raises(OptionError, match=r"no measure is called 'range-gp' \(did you mean"):
         fsf.compare(two, [RangeGap, "range-gp"])
 
 

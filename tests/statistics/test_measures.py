@@ -46,10 +46,10 @@ def test_what_is_asked_for_twice_is_compared_once() -> None:
 @pytest.mark.parametrize(
     ("name", "arms", "contrast", "part"),
     [
-        ("wacc-ood", ARMS, CONTRAST, "the results share the arms random, biased"),
+        ("wacc-ood", ARMS, CONTRAST, "as in acc-random, acc-biased, acc-gap"),
         ("wacc-biasd", ARMS, CONTRAST, "did you mean 'wacc-biased'"),
-        ("wacc-R", ARMS, CONTRAST, "nothing is called 'wacc-R'"),
-        ("gap", ["tasks"], None, "the results share only the arm tasks"),
+        ("wacc-R", ARMS, CONTRAST, "give a statistic (acc, wacc, range-gap, range)"),
+        ("gap", ["tasks"], None, "in the arms that all results share, as in acc-tasks"),
     ],
 )
 def test_an_unknown_name_is_told_what_there_is(name, arms, contrast, part) -> None:

@@ -24,12 +24,12 @@ from fsframework.pipeline.experiment.recipes import EMBEDDED, Recipe, find_recip
 from fsframework.pipeline.experiment.settings import Settings
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.records import RunRecord
+from fsframework.statistics.measures import DEFAULT_STATISTICS
 from fsframework.values import TaskSet
 
 __all__ = [
     "OVERRIDING",
     "ROLES",
-    "USUAL_STATISTICS",
     "Experiment",
     "check_keys",
     "plain",
@@ -47,7 +47,6 @@ _DEFAULTS = {
 }
 ROLES = tuple(_DEFAULTS)
 """The components that every experiment has."""
-USUAL_STATISTICS = ("acc", "wacc")
 OVERRIDING = ("command line", "call", "environment")
 """Origins of what the user gave for this very run, the strongest first."""
 FROM_TASKS = "the tasks"
@@ -246,7 +245,7 @@ def _named_statistics(registry: Registry, raw: Any) -> Any:
     options: Mapping[str, Any] = {}
     if isinstance(raw, Mapping):
         options = {key: value for key, value in raw.items() if key != "name"}
-        raw = raw.get("name", Given(list(USUAL_STATISTICS), "default"))
+        raw = raw.get("name", Given(list(DEFAULT_STATISTICS), "default"))
     origin = raw.origin if isinstance(raw, Given) else "call"
     values = raw.value if isinstance(raw, Given) else raw
     if isinstance(values, str):
@@ -277,7 +276,7 @@ def _name_in(request: Any) -> Any:
 
 def _statistics(registry: Registry, requests: Any) -> dict[str, Component]:
     if requests is None:
-        requests = [Given(name, "default") for name in USUAL_STATISTICS]
+        requests = [Given(name, "default") for name in DEFAULT_STATISTICS]
     found: dict[str, Component] = {}
     for request in requests:
         component = resolve_component(registry, "statistic", request)

@@ -11,6 +11,7 @@ from fsf_analysis._file_options import file_options
 from fsframework.cli.options import (
     command,
     json_option,
+    plugin_names,
     plugin_option,
     run_names,
     runs_dir_option,
@@ -31,7 +32,16 @@ __all__ = ["compare"]
 
 @command(epilog="Exit code 2 where tasks differ: then values cannot be paired.")
 @click.argument("sources", metavar="SOURCE...", shell_complete=run_names, nargs=-1, required=True)
-@shared("statistics", "interval", "level")
+@click.option(
+    "--statistic",
+    "statistics",
+    multiple=True,
+    shell_complete=plugin_names("statistic"),
+    metavar="NAME",
+    help="What to compare: a statistic in every arm (wacc), in one (wacc-biased), or its gap "
+    "(wacc-gap, or gap for short); repeatable.  [default: acc and wacc in every arm, and wacc-gap]",
+)
+@shared("interval", "level")
 @click.option(
     "--resamples",
     type=click.IntRange(min=1),
@@ -40,7 +50,9 @@ __all__ = ["compare"]
     metavar="N",
     help="Of the bootstrap.",
 )
-@shared("seed")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, metavar="N", help="Of the bootstrap."
+)
 @click.option("--baseline", metavar="LABEL", help="Compare only with this method.")
 @click.option(
     "--by-tasks",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsf_analysis._file_options import file_options
-from fsframework.cli.options import command, json_option, runs_dir_option
+from fsframework.cli.options import command, json_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +34,15 @@ __all__ = ["accuracies", "import_all"]
     "--label", metavar="NAME", help="Name of the method.  [default: that of the file or column]"
 )
 @file_options
-@runs_dir_option
+@click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    metavar="DIR",
+    envvar="FSF_RUNS",
+    show_envvar=True,
+    help="Where runs are written.  [default: ./runs]",
+)
 @json_option
 def accuracies(
     paths: tuple[Path, ...],

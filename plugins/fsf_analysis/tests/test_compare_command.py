@@ -89,8 +89,8 @@ def test_arms_of_contexts_are_compared_as_pairs(fsf: Fsf, tmp_path: Path) -> Non
     assert difference["value"] == pytest.approx(float((gaps[0] - gaps[1]).mean()))
     unknown = fsf("compare", "ncc", "logistic", "--statistic", "wacc-biased")
     assert unknown.returncode == 2
-    assert "--statistic: nothing is called 'wacc-biased'" in unknown.stderr
-    assert "the arms iid, ood" in unknown.stderr
+    assert "--statistic: no measure is called 'wacc-biased'" in unknown.stderr
+    assert "as in acc-iid, acc-ood, acc-gap" in unknown.stderr
 
 
 def test_other_tasks_and_runs_without_outcomes_are_refused(two: Fsf, tmp_path: Path) -> None:
