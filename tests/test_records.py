@@ -162,7 +162,7 @@ def test_runs_of_version_1_open(
     name: str, arms: dict[str, str], estimates: set[str] | None
 ) -> None:
     """Runs made before arms had names: records, tasks and outcomes, as they were written."""
-    folder = OLD / "runs" / name
+    folder = OLD / "version_1" / name
     record = RunRecord.load(folder)
     raw = json.loads((folder / "run.json").read_text())
     assert raw["schema_version"] == 1

@@ -146,6 +146,7 @@ def _drawn(
 ) -> FoundTasks:
     """Draw the tasks from the split that allows the largest, and fit the training to its own."""
     settings, splits = experiment.settings, list(source.dataset.splits)
+    trains = trains and experiment.learns  # what is tried to mend it may train nothing
     if len(source.dataset.class_names) < _FEWEST_CLASSES:
         raise InfeasibleTask(
             f"the data set {experiment.dataset.name} has 1 class, and tasks need at least 2"
