@@ -27,14 +27,16 @@ import time
 import numpy as np
 from scipy import stats
 
-from fsframework.statistics.comparison import (
-    Measure,
+from fsframework.statistics.comparison import TaskValues, compare_methods
+from fsframework.statistics.differences import (
+    ComparisonOptions,
     benjamini_hochberg,
-    compare,
     differences,
     holm,
 )
+from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.intervals import answers_of, interval_over, mean_interval
+from fsframework.statistics.measures import Measure
 from fsframework.values import Outcomes, TaskSet
 
 METHODS, TASKS, RESAMPLES = 10, 3_000, 10_000
@@ -56,12 +58,13 @@ def speed(n_pairs: int) -> None:
     """Print seconds for all pairs, ours and SciPy's."""
     values = accuracies(np.random.default_rng(0), TASKS, METHODS)
     labels = [f"method {i}" for i in range(METHODS)]
-    measure = Measure("acc", "simulated", ((1, values),), "open", 0, True, "task")
+    measured = TaskValues(Measure("acc"), "simulated", (values,), "open")
     all_pairs = METHODS * (METHODS - 1) // 2
     print(f"{'':<32}{'seconds':>10}{'times ours':>12}")
     for interval, method in (("percentile", "percentile"), ("bca", "BCa")):
         start = time.perf_counter()
-        found = compare(labels, measure, interval=interval, n_resamples=RESAMPLES)
+        how = ComparisonOptions(IntervalChoice(method=interval), RESAMPLES)
+        found = compare_methods(labels, measured, how)
         ours = time.perf_counter() - start
         start = time.perf_counter()
         for pair in found.pairs[:n_pairs]:
@@ -100,9 +103,8 @@ def discoveries(replicates: int) -> None:
         counts = np.zeros(3)
         for replicate in range(replicates):
             values = accuracies(np.random.default_rng([replicate, n_tasks]), n_tasks, EQUAL, mean)
-            p = differences(
-                ((1, values),), PAIRS, interval=interval, n_resamples=2_000, seed=replicate
-            ).p
+            how = ComparisonOptions(IntervalChoice(method=interval), 2_000, replicate)
+            p = differences((values,), PAIRS, how).p
             counts += [(q <= ALPHA).any() for q in (p, benjamini_hochberg(p), holm(p))]
         share = 100 * counts / replicates
         name = f"{interval}, {n_tasks} tasks, mean {mean}"

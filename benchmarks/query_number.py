@@ -11,7 +11,7 @@ fitted to the variances; Q* by the truth, by the fit, and where the least varian
 and how much more than the least it is at one query.
 
 The second asks single pilots. A pilot of T tasks has a data set of 1,000 images of its own, whose
-images recur, with n queries a class; or, ``new images``, images of its own for every task.
+images recur, with n queries per class; or, ``new images``, images of its own for every task.
 ``unbiased`` is Q* by the moments, ``cautious`` allows for failed tasks the pilot may have missed;
 of both the share within a factor of 1.5 of the truth, and the 90th percentile of how much longer
 than the shortest the variance is at them. ``covers`` is the share of 95 % intervals with the truth
@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from fsframework.statistics.query_variance import Pilot, Spread
+from fsframework.statistics.query_variance import PilotAnswers, QueryVariance
 
 CLASS_SIZE, REPLICATES, LEVEL = 500, 6000, 0.95
 QUERIES = {
@@ -46,7 +46,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Truth(NamedTuple):
-    """alpha and noise of a query, as ``Spread`` has them; Q* and the variance they come to."""
+    """alpha and noise of a query as in ``QueryVariance``, and the Q* and variance they give."""
 
     shot: int
     alpha: float
@@ -119,7 +119,9 @@ def fitted(q: Floats, values: Floats) -> tuple[Floats, float]:
     return terms @ found, best
 
 
-def pilot(rng: np.random.Generator, shot: int, n_tasks: int, n_query: int, new: bool) -> Pilot:
+def pilot(
+    rng: np.random.Generator, shot: int, n_tasks: int, n_query: int, new: bool
+) -> PilotAnswers:
     """Return a pilot on a data set of its own, or with new images for every task."""
     shape = (n_tasks, 2, shot + n_query)
     own = np.arange(2)[:, None]
@@ -133,7 +135,7 @@ def pilot(rng: np.random.Generator, shot: int, n_tasks: int, n_query: int, new: 
         values = (rng.normal(size=(2, CLASS_SIZE)) + 2 * own - 1).ravel()[images]
     right = answers(values[:, :, :shot].mean(axis=2), values[:, :, shot:])
     classes = np.tile(np.arange(2), (n_tasks, 1))
-    return Pilot(right, classes, images[:, :, :shot], images[:, :, shot:])
+    return PilotAnswers(right, classes, images[:, :, :shot], images[:, :, shot:])
 
 
 class FiveWays:
@@ -151,17 +153,17 @@ class FiveWays:
         shift = 0.25 * rng.normal(size=(n_tasks, 1)) + 0.4 * rng.normal(size=(n_tasks, 5))
         return np.asarray(norm.cdf(0.6 + self._difficulty[classes] + shift)), classes
 
-    def pilot(self, n_tasks: int, n_query: int, rng: np.random.Generator) -> Pilot:
+    def pilot(self, n_tasks: int, n_query: int, rng: np.random.Generator) -> PilotAnswers:
         """Return a pilot of images of its own."""
         accuracy, classes = self.draw(n_tasks, rng)
         right = rng.random((n_tasks, 5, n_query)) < accuracy[:, :, None]
         images = np.arange(n_tasks * 5 * (5 + n_query)).reshape(n_tasks, 5, 5 + n_query)
-        return Pilot(right.astype(float), classes, images[:, :, :5], images[:, :, 5:])
+        return PilotAnswers(right.astype(float), classes, images[:, :, :5], images[:, :, 5:])
 
 
-def judged(of: Truth, make: Callable[[], Pilot], n_pilots: int) -> tuple[str, ...]:
+def judged(of: Truth, make: Callable[[], PilotAnswers], n_pilots: int) -> tuple[str, ...]:
     """Return a row on so many pilots."""
-    spreads = [Spread.of(make(), LEVEL) for _ in range(n_pilots)]
+    spreads = [QueryVariance.of(make(), LEVEL) for _ in range(n_pilots)]
     cells = []
     for name in ("best", "cautious"):
         found = np.array([getattr(s, name) for s in spreads])

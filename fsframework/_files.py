@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from fsframework.errors import FsfError
 
@@ -67,17 +68,32 @@ def locked(
         shared: let others in who ask for a shared lock as well.
         waiting: called once where there is another process to wait for.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / "lock").open("w")
-    except OSError as error:
-        raise explain_os_error(error, folder) from error
-    with lock:
-        how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    while True:
         try:
-            fcntl.flock(lock, how | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if waiting is not None:
-                waiting()
-            fcntl.flock(lock, how)
-        yield
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = (folder / "lock").open("w")
+        except FileNotFoundError as error:
+            if folder.is_dir():
+                raise explain_os_error(error, folder) from error
+            continue  # another process removed the folder in between
+        except OSError as error:
+            raise explain_os_error(error, folder) from error
+        with lock:
+            how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+            try:
+                fcntl.flock(lock, how | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if waiting is not None:
+                    waiting()
+                fcntl.flock(lock, how)
+            if not _is_at(lock, folder / "lock"):
+                continue  # the folder was removed while this process waited
+            yield
+            return
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

@@ -6,7 +6,7 @@ On the command line each becomes one line and exit code 2.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -34,6 +34,7 @@ class FsfError(Exception):
         message: one sentence: what is wrong, where, and what is allowed.
         picture: lines to be shown below it as they are, such as the tree of files that is
             expected; a traceback shows them too.
+        remedy: arguments, by name, with which it would work; empty where none are known.
 
     >>> error = DataError("images: nothing is found here", picture="images/\n└── CLASS/")
     >>> print(error)
@@ -43,9 +44,12 @@ class FsfError(Exception):
     └── CLASS/
     """
 
-    def __init__(self, message: str = "", *, picture: str = "") -> None:
+    def __init__(
+        self, message: str = "", *, picture: str = "", remedy: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.picture = picture
+        self.remedy = dict(remedy or {})
         if picture:
             self.add_note(f"\n{picture}")
 
@@ -99,7 +103,12 @@ def close_matches(name: str, known: Iterable[str]) -> str:
 
 
 def _in_python(name: str, value: Any) -> str:
-    return name if value is None else f"{name}={value!r}"
+    if value is None:
+        return name
+    first, *below = name.split(".")
+    for key in reversed(below):
+        value = {key: value}
+    return f"{first}={value!r}"
 
 
 _VOICE: ContextVar[Voice] = ContextVar("voice", default=_in_python)
@@ -112,11 +121,12 @@ def argument(name: str, value: Any = None) -> str:
     has none.
 
     Args:
-        name: of a public argument (``way``), or a dotted option (``method.temperature``).
+        name: of a public argument (``way``), or a dotted option (``training.epochs``), which in
+            Python is a mapping.
         value: one that would do; ``None`` names the argument only.
 
-    >>> argument("way", 4), argument("attributes")
-    ('way=4', 'attributes')
+    >>> argument("way", 4), argument("attributes"), argument("training.epochs", 0)
+    ('way=4', 'attributes', "training={'epochs': 0}")
     """
     return _VOICE.get()(name, value)
 

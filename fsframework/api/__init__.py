@@ -10,6 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fsframework.api.accuracies import import_accuracies
+    from fsframework.api.cache import cache_size, clean_cache
+    from fsframework.api.catalogue import add_dataset, datasets, remove_dataset
+    from fsframework.api.checkpoints import Checkpoint, read_checkpoint
     from fsframework.api.data import dataset, draw, pool
     from fsframework.api.experiments import Description, describe, described
     from fsframework.api.models import Model, evaluate, method
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from fsframework.api.words import attributes, images_with_class_words, names_class
 
 __all__ = [
+    "Checkpoint",
     "Comparison",
     "Description",
     "Extracted",
@@ -33,9 +38,13 @@ __all__ = [
     "OpenedImages",
     "Run",
     "Runs",
+    "add_dataset",
     "attributes",
+    "cache_size",
+    "clean_cache",
     "compare",
     "dataset",
+    "datasets",
     "describe",
     "described",
     "draw",
@@ -44,17 +53,21 @@ __all__ = [
     "evaluate",
     "extract_words",
     "images_with_class_words",
+    "import_accuracies",
     "load_run",
     "method",
     "names_class",
     "open_images",
     "open_tasks",
     "pool",
+    "read_checkpoint",
+    "remove_dataset",
     "run",
     "runs",
 ]
 
 _HOME = {
+    "Checkpoint": "checkpoints",
     "Comparison": "results",
     "Description": "experiments",
     "Extracted": "opened",
@@ -62,9 +75,13 @@ _HOME = {
     "OpenedImages": "opened",
     "Run": "running",
     "Runs": "running",
+    "add_dataset": "catalogue",
     "attributes": "words",
+    "cache_size": "cache",
+    "clean_cache": "cache",
     "compare": "results",
     "dataset": "data",
+    "datasets": "catalogue",
     "describe": "experiments",
     "described": "experiments",
     "draw": "data",
@@ -73,12 +90,15 @@ _HOME = {
     "evaluate": "models",
     "extract_words": "opened",
     "images_with_class_words": "words",
+    "import_accuracies": "accuracies",
     "load_run": "running",
     "method": "models",
     "names_class": "words",
     "open_images": "opened",
     "open_tasks": "opened",
     "pool": "data",
+    "read_checkpoint": "checkpoints",
+    "remove_dataset": "catalogue",
     "run": "running",
     "runs": "running",
 }

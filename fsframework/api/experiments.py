@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fsframework.api._session import open_session
+from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.sampler import TaskSampler
 from fsframework.pipeline.experiment.arguments import given_tree
 from fsframework.pipeline.experiment.configuration import (
@@ -15,6 +16,7 @@ from fsframework.pipeline.experiment.configuration import (
     read_config,
     resolve_experiment,
 )
+from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
 
 __all__ = ["ORIGIN", "Description", "Session", "describe", "described", "tree_of_call"]
@@ -44,6 +46,30 @@ class Description:
         """The sampler of the tasks under test, made with its options."""
         made: TaskSampler = self.experiment.sampler.create()
         return made
+
+    def dataset(self) -> Dataset:
+        """Open its data set.
+
+        Raises:
+            DataError: its files are missing or broken.
+        """
+        made: Dataset = self.experiment.dataset.create()
+        return made
+
+    def check(self) -> tuple[str, ...]:
+        """Open the data and draw the tasks as a run does first; train and evaluate nothing.
+
+        Returns:
+            Notes: what follows from the data where the arguments leave it open, and what a reader
+            of the numbers must know.
+
+        Raises:
+            FsfError: the run would stop with this message; ``remedy`` holds arguments that work,
+                where there are any.
+        """
+        from fsframework.pipeline.preparation import prepare
+
+        return prepare(self.experiment, replace(self.session, reporter=Reporter())).notes
 
     def __repr__(self) -> str:
         parts = (f"{role} {c.called}" for role, c in self.experiment.roles.items())

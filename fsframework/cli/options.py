@@ -12,7 +12,7 @@ import click
 import cloup
 from click.core import ParameterSource
 
-from fsframework.cli.completion import dataset_names, plugin_names, run_names
+from fsframework.cli.completion import added_names, dataset_names, plugin_names, run_names
 from fsframework.cli.groups import PluginGroup
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Given, set_dotted
@@ -29,9 +29,11 @@ __all__ = [
     "WORDS",
     "CommandGroup",
     "GroupedCommand",
+    "added_names",
     "cache_option",
     "check_output",
     "command",
+    "data_dir_option",
     "dataset_names",
     "default_runs_dir",
     "flat_options",
@@ -40,9 +42,11 @@ __all__ = [
     "group",
     "json_option",
     "option_of",
+    "option_tree",
     "plugin_names",
     "plugin_option",
     "registry_with",
+    "run_command",
     "run_names",
     "runs_dir_option",
     "session_of",
@@ -134,6 +138,9 @@ def group(name: str | None = None, **settings: Any) -> Callable[[Any], CommandGr
     """
     return click.group(name, cls=CommandGroup, **settings)
 
+
+_OFFLINE_DETECTOR = "appearance"
+"""A detector that needs only the images, suggested where it is installed."""
 
 _ORIGINS = {
     ParameterSource.ENVIRONMENT: "environment",
@@ -397,7 +404,11 @@ def option_of(name: str, value: Any = None) -> str:
     ('--image-size 84', '-o training.epochs=3', '--drop-class-words')
     """
     flag = name.replace("_", "-")
-    if flag in _SHARED or flag in _OTHER_FLAGS:
+    context = click.get_current_context(silent=True)
+    own = context is not None and any(
+        f"--{flag}" in parameter.opts for parameter in context.command.params
+    )
+    if own or flag in _SHARED or flag in _OTHER_FLAGS:
         flag = "statistic" if flag == "statistics" else flag
         told = "" if value is None or isinstance(value, bool) else f" {shlex.quote(str(value))}"
         return f"--{flag}{told}"
@@ -496,6 +507,19 @@ def cache_option(function: F) -> F:
     )(function)
 
 
+def data_dir_option(function: F) -> F:
+    """Add ``--data-dir``."""
+    return click.option(
+        "--data-dir",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        envvar="FSF_DATA",
+        show_envvar=True,
+        help="Where the list of added data sets is kept; other commands find it by the environment "
+        "variable.  [default: ~/.local/share/fsframework]",
+    )(function)
+
+
 def folder_options(function: F) -> F:
     """Add ``--runs-dir`` and ``--cache-dir``."""
     runs = click.option(
@@ -563,6 +587,16 @@ def tree_of(
             if name in ARGUMENTS and context.get_parameter_source(name) is source
         }
         tree = given_tree(given, origin, tree)
+    return option_tree(options, tree)
+
+
+def option_tree(options: Sequence[str], tree: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return what ``-o KEY=VALUE`` sets as a tree of ``Given``, over a tree that is changed.
+
+    Raises:
+        OptionError: an ``-o`` without ``=``.
+    """
+    tree = {} if tree is None else tree
     for option in options:
         key, equals, value = option.partition("=")
         if not equals:
@@ -580,6 +614,20 @@ def session_of(context: click.Context) -> Session:
     given = context.params
     workspace = Workspace.default(given.get("runs_dir"), given.get("cache_dir"))
     return Session(registry_with(given.get("plugin_files", ())), workspace, usual_reporter())
+
+
+def run_command(dataset: str, *, words: bool, plugins: Sequence[Path] = ()) -> str:
+    """Return a command that measures on a data set without any download.
+
+    Args:
+        words: whether its images have words; where they have none, they are detected.
+    """
+    found = f"fsf run --dataset {dataset}"
+    if words:
+        return found
+    names = registry_with(tuple(plugins)).names("detector")
+    detected = _OFFLINE_DETECTOR in names
+    return found + (f" --detector {_OFFLINE_DETECTOR}" if detected else " --sampler random")
 
 
 def flat_options(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from fsframework.cli.options import (
     command,
     json_option,
     plugin_names,
-    registry_with,
+    session_of,
     set_options,
     shared,
     tree_of,
@@ -21,7 +22,8 @@ from fsframework.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fsframework.pipeline.cache.images import ImageStore
+    from fsframework.pipeline.cache.images import Broken, ImageStore
+    from fsframework.pipeline.session import Session
 
 __all__ = ["pack"]
 
@@ -52,18 +54,16 @@ def pack(
     backbone: str | None,
     config: Path | None,
     options: tuple[str, ...],
-    plugin_files: tuple[Path, ...],
-    cache_dir: Path | None,
     as_json: bool,
     **_: Any,
 ) -> None:
     """Decode and resize all images of a data set once, into one file to be read from.
 
-    The file is an ordinary NumPy array of bytes in the cache, one a size; runs on
+    The file is an ordinary NumPy array of bytes in the cache, one per size. Runs on
     the same data and size read from it, and fill it themselves where it was not
-    packed before. Interrupted, it goes on where it stopped. With --decoding
-    scaled it says how far the pixels are from exact ones. Where neither data set nor
-    backbone says a size, it is 84 pixels.
+    packed before. Interrupted, it goes on where it stopped. With --decoding scaled it
+    says how far the pixels are from exact ones. The size is 84 pixels where neither
+    the data set nor the backbone says one.
 
     \b
     Examples:
@@ -72,54 +72,48 @@ def pack(
       fsf data pack --dataset birds --backbone timm:vit_small_patch14_dinov2.lvd142m
     """
     from fsframework.cli import render
-    from fsframework.pipeline.cache.images import (
-        decoding_difference,
-        image_size,
-        pack_images,
-        store_of,
+    from fsframework.pipeline.cache.images import decoding_difference, pack_images
+
+    session = session_of(context)
+    store, broken = _store(tree_of(context, config, options), session, backbone=backbone)
+    started = time.perf_counter()
+    packed = pack_images(store, broken, session.reporter)
+    seconds = time.perf_counter() - started
+    apart = decoding_difference(store) if store.decoding == "scaled" else None
+    if not as_json:
+        _print_packed(store, packed, seconds, apart)
+        return
+    names = ("mean", "percentile_99", "largest")
+    render.print_json(
+        {
+            "file": str(store.path),
+            "images": len(store),
+            "decoded_now": packed,
+            "seconds": round(seconds, 3),
+            "bytes": len(store) * store.row_bytes,
+            "digest": store.digest_of_all(),
+            "broken": {store.dataset.keys[row]: why for row, why in store.broken().items()},
+            "scaled_decoding_differs_by": apart and dict(zip(names, apart, strict=True)),
+        }
     )
-    from fsframework.pipeline.cache.workspace import Workspace
+
+
+def _store(
+    tree: Mapping[str, Any], session: Session, *, backbone: str | None
+) -> tuple[ImageStore, Broken]:
+    """Return the store to fill, and what to do with an image that cannot be read."""
+    from fsframework.pipeline.cache.images import image_size, store_of
     from fsframework.pipeline.experiment.configuration import resolve_part
 
-    registry = registry_with(plugin_files)
-    keys = {"backbone": "backbone"}
-    tree = tree_of(context, config, options, keys)
-    settings, dataset = resolve_part(registry, tree, "dataset")
+    settings, dataset = resolve_part(session.registry, tree, "dataset")
     data = dataset.create()
     size = settings.image_size or data.native_size or _USUAL_SIZE
     interpolation = _USUAL_INTERPOLATION
     if backbone is not None:
-        wanted = resolve_part(registry, tree, "backbone")[1].create().preprocessing
+        wanted = resolve_part(session.registry, tree, "backbone")[1].create().preprocessing
         size, interpolation = image_size(data, wanted, settings.image_size), wanted.interpolation
-    store = store_of(
-        dataset,
-        data,
-        size,
-        interpolation,
-        settings.decoding,
-        Workspace.default(None, cache_dir),
-    )
-    started = time.perf_counter()
-    packed = pack_images(store, settings.broken, usual_reporter())
-    seconds = time.perf_counter() - started
-    apart = decoding_difference(store) if settings.decoding == "scaled" else None
-    if as_json:
-        render.print_json(
-            {
-                "file": str(store.path),
-                "images": len(store),
-                "decoded_now": packed,
-                "seconds": round(seconds, 3),
-                "bytes": len(store) * store.row_bytes,
-                "digest": store.digest_of_all(),
-                "broken": {data.keys[row]: why for row, why in store.broken().items()},
-                "scaled_decoding_differs_by": None
-                if apart is None
-                else dict(zip(("mean", "percentile_99", "largest"), apart, strict=True)),
-            }
-        )
-        return
-    _print_packed(store, packed, seconds, apart)
+    workspace, decoding = session.workspace, settings.decoding
+    return store_of(dataset, data, size, interpolation, decoding, workspace), settings.broken
 
 
 def _print_packed(
@@ -130,7 +124,7 @@ def _print_packed(
     click.echo(
         f"{len(store):,} images of {store.size} x {store.size} pixels, {megabytes:,.1f} MB; "
         + (
-            f"{packed:,} decoded now in {seconds:.1f} s, {packed / seconds:,.0f} a second"
+            f"{packed:,} decoded now in {seconds:.1f} s, {packed / seconds:,.0f} per second"
             if packed
             else "nothing to do: all were decoded before"
         )
@@ -138,8 +132,8 @@ def _print_packed(
     if apart is not None:
         mean, high, largest = apart
         click.echo(
-            f"scaled decoding: pixels differ from exact ones by {mean:.1f} of 255 levels in the "
-            f"mean, by at most {high:.0f} in 99 % of them and by {largest} at the most"
+            f"scaled decoding: pixels differ from exact ones by {mean:.1f} of 255 levels on "
+            f"average, by at most {high:.0f} in 99 % of them, and by {largest} at most"
         )
     broken = store.broken()
     for why in list(broken.values())[:_MOST_NAMED]:

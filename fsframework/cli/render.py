@@ -17,13 +17,16 @@ from fsframework._files import atomic_write
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
+    from fsframework.interfaces.dataset import About
     from fsframework.records import RunRecord
 
 __all__ = [
     "chart",
     "check_output",
+    "class_counts",
     "estimates_table",
     "print_json",
+    "print_problems",
     "print_table",
     "sparkline",
     "text_table",
@@ -31,6 +34,7 @@ __all__ = [
 ]
 
 _NO_LIMIT = 100_000
+_MOST_PROBLEMS = 20
 
 
 def write_file(path: Path, data: bytes | str) -> None:
@@ -93,6 +97,36 @@ def fitting(
         if sum(widths[i] for i in shown) - 2 > room:
             shown.remove(columns.index(name))
     return shown
+
+
+def class_counts(classes: int, images: int) -> str:
+    """Return numbers in words; 0 images are those that are not published.
+
+    >>> class_counts(1, 20), class_counts(64, 0)
+    ('1 class, 20 images', '64 classes')
+    """
+    told = f"{classes:,} {'class' if classes == 1 else 'classes'}"
+    return f"{told}, {images:,} {'image' if images == 1 else 'images'}" if images else told
+
+
+def print_problems(problems: Sequence[str], about: About | None, published: str | None) -> None:
+    """Print what is wrong with data that can be used, or that nothing is.
+
+    Args:
+        about: what is published of the data, if anything.
+        published: what to say where the counts are those published; ``None`` where there are none.
+    """
+    for problem in problems[:_MOST_PROBLEMS]:
+        print(f"problem: {problem}")
+    if len(problems) > _MOST_PROBLEMS:
+        print(f"and {len(problems) - _MOST_PROBLEMS} more problems (fsf data check names all)")
+    if problems:
+        note = "" if about is None else "; every run on it carries a note of this"
+        print(f"it can be used as it is{note}")
+    elif about is not None and published is None:
+        print("nothing is published to compare with")
+    elif about is not None:
+        print(f"{published}: its counts are those published")
 
 
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -9,20 +9,29 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsframework._files import atomic_write, locked
+from fsframework._files import atomic_write, explain_os_error, locked
 from fsframework.errors import DataError
 
-__all__ = ["ADDED_VERSION", "DECLARATIONS", "Added", "added_folder", "change_added", "read_added"]
+__all__ = [
+    "ADDED_VERSION",
+    "Added",
+    "added_folder",
+    "change_added",
+    "declaration_folder",
+    "read_added",
+    "replaced_files",
+]
 
 ADDED_VERSION = 1
 _FILE = "datasets.json"
-DECLARATIONS = "declarations"
+_DECLARATIONS = "declarations"
 """Folder beside that file with the copies of users' own declarations."""
 
 
@@ -38,7 +47,9 @@ class Added:
         fingerprint: of the data then.
         when: it was added, ISO 8601.
         about: what is published of it, as JSON values; ``None`` for the user's own.
-        columns: of its metadata then; none where an earlier version has added it.
+        columns: of its metadata then; empty where an earlier version added it.
+        place: where it lies; where an earlier version added it, its option ``path``, else its
+            first option.
     """
 
     plugin: str
@@ -49,11 +60,12 @@ class Added:
     when: str = ""
     about: Mapping[str, Any] | None = None
     columns: tuple[str, ...] = ()
+    place: str = ""
 
-    @property
-    def place(self) -> str:
-        """Where it lies: its path, else the first of its options."""
-        return str(self.options.get("path") or next(iter(self.options.values()), ""))
+    def __post_init__(self) -> None:
+        if not self.place:
+            place = self.options.get("path") or next(iter(self.options.values()), "")
+            object.__setattr__(self, "place", str(place))
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
@@ -137,4 +149,44 @@ def _entry(raw: Mapping[str, Any]) -> Added:
         when=str(raw.get("when", "")),
         about=None if raw.get("about") is None else dict(raw["about"]),
         columns=tuple(map(str, raw.get("columns", ()))),
+        place=str(raw.get("place", "")),
     )
+
+
+def declaration_folder(name: str, folder: Path | None = None) -> Path:
+    """Return the folder with the copies of the declaration of an added data set."""
+    return (added_folder(folder) / _DECLARATIONS / name).absolute()
+
+
+@contextmanager
+def replaced_files(folder: Path, content: Mapping[str, bytes]) -> Iterator[None]:
+    """Let a folder hold these files and no others, or be gone; as before if the block fails.
+
+    For one process at a time. What another left behind when it was killed is removed.
+    """
+    fresh, former = (folder.with_name(f".{folder.name}.{which}") for which in ("new", "old"))
+    placed = False
+    try:
+        if former.exists() and not folder.exists():
+            former.rename(folder)
+        for left in (fresh, former):
+            shutil.rmtree(left, ignore_errors=True)
+        for name, data in content.items():
+            atomic_write(fresh / name, data)
+        if folder.exists():
+            folder.rename(former)
+        if content:
+            fresh.rename(folder)
+            placed = True
+        yield
+    except BaseException as error:
+        if placed:
+            shutil.rmtree(folder, ignore_errors=True)
+        if former.exists():
+            former.rename(folder)
+        if isinstance(error, OSError):
+            raise explain_os_error(error, folder) from error
+        raise
+    finally:
+        for left in (fresh, former):
+            shutil.rmtree(left, ignore_errors=True)

@@ -17,7 +17,7 @@ from fsframework.components.resolution import Component
 from fsframework.errors import RecordError
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.added import data_problems
+from fsframework.pipeline.published_counts import data_problems
 from fsframework.records import RECORD_NAME, DataRecord, RunRecord, TrainedOn
 
 __all__ = [

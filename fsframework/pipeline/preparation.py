@@ -8,20 +8,22 @@ from dataclasses import dataclass
 import torch
 
 from fsframework.components.resolution import Component
-from fsframework.errors import DataError, argument
+from fsframework.errors import argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.cache.images import ImageStore, image_size, store_of, without_broken
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.settings import Settings
 from fsframework.pipeline.learning.history import check_tensorboard
 from fsframework.pipeline.learning.model import resolve_device
-from fsframework.pipeline.learning.training import check_stages
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.task_sources import OpenedDataset, drawn_tasks, tasks_of_file
 from fsframework.pipeline.tasks import placebo
 from fsframework.values import Arms, ImagePool
 
 __all__ = ["Prepared", "Source", "open_source", "prepare"]
+
+
+_FEWEST_CLASSES = 2
 
 
 @dataclass(frozen=True)
@@ -71,30 +73,14 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
         check_tensorboard()
     trains = experiment.learns
     source = open_source(experiment.dataset, experiment.backbone, settings, session, trains=trains)
-    if trains and "train" not in source.dataset.splits:
-        raise DataError(
-            f"{experiment.method.name} must be trained, but the data set "
-            f"{experiment.dataset.name} has no split 'train' (it has "
-            f"{', '.join(source.dataset.splits)}); take another run's model with "
-            f"{argument('model', 'RUN')}, or a pretrained backbone that keeps its weights with a "
-            "method that has none of its own, such as ncc"
-        )
     # A component that refuses its options should say so before anything is drawn.
     for statistic in experiment.statistics.values():
         statistic.create()
     if settings.task_file is None:
-        found = drawn_tasks(experiment, source, session)
+        found = drawn_tasks(experiment, source, session, trains=trains)
     else:
-        found = tasks_of_file(experiment, source, session)
+        found = tasks_of_file(experiment, source, session, trains=trains)
     experiment, pool, arms, notes = found.experiment, found.pool, found.arms, found.notes
-    if trains:
-        check_stages(
-            experiment.stages,
-            experiment.method.create(),
-            (arms.tested.n_way, arms.tested.n_shot),
-            source.pool_of("train"),
-            session.registry,
-        )
     notes += (
         *experiment.planned,
         *_task_notes(arms, pool, placebo=settings.placebo),

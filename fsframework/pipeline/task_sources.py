@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,8 +12,15 @@ from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.attributes.sources import WordSource, pool_with_attributes
 from fsframework.pipeline.experiment.configuration import Experiment, with_way
-from fsframework.pipeline.experiment.settings import Settings
-from fsframework.pipeline.fitting import fitted, split_candidates
+from fsframework.pipeline.fitting import (
+    fitted,
+    fitted_training,
+    remedy,
+    size_of,
+    split_candidates,
+)
+from fsframework.pipeline.learning.training import check_stages
+from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.tasks import check_tasks, control_of, draw_arms, draw_tasks
 from fsframework.values import Arms, ImagePool, TaskSet
@@ -27,6 +35,9 @@ __all__ = [
     "tasks_of_file",
     "word_source",
 ]
+
+
+_FEWEST_CLASSES = 2
 
 
 @dataclass(frozen=True)
@@ -51,16 +62,28 @@ class FoundTasks:
     """The tasks of an experiment.
 
     Args:
-        experiment: with what the data decided: split, ways, queries.
+        experiment: with what the data decided: split, shape of tasks, training.
         pool: that the tasks refer to, with its words where there are any.
         arms: the tasks.
-        notes: what a reader of the numbers must know.
+        fitting: what was changed for the data, and why.
+        words: what a reader must know of the words.
     """
 
     experiment: Experiment
     pool: ImagePool
     arms: Arms
-    notes: tuple[str, ...]
+    fitting: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the numbers must know."""
+        return (*self.fitting, *self.words)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Ways, and queries per class."""
+        return self.arms.tested.n_way, self.arms.tested.n_query
 
 
 def candidate_splits(experiment: Experiment, dataset: Dataset) -> list[str]:
@@ -83,82 +106,172 @@ def word_source(experiment: Experiment, split: str) -> WordSource:
     )
 
 
-def drawn_tasks(experiment: Experiment, source: OpenedDataset, session: Session) -> FoundTasks:
-    """Draw tasks from the first split that allows them, changed as far as options are open.
+def drawn_tasks(
+    experiment: Experiment, source: OpenedDataset, session: Session, *, trains: bool = False
+) -> FoundTasks:
+    """Draw tasks, and say what would work where they cannot be drawn.
+
+    Args:
+        trains: whether a model will be trained on the data too.
 
     Raises:
-        InfeasibleTask: no split allows such tasks; the message names arguments that would do.
+        DataError: the data set lacks a split that is needed.
+        InfeasibleTask: no split yields such tasks, or the training classes no episodes.
     """
-    settings = experiment.settings
+    try:
+        found = _drawn(experiment, source, session, trains)
+    except (_MissingSplit, InfeasibleTask) as error:
+        silent = replace(session, reporter=Reporter())
+        changes = remedy(
+            experiment,
+            list(source.dataset.splits),
+            len(source.dataset.class_names),
+            session.registry,
+            lambda changed: _drawn(changed, source, silent, trains),
+        )
+        kind = DataError if isinstance(error, _MissingSplit) else InfeasibleTask
+        works = " ".join(argument(name, value) for name, value in changes.items())
+        raise kind(f"{error}{'; this works: ' if works else ''}{works}", remedy=changes) from None
+    for note in found.fitting:
+        session.reporter.note(note)
+    return found
+
+
+class _MissingSplit(DataError):
+    """The data set lacks a split that is needed."""
+
+
+def _drawn(
+    experiment: Experiment, source: OpenedDataset, session: Session, trains: bool
+) -> FoundTasks:
+    """Draw the tasks from the split that allows the largest, and fit the training to its own."""
+    settings, splits = experiment.settings, list(source.dataset.splits)
+    if len(source.dataset.class_names) < _FEWEST_CLASSES:
+        raise InfeasibleTask(
+            f"the data set {experiment.dataset.name} has 1 class, and tasks need at least 2"
+        )
+    if trains:
+        _demand_splits(experiment, splits)
+    found: FoundTasks | None = None
     first: InfeasibleTask | None = None
-    found: tuple[FoundTasks, tuple[str, ...]] | None = None
-    for split in candidate_splits(experiment, source.dataset):
+    for split in split_candidates(splits, settings.split, trains=trains):
+        tried = replace(experiment, settings=replace(settings, split=split))
         try:
-            one = _drawn_from(split, experiment, source, session)
+            one = _drawn_from(tried, source, session)
         except InfeasibleTask as error:
             first = first or error
             continue
-        _, fit_notes = one
-        if found is None or not fit_notes:
+        if found is None or one.shape > found.shape:
             found = one
-        if not fit_notes:
+        if not one.fitting:
             break
     if found is None:
         assert first is not None
         raise first
-    tasks, fit_notes = found
-    chosen = tasks.experiment.settings.split
+    chosen = found.experiment.settings.split
     if chosen != "test" and settings.split is None:
-        why = _why(list(source.dataset.splits), chosen)
-        fit_notes = (f"tasks are drawn from the split {chosen}: {why}", *fit_notes)
-    for note in fit_notes:
-        session.reporter.note(note)
-    return replace(tasks, notes=(*fit_notes, *tasks.notes))
+        found = replace(found, fitting=(_why_all(source), *found.fitting))
+    return _with_fitted_training(found, source, session) if trains else found
 
 
-def _why(splits: list[str], split: str | None) -> str:
-    if "test" not in splits:
-        return f"the data set has no split test (it has {', '.join(splits) or 'none'})"
-    return f"nothing is trained, and the split test has too few classes or images ({split} has all)"
+def _demand_splits(experiment: Experiment, splits: Sequence[str]) -> None:
+    """Check that a data set has the splits that training and tasks need.
+
+    Raises:
+        _MissingSplit: it lacks one.
+    """
+    name, known = experiment.dataset.name, " and ".join(splits) or "none"
+    if "train" not in splits:
+        raise _MissingSplit(
+            f"{experiment.method.name} must be trained, but the data set {name} has no split "
+            f"'train' (its splits: {known}); take another run's model with "
+            f"{argument('model', 'RUN')}, or a pretrained backbone with a method that needs no "
+            "training, such as ncc"
+        )
+    if experiment.settings.split is None and "test" not in splits:
+        raise _MissingSplit(
+            f"the data set {name} has no split 'test' that tasks could come from (its splits: "
+            f"{known})"
+        )
 
 
-def _drawn_from(
-    split: str, experiment: Experiment, source: OpenedDataset, session: Session
-) -> tuple[FoundTasks, tuple[str, ...]]:
-    """Return the tasks of one split, with the notes of words, and the notes of fitting."""
-    settings, sampler = replace(experiment.settings, split=split), experiment.sampler
-    experiment = replace(experiment, settings=settings)
-    pool = source.pool_of(split)
+def _why_all(source: OpenedDataset) -> str:
+    splits = source.dataset.splits
+    if "test" in splits:
+        reason = f"nothing is trained and the split test has {size_of(source.pool_of('test'))}"
+    else:
+        reason = f"the data set has no split test (its splits: {' and '.join(splits)})"
+    return f"{reason}: the tasks use all images"
+
+
+def _with_fitted_training(drawn: FoundTasks, source: OpenedDataset, session: Session) -> FoundTasks:
+    tested = drawn.arms.tested
+    way_shot, pool = (tested.n_way, tested.n_shot), source.pool_of("train")
+    method = drawn.experiment.method.create()
+    experiment, note = fitted_training(
+        drawn.experiment,
+        way_shot,
+        pool,
+        lambda stages: check_stages(stages, method, way_shot, pool, session.registry),
+    )
+    return replace(
+        drawn, experiment=experiment, fitting=(*drawn.fitting, note) if note else drawn.fitting
+    )
+
+
+def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session) -> FoundTasks:
+    """Draw the tasks from one split, with the words of its images where they are needed."""
+    settings, sampler = experiment.settings, experiment.sampler
+    assert settings.split is not None
+    pool = source.pool_of(settings.split)
     registry, cache = session.registry, session.workspace.cache
     needs = sampler.create().needs_attributes
-    declared = control_of(registry, sampler)
-    draw = (settings.tasks, settings.seed, cache)
-    if needs and declared is not None and not declared[0].create().needs_attributes:
-        # What the labels alone forbid should be known before a model describes every image.
-        fitted(sampler, split, pool, lambda one: _control_tasks(session, one, pool, settings))
-    word_notes: tuple[str, ...] = ()
+    if needs:
+        _check_labels(experiment, pool, session)
+    words: tuple[str, ...] = ()
     if needs or settings.attributes is not None:
-        words = word_source(experiment, split)
-        pool, word_notes = pool_with_attributes(words, source.dataset, pool, session)
+        source_of_words = word_source(experiment, settings.split)
+        pool, words = pool_with_attributes(source_of_words, source.dataset, pool, session)
     elif unused := _asked_of_words(experiment):
-        word_notes = (f"not used, since the sampler {sampler.name} needs no attributes: {unused}",)
-    fit = fitted(sampler, split, pool, lambda one: draw_arms(registry, one, pool, *draw))
+        words = (f"not used, since the sampler {sampler.name} needs no attributes: {unused}",)
+    fit = fitted(
+        sampler,
+        settings.split,
+        pool,
+        lambda one: draw_arms(registry, one, pool, settings.tasks, settings.seed, cache),
+    )
     if fit.sampler is not sampler:
         experiment = with_way(experiment, fit.sampler)
-    return FoundTasks(experiment, pool, fit.arms, word_notes), (fit.note,) if fit.note else ()
+    return FoundTasks(experiment, pool, fit.arms, (fit.note,) if fit.note else (), words)
 
 
-def _control_tasks(
-    session: Session, sampler: Component, pool: ImagePool, settings: Settings
-) -> TaskSet | None:
-    declared = control_of(session.registry, sampler)
-    if declared is None:
-        return None
-    return draw_tasks(declared[0], pool, settings.tasks, settings.seed, session.workspace.cache)
+def _check_labels(experiment: Experiment, pool: ImagePool, session: Session) -> None:
+    """Find what the labels alone forbid, before a model describes every image.
+
+    Raises:
+        InfeasibleTask: not even the control can draw its tasks, whatever the words are.
+    """
+    settings, cache = experiment.settings, session.workspace.cache
+    declared = control_of(session.registry, experiment.sampler)
+    if declared is None or declared[0].create().needs_attributes:
+        return
+
+    def draw(sampler: Component) -> Arms:
+        other = control_of(session.registry, sampler)
+        assert other is not None
+        tasks = draw_tasks(other[0], pool, settings.tasks, settings.seed, cache)
+        return Arms({other[1].arms[0]: tasks})
+
+    fitted(experiment.sampler, settings.split or "test", pool, draw)
 
 
-def tasks_of_file(experiment: Experiment, source: OpenedDataset, session: Session) -> FoundTasks:
+def tasks_of_file(
+    experiment: Experiment, source: OpenedDataset, session: Session, *, trains: bool = False
+) -> FoundTasks:
     """Read the tasks of the experiment's file and check that they belong to its data.
+
+    Args:
+        trains: whether a model will be trained on the data too.
 
     Raises:
         OptionError: a sampler or its options are given beside the file.
@@ -184,7 +297,12 @@ def tasks_of_file(experiment: Experiment, source: OpenedDataset, session: Sessio
     elif unused := _asked_of_words(experiment):
         notes = (f"not used, since the tasks are those of a file: {unused}",)
     arms = Arms({tasks.arm or tasks.sampler: checked_tasks(tasks, pool, called)})
-    return FoundTasks(experiment, pool, arms, notes)
+    found = FoundTasks(experiment, pool, arms, (), notes)
+    if not trains:
+        return found
+    if "train" not in source.dataset.splits:
+        _demand_splits(experiment, list(source.dataset.splits))
+    return _with_fitted_training(found, source, session)
 
 
 def split_of_tasks(tasks: TaskSet, experiment: Experiment, source: OpenedDataset) -> str:

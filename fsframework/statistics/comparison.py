@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from scipy import special
@@ -273,7 +273,15 @@ class Comparison(Sequence[MeasureComparison]):
     notes: tuple[str, ...] = ()
     cautions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int | str) -> MeasureComparison: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[MeasureComparison, ...]: ...
+
+    def __getitem__(
+        self, index: int | str | slice
+    ) -> MeasureComparison | tuple[MeasureComparison, ...]:
         """Return a part by its place, or by the name of its measure, such as ``wacc-gap``.
 
         Raises:

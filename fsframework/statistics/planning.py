@@ -219,8 +219,9 @@ class QueryPlan:
         lines = []
         if judged is None:
             lines.append(
-                f"{_queries(self.n_query)} per class, as the paper found best at {self.n_shot} shots "
-                "with CLIP on nine data sets; a pilot run would tell of this method and these data"
+                f"{_queries(self.n_query)} per class, as the paper found best at {self.n_shot} "
+                "shots with CLIP on nine data sets; a pilot run would tell of this method and "
+                "these data"
             )
         else:
             lines.append(
@@ -239,8 +240,8 @@ class QueryPlan:
                     f"a pilot may have missed, Q* = {_number(judged.cautious)}"
                 )
             lines.append(
-                f"advised: {_queries(self.n_query)} per class, the shortest interval that these data "
-                "give"
+                f"advised: {_queries(self.n_query)} per class, the shortest interval that these "
+                "data give"
             )
             enough = min(self.least_tasks, self.most_tasks(1))
             if self.most_tasks(self.n_query) == enough or judged.cautious > 1.5 * self.n_query:

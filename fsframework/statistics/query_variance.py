@@ -50,8 +50,8 @@ class PilotAnswers:
             )
         if n_query < 2:
             raise DataError(
-                "a pilot needs at least 2 queries per class, and this has 1: how far the accuracies "
-                "of tasks lie apart cannot be told from the noise of single queries"
+                "a pilot needs at least 2 queries per class, and this has 1: how far the "
+                "accuracies of tasks lie apart cannot be told from the noise of single queries"
             )
 
     @cached_property
@@ -186,7 +186,7 @@ class QueryVariance:
         return _ratio(self.beta, max(self.alpha, 0.0) + self.unseen)
 
     def variance(self, n_query: float | FloatArray) -> FloatArray:
-        """Return the variance of a task's accuracy at so many queries per class, ``unseen`` in it."""
+        """Return the variance of a task's accuracy at so many queries, with ``unseen`` in it."""
         return np.asarray(
             max(self.alpha, 0.0) + self.unseen + self.within / np.asarray(n_query, np.float64)
         )

@@ -67,4 +67,4 @@ def test_a_model_says_which_of_its_weights_are_trained() -> None:
     assert (untrained.trained, untrained.backbone, untrained.source) == ("nothing", "conv64f", None)
     module = {"backbone": average(), "image_size": SIZE, "device": "cpu"}
     assert fsf.method("ncc", **module).trained == "all"
-    assert fsf.method("matchingnet", **module).trained == "backbone"
+    assert fsf.method("r2d2", **module).trained == "backbone"

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import fsframework as api
 import fsframework._files as files
-from fsframework.components.registry import Registry
+from fsf_data_tools.add import added as add_dataset
 from fsframework.errors import DataError, FsfError, PluginError
-from fsframework.pipeline.added import add_dataset, data_rows, remove_dataset
 from tests.conftest import Fsf
 from tests.toy_published import write_toy
 
@@ -29,7 +29,7 @@ def images(root: Path, classes: int = 10, each: int = 4) -> Path:
     return root
 
 
-def added(tmp_path: Path) -> dict[str, object]:
+def entries(tmp_path: Path) -> dict[str, object]:
     found: dict[str, object] = json.loads((tmp_path / "added/datasets.json").read_text())[
         "datasets"
     ]
@@ -45,7 +45,7 @@ def test_a_folder_of_one_s_own_gets_a_name(fsf: Fsf, tmp_path: Path) -> None:
     told = done.stdout.splitlines()
     assert told[-2:] == [
         "use it: fsf run --dataset birds --detector appearance",
-        "to look for broken images: fsf data check --dataset birds",
+        "look for broken images: fsf data check --dataset birds",
     ]
     assert "published" not in done.stdout
     resolved = json.loads(fsf("run", "--dataset", "birds", "--dry-run", "--json").stdout)
@@ -58,7 +58,7 @@ def test_a_folder_of_one_s_own_gets_a_name(fsf: Fsf, tmp_path: Path) -> None:
     assert rows["planted"]["state"] == "nothing to add"
     again = fsf("data", "add", "folder", "pictures", "--as", "birds")
     assert "birds was added before" in again.stdout
-    assert "pattern" not in str(added(tmp_path))
+    assert "pattern" not in str(entries(tmp_path))
     gone = fsf("data", "remove", "birds")
     assert gone.returncode == 0
     assert (tmp_path / "pictures/kind0/0-red.png").exists()
@@ -162,7 +162,9 @@ def test_check_names_every_broken_image(fsf: Fsf, tmp_path: Path) -> None:
         (root / name).write_bytes(b"none")
     done = fsf("data", "check", "--dataset", f"folder:{root}")
     assert done.returncode == 1
-    assert done.stdout.count("not a readable image") == 2
+    problems = [line for line in done.stdout.splitlines() if line.startswith("problem: ")]
+    assert sum("not a readable image" in line for line in problems) == 2
+    assert done.stdout.splitlines()[-1].endswith(" --sampler random --broken skip")
     assert "kind1/3-red.png" in done.stdout
     assert "kind5/7-red.png" in done.stdout
 
@@ -273,9 +275,9 @@ def test_a_declaration_and_its_entry_change_together_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under one lock: another process sees the former of both, or the new ones."""
-    registry, pictures = Registry(), images(tmp_path / "pictures", 3)
+    pictures = images(tmp_path / "pictures", 3)
     declaration = declare(tmp_path, "kind0", "kind1")
-    add_dataset(registry, str(declaration), pictures, folder=tmp_path / "added")
+    add_dataset(str(declaration), pictures)
     before = kept(tmp_path)
     assert set(before) == {
         "datasets.json",
@@ -297,26 +299,26 @@ def test_a_declaration_and_its_entry_change_together_or_not_at_all(
     with monkeypatch.context() as patch:
         patch.setattr("fsframework.components.catalogue.atomic_write", failing)
         with pytest.raises(FsfError, match="no space left"):
-            add_dataset(registry, str(declaration), pictures, folder=tmp_path / "added")
+            add_dataset(str(declaration), pictures)
         with pytest.raises(FsfError, match="no space left"):
-            remove_dataset("my-set", tmp_path / "added")
+            api.remove_dataset("my-set")
     assert [b"kind2" in split for split in seen] == [True, False]
     assert kept(tmp_path) == before
-    add_dataset(registry, str(declaration), pictures, folder=tmp_path / "added")
+    add_dataset(str(declaration), pictures)
     assert set(kept(tmp_path)) == set(before)
     assert b"kind2" in kept(tmp_path)["declarations/my-set/split.json"]
     # From the copy itself, whose own files are read before they are replaced.
     copy = tmp_path / "added/declarations/my-set/my-set.toml"
     now = {name: data for name, data in kept(tmp_path).items() if "declarations" in name}
-    add_dataset(registry, str(copy), pictures, folder=tmp_path / "added")
+    add_dataset(str(copy), pictures)
     assert now.items() <= kept(tmp_path).items()
 
 
 def test_a_name_that_stands_for_something_else_leaves_no_declaration(tmp_path: Path) -> None:
-    registry, pictures = Registry(), images(tmp_path / "pictures", 3)
+    pictures = images(tmp_path / "pictures", 3)
     declaration = declare(tmp_path, "kind0", "kind1")
-    add_dataset(registry, str(declaration), pictures, folder=tmp_path / "added")
-    report = add_dataset(registry, "folder", pictures, alias="my-set", folder=tmp_path / "added")
+    add_dataset(str(declaration), pictures)
+    report = add_dataset("folder", pictures, alias="my-set")
     assert report.replaced is not None
     assert report.replaced.plugin == "declared"
     assert set(kept(tmp_path)) == {"datasets.json"}
@@ -339,33 +341,32 @@ class {cls}(Dataset):
 
 
 def test_two_plugins_that_read_declarations_are_an_error(tmp_path: Path) -> None:
-    registry, declaration = Registry(), declare(tmp_path, "kind0", "kind1")
+    declaration = declare(tmp_path, "kind0", "kind1")
     (tmp_path / "reader.py").write_text(READER.format(cls="Reader"))
-    registry.load_file(tmp_path / "reader.py")
+    plugins = (tmp_path / "reader.py",)
     with pytest.raises(PluginError, match=r"set\.toml: the plugins declared and reader all read"):
-        add_dataset(registry, str(declaration), tmp_path, folder=tmp_path / "added")
-    [row] = [row for row in data_rows(registry) if row.name == "reader"]
-    assert (row.usage, row.state) == ("reader:FILE.toml -o dataset.where=WHERE", "not added")
+        add_dataset(str(declaration), tmp_path, plugins=plugins)
+    [row] = [row for row in api.datasets(plugins=plugins) if row.name == "reader"]
+    assert (row.named, row.state) == ("reader:FILE.toml -o dataset.where=WHERE", "not added")
 
 
 def test_a_declaration_needs_a_plugin_that_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registry = Registry()
-    monkeypatch.setattr(registry, "plugins", lambda kind=None: [])
-    with pytest.raises(PluginError, match=r"set\.toml: no plugin is installed that reads decl"):
-        add_dataset(registry, str(declare(tmp_path, "kind0", "kind1")), tmp_path)
+    monkeypatch.setattr("fsframework.datasets", lambda **_: [])
+    with pytest.raises(PluginError, match=r"set\.toml: no plugin that reads declarations is inst"):
+        add_dataset(str(declare(tmp_path, "kind0", "kind1")), tmp_path)
 
 
 def test_a_killed_exchange_is_mended(tmp_path: Path) -> None:
-    registry, pictures = Registry(), images(tmp_path / "pictures", 3)
-    add_dataset(registry, str(declare(tmp_path, "kind0", "kind1")), pictures)
+    pictures = images(tmp_path / "pictures", 3)
+    add_dataset(str(declare(tmp_path, "kind0", "kind1")), pictures)
     copies = tmp_path / "added/declarations/my-set"
     copies.rename(copies.with_name(".my-set.old"))  # killed between both renamings
     (copies.with_name(".my-set.new")).mkdir()
     with pytest.raises(DataError, match="no layout|no such folder"):
-        add_dataset(registry, str(tmp_path / "mine/set.toml"), tmp_path / "nowhere")
-    add_dataset(registry, str(tmp_path / "mine/set.toml"), pictures)
+        add_dataset(str(tmp_path / "mine/set.toml"), tmp_path / "nowhere")
+    add_dataset(str(tmp_path / "mine/set.toml"), pictures)
     assert set(kept(tmp_path)) == {
         "datasets.json",
         "declarations/my-set/my-set.toml",
@@ -385,5 +386,5 @@ def test_a_declaration_names_no_file_elsewhere(fsf: Fsf, tmp_path: Path) -> None
     )
     done = fsf("data", "add", "mine/set.toml", "pictures")
     assert done.returncode == 2
-    assert "../split.json, which must lie beside it or below" in done.stderr
+    assert "../split.json, which must lie beside or below it" in done.stderr
     assert not (tmp_path / "added/datasets.json").exists()

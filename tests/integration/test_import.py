@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from fsf_libfewshot import LibFewShot
 from fsframework.pipeline.learning.model import load_tensors
-from fsframework.records import RunRecord
+from fsframework.records import ImportedRecord, RunRecord
 
 MEAN = torch.tensor([120.39586422, 115.59361427, 104.54012653]) / 255
 STD = torch.tensor([70.68188272, 68.27635443, 72.54505529]) / 255
@@ -87,14 +87,23 @@ def test_a_run_is_written_that_the_other_commands_know(fsf, tmp_path, checkpoint
 
     record = RunRecord.load(folder)
     assert record.status == "imported"
-    assert record.resolved["method"] == {"name": "protonet"}
-    assert record.resolved["backbone"]["name"] == "conv64f"
-    assert record.resolved["backbone"]["mean"] == pytest.approx(MEAN.tolist())
-    assert record.resolved["image_size"] == 84
-    [stage] = record.resolved["training"]
-    assert stage["epochs"] == 0
-    assert record.origins["method"]["name"] == "libfewshot"
-    assert {p["kind"] for p in record.plugins} == {"importer", "method", "backbone"}
+    assert record.method is not None
+    assert record.backbone is not None
+    assert record.method.to_tree() == {"name": "protonet"}
+    assert record.backbone.name == "conv64f"
+    assert record.backbone.options["mean"] == pytest.approx(MEAN.tolist())
+    assert record.seen_size == 84
+    [stage] = record.stages
+    assert stage.options["epochs"] == 0
+    assert record.method.origins["name"] == "libfewshot"
+    assert {p.kind for p in record.plugins} == {"importer", "method", "backbone"}
+    assert record.imported == ImportedRecord(
+        source="LibFewShot's ProtoNet with Conv64F",
+        folder=str(checkpoint),
+        n_way=5,
+        n_shot=1,
+        n_query=15,
+    )
 
     weights, _ = load_tensors(folder / "weights.safetensors")
     stored = torch.load(checkpoint / "model_best.pth", weights_only=True)
@@ -102,9 +111,9 @@ def test_a_run_is_written_that_the_other_commands_know(fsf, tmp_path, checkpoint
     assert torch.equal(weights["backbone.blocks.2.conv.weight"], stored["emb_func.layer3.0.weight"])
 
     listed = fsf("runs", "list")
-    assert f"{folder.name}  imported  LibFewShot's ProtoNet with Conv64F" in listed.stdout
+    assert f"{folder.name}  imported  protonet  conv64f" in listed.stdout
     shown = fsf("runs", "show", "protonet")
-    assert "imported from LibFewShot's ProtoNet with Conv64F" in shown.stdout
+    assert "LibFewShot's ProtoNet with Conv64F" in shown.stdout
     assert "backbone.pooling" in shown.stdout
     assert json.loads(fsf("runs", "show", "protonet", "--json").stdout)["status"] == "imported"
     assert json.loads(fsf("runs", "list", "--json").stdout)[0]["status"] == "imported"
@@ -133,13 +142,33 @@ def test_the_same_checkpoint_is_the_same_run(fsf, tmp_path, checkpoint) -> None:
 def test_an_imported_run_is_evaluated_on_other_data(fsf, checkpoint) -> None:
     folder = json.loads(fsf("import", "libfewshot", str(checkpoint), "--json").stdout)["folder"]
     done = fsf(
-        "run", "--model", folder, "--sampler", "random", "--tasks", "2", "--query", "2", "--json"
+        "run", "--model", folder, "--sampler", "random", "--tasks", "2", "--queries", "2", "--json"
     )
     assert done.returncode == 0, done.stderr
     run = RunRecord.load(Path(json.loads(done.stdout)["folder"]))
     assert run.digests["weights"] == RunRecord.load(Path(folder)).digests["weights"]
-    assert run.resolved["backbone"] == RunRecord.load(Path(folder)).resolved["backbone"]
-    assert run.resolved["image_size"] == 84, "not the data set's own size"
+    assert run.backbone is not None
+    assert run.backbone.to_tree() == RunRecord.load(Path(folder)).backbone.to_tree()
+    assert run.seen_size == 84, "not the data set's own size"
+
+
+def test_a_run_imported_by_the_version_before_is_still_a_model(fsf, tmp_path, checkpoint) -> None:
+    folder = json.loads(fsf("import", "libfewshot", str(checkpoint), "--json").stdout)["folder"]
+    old = Path(__file__).parents[1] / "old_files" / "version_1" / "imported.json"
+    (Path(folder) / "run.json").write_text(old.read_text())
+    record = RunRecord.load(Path(folder))
+    assert record.imported is not None
+    assert (record.imported.source, record.imported.n_query) == (
+        "LibFewShot's ProtoNet with Conv64F",
+        3,
+    )
+    assert "LibFewShot's ProtoNet with Conv64F" in fsf("runs", "show", folder).stdout
+    few = ("--sampler", "random", "--tasks", "2", "--queries", "2", "--json")
+    done = fsf("run", "--model", folder, *few)
+    assert done.returncode == 0, done.stderr
+    run = RunRecord.load(Path(json.loads(done.stdout)["folder"]))
+    assert run.data.unknown_weights == (Path(folder).name,)
+    assert run.seen_size == 84
 
 
 # Way, shot and query of the configuration stay 5, 1 and 15.
@@ -187,7 +216,7 @@ def test_a_training_loss_that_differs_fails_too(fsf, checkpoint) -> None:
     assert found["check"]["train_loss_difference"] == pytest.approx(0.01 / 1.01, rel=1e-2)
 
 
-def test_without_a_training_loss_outputs_alone_are_compared(fsf, checkpoint) -> None:
+def test_without_a_training_loss_only_outputs_are_compared(fsf, checkpoint) -> None:
     path = episode(checkpoint, 5, 1, 3, train_loss=None)
     done = fsf("import", "libfewshot", str(checkpoint), "--check", path.name)
     assert done.returncode == 0, done.stderr
@@ -225,9 +254,9 @@ def test_labels_must_be_equal(fsf, checkpoint, shape) -> None:
         ({"output": np.zeros((14, 5))}, "20 images and 14 queries do not make 5 ways"),
         ({"output": np.zeros((20, 5))}, "20 images and 20 queries do not make 5 ways"),
         ({"output": np.zeros((2, 3, 5))}, "output must be (queries, way), not (2, 3, 5)"),
-        ({"output": np.full(15, 5)}, "labels must be whole numbers from 0 to 4"),
-        ({"output": np.full(15, 0.5)}, "labels must be whole numbers from 0 to 4"),
-        ({"train_loss": np.zeros(3)}, "train_loss must be a number"),
+        ({"output": np.full(15, 5)}, "labels must be integers from 0 to 4"),
+        ({"output": np.full(15, 0.5)}, "labels must be integers from 0 to 4"),
+        ({"train_loss": np.zeros(3)}, "train_loss must be one floating-point number"),
         ({"images": np.array([None])}, "cannot be read as .npz"),
     ],
 )
@@ -238,7 +267,7 @@ def test_a_file_to_compare_with_that_does_not_fit(fsf, tmp_path, checkpoint, oth
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_file_to_compare_with_that_is_none(fsf, checkpoint) -> None:
+def test_a_file_to_compare_with_that_cannot_be_read(fsf, checkpoint) -> None:
     one_line(
         fsf("import", "libfewshot", str(checkpoint), "--check", "nowhere.npz"),
         "--check nowhere.npz: no such file",
@@ -324,7 +353,7 @@ def test_what_is_not_there_is_named(fsf, tmp_path, checkpoint) -> None:
     one_line(fsf("import", "libfewshot", "nowhere"), "nowhere: no such folder")
     one_line(fsf("import", "libfewshots", "nowhere"), "unknown importer 'libfewshots'", "did you")
     one_line(
-        fsf("import", "libfewshot", str(checkpoint), "-o", "checkpoint=model_last.pth"),
+        fsf("import", "libfewshot", str(checkpoint), "-o", "importer.checkpoint=model_last.pth"),
         "model_last.pth: no such file",
     )
     one_line(
@@ -332,6 +361,10 @@ def test_what_is_not_there_is_named(fsf, tmp_path, checkpoint) -> None:
         "unknown option importer.file",
     )
     one_line(fsf("import", "libfewshot", str(checkpoint), "-o", "checkpoint"), "must be KEY=VALUE")
+    one_line(
+        fsf("import", "libfewshot", str(checkpoint), "-o", "checkpoint=model_last.pth"),
+        "only options of the importer can be set, such as -o importer.checkpoint=",
+    )
     one_line(
         fsf("import", "libfewshot", str(checkpoint), "--tolerance", "0"),
         "--tolerance must be above 0, not 0.0",

@@ -17,7 +17,7 @@ from fsframework.records import RunRecord
 from tests.conftest import Fsf
 
 RUN = ("--method", "ncc", "--sampler", "random", "--tasks", "20", "--way", "3", "--shot", "1",
-       "--query", "2", "-o", "training.epochs=0", "--recipe", "none")  # fmt: skip
+       "--queries", "2", "-o", "training.epochs=0", "--recipe", "none")  # fmt: skip
 
 
 def photographs(root: Path, classes: int = 6, images: int = 6, side: int = 160) -> Path:
@@ -50,7 +50,7 @@ def test_a_data_set_is_packed_once_and_runs_read_from_it(fsf: Fsf, tmp_path: Pat
     assert array.shape == (36, 84, 84, 3)
     again = fsf("data", "pack", *data)
     assert "36 images of 84 x 84 pixels, 0.8 MB; nothing to do" in again.stdout
-    ran = fsf("run", *data, *RUN)
+    ran = fsf("run", *data, *RUN, "--json")
     assert ran.returncode == 0, ran.stderr
     assert "images of test" not in ran.stderr, "the run decodes nothing"
 
@@ -67,7 +67,7 @@ def test_scaled_decoding_says_how_far_its_pixels_are(fsf: Fsf, tmp_path: Path) -
         in fsf("data", "pack", *data, "--decoding", "scaled", "--image-size", "32").stdout
     )
     ran = fsf("run", *data, *RUN, "--decoding", "scaled", "--image-size", "32", "--json")
-    assert any("decoding = scaled" in note for note in json.loads(ran.stdout)["notes"])
+    assert any("--decoding scaled" in note for note in json.loads(ran.stdout)["notes"])
 
 
 def test_a_truncated_image_is_fatal_or_left_out(fsf: Fsf, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_truncated_image_is_fatal_or_left_out(fsf: Fsf, tmp_path: Path) -> Non
     ran = fsf("run", *data, *RUN, "--broken", "skip", "--json")
     result = json.loads(ran.stdout)
     assert any(note.startswith("1 of 36 images cannot be read") for note in result["notes"])
-    assert RunRecord.load(Path(result["folder"])).tasks["R"]["class_sizes"] == [6, 6, 5, 6, 6, 6]
+    assert RunRecord.load(Path(result["folder"])).arms["random"].class_sizes == (6, 6, 5, 6, 6, 6)
     assert fsf("run", *data, *RUN).returncode == 2, "a run that may not skip still stops"
 
 
@@ -133,9 +133,9 @@ def test_the_number_of_workers_changes_no_pixel(fsf: Fsf, tmp_path: Path, worker
 def test_runs_are_equal_with_any_workers_and_resumed(fsf_process: Fsf, tmp_path: Path) -> None:
     """With 1 and 2 workers, and killed while it decodes and goes on: equal to a byte."""
     folder = photographs(tmp_path / "images", classes=16, images=50, side=300)
-    command = ["run", "--dataset", f"folder:{folder}", "--method", "protonet", "--sampler",
-               "random", "--tasks", "30", "--way", "3", "--query", "5", "--image-size", "32",
-               "-o", "training.epochs=2", "-o", "training.steps=3",
+    command = ["run", "--json", "--dataset", f"folder:{folder}", "--method", "protonet",
+               "--sampler", "random", "--tasks", "30", "--way", "3", "--queries", "5",
+               "--image-size", "32", "-o", "training.epochs=2", "-o", "training.steps=3",
                "-o", "training.validation_tasks=10"]  # fmt: skip
     found = {}
     for name, workers, killed in (("one", "1", False), ("two", "2", False), ("killed", "2", True)):
@@ -155,13 +155,13 @@ def test_runs_are_equal_with_any_workers_and_resumed(fsf_process: Fsf, tmp_path:
                 time.sleep(0.01)
             process.kill()
             process.wait()
-            assert not list((tmp_path / name).rglob("outcomes-R.parquet"))
+            assert not list((tmp_path / name).rglob("outcomes-random.parquet"))
         done = fsf_process(*command, *places, "--workers", workers)
         assert done.returncode == 0, done.stderr
         (run,) = (tmp_path / name).glob("*/run.json")
         found[name] = [
             (run.parent / file).read_bytes()
-            for file in ("outcomes-R.parquet", "weights.safetensors")
+            for file in ("outcomes-random.parquet", "weights.safetensors")
         ]
     assert found["one"] == found["two"] == found["killed"]
 

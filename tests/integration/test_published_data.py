@@ -17,7 +17,7 @@ from tests.conftest import Fsf
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 QUICK = (
-    "--method", "ncc", "--sampler", "random", "--way", "2", "--shot", "1", "--query", "2",
+    "--method", "ncc", "--sampler", "random", "--way", "2", "--shot", "1", "--queries", "2",
     "--tasks", "5", "--image-size", "32", "-o", "training.epochs=0", "--json",
 )  # fmt: skip
 
@@ -90,7 +90,7 @@ def test_a_miniature_is_checked_and_measured(
     assert any("published" in problem for problem in report["problems"])
     done = fsf("run", "--dataset", data, *QUICK)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["estimates"]["acc-R"]["n_tasks"] == 5
+    assert json.loads(done.stdout)["estimates"]["acc-random"]["n_tasks"] == 5
 
 
 def test_data_that_are_something_else_end_in_the_expected_tree(fsf: Fsf, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_trained_on_cifar_measured_on_cue_conflict(fsf: Fsf, tmp_path: Path) -> 
     )  # fmt: skip
     assert trained.returncode == 0, trained.stderr
     told = json.loads(trained.stdout)
-    assert told["estimates"]["acc-R"]["low"] > 0.25
+    assert told["estimates"]["acc-random"]["low"] > 0.25
     measured = fsf(
         "run", "--dataset", f"folder:{cue}", "-o", f"dataset.pattern={TEXTURE}",
         "-o", "dataset.split_fractions=0,0,1", "--attributes", "column:texture",
@@ -59,7 +59,7 @@ def test_trained_on_cifar_measured_on_cue_conflict(fsf: Fsf, tmp_path: Path) -> 
     estimates = json.loads(measured.stdout)["estimates"]
     # Five epochs on 32-pixel images see texture far better than shape.
     assert estimates["wacc-gap"]["low"] > 0
-    assert estimates["acc-A"]["high"] < estimates["acc-R"]["low"]
+    assert estimates["acc-biased"]["high"] < estimates["acc-random"]["low"]
     shown = fsf(
         "tasks", "show", "--dataset", f"folder:{cue}", "-o", f"dataset.pattern={TEXTURE}",
         "-o", "dataset.split_fractions=0,0,1", "--attributes", "column:texture",
@@ -77,8 +77,8 @@ def test_omniglot_runs_as_a_folder(fsf: Fsf, tmp_path: Path) -> None:
     assert sum(s["images"] for s in report["splits"]) == 964 * 20
     assert report["problems"] == []
     done = fsf(
-        "run", *data, "--sampler", "random", "--image-size", "28", "--shot", "1", "--query", "5",
+        "run", *data, "--sampler", "random", "--image-size", "28", "--shot", "1", "--queries", "5",
         "--tasks", "100", "-o", "training.epochs=2", "-o", "training.steps=20", "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["estimates"]["acc-R"]["low"] > 0.7
+    assert json.loads(done.stdout)["estimates"]["acc-random"]["low"] > 0.7

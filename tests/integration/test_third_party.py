@@ -1,4 +1,4 @@
-"""A package from outside the repository, pip-installed into a fresh environment."""
+"""A package from outside the repository: installed, listed, checked, run and uninstalled."""
 
 from __future__ import annotations
 
@@ -11,40 +11,67 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+QUICK = (
+    "-o", "dataset.size=32", "-o", "dataset.n_per_class=40", "--shot", "1", "--queries", "5",
+    "--tasks", "30", "-o", "training.epochs=0",
+)  # fmt: skip
+OURS = {
+    "nearest-shot": "method",
+    "spread": "statistic",
+    "plain-queries": "sampler",
+    "uneven": "command",
+    "crowding": "benchmark",
+}
 
 
-@pytest.mark.slow
-def test_an_outside_package_is_listed_checked_and_run(tmp_path: Path) -> None:
-    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+@pytest.fixture
+def outside(tmp_path: Path) -> dict[str, str]:
+    """Install the package into a folder that is then on the path of processes."""
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q")
+    source = tmp_path / "source"
+    subprocess.run(["cp", "-r", ROOT / "examples" / "third_party_plugin", source], check=True)
+    site = tmp_path / "site"
+    command = [*pip, "--no-deps", "--no-build-isolation", "--target", site, source]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {**os.environ, "PYTHONPATH": str(site)}
 
-    def call(*command: str | Path) -> subprocess.CompletedProcess[str]:
+
+def test_an_outside_package_is_listed_checked_run_and_gone(
+    outside: dict[str, str], tmp_path: Path
+) -> None:
+    def fsf(*arguments: str, environment: dict[str, str] = outside) -> str:
         done = subprocess.run(
-            command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-        )
+            [sys.executable, "-m", "fsframework", *arguments],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
-        return done
+        return done.stdout
 
-    call(sys.executable, "-m", "venv", "venv")
-    bin_folder = tmp_path / "venv" / "bin"
-    # From the root: the requirement files name the packages by paths relative to it.
-    install = [bin_folder / "pip", "install", "-q", "-r", "requirements.txt"]
-    subprocess.run(install, cwd=ROOT, env=env, check=True)
-    call(bin_folder / "pip", "install", "-q", ROOT / "examples" / "third_party_plugin")
-    fsf = bin_folder / "fsf"
-    rows = json.loads(call(fsf, "plugins", "list", "--json").stdout)
-    ours = {r["name"]: r for r in rows if r["distribution"] == "shotwise"}
-    assert {n: r["kind"] for n, r in ours.items()} == {
-        "nearest-shot": "method",
-        "spread": "statistic",
-    }
+    rows = json.loads(fsf("plugins", "list", "--json"))
+    ours = {r["name"]: r["kind"] for r in rows if r["distribution"] == "shotwise"}
+    assert ours == OURS
     for name in ours:
-        assert "0 failed" in call(fsf, "plugins", "check", name).stdout
+        assert " 0 failed" in fsf("plugins", "check", name)
     told = json.loads(
-        call(
-            fsf, "run", "--method", "nearest-shot", "-o", "method.neighbours=2",
-            "--statistic", "wacc", "--statistic", "spread", "-o", "dataset.size=32",
-            "-o", "dataset.n_per_class=40", "--query", "5", "--tasks", "50", "--json",
-        ).stdout
+        fsf(
+            "run", "--method", "nearest-shot", "-o", "method.neighbours=2", "--sampler",
+            "plain-queries", "--statistic", "wacc", "--statistic", "spread", *QUICK, "--json",
+        )
     )  # fmt: skip
-    assert {"wacc-R", "wacc-A", "wacc-gap", "spread-R", "spread-A"} <= set(told["estimates"])
-    assert 0 < told["estimates"]["spread-R"]["value"] < 1
+    assert told["arms"] == ["crowded", "plain"]
+    assert {"wacc-crowded", "wacc-plain", "wacc-gap", "spread-gap"} <= set(told["estimates"])
+    gap = told["estimates"]["spread-gap"]
+    assert gap["paired"]
+    # Spread is better where it is smaller: the gap is positive where plain queries are worse.
+    plain, crowded = (told["estimates"][f"spread-{arm}"]["value"] for arm in ("plain", "crowded"))
+    assert gap["value"] == pytest.approx(plain - crowded)
+    assert "uneven" in fsf("--help")
+    ranked = json.loads(fsf("uneven", "--json"))
+    assert {row["measure"] for row in ranked} == {"spread-crowded", "spread-plain"}
+    listed = fsf("benchmark", "crowding", "--shot", "1", *QUICK[:4], "--dry-run")
+    assert "nearest-shot" in listed
+    without = {k: v for k, v in outside.items() if k != "PYTHONPATH"}
+    after = json.loads(fsf("plugins", "list", "--json", environment=without))
+    assert not [r for r in after if r["distribution"] == "shotwise"]
+    assert "uneven" not in fsf("--help", environment=without)

@@ -151,7 +151,7 @@ def test_a_store_cut_short_is_one_sentence(workspace: Workspace) -> None:
 
 def test_a_broken_image_is_fatal_and_named(workspace: Workspace) -> None:
     data = Damaged()
-    with pytest.raises(DataError, match="^c09/187: not a readable image; --broken skip"):
+    with pytest.raises(DataError, match="^c09/187: not a readable image; broken=.skip."):
         pixels_of(store(data, workspace), data, "test", Reporter())
 
 

@@ -13,14 +13,11 @@ from scipy.stats import norm
 from fsf_samplers import DepletingSampler
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.statistics.planning import (
-    Plan,
-    detectable_difference,
+    QueryPlan,
     most_tasks,
-    parse_class_sizes,
-    tasks_needed,
     uniform_tasks,
 )
-from fsframework.statistics.query_variance import Pilot, Spread, _Sums, paired_pilot, pilot_of
+from fsframework.statistics.query_variance import PilotAnswers, QueryVariance, _Sums, pilot_of
 from fsframework.values import FloatArray, ImagePool, IntArray, Outcomes
 
 SEED = 20240904
@@ -64,11 +61,11 @@ def gaussian_answers(
 
 def gaussian_pilot(
     rng: np.random.Generator, shot: int, n_tasks: int, n_query: int, class_size: int = 0
-) -> Pilot:
+) -> PilotAnswers:
     """Return such tasks as a pilot."""
     right, images = gaussian_answers(rng, shot, n_tasks, n_query, class_size)
     classes = np.tile(np.arange(2), (n_tasks, 1))
-    return Pilot(right, classes, images[:, :, :shot], images[:, :, shot:])
+    return PilotAnswers(right, classes, images[:, :, :shot], images[:, :, shot:])
 
 
 def test_variance_of_the_mean_follows_the_formula() -> None:
@@ -99,7 +96,7 @@ def test_a_single_pilot_of_200_tasks() -> None:
     alpha, within = gaussian_truth(5)
     best = math.sqrt(5 * within / alpha)
     rng = np.random.default_rng(SEED)
-    spreads = [Spread.of(gaussian_pilot(rng, 5, 200, 495, 500)) for _ in range(100)]
+    spreads = [QueryVariance.of(gaussian_pilot(rng, 5, 200, 495, 500)) for _ in range(100)]
     near = [abs(math.log(s.cautious / best)) <= math.log(1.5) for s in spreads]
     assert np.mean(near) >= 0.75  # 86 % of 600 in benchmarks/query_number.py
     covers = [s.best_low <= best <= s.best_high for s in spreads]
@@ -111,7 +108,7 @@ def test_intervals_cover_in_pilots_with_images_of_their_own() -> None:
     for shot, n_tasks, n_query in ((1, 100, 15), (5, 400, 60), (5, 200, 10)):
         alpha, within = gaussian_truth(shot)
         best = math.sqrt(shot * within / alpha)
-        found = [Spread.of(gaussian_pilot(rng, shot, n_tasks, n_query)) for _ in range(200)]
+        found = [QueryVariance.of(gaussian_pilot(rng, shot, n_tasks, n_query)) for _ in range(200)]
         assert np.mean([s.best_low <= best <= s.best_high for s in found]) >= 0.93
 
 
@@ -132,7 +129,9 @@ def test_intervals_cover_in_five_ways_of_unlike_classes() -> None:
         accuracy, classes = drawn(100)
         right = (rng.random((100, 5, 15)) < accuracy[:, :, None]).astype(float)
         images = np.arange(100 * 5 * 20).reshape(100, 5, 20)
-        spreads.append(Spread.of(Pilot(right, classes, images[:, :, :5], images[:, :, 5:])))
+        spreads.append(
+            QueryVariance.of(PilotAnswers(right, classes, images[:, :, :5], images[:, :, 5:]))
+        )
     assert np.mean([s.best_low <= best <= s.best_high for s in spreads]) >= 0.92
     assert np.mean([best / 1.5 <= s.best <= best * 1.5 for s in spreads]) >= 0.95
 
@@ -140,15 +139,15 @@ def test_intervals_cover_in_five_ways_of_unlike_classes() -> None:
 # -- Moments ---------------------------------------------------------------------------------------
 
 
-def small_pilot(rng: np.random.Generator, n_query: int = 4) -> Pilot:
+def small_pilot(rng: np.random.Generator, n_query: int = 4) -> PilotAnswers:
     """Return five 2-way tasks of three classes of eight images, which recur."""
     classes = np.stack([rng.permutation(3)[:2] for _ in range(5)])
     images = np.stack([[8 * c + rng.permutation(8)[: 2 + n_query] for c in row] for row in classes])
     values = (rng.random((5, 2, n_query)) < 0.7).astype(float)
-    return Pilot(values, classes, images[:, :, :2], images[:, :, 2:])
+    return PilotAnswers(values, classes, images[:, :, :2], images[:, :, 2:])
 
 
-def alpha_by_hand(pilot: Pilot) -> float:
+def alpha_by_hand(pilot: PilotAnswers) -> float:
     """Return alpha from pairs of different images, one after the other."""
     n_tasks, n_way, n = pilot.values.shape
     places = list(itertools.product(range(n_way), repeat=2))
@@ -189,8 +188,8 @@ def test_moments_of_counts_by_hand() -> None:
     right = np.array([[2, 3], [0, 1], [3, 3], [1, 2]])  # of 3 queries a class
     values = (np.arange(3) < right[:, :, None]).astype(float)
     images = np.arange(4 * 2 * 4).reshape(4, 2, 4)
-    pilot = Pilot(values, np.tile([0, 1], (4, 1)), images[:, :, :1], images[:, :, 1:])
-    spread = Spread.of(pilot)
+    pilot = PilotAnswers(values, np.tile([0, 1], (4, 1)), images[:, :, :1], images[:, :, 1:])
+    spread = QueryVariance.of(pilot)
     m1, m2 = (right / 3).mean(), (right * (right - 1) / 6).mean()
     m3 = 2 * (right / 3).prod(axis=1).mean() / 4
     means = (right / 3).mean(axis=1)
@@ -205,7 +204,7 @@ def test_moments_of_counts_by_hand() -> None:
 @pytest.mark.parametrize("class_size", [0, 200])
 def test_alpha_has_no_bias_whether_images_recur_or_not(class_size: int) -> None:
     rng, (alpha, within) = np.random.default_rng(SEED), gaussian_truth(2)
-    found = [Spread.of(gaussian_pilot(rng, 2, 20, 6, class_size)) for _ in range(1000)]
+    found = [QueryVariance.of(gaussian_pilot(rng, 2, 20, 6, class_size)) for _ in range(1000)]
     for name, truth in (("alpha", alpha), ("within", within)):
         values = np.array([getattr(s, name) for s in found])
         # Supports recur too, which takes some 2 shot / class_size from alpha.
@@ -234,19 +233,6 @@ def test_tasks_and_answers_have_the_part_that_leaving_them_out_shows() -> None:
     assert abs(sums._part_of_each_answer().sum()) < 1e-9
 
 
-def test_pairing_takes_out_what_two_methods_share() -> None:
-    rng = np.random.default_rng(SEED)
-    first = gaussian_pilot(rng, 1, 300, 20)
-    flipped = np.where(rng.random(first.values.shape) < 0.05, 1 - first.values, first.values)
-    second = dataclasses.replace(first, values=flipped)
-    spread, pair = Spread.of(first), Spread.of(paired_pilot(first, second))
-    assert 0 <= pair.variance(5) < spread.variance(5)
-    assert pair.unseen == 0
-    assert pair.mean == pytest.approx(float((first.values - flipped).mean()))
-    with pytest.raises(DataError, match="on different tasks cannot be paired"):
-        paired_pilot(first, gaussian_pilot(rng, 1, 300, 19))
-
-
 # -- What the data can yield -----------------------------------------------------------------------
 
 
@@ -268,104 +254,62 @@ def test_tasks_of_very_large_data_are_counted_soon() -> None:
     assert 0.99 * most < found <= most
 
 
-def test_class_sizes_are_read() -> None:
-    assert parse_class_sizes("600x2, 45") == (600, 600, 45)
-    for wrong in ("6oo", "600x", "-3", ""):
-        with pytest.raises(OptionError, match="class sizes"):
-            parse_class_sizes(wrong)
-
-
 # -- Plans -----------------------------------------------------------------------------------------
 
 
-def test_a_detectable_difference_is_found_as_often_as_said() -> None:
-    rng = np.random.default_rng(SEED)
-    for n_tasks, paired in ((12, True), (60, False)):
-        shift = detectable_difference(0.02, n_tasks, paired=paired)
-        noise = rng.normal(0, math.sqrt(0.02 if paired else 0.01), (4000, 2, n_tasks))
-        if paired:
-            mean, variance = noise[:, 0].mean(axis=1) + shift, noise[:, 0].var(axis=1, ddof=1)
-        else:
-            mean = shift + noise[:, 0].mean(axis=1) - noise[:, 1].mean(axis=1)
-            variance = noise.var(axis=2, ddof=1).sum(axis=1)
-        from scipy.stats import t
-
-        freedom = n_tasks - 1 if paired else 2 * n_tasks - 2
-        found = mean / np.sqrt(variance / n_tasks) > t.ppf(0.975, freedom)
-        assert found.mean() == pytest.approx(0.8, abs=0.03)
-
-
-@pytest.mark.parametrize("paired", [True, False])
-def test_as_many_tasks_as_needed_and_no_more(paired: bool) -> None:
-    for difference in (0.3, 0.05, 0.011):
-        count = tasks_needed(0.013, difference, paired=paired)
-        assert detectable_difference(0.013, count, paired=paired) <= difference
-        assert count == 2 or detectable_difference(0.013, count - 1, paired=paired) > difference
-
-
-SPREAD = Spread(5, 5, 600, 0.7, 0.004, 0.02, 0.003, 0.005, 0.95, 0.0)
+MEASURED = QueryVariance(5, 5, 600, 0.7, 0.004, 0.02, 0.003, 0.005, 0.95, 0.0)
 
 
 def test_a_plan_takes_the_shortest_interval() -> None:
-    plan = Plan((600,) * 20, 5, 5, SPREAD, choose="by-what-is-left")
-    assert SPREAD.best == pytest.approx(5)
+    plan = QueryPlan((600,) * 20, 5, 5, MEASURED, choose="by-what-is-left")
+    assert MEASURED.best == pytest.approx(5)
     assert abs(plan.n_query - 5) <= 1
-    widths = {q: plan.row(q).half_width for q in (1, 2, 4, plan.n_query, 8, 15, 50)}
-    assert min(widths, key=lambda q: widths[q]) == plan.n_query
-    row = plan.row(5)
-    assert (row.n_tasks, row.left_over) == (240, 0)
-    assert row.variance == pytest.approx((0.004 + 0.02 / 5) / 240)
-    assert math.isnan(row.paired)
+    assert (plan.n_tasks(5), plan.left_over(5, 240)) == (240, 0)
     advice = plan.advice()
-    assert any("Q* = 5.0 queries a class for accuracy" in one.sentence for one in advice)
+    assert any("Q* = 5.0 queries per class for accuracy" in one.sentence for one in advice)
     [tasks] = [one.sentence for one in advice if one.topic == "tasks"]
-    assert f"{plan.row(plan.n_query).n_tasks:,} 5-way 5-shot tasks" in tasks
+    assert f"{plan.n_tasks(plan.n_query):,} 5-way 5-shot tasks" in tasks
     assert {one.topic for one in advice} == {"queries", "tasks"}
 
 
-def test_a_correlation_makes_paired_differences_smaller() -> None:
-    row = Plan((600,) * 20, 5, 5, SPREAD, correlation=0.8, difference=0.01).row(5)
-    assert row.paired < row.unpaired
-    assert row.needed_paired == pytest.approx(0.2 * row.needed_unpaired, rel=0.05)
-
-
 def test_unbounded_is_said_and_tasks_are_left() -> None:
-    flat = dataclasses.replace(SPREAD, alpha=-0.001, alpha_low=0.0)
-    plan = Plan((600,) * 20, 5, 5, flat, choose="by-what-is-left")
+    flat = dataclasses.replace(MEASURED, alpha=-0.001, alpha_low=0.0)
+    plan = QueryPlan((600,) * 20, 5, 5, flat, choose="by-what-is-left")
     assert math.isinf(flat.best)
-    assert plan.row(plan.n_query).n_tasks >= plan.least_tasks
+    assert plan.n_tasks(plan.n_query) >= plan.least_tasks
     assert any("unbounded" in one.sentence for one in plan.advice())
 
 
 def test_more_tasks_by_another_choice_are_advice_on_the_sampler() -> None:
     # By what is left every image is used: 33 tasks of 3 x 2. Uniform choices leave some over.
-    plan = Plan((50, 50, 50, 50), 3, 1, choose="uniform")
+    plan = QueryPlan((50, 50, 50, 50), 3, 1, choose="uniform")
     assert plan.n_query == 1
     [more] = [one.sentence for one in plan.advice() if one.topic == "sampler"]
     assert more == "33 tasks with sampler.choose=by-what-is-left"
 
 
 def test_without_a_pilot_the_papers_number() -> None:
-    plan = Plan((600,) * 20, 5, 1)
+    plan = QueryPlan((600,) * 20, 5, 1)
     assert plan.n_query == 1
-    assert math.isnan(plan.row(1).half_width)
     assert "tell of this method" in plan.advice()[0].sentence
-    assert Plan((30,) * 5, 5, 10).n_query == 7 or Plan((30,) * 5, 5, 10).row(7).n_tasks < 2
+    assert QueryPlan((30,) * 5, 5, 10).n_query == 7 or QueryPlan((30,) * 5, 5, 10).n_tasks(7) < 2
 
 
 def test_what_cannot_be_planned_is_refused() -> None:
     with pytest.raises(InfeasibleTask, match="do not yield two 5-way 5-shot tasks"):
-        Plan((11,) * 5, 5, 5)
-    with pytest.raises(OptionError, match="correlation must lie between -1 and 1, not 2"):
-        Plan((600,) * 20, 5, 5, correlation=2.0)
+        QueryPlan((11,) * 5, 5, 5)
+    with pytest.raises(OptionError, match="level must lie between 0 and 1, not 95"):
+        QueryPlan((600,) * 20, 5, 5, level=95)
+    with pytest.raises(OptionError, match="choose must be one of uniform, by-what-is-left"):
+        QueryPlan((600,) * 20, 5, 5, choose="all")  # type: ignore[arg-type]
     rng = np.random.default_rng(SEED)
-    with pytest.raises(DataError, match="at least 2 queries a class, and this has 1"):
+    with pytest.raises(DataError, match="at least 2 queries per class, and this has 1"):
         gaussian_pilot(rng, 5, 20, 1)
     with pytest.raises(DataError, match="at least 3 tasks, and this has 1"):
         gaussian_pilot(rng, 5, 1, 5)
     pilot = gaussian_pilot(rng, 5, 9, 5)
     with pytest.raises(DataError, match="answered alike"):
-        Spread.of(dataclasses.replace(pilot, values=np.ones_like(pilot.values)))
+        QueryVariance.of(dataclasses.replace(pilot, values=np.ones_like(pilot.values)))
 
 
 def test_tasks_and_outcomes_must_belong_together() -> None:

@@ -88,13 +88,16 @@ def _columns(pool: ImagePool) -> str:
     return f" (columns of this data set: {names or 'none'})"
 
 
-def read_attributes(path: Path) -> AttributeTable:
-    """Read a table from CSV (columns ``key`` and ``words``, separated by ``;``) or Parquet.
+def read_attributes(path: str | Path) -> AttributeTable:
+    """Read a table of words from CSV (columns ``key`` and ``words``) or Parquet.
+
+    In CSV, the words of a cell are separated by ``;``.
 
     Raises:
         DataError: the file, a column or a row is at fault; the message names it.
         OptionError: the file's ending is neither ``.csv`` nor ``.parquet``.
     """
+    path = Path(path)
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return AttributeTable.load(path)

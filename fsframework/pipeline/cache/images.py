@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 import numpy as np
 
 from fsframework._files import atomic_write, explain_os_error
-from fsframework.errors import DataError, FsfError
+from fsframework.errors import DataError, FsfError, argument
 from fsframework.interfaces.dataset import Dataset, Decoding
 from fsframework.pipeline.cache.workspace import Workspace, locked, sweep
 from fsframework.pipeline.progress import Reporter
@@ -106,10 +106,10 @@ class Pixels:
 
 @dataclass(frozen=True)
 class ImageStore:
-    """The decoded images of a data set at one size: a row an image, filled when first needed.
+    """The decoded images of a data set at one size: one row per image, filled when first needed.
 
-    ``array.npy`` is an ordinary NumPy file of uint8 ``(n, size, size, 3)``, to be mapped by whoever
-    likes; its rows are those of the data set. ``rows.bin`` holds 16 bytes an image: zeros where the
+    ``array.npy`` is an ordinary NumPy file of uint8 ``(n, size, size, 3)``, which any program can
+    map; its rows are those of the data set. ``rows.bin`` holds 16 bytes per image: zeros where the
     row is not filled, else a hash of its pixels, written after them, so that a killed job goes on
     where it stopped.
 
@@ -143,7 +143,7 @@ class ImageStore:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes an image."""
+        """Bytes per image."""
         return self.size * self.size * 3
 
     def broken(self) -> dict[int, str]:
@@ -263,7 +263,7 @@ class ImageStore:
             raise FsfError(
                 f"{images:,} images of {self.size} x {self.size} pixels take "
                 f"{needed / 1e9:,.1f} GB, but {self.folder} has {free / 1e9:,.1f} GB left; take a "
-                "smaller --image-size, or another --cache-dir"
+                f"smaller {argument('image_size')}, or another {argument('cache_dir')}"
             )
 
     def _note(self, broken: Mapping[int, str]) -> None:
@@ -278,7 +278,7 @@ class ImageStore:
         except DataError as error:
             if broken == "fatal":
                 raise DataError(
-                    f"{error}; --broken skip leaves out images that cannot be read"
+                    f"{error}; {argument('broken', 'skip')} leaves out images that cannot be read"
                 ) from error
         pixels = np.zeros((len(block), self.size, self.size, 3), np.uint8)
         reasons = {}

@@ -16,12 +16,11 @@ import torch
 import yaml
 from torch import Tensor
 
+from fsf_importing.reference import deviation, read_reference
 from fsf_libfewshot._backbones import BACKBONES
 from fsf_libfewshot._classifiers import CLASSIFIERS
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import resolve_component
+from fsframework.api import Checkpoint, read_checkpoint
 from fsframework.errors import DataError
-from fsframework.pipeline.importing import Imported, compare, read_checkpoint, read_episode
 
 WAY, SHOT, QUERY = 3, 2, 4
 N_BASE = 11
@@ -187,9 +186,8 @@ def made_up(folder: Path, name: str, **changes: Any) -> Path:
     return folder
 
 
-def imported(folder: Path) -> Imported:
-    registry = Registry()
-    return read_checkpoint(registry, resolve_component(registry, "importer", "libfewshot"), folder)
+def imported(folder: Path) -> Checkpoint:
+    return read_checkpoint("libfewshot", folder)
 
 
 def test_every_class_is_made_up() -> None:
@@ -205,14 +203,14 @@ def test_a_class_is_read_and_does_its_work(name: str, tmp_path: Path) -> None:
     path = tmp_path / "episode.npz"
     arrays = {"images": images.astype(np.uint8), "train_loss": np.array(1.0)}
     np.savez(path, output=np.zeros((WAY * QUERY, WAY)), **arrays)
-    episode = read_episode(path, found.read)
-    assert (episode.way, episode.shot, episode.query) == (WAY, SHOT, QUERY)
-    answered = compare(found, episode, Registry(), torch.device("cpu"), 1e-3)
+    reference = read_reference(path, found.read)
+    assert (reference.way, reference.shot, reference.query) == (WAY, SHOT, QUERY)
+    answered = deviation(found, reference, tolerance=1e-3)
     assert math.isfinite(answered.outputs)
     assert answered.outputs > 0
     assert answered.loss is not None
     assert math.isfinite(answered.loss)
-    again = compare(found, episode, Registry(), torch.device("cpu"), 1e-3)
+    again = deviation(found, reference, tolerance=1e-3)
     assert (again.outputs, again.loss) == (answered.outputs, answered.loss)
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import resolve_component
-from fsframework.pipeline.importing import compare, read_checkpoint, read_episode
+from fsf_importing.reference import deviation, read_reference
+from fsframework.api import read_checkpoint
 
 GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "libfewshot"
 CASES = [
@@ -38,13 +36,11 @@ TOLERANCE = 1e-3
 @pytest.mark.skipif(not GOLDEN.is_dir(), reason=f"the reference checkpoints are not at {GOLDEN}")
 @pytest.mark.parametrize("case", CASES)
 def test_agrees_with_the_reference(case: str) -> None:
-    registry = Registry()
-    importer = resolve_component(registry, "importer", "libfewshot")
-    imported = read_checkpoint(registry, importer, GOLDEN / case)
-    episode = read_episode(GOLDEN / case / "episode.npz", imported.read)
-    assert (episode.labels is not None) == case.startswith("RFS")
-    assert episode.train_loss is not None
-    before = imported.fingerprint
-    found = compare(imported, episode, registry, torch.device("cpu"), TOLERANCE)
-    assert found.agrees, (found.outputs, found.loss, episode.train_loss)
-    assert imported.fingerprint == before, "the comparison must leave the model alone"
+    read = read_checkpoint("libfewshot", GOLDEN / case)
+    reference = read_reference(GOLDEN / case / "episode.npz", read.read)
+    assert (reference.labels is not None) == case.startswith("RFS")
+    assert reference.train_loss is not None
+    before = read.fingerprint
+    found = deviation(read, reference, tolerance=TOLERANCE)
+    assert found.agrees, (found.outputs, found.loss, reference.train_loss)
+    assert read.fingerprint == before, "the comparison must leave the model alone"

@@ -86,7 +86,7 @@ class RandomSampler(TaskSampler):
         ]
         raise InfeasibleTask(
             f"n_shot + n_query must be at most the size of the smallest class, "
-            f"{pool.class_names[smallest]!r} with {size} images, "
+            f"{pool.class_names[smallest]!r} with {size} {'image' if size == 1 else 'images'}, "
             f"not {self.n_shot} + {self.n_query}"
             + (f" ({' or '.join(options)})" if options else "")
         )

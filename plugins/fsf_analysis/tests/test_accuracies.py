@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from fsframework.components.registry import Registry
+from fsf_analysis.accuracies import Reading, TaskAccuracies, read_accuracies
+from fsf_analysis.import_accuracies import import_all
+from fsf_analysis.sources import read_results
 from fsframework.errors import DataError, OptionError
-from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.records import RunRecord
-from fsframework.statistics.accuracies import read_accuracies, write_runs
 from fsframework.values import AccuracyOutcomes, Outcomes
 
-SHARED = Path(__file__).parents[3] / "shared"
+SHARED = Path(__file__).parents[4] / "shared"
 
 
 def tensor(path: Path, values: object) -> Path:
@@ -31,9 +31,8 @@ def table(path: Path, text: str) -> Path:
     return path
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path / "runs", tmp_path / "cache")
+def digest_of_tasks(read: TaskAccuracies) -> str:
+    return AccuracyOutcomes.of_named_tasks(read.values, read.task_set, read.scope).task_digest
 
 
 def test_a_file_of_each_sort_gives_the_same_accuracies(tmp_path: Path) -> None:
@@ -43,30 +42,31 @@ def test_a_file_of_each_sort_gives_the_same_accuracies(tmp_path: Path) -> None:
     parquet = tmp_path / "mine.parquet"
     pq.write_table(pa.table({"task": [0, 1, 2], "mine": values}), parquet)
     for path in (pt, csv, parquet):
-        (read,) = read_accuracies([path], task_set="birds")
-        assert (read.method, read.task_set, read.kind) == ("mine", "birds", "closed")
+        (read,) = read_accuracies([path], Reading(task_set="birds"))
+        assert (read.method, read.task_set, read.scope) == ("mine", "birds", "closed")
         assert read.values.tolist() == [0.4, 0.6, 1.0]
 
 
 def test_columns_of_a_file_share_its_tasks(tmp_path: Path) -> None:
     path = table(tmp_path / "five-shot.csv", "a,b\n0.5,0.25\n1,0\n")
-    one, two = read_accuracies([path], kind="open")
+    one, two = read_accuracies([path], Reading(scope="open"))
     assert (one.method, two.method) == ("a", "b")
-    assert one.outcomes.task_digest == two.outcomes.task_digest
-    assert one.outcomes.kind == "open"
+    assert digest_of_tasks(one) == digest_of_tasks(two)
+    first, _ = read_results([str(path)], tmp_path, Reading(scope="open"))
+    assert first.outcomes["tasks"].scope == "open"
     assert two.values.tolist() == [0.25, 0.0]
 
 
-def test_tasks_are_equal_where_name_number_and_kind_are(tmp_path: Path) -> None:
+def test_tasks_are_equal_where_name_number_and_scope_are(tmp_path: Path) -> None:
     path = table(tmp_path / "a.csv", "a\n0.5\n1\n")
     longer = table(tmp_path / "b.csv", "b\n0.5\n1\n1\n")
 
-    def digest(file: Path, name: str, **more: str) -> str:
-        return read_accuracies([file], task_set=name, **more)[0].outcomes.task_digest
+    def digest(file: Path, name: str, **more) -> str:
+        return digest_of_tasks(read_accuracies([file], Reading(task_set=name, **more))[0])
 
     same = digest(path, "birds")
     assert same == digest(path, "birds")
-    others = (digest(path, "cats"), digest(longer, "birds"), digest(path, "birds", kind="open"))
+    others = (digest(path, "cats"), digest(longer, "birds"), digest(path, "birds", scope="open"))
     assert same not in others
 
 
@@ -78,43 +78,48 @@ def test_a_layout_names_method_and_tasks(tmp_path: Path) -> None:
         ("5-shot/cub", "clip/LR"),
         ("10-shot/cub", "clip/LR"),
     ]
-    other = read_accuracies([tmp_path], layout="tasks/method/-/tasks")
+    other = read_accuracies([tmp_path], Reading(layout="tasks/method/-/tasks"))
     assert {r.method for r in other} == {"clip"}
     with pytest.raises(OptionError, match="lies 4 deep.*has 2 parts"):
-        read_accuracies([tmp_path], layout="tasks/method")
+        read_accuracies([tmp_path], Reading("tasks/method"))
     with pytest.raises(OptionError, match="must be parts tasks, method, -"):
-        read_accuracies([tmp_path], layout="shot/method")
+        read_accuracies([tmp_path], Reading("shot/method"))
 
 
 def test_percent_or_share_is_one_for_all_files(tmp_path: Path) -> None:
     low = table(tmp_path / "low.csv", "low\n0.5\n1\n")
     high = table(tmp_path / "high.csv", "high\n50\n1\n")
-    assert read_accuracies([low], task_set="t")[0].values.tolist() == [0.5, 1.0]
-    both = read_accuracies([low, high], task_set="t")
+    assert read_accuracies([low], Reading(task_set="t"))[0].values.tolist() == [0.5, 1.0]
+    both = read_accuracies([low, high], Reading(task_set="t"))
     assert [r.values.tolist() for r in both] == [[0.005, 0.01], [0.5, 0.01]]
-    assert read_accuracies([low], task_set="t", unit="percent")[0].values.tolist() == [0.005, 0.01]
-    with pytest.raises(DataError, match=r"high.csv, line 2: .* in a share lies in 0..1; .* is 50"):
-        read_accuracies([high], task_set="t", unit="share")
+    assert read_accuracies([low], Reading(task_set="t", unit="percent"))[0].values.tolist() == [
+        0.005,
+        0.01,
+    ]
+    with pytest.raises(
+        DataError, match=r"high.csv, line 2: .* in a share must lie in 0..1; .* is 50"
+    ):
+        read_accuracies([high], Reading(task_set="t", unit="share"))
 
 
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("a\n40\nnan\n", "line 3: an accuracy in percent lies in 0..100; that of 'a' is NaN"),
-        ("a\n40\n101\n", "line 3: an accuracy in percent lies in 0..100; that of 'a' is 101"),
-        ("a\n-1\n40\n", "line 2: an accuracy in percent lies in 0..100; that of 'a' is -1"),
+        ("a\n40\nnan\n", "line 3: an accuracy in percent must lie in 0..100; that of 'a' is NaN"),
+        ("a\n40\n101\n", "line 3: an accuracy in percent must lie in 0..100; that of 'a' is 101"),
+        ("a\n-1\n40\n", "line 2: an accuracy in percent must lie in 0..100; that of 'a' is -1"),
         ("a,b\n40,50\n40,\n", "line 3: the value of 'b' is missing"),
-        ("a,b\n40,x\n", "line 2: the value of 'b' is no number: 'x'"),
+        ("a,b\n40,x\n", "line 2: the value of 'b' is not a number: 'x'"),
         ("a,b\n40\n", "line 2: 1 values for 2 columns"),
         ("40\n50\n", "the first line must name the columns"),
-        ("a,a\n4,5\n", "the column 'a' stands there twice"),
+        ("a,a\n4,5\n", "the column 'a' appears twice"),
         ("a\n", "is empty"),
         ("", "is empty"),
     ],
 )
 def test_a_table_that_holds_no_accuracies(tmp_path: Path, text: str, part: str) -> None:
     with pytest.raises(DataError) as caught:
-        read_accuracies([table(tmp_path / "file.csv", text)], task_set="t")
+        read_accuracies([table(tmp_path / "file.csv", text)], Reading(task_set="t"))
     assert part in str(caught.value)
     assert "file.csv" in str(caught.value)
 
@@ -122,7 +127,7 @@ def test_a_table_that_holds_no_accuracies(tmp_path: Path, text: str, part: str) 
 def test_files_that_hold_no_accuracies(tmp_path: Path) -> None:
     def refusal(path: Path, error: type[Exception] = DataError) -> str:
         with pytest.raises(error) as caught:
-            read_accuracies([path], task_set=None if error is OptionError else "t")
+            read_accuracies([path], Reading(task_set=None if error is OptionError else "t"))
         return str(caught.value)
 
     assert "task 1" in refusal(tensor(tmp_path / "nan.pt", [50.0, float("nan")]))
@@ -144,47 +149,49 @@ def test_files_that_hold_no_accuracies(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no file below it"):
         read_accuracies([tmp_path / "empty"])
     with pytest.raises(OptionError, match="named by --layout"):
-        read_accuracies([tmp_path / "empty"], task_set="t")
+        read_accuracies([tmp_path / "empty"], Reading(task_set="t"))
 
 
 def test_unequal_lengths_and_doubles_within_a_set_of_tasks(tmp_path: Path) -> None:
     a = table(tmp_path / "a.csv", "a\n40\n50\n")
     b = table(tmp_path / "b.csv", "b\n40\n50\n60\n")
     with pytest.raises(DataError, match=r"b.csv: 3 accuracies for .* 't', but .*a.csv has 2"):
-        read_accuracies([a, b], task_set="t")
+        read_accuracies([a, b], Reading(task_set="t"))
     (tmp_path / "x").mkdir()
     again = table(tmp_path / "x" / "a.csv", "a\n40\n50\n")
     with pytest.raises(DataError, match="both hold 'a'"):
-        read_accuracies([a, again], task_set="t")
+        read_accuracies([a, again], Reading(task_set="t"))
 
 
-def test_a_run_of_each_and_none_is_replaced(tmp_path: Path, workspace: Workspace) -> None:
-    path = table(tmp_path / "t.csv", "a/b,c\n50,60\n70,80\n")
-    read = read_accuracies([path], kind="open", n_images=40)
-    written, warnings = write_runs(read, Registry(), workspace.runs, {})
-    assert warnings == []
-    folder, record = written[0]
-    assert folder.name.startswith("a-b-t-")
-    assert record.status == "imported"
-    found = RunRecord.load(folder).estimates["acc-R"]
-    assert (found.value, found.kind, found.n_tasks, found.n_images) == (0.6, "open", 2, 40)
-    outcomes = Outcomes.load(folder / "outcomes-R.parquet")
+def test_a_run_of_each_and_none_is_replaced(tmp_path: Path) -> None:
+    path, runs = table(tmp_path / "t.csv", "a/b,c\n50,60\n70,80\n"), tmp_path / "runs"
+    read = read_accuracies([path], Reading(scope="open", n_images=40))
+    written, notes = import_all(read, runs, {})
+    assert notes == []
+    run = written[0]
+    assert run.name.startswith("a-b-t-")
+    record = RunRecord.load(run.folder)
+    assert (record.status, list(record.arms), record.method) == ("imported", ["tasks"], None)
+    assert record.imported is not None
+    assert (record.imported.method, record.imported.source) == ("a/b", str(path.resolve()))
+    found = record.estimates["acc-tasks"]
+    assert (found.value, found.scope, found.n_tasks, found.n_images) == (0.6, "open", 2, 40)
+    outcomes = Outcomes.load(run.folder / "outcomes-tasks.parquet")
     assert outcomes.task_accuracy.tolist() == [0.5, 0.7]
-    again, warnings = write_runs(read, Registry(), workspace.runs, {})
-    assert [r.created for _, r in again] == [r.created for _, r in written]
-    assert warnings == []
+    again, notes = import_all(read, runs, {})
+    assert [r.record.created for r in again] == [r.record.created for r in written]
+    assert all(r.reused for r in again)
+    assert notes == []
     table(path, "a/b,c\n50,60\n70,90\n")
-    changed, warnings = write_runs(
-        read_accuracies([path], kind="open"), Registry(), workspace.runs, {}
-    )
-    assert changed[1][0] != written[1][0]
-    assert written[1][0].exists()
-    assert len(warnings) == 1
-    assert written[1][0].name in warnings[0]
+    changed, notes = import_all(read_accuracies([path], Reading(scope="open")), runs, {})
+    assert changed[1].folder != written[1].folder
+    assert written[1].folder.exists()
+    assert len(notes) == 1
+    assert written[1].name in notes[0]
 
 
 def test_nothing_is_left_of_an_import_that_fails(
-    tmp_path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = read_accuracies([table(tmp_path / "t.csv", "a,b\n50,60\n70,80\n")])
     saved = RunRecord.save
@@ -196,8 +203,8 @@ def test_nothing_is_left_of_an_import_that_fails(
 
     monkeypatch.setattr(RunRecord, "save", fails)
     with pytest.raises(OSError, match="the disk"):
-        write_runs(read, Registry(), workspace.runs, {})
-    assert list(workspace.runs.iterdir()) == []
+        import_all(read, tmp_path / "runs", {})
+    assert list((tmp_path / "runs").iterdir()) == []
 
 
 @pytest.mark.shared_data
@@ -205,9 +212,9 @@ def test_the_published_files_are_read_whole() -> None:
     folder = SHARED / "data" / "per_task_accuracies"
     if not folder.is_dir():
         pytest.skip(f"reference material is absent: {folder}")
-    read = read_accuracies([folder], kind="open")
+    read = read_accuracies([folder], Reading(scope="open"))
     assert len(read) == 135
-    assert len({r.outcomes.task_digest for r in read}) == 27
+    assert len({digest_of_tasks(r) for r in read}) == 27
     assert {r.method for r in read} == {
         *("clip/LR", "dino/LR", "dinov2/LR", "dinov2/NCC", "dinov2/finetune")
     }

@@ -1,0 +1,119 @@
+"""`fsf cache`: what is kept between runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fsframework.cli.options import cache_option, group, json_option
+
+if TYPE_CHECKING:
+    from fsframework.api.cache import CacheSize
+
+__all__ = ["cache"]
+
+_MOST_NAMED = 5
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+@group()
+def cache() -> None:
+    """Show and clean what is kept between runs.
+
+    Decoded images, words, features, tasks, trained weights and outcomes are kept, so
+    that no run computes them again. They may be removed at any time: a run that
+    needs them makes them again. Finished runs lie elsewhere and stay.
+
+    \b
+    Examples:
+      fsf cache size
+      fsf cache clean --dry-run
+      fsf cache clean --stage images --stage features
+      fsf cache clean --older-than 30 --yes
+    """
+
+
+@cache.command("size")
+@cache_option
+@json_option
+def size(cache_dir: Path | None, as_json: bool) -> None:
+    """Show how much each stage keeps, and where."""
+    from fsframework.api.cache import cache_size
+    from fsframework.cli import render
+
+    found = cache_size(cache_dir)
+    if as_json:
+        render.print_json(found.to_json())
+        return
+    click.echo(f"{found.folder}\n")
+    _print_size(found)
+
+
+@cache.command("clean")
+@click.option(
+    "--stage",
+    "stages",
+    multiple=True,
+    metavar="NAME",
+    help="Remove only what this stage keeps (see fsf cache size); repeatable.  [default: all]",
+)
+@click.option(
+    "--older-than",
+    type=float,
+    default=0.0,
+    metavar="DAYS",
+    help="Remove only what was last written more than so many days ago.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@cache_option
+def clean(
+    stages: tuple[str, ...], older_than: float, dry_run: bool, yes: bool, cache_dir: Path | None
+) -> None:
+    """Remove what is kept between runs, but for what a running process uses."""
+    from fsframework.api.cache import STAGES, clean_cache
+
+    chosen = stages or STAGES
+    planned = clean_cache(chosen, older_than=older_than, dry_run=True, cache_dir=cache_dir).removed
+    if not planned.items:
+        click.echo(f"nothing to remove in {planned.folder}")
+        return
+    _print_size(planned)
+    click.echo()
+    if dry_run:
+        click.echo(f"nothing is removed; this is what would be removed from {planned.folder}")
+        return
+    if not yes:
+        click.confirm(f"Remove this from {planned.folder}?", abort=True)
+    done = clean_cache(chosen, older_than=older_than, cache_dir=cache_dir)
+    click.echo(f"removed {_counted(done.removed.items)}, {_readable(done.removed.bytes)}")
+    for path in done.in_use[:_MOST_NAMED]:
+        click.echo(f"skipped, in use by a running process: {path}")
+    if len(done.in_use) > _MOST_NAMED:
+        click.echo(f"skipped, in use by a running process: {len(done.in_use) - _MOST_NAMED} more")
+
+
+def _print_size(found: CacheSize) -> None:
+    from fsframework.cli import render
+
+    rows = [(name, f"{n:,}", _readable(size)) for name, (n, size) in found.stages.items()]
+    total = ("total", f"{found.items:,}", _readable(found.bytes))
+    render.print_table(("stage", "items", "size"), [*rows, total])
+
+
+def _counted(items: int) -> str:
+    return f"{items:,} {'item' if items == 1 else 'items'}"
+
+
+def _readable(size: int) -> str:
+    """Return bytes as people read them.
+
+    >>> _readable(0), _readable(999), _readable(1500), _readable(2_340_000_000)
+    ('0 B', '999 B', '1.5 kB', '2.3 GB')
+    """
+    value, unit = float(size), 0
+    while value >= 1000 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"

@@ -1,0 +1,105 @@
+"""What the cache holds, stage by stage, and how to remove it."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsframework._files import explain_os_error
+
+__all__ = ["STAGES", "CacheItem", "cache_items", "remove_item"]
+
+STAGES = (
+    *("images", "detections", "attributes", "features", "similarity", "tasks", "training"),
+    "outcomes",
+)
+"""Folders of the cache whose contents are kept between runs."""
+
+_RUNNING = "running"
+"""The folder with the locks of runs in progress."""
+_READ_BY_RUNS = ("images", "features")
+"""Stages that a run reads as long as it goes on, without a lock on each."""
+_NAME = re.compile(r"[0-9a-f]{24}(\.[a-z]+)?")
+_BLOCK = 512
+
+
+@dataclass(frozen=True)
+class CacheItem:
+    """One file or folder that a stage keeps.
+
+    Args:
+        stage: one of ``STAGES``.
+        path: of the file or folder.
+        bytes: that it takes on the disk.
+        changed: when it was last written, in seconds since the epoch.
+    """
+
+    stage: str
+    path: Path
+    bytes: int
+    changed: float
+
+
+def cache_items(cache: Path, stages: Sequence[str] = STAGES) -> Iterator[CacheItem]:
+    """Yield what some stages keep; files of others in the same folders are passed over."""
+    for stage in stages:
+        folder = cache / stage
+        found = sorted(folder.iterdir()) if folder.is_dir() else []
+        for path in found:
+            if _NAME.fullmatch(path.name) and not path.is_symlink():
+                files = [path, *(path.rglob("*") if path.is_dir() else ())]
+                told = [file.lstat() for file in files if file.exists()]
+                # Arrays are created at their full length, and take room only as they are filled.
+                size = sum(one.st_blocks * _BLOCK for one in told)
+                yield CacheItem(stage, path, size, max((one.st_mtime for one in told), default=0.0))
+
+
+def remove_item(item: CacheItem, cache: Path) -> bool:
+    """Remove an item, unless a process uses it; nothing is waited for.
+
+    Returns:
+        Whether it was removed.
+
+    Raises:
+        FsfError: the file system refuses.
+    """
+    if item.stage in _READ_BY_RUNS and _a_run_is_going_on(cache):
+        return False
+    try:
+        if item.path.is_dir():
+            with _held(item.path / "lock") as free:
+                if free:
+                    shutil.rmtree(item.path)
+            return free
+        item.path.unlink(missing_ok=True)
+    except OSError as error:
+        raise explain_os_error(error, item.path) from error
+    return True
+
+
+def _a_run_is_going_on(cache: Path) -> bool:
+    for lock in sorted((cache / _RUNNING).glob("*/lock")):
+        with _held(lock) as free:
+            if not free:
+                return True
+    return False
+
+
+@contextmanager
+def _held(lock: Path) -> Iterator[bool]:
+    """Hold a lock within a block, and yield whether it was free."""
+    if not lock.exists():
+        yield True
+        return
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

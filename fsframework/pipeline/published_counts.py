@@ -1,0 +1,75 @@
+"""Classes and images of a data set, and how they differ from those published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fsframework.interfaces.dataset import Dataset
+
+__all__ = ["SplitCounts", "data_problems", "split_counts"]
+
+_WHOLE = "all"
+"""Under which counts of a whole data set are published, where those of its splits are not."""
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """Classes and images of a split, and as published; ``None`` where nothing is.
+
+    Where 0 images are published, only the number of classes is.
+    """
+
+    name: str
+    classes: int
+    images: int
+    published: tuple[int, int] | None = None
+
+    @property
+    def as_published(self) -> bool:
+        """Whether the counts are those published, or none are."""
+        if self.published is None:
+            return True
+        classes, images = self.published
+        return classes == self.classes and images in (0, self.images)
+
+
+def split_counts(dataset: Dataset) -> tuple[SplitCounts, ...]:
+    """Count every split of a data set, those published but absent included.
+
+    Classes without an image do not count.
+    """
+    sizes = np.bincount(dataset.labels, minlength=len(dataset.class_names))
+    by_name = dict(zip(dataset.class_names, sizes.tolist(), strict=True))
+    published = {} if dataset.about is None else dataset.about.counts
+    found = []
+    for split in dict.fromkeys([*dataset.splits, *published]):
+        whole = split == _WHOLE and split not in dataset.splits
+        names = dataset.class_names if whole else dataset.splits.get(split, ())
+        held = [by_name.get(name, 0) for name in names]
+        classes, images = sum(size > 0 for size in held), sum(held)
+        found.append(SplitCounts(split, classes, images, _pair(published.get(split))))
+    return tuple(found)
+
+
+def _pair(counts: tuple[int, int] | None) -> tuple[int, int] | None:
+    return None if counts is None else (counts[0], counts[1])
+
+
+def data_problems(dataset: Dataset) -> list[str]:
+    """Return what is wrong with data that can be used, a sentence each.
+
+    A data set speaks for itself; of one that finds nothing wrong the counts are compared with those
+    published.
+    """
+    own = dataset.problems()
+    if own or dataset.about is None:
+        return own
+    return [
+        f"split {split.name}: {split.classes:,} classes and {split.images:,} images, published are "
+        f"{split.published[0]:,}"
+        + (f" and {split.published[1]:,}" if split.published[1] else " classes")
+        for split in split_counts(dataset)
+        if not split.as_published and split.published is not None
+    ]

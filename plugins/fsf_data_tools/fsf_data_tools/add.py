@@ -1,0 +1,172 @@
+"""`fsf data add`: give a data set a name that every command knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsframework.cli.options import (
+    command,
+    data_dir_option,
+    dataset_names,
+    json_option,
+    plugin_option,
+    run_command,
+)
+from fsframework.errors import OptionError
+
+if TYPE_CHECKING:
+    from fsframework.api.catalogue import AddedDataset, SplitCounts
+
+__all__ = ["add", "added"]
+
+
+@command("add")
+@click.argument("name", metavar="NAME", shell_complete=dataset_names)
+@click.argument("path", metavar="PATH", type=click.Path(path_type=Path))
+@click.option("--as", "alias", metavar="NAME", help="Name to give it.  [default: its own name]")
+@click.option(
+    "-o",
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set an option of the data set (see fsf plugins show NAME --kind dataset); repeatable.",
+)
+@data_dir_option
+@plugin_option
+@json_option
+def add(
+    name: str,
+    path: Path,
+    alias: str | None,
+    options: tuple[str, ...],
+    data_dir: Path | None,
+    plugin_files: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """Say where a data set lies; its name then stands for it.
+
+    NAME is a data set of fsf data list that takes a path, or FILE.toml, a declaration
+    of your own. PATH is the folder or .zip file where you have it, in any layout that
+    the data set knows. Nothing is copied or changed. Classes and images are counted
+    and compared with those published. Data that lack some of them can be used; every
+    run on them says so.
+
+    \b
+    Examples:
+      fsf data add cifar-fs ~/data/cifar-100-python
+      fsf data add folder ./images --as birds
+      fsf data add folder ./cue --as cue -o 'pattern=-(?P<texture>[a-z]+)\\d+'
+      fsf data add csv ./images.csv --as mine
+    """
+    from fsframework.cli import render
+
+    report = added(
+        name, path, alias=alias, options=_given(options), data_dir=data_dir, plugins=plugin_files
+    )
+    words = "words" in report.entry.columns
+    usage = run_command(report.name, words=words, plugins=plugin_files)
+    if as_json:
+        render.print_json({**report.to_json(), "usage": usage})
+        return
+    _print(report, usage)
+
+
+def added(
+    name: str,
+    path: Path,
+    *,
+    alias: str | None = None,
+    options: dict[str, Any] | None = None,
+    data_dir: Path | None = None,
+    plugins: tuple[Path, ...] = (),
+) -> AddedDataset:
+    """Add a data set by the name of its plugin, or by its declaration.
+
+    Args:
+        name: of a data set, or a file whose name ends in ``.toml``.
+        path: of the data.
+        alias: name to give it.
+        options: of the data set.
+        data_dir: where the list of added data sets is kept.
+        plugins: Python files whose plugin classes are known too.
+
+    Raises:
+        FsfError: see ``fsframework.add_dataset``; or the declaration is at fault.
+    """
+    import fsframework as fsf
+
+    tree, content = dict(options or {}), None
+    if name.endswith(".toml"):
+        from fsf_data_tools.declarations import content_of, declared_name, reader_of
+
+        declaration = Path(name)
+        alias = alias or declared_name(declaration)
+        reader = reader_of(declaration, fsf.datasets(data_dir=data_dir, plugins=plugins))
+        assert reader.declared_by is not None
+        name = reader.name
+        tree[reader.declared_by] = declaration.absolute()
+        content = content_of(declaration, alias)
+    return fsf.add_dataset(
+        name,
+        path,
+        name=alias,
+        options=tree,
+        declaration=content,
+        data_dir=data_dir,
+        plugins=plugins,
+    )
+
+
+def _given(options: tuple[str, ...]) -> dict[str, Any]:
+    """Return options ``KEY=VALUE`` by their keys; ``dataset.KEY=VALUE`` will do too."""
+    found: dict[str, Any] = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise OptionError(f"-o {option}: must be KEY=VALUE, e.g. -o split=splits.json")
+        found[key.strip().removeprefix("dataset.")] = value
+    return found
+
+
+def _print(report: AddedDataset, usage: str) -> None:
+    from fsframework.cli import render
+
+    if report.replaced is not None:
+        click.echo(f"{report.name} was added before, from {report.replaced.place}: replaced")
+    about = report.about
+    title = f" ({about.title})" if about is not None and about.title != report.name else ""
+    click.echo(f"{report.name}{title}: found in {report.entry.place}")
+    if report.layout:
+        click.echo(f"layout: {report.layout}")
+    click.echo()
+    columns, rows = _split_table(report.splits)
+    render.print_table(columns, rows)
+    click.echo()
+    published = any(split.published for split in report.splits)
+    render.print_problems(report.entry.problems, about, published="complete" if published else None)
+    if about is not None:
+        click.echo(f"licence: {about.licence}")
+        click.echo(f"cite: {about.citation}")
+    click.echo(f"use it: {usage}")
+    click.echo(f"look for broken images: fsf data check --dataset {report.name}")
+
+
+def _split_table(splits: tuple[SplitCounts, ...]) -> tuple[list[str], list[list[str]]]:
+    from fsframework.cli.render import class_counts
+
+    columns = ["split", "classes", "images"]
+    published = any(split.published for split in splits)
+    rows = []
+    for split in splits:
+        row = [split.name, f"{split.classes:,}", f"{split.images:,}"]
+        if published:
+            row += [
+                class_counts(*split.published) if split.published else "nothing of this split",
+                "" if split.as_published else "differs",
+            ]
+        rows.append(row)
+    return [*columns, *(["published", ""] if published else [])], rows

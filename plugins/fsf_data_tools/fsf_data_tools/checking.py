@@ -1,0 +1,214 @@
+"""What is wrong with a data set and its words, and which tasks they allow."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fsframework.api.catalogue import problems_of
+from fsframework.errors import DataError
+from fsframework.interfaces import Dataset
+from fsframework.values import AttributeTable, ImagePool
+
+__all__ = ["DataReport", "SplitReport", "WordsReport", "check_dataset", "check_words"]
+
+_SHOWN = 20
+_NAMED = 3
+_BLOCK = 256
+_SMALL = 8
+"""Pixels that an image is resized to where only its being readable counts."""
+
+Advance = Callable[[int], None]
+"""Is told of images as they are opened."""
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """Counts of one split; ``smallest`` and ``largest`` are a class with its images."""
+
+    name: str
+    classes: int
+    images: int
+    smallest: str
+    largest: str
+
+
+@dataclass(frozen=True)
+class WordsReport:
+    """How the keys of a table of words fit those of the images.
+
+    Args:
+        words: number of different words.
+        unknown: keys of the table that no image has.
+        missing: keys of images that the table lacks.
+        wordless: number of images in the table that have no word.
+    """
+
+    words: int
+    unknown: tuple[str, ...]
+    missing: tuple[str, ...]
+    wordless: int
+
+    def lines(self) -> Iterator[str]:
+        """Yield what a user should know, a sentence each."""
+        if self.unknown:
+            yield (
+                f"{_counted(self.unknown, 'key')} of the words {_have(self.unknown)} no image: "
+                + (_some(self.unknown))
+            )
+        if self.missing:
+            yield f"{_counted(self.missing, 'image')} {_have(self.missing)} no words: " + (
+                _some(self.missing)
+            )
+        if not self.unknown and not self.missing:
+            yield "every key of the words has an image, and every image has its words"
+        if self.wordless:
+            verb = "image has an empty cell" if self.wordless == 1 else "images have empty cells"
+            yield f"{self.wordless:,} {verb} of words"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return {
+            "words": self.words,
+            "keys_without_image": list(self.unknown),
+            "images_without_words": list(self.missing),
+            "images_with_empty_words": self.wordless,
+        }
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """Counts of a data set, and what is wrong with it.
+
+    Args:
+        problems: a sentence each.
+        unreadable: number of images that cannot be read.
+    """
+
+    splits: tuple[SplitReport, ...]
+    problems: tuple[str, ...]
+    unreadable: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return dataclasses.asdict(self)
+
+
+def check_dataset(dataset: Dataset, opened: Advance | None = None) -> DataReport:
+    """Count a data set and look for what is wrong with it.
+
+    Args:
+        opened: is told how many more images were opened; ``None`` opens none.
+    """
+    problems = [*_structure(dataset), *problems_of(dataset)]
+    broken = [] if opened is None else _unreadable(dataset, opened)
+    problems += broken[:_SHOWN]
+    if len(broken) > _SHOWN:
+        problems.append(f"{len(broken) - _SHOWN} more images cannot be read")
+    splits = []
+    for name in dataset.splits:
+        try:
+            splits.append(_split_report(name, dataset.pool(name)))
+        except DataError as error:
+            problems.append(str(error))
+    return DataReport(tuple(splits), tuple(problems), len(broken))
+
+
+def check_words(dataset: Dataset, table: AttributeTable) -> WordsReport:
+    """Compare the keys of a table of words with those of the images."""
+    images, rows = set(dataset.keys), set(table.keys)
+    indptr, _ = table.csr()
+    empty = np.flatnonzero(np.diff(indptr) == 0).tolist()
+    return WordsReport(
+        len(table.words),
+        tuple(key for key in table.keys if key not in images),
+        tuple(key for key in dataset.keys if key not in rows),
+        sum(table.keys[row] in images for row in empty),
+    )
+
+
+def _structure(dataset: Dataset) -> list[str]:
+    found = []
+    sizes = np.bincount(dataset.labels, minlength=len(dataset.class_names))
+    empty = [dataset.class_names[i] for i in np.flatnonzero(sizes == 0)]
+    if empty:
+        found.append(
+            f"{_counted(empty, 'class', 'classes')} {_have(empty)} no image: {_some(empty)}"
+        )
+    keys, counts = np.unique(np.array(dataset.keys, dtype=object), return_counts=True)
+    twice = keys[counts > 1].tolist()
+    if twice:
+        verb = "appears" if len(twice) == 1 else "appear"
+        found.append(f"{_counted(twice, 'key')} {verb} more than once: {_some(twice)}")
+    home: dict[str, list[str]] = {}
+    for split, names in dataset.splits.items():
+        for name in names:
+            home.setdefault(name, []).append(split)
+    found += [
+        f"class {name!r} is in the splits {' and '.join(splits)}"
+        for name, splits in home.items()
+        if len(splits) > 1
+    ]
+    outside = [n for n in dataset.class_names if n not in home]
+    if outside:
+        verb = "is" if len(outside) == 1 else "are"
+        count = _counted(outside, "class", "classes")
+        found.append(f"{count} {verb} in no split: {_some(outside)}")
+    return found
+
+
+def _unreadable(dataset: Dataset, opened: Advance) -> list[str]:
+    """Decode every image, a block at a time, and name those that cannot be read."""
+    found = []
+    for start in range(0, len(dataset.keys), _BLOCK):
+        block = range(start, min(start + _BLOCK, len(dataset.keys)))
+        found += _unreadable_of(dataset, block)
+        opened(len(block))
+    return found
+
+
+def _unreadable_of(dataset: Dataset, block: Sequence[int]) -> list[str]:
+    """Return a sentence for each image of a block that cannot be read.
+
+    Data sets decode many at once, on all cores; only a block that fails is opened one by one.
+    """
+    try:
+        dataset.images(block, _SMALL)
+    except DataError:
+        pass
+    else:
+        return []
+    found = []
+    for index in block:
+        try:
+            dataset.image(index)
+        except DataError as error:
+            found.append(str(error))
+    return found
+
+
+def _split_report(name: str, pool: ImagePool) -> SplitReport:
+    small, large = int(pool.class_sizes.argmin()), int(pool.class_sizes.argmax())
+    return SplitReport(
+        name,
+        len(pool.class_names),
+        len(pool),
+        f"{pool.class_sizes[small]} ({pool.class_names[small]})",
+        f"{pool.class_sizes[large]} ({pool.class_names[large]})",
+    )
+
+
+def _counted(names: Sequence[str], one: str, many: str = "") -> str:
+    return f"{len(names):,} {one if len(names) == 1 else many or one + 's'}"
+
+
+def _have(names: Sequence[str]) -> str:
+    return "has" if len(names) == 1 else "have"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:_NAMED])) + (", ..." if len(names) > _NAMED else "")

@@ -1,0 +1,80 @@
+"""Declarations of data sets: TOML files that say how the files lie."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fsframework.api.catalogue import DatasetRow
+from fsframework.errors import DataError, PluginError
+
+__all__ = ["content_of", "declared_name", "reader_of"]
+
+
+def reader_of(declaration: Path, rows: Sequence[DatasetRow]) -> DatasetRow:
+    """Return the data set that reads declarations.
+
+    Raises:
+        PluginError: no plugin reads declarations, or several do.
+    """
+    found = [row for row in rows if row.declared_by is not None]
+    if not found:
+        raise PluginError(f"{declaration}: no plugin that reads declarations is installed")
+    if len(found) > 1:
+        names = " and ".join(row.name for row in found)
+        raise PluginError(
+            f"{declaration}: the plugins {names} all read declarations; uninstall all but one"
+        )
+    return found[0]
+
+
+def declared_name(declaration: Path) -> str:
+    """Return the name that a declaration gives itself.
+
+    Raises:
+        DataError: the file is missing, not TOML, or gives no name.
+    """
+    name = _read(declaration).get("name")
+    if not isinstance(name, str):
+        raise DataError(f"{declaration}: must give the data set a name, such as name = 'my-birds'")
+    return name
+
+
+def content_of(declaration: Path, called: str) -> dict[str, bytes]:
+    """Return a declaration, called after its data set, and the files that it names.
+
+    Raises:
+        DataError: it names a file that does not lie beside or below it.
+    """
+    home = declaration.absolute().parent
+    named = _files_named(_read(declaration), home)
+    for name in named:
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise DataError(f"{declaration}: names {name}, which must lie beside or below it")
+    # Read before anything is written: the declaration may be the copy that will be replaced.
+    found = {f"{called}.toml": declaration.read_bytes()}
+    return found | {name: (home / name).read_bytes() for name in named}
+
+
+def _read(declaration: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(declaration.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{declaration}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{declaration}: not TOML ({error})") from None
+    except OSError as error:
+        raise DataError(f"{declaration}: {error.strerror}") from None
+
+
+def _files_named(value: Any, home: Path) -> list[str]:
+    """Return the files that a declaration names by ``file``, relative to where it lies."""
+    if isinstance(value, list):
+        return [name for inner in value for name in _files_named(inner, home)]
+    if not isinstance(value, Mapping):
+        return []
+    found = [name for inner in value.values() for name in _files_named(inner, home)]
+    name = value.get("file")
+    return [*found, name] if isinstance(name, str) and (home / name).is_file() else found

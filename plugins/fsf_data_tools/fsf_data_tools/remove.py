@@ -1,0 +1,27 @@
+"""`fsf data remove`: forget a data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fsframework.cli.options import added_names, command, data_dir_option
+
+__all__ = ["remove"]
+
+
+@command("remove")
+@click.argument("name", metavar="NAME", shell_complete=added_names)
+@data_dir_option
+def remove(name: str, data_dir: Path | None) -> None:
+    """Forget a data set that was added; its files stay.
+
+    \b
+    Example:
+      fsf data remove birds
+    """
+    import fsframework as fsf
+
+    gone = fsf.remove_dataset(name, data_dir=data_dir)
+    click.echo(f"{name} is forgotten; its files in {gone.place} stay")

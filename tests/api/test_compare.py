@@ -1,0 +1,131 @@
+"""`fsf.compare` as a script uses it: runs, names, folders and outcomes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fsframework as fsf
+from fsframework.errors import DataError, OptionError, RecordError
+from fsframework.interfaces import Statistic
+from fsframework.values import ArmOutcomes, Arms, FloatArray, Outcomes
+
+DATA = {"name": "planted", "n_per_class": 20, "size": 16}
+
+
+class RangeGap(Statistic):
+    """How far the best class is from the worst, the lower the better."""
+
+    name = "range-gap"
+    higher_is_better = False
+
+    def __init__(self, *, power: float = 1.0) -> None:
+        self.power = power
+
+    def per_task(self, outcomes: Outcomes) -> FloatArray:
+        accuracy = outcomes.class_accuracy
+        return (accuracy.max(axis=1) - accuracy.min(axis=1)) ** self.power
+
+
+@pytest.fixture(scope="module")
+def pool() -> fsf.ImagePool:
+    return fsf.pool(DATA)
+
+
+@pytest.fixture(scope="module")
+def arms(pool: fsf.ImagePool) -> Arms:
+    return fsf.draw("fewstab", pool, tasks=30, shot=1, queries=4)
+
+
+def answers(arms: Arms, accuracy: float, seed: int) -> ArmOutcomes:
+    rng = np.random.default_rng(seed)
+    found = {}
+    for name, tasks in arms.items():
+        truth = np.arange(tasks.n_way)[None, :, None]
+        right = rng.random(tasks.query.shape) < accuracy
+        found[name] = Outcomes.of(tasks, np.where(right, truth, (truth + 1) % tasks.n_way))
+    return ArmOutcomes(found, arms)
+
+
+@pytest.fixture(scope="module")
+def two(arms: Arms) -> dict[str, ArmOutcomes]:
+    return {"good": answers(arms, 0.8, 0), "poor": answers(arms, 0.5, 1)}
+
+
+def test_outcomes_are_compared_in_every_arm_and_in_the_gap(two, arms) -> None:
+    found = fsf.compare(two)
+    names = [part.measure.name for part in found]
+    assert names == ["acc-random", "acc-biased", "wacc-random", "wacc-biased", "wacc-gap"]
+    (pair,) = found["acc-random"].pairs
+    differences = two["good"]["random"].task_accuracy - two["poor"]["random"].task_accuracy
+    assert pair.difference.value == pytest.approx(differences.mean())
+    assert (pair.first, pair.paired, pair.p == pair.p_holm == pair.p_bh) == ("good", "+", True)
+    assert found["wacc-gap"].values["good"].arms == ("random", "biased")
+    own = fsf.estimate(two["good"], "wacc")["wacc-gap"]
+    got = found["wacc-gap"].values["good"]
+    assert (got.value, got.low, got.high) == pytest.approx((own.value, own.low, own.high))
+    assert (got.scope, got.estimator, got.n_images) == (own.scope, own.estimator, own.n_images)
+
+
+def test_a_statistic_of_a_script_keeps_its_name_and_its_direction(two) -> None:
+    found = fsf.compare(two, [RangeGap(power=2.0), "range-gap-gap"])
+    names = [part.measure.name for part in found]
+    assert names == ["range-gap-random", "range-gap-biased", "range-gap-gap"]
+    values = {name: found[name].values["good"].value for name in names}
+    assert values["range-gap-gap"] == pytest.approx(
+        values["range-gap-biased"] - values["range-gap-random"]
+    )
+    with pytest.raises(OptionError, match=r"nothing is called 'range-gp' \(did you mean"):
+        fsf.compare(two, [RangeGap, "range-gp"])
+
+
+def test_intervals_over_images_need_the_pool_and_uniform_tasks(two, pool) -> None:
+    without = fsf.compare(two, "acc-random", interval="image-level")
+    assert "needs tasks, answers and class sizes" in without[0].notes[-1]
+    found = fsf.compare(two, ["acc-random", "acc-biased"], interval="image-level", pool=pool)
+    assert found["acc-random"].pairs[0].difference.scope == "open"
+    assert {e.scope for e in found["acc-random"].other_scope.values()} == {"closed"}
+    assert found["acc-biased"].pairs[0].difference.scope == "closed"
+    assert "does not draw classes and images uniformly" in found["acc-biased"].notes[-1]
+
+
+def test_runs_are_given_themselves_by_folder_by_name_or_all_of_a_folder(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    made = [
+        fsf.import_accuracies(values, method=name, task_set="birds", scope="open", runs_dir=runs)
+        for name, values in (("a", [0.5, 0.7, 0.8, 0.6]), ("b", [0.4, 0.7, 0.6, 0.5]))
+    ]
+    wanted = fsf.compare(made)
+    assert [part.measure.name for part in wanted] == ["acc-tasks"]
+    assert wanted[0].scope == "open"
+    assert "without wacc-tasks" in wanted.notes[0]
+    for given in ([run.folder for run in made], ["a-birds", "b-birds"], [runs], runs):
+        assert fsf.compare(given, runs_dir=runs).to_json() == wanted.to_json()
+    named = fsf.compare({"mine": made[0], "theirs": "b-birds"}, runs_dir=runs)
+    assert list(named[0].values) == ["mine", "theirs"]
+    with pytest.raises(DataError, match="wacc-tasks cannot be compared: .* hold no predictions"):
+        fsf.compare(made, "wacc")
+    again = fsf.import_accuracies(
+        [0.5, 0.7, 0.8, 0.6], method="a", task_set="birds", scope="open", runs_dir=runs
+    )
+    assert (again.reused, again.folder) == (True, made[0].folder)
+
+
+def test_what_cannot_be_compared_is_refused(two, arms, pool, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="at least two methods on equal tasks, and there is only"):
+        fsf.compare({"good": two["good"]})
+    with pytest.raises(OptionError, match="outcomes have no name of their own"):
+        fsf.compare(list(two.values()))
+    with pytest.raises(OptionError, match="baseline='x': must be one of good, poor"):
+        fsf.compare(two, baseline="x")
+    with pytest.raises(RecordError, match="no run 'nothing'"):
+        fsf.compare(["nothing"], runs_dir=tmp_path)
+    other = fsf.draw("fewstab", pool, tasks=30, shot=1, queries=4, seed=1)
+    elsewhere = {**two, "late": answers(other, 0.6, 2)}
+    with pytest.raises(DataError, match="good and late were evaluated on different tasks"):
+        fsf.compare(elsewhere)
+    found = fsf.compare(elsewhere, "acc", by_tasks=True)
+    assert {label for part in found for label in part.values} == {"good", "poor"}
+    assert found.notes == ("no other method has the tasks of late",)

@@ -1,0 +1,227 @@
+"""The first command on one's own images: an answer, or a sentence with a command that works."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import fsframework as api
+from fsframework.errors import DataError, InfeasibleTask
+from tests.conftest import Fsf
+
+UNTRAINED = ("--method", "ncc", "-o", "training.epochs=0")
+WORKS = "; this works: "
+
+
+@pytest.fixture(autouse=True)
+def _small_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands be as a user would type them, and end within seconds."""
+    (tmp_path / "quick.toml").write_text(
+        "tasks = 12\nimage_size = 16\n[training]\nepochs = 1\nsteps = 2\nvalidation_tasks = 4\n"
+    )
+    monkeypatch.setenv("FSF_CONFIG", str(tmp_path / "quick.toml"))
+
+
+def images(
+    root: Path, sizes: Sequence[int], splits: Sequence[str] = (), words: Sequence[str] = "abcdef"
+) -> Path:
+    """Write a folder of classes, and a table of words beside it, two words an image."""
+    rng, rows = np.random.default_rng(0), []
+    for c, size in enumerate(sizes):
+        folder = root.joinpath(*splits[c : c + 1], f"class{c:02d}")
+        folder.mkdir(parents=True)
+        for i in range(size):
+            file = folder / f"{i:02d}.png"
+            Image.fromarray(rng.integers(0, 256, (12, 12, 3)).astype(np.uint8)).save(file)
+            found = {words[i % len(words)], words[(i // 2 + c) % len(words)]}
+            rows.append((str(file.relative_to(root)), ";".join(sorted(found))))
+    with root.with_suffix(".csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("key", "words"), *rows])
+    return root
+
+
+def run(fsf: Fsf, *arguments: str, words: bool = True) -> tuple[int, str, dict[str, object]]:
+    attributes = ("--attributes", "images.csv") if words else ()
+    done = fsf("run", "--json", "--dataset", "folder:./images", *attributes, *arguments)
+    return done.returncode, done.stderr, json.loads(done.stdout) if done.stdout else {}
+
+
+def shape(found: dict[str, object], arm: str) -> tuple[int, int, int]:
+    record = api.load_run(str(found["folder"])).record.arms[arm]
+    return record.n_way, record.n_shot, record.n_query
+
+
+def test_twelve_classes_of_25_images_give_an_answer(fsf: Fsf, tmp_path: Path) -> None:
+    """Of 12 classes, 3 are drawn for the split test."""
+    images(tmp_path / "images", [25] * 12)
+    code, told, found = run(fsf)
+    assert code == 0, told
+    assert shape(found, "biased") == (3, 5, 15)
+    notes = [line for line in told.splitlines() if line.startswith("note: ")]
+    assert notes == [
+        "note: the split test (3 classes of 25 images, 6 words) does not allow tasks of 5 ways; "
+        "the tasks have 3 ways"
+    ]
+    assert notes[0].removeprefix("note: ") in found["notes"]
+    assert "wacc-gap" in found["estimates"]
+
+
+def test_where_nothing_is_trained_a_small_test_split_gives_way_to_all(
+    fsf: Fsf, tmp_path: Path
+) -> None:
+    images(tmp_path / "images", [25] * 12)
+    code, told, found = run(fsf, *UNTRAINED)
+    assert code == 0, told
+    assert shape(found, "random")[0] == 4, "more than the three classes of the split test"
+    assert api.load_run(str(found["folder"])).record.settings["split"] == "all"
+    assert (
+        "nothing is trained and the split test has 3 classes of 25 images: the tasks use all"
+        in (told)
+    )
+    code, told, found = run(fsf, *UNTRAINED, "--split", "test")
+    assert shape(found, "random")[0] == 3, "a split that is given stays"
+
+
+def test_training_follows_too(fsf: Fsf, tmp_path: Path) -> None:
+    images(tmp_path / "images", [4] * 12)
+    code, told, found = run(fsf, "--shot", "1", "--sampler", "random", words=False)
+    assert code == 0, told
+    assert shape(found, "random") == (3, 1, 3)
+    assert "allows training episodes of 3 ways, 1 shot and 3 queries per class" in told
+
+
+DATA = {
+    "few": ([25] * 4, ()),
+    "two": ([25] * 2, ()),
+    "small": ([5] * 12, ()),
+    "unequal": ([3, 5, 8, 12, 20, 30, 40, 60, 9, 7, 25, 25], ()),
+    "without test": ([25] * 8, ["train"] * 6 + ["val"] * 2),
+    "small test": ([25] * 9, ["train"] * 6 + ["val"] * 2 + ["test"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("data", "given"),
+    [
+        ("few", ()),
+        ("few", ("--shot", "7", "--sampler", "random")),
+        ("two", ()),
+        ("small", ()),
+        ("small", ("--sampler", "random", *UNTRAINED)),
+        ("unequal", ()),
+        ("unequal", ("--way", "9", "--shot", "40")),
+        ("without test", ()),
+        ("without test", ("--way", "6", *UNTRAINED)),
+        ("small test", ()),
+        ("small test", ("--split", "test", *UNTRAINED)),
+        ("small test", ("--split", "val", "--way", "5")),
+        ("few", ("--split", "all", "--way", "20", "--shot", "90", "--queries", "90", *UNTRAINED)),
+    ],
+)
+def test_what_is_impossible_comes_with_a_command_that_works(
+    fsf: Fsf, tmp_path: Path, data: str, given: tuple[str, ...]
+) -> None:
+    sizes, splits = DATA[data]
+    images(tmp_path / "images", sizes, splits)
+    code, told, _ = run(fsf, *given)
+    assert code == 2
+    message = told.splitlines()[-1]
+    assert WORKS in message, message
+    assert re.search(r"split '\w+'", message)
+    more = shlex.split(message.partition(WORKS)[2])
+    code, told, found = run(fsf, *given, *more)
+    assert code == 0, told
+    assert found["estimates"]
+
+
+def test_words_that_tie_too_few_images_lead_to_other_tasks(fsf: Fsf, tmp_path: Path) -> None:
+    images(tmp_path / "images", [25] * 12, words=["everywhere"])
+    code, told, _ = run(fsf)
+    assert code == 2
+    assert told.splitlines()[-1].endswith(f"{WORKS}--sampler random")
+    assert run(fsf, "--sampler", "random")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [([25], "has 1 class, and tasks need at least 2"), ([1] * 10, "with 1 image, not")],
+)
+def test_what_no_command_can_mend_says_why(
+    fsf: Fsf, tmp_path: Path, sizes: list[int], told: str
+) -> None:
+    images(tmp_path / "images", sizes)
+    for given in ((), UNTRAINED):
+        code, message, _ = run(fsf, *given)
+        assert code == 2
+        assert told in message
+        assert WORKS not in message
+
+
+def test_python_is_told_arguments_and_not_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    images(tmp_path / "images", [25] * 12)
+    call = {
+        "dataset": "folder:images", "attributes": "images.csv", "config": "quick.toml",
+        "progress": False,
+    }  # fmt: skip
+    with pytest.raises(InfeasibleTask, match="5 classes; this works: way=3$") as caught:
+        api.run(way=5, **call)
+    assert caught.value.remedy == {"way": 3}
+    assert api.run(**call, **caught.value.remedy).estimates["wacc-biased"].n_tasks == 12
+    images(tmp_path / "pictures", [25] * 8, ["train"] * 6 + ["val"] * 2)
+    other = {**call, "dataset": "folder:pictures", "attributes": "pictures.csv"}
+    with pytest.raises(DataError, match="no split 'test' .*; this works: split='val'$"):
+        api.run(**other)
+    images(tmp_path / "few", [25] * 4)
+    with pytest.raises(InfeasibleTask, match=r"; this works: training=\{'epochs': 0\}$"):
+        api.run(**{**call, "dataset": "folder:few", "attributes": "few.csv"})
+
+
+@pytest.mark.parametrize("words", [True, False])
+@pytest.mark.parametrize("data", ["usual", *DATA])
+def test_data_check_ends_with_a_command_that_runs_as_it_is(
+    fsf: Fsf, tmp_path: Path, data: str, words: bool
+) -> None:
+    sizes, splits = DATA.get(data, ([25] * 12, ()))
+    images(tmp_path / "images", sizes, splits)
+    attributes = ("--attributes", "images.csv") if words else ()
+    checked = fsf("data", "check", "--dataset", "folder:./images", *attributes)
+    assert checked.returncode == 0, checked.stderr
+    last = checked.stdout.splitlines()[-1]
+    assert last.startswith("use it: fsf run --dataset folder:./images")
+    assert ("--sampler random" in last) is not words
+    command = shlex.split(last.removeprefix("use it: fsf "))
+    done = fsf(*command, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["estimates"]
+
+
+def test_data_check_compares_words_with_images(fsf: Fsf, tmp_path: Path) -> None:
+    root = images(tmp_path / "images", [25] * 12)
+    table = (tmp_path / "images.csv").read_text()
+    (tmp_path / "images.csv").write_text(table.replace("class00/", "klass00/"))
+    (root / "class05" / "03.png").write_bytes(b"broken")
+    check = ("data", "check", "--dataset", "folder:./images", "--attributes", "images.csv")
+    done = fsf(*check)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert "25 keys of the words have no image: 'klass00/00.png', 'klass00/01.png', " in done.stdout
+    assert "25 images have no words: 'class00/00.png', 'class00/01.png', " in done.stdout
+    assert lines[-1] == (
+        "use it: fsf run --dataset folder:./images --attributes images.csv --broken skip"
+    )
+    found = json.loads(fsf(*check, "--json").stdout)
+    assert len(found["words"]["keys_without_image"]) == 25
+    assert found["words"]["images_without_words"][0] == "class00/00.png"
+    assert found["usage"].endswith("--broken skip")
+    assert fsf(*shlex.split(found["usage"])[1:], "--json").returncode == 0

@@ -1,0 +1,79 @@
+"""Names of measures, matched against statistics and arms; quantiles against SciPy's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from fsframework.errors import OptionError
+from fsframework.statistics.measures import Measure, measures_named, usual_measures
+from fsframework.values import Contrast
+
+ARMS, CONTRAST = ["random", "biased"], Contrast("random", "biased")
+STATISTICS = ["acc", "wacc", "range-gap", "range"]
+
+
+def found(*names: str, arms=ARMS, contrast=CONTRAST) -> list[tuple[str, tuple[str, ...]]]:
+    made = measures_named(names, STATISTICS, arms, contrast)
+    return [(one.statistic, one.arms) for one in made]
+
+
+def test_a_statistic_is_compared_in_every_arm() -> None:
+    assert found("wacc") == [("wacc", ("random",)), ("wacc", ("biased",))]
+    assert found("acc", arms=["iid"], contrast=None) == [("acc", ("iid",))]
+
+
+def test_a_measure_is_a_statistic_on_an_arm_or_on_the_contrast() -> None:
+    assert found("wacc-biased") == [("wacc", ("biased",))]
+    assert found("acc-gap") == [("acc", ("random", "biased"))]
+    assert found("gap") == [("wacc", ("random", "biased"))]
+
+
+def test_names_are_never_cut() -> None:
+    # A statistic whose own name ends in -gap, beside one of whose measures it is the name.
+    assert found("range-gap") == [("range-gap", ("random",)), ("range-gap", ("biased",))]
+    assert found("range-gap-gap") == [("range-gap", ("random", "biased"))]
+    assert found("range-gap-biased") == [("range-gap", ("biased",))]
+    odd = Contrast("r-gap", "gap")
+    assert found("acc-r-gap", arms=list(odd.arms), contrast=odd) == [("acc", ("r-gap",))]
+
+
+def test_what_is_asked_for_twice_is_compared_once() -> None:
+    assert found("wacc", "wacc-random") == found("wacc")
+
+
+@pytest.mark.parametrize(
+    ("name", "arms", "contrast", "part"),
+    [
+        ("wacc-ood", ARMS, CONTRAST, "the results share the arms random, biased"),
+        ("wacc-biasd", ARMS, CONTRAST, "did you mean 'wacc-biased'"),
+        ("wacc-R", ARMS, CONTRAST, "nothing is called 'wacc-R'"),
+        ("gap", ["tasks"], None, "the results share only the arm tasks"),
+    ],
+)
+def test_an_unknown_name_is_told_what_there_is(name, arms, contrast, part) -> None:
+    with pytest.raises(OptionError) as caught:
+        found(name, arms=arms, contrast=contrast)
+    assert part in str(caught.value)
+
+
+def test_the_usual_measures_follow_from_the_arms() -> None:
+    names = [one.name for one in usual_measures(ARMS, CONTRAST)]
+    assert names == ["acc-random", "acc-biased", "wacc-random", "wacc-biased", "wacc-gap"]
+    assert usual_measures(["tasks"], None) == [
+        Measure("acc", ("tasks",)),
+        Measure("wacc", ("tasks",)),
+    ]
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3.7, 19, 599, 1e5, np.inf])
+def test_quantiles_and_tails_are_those_of_scipys_distributions(freedom: float) -> None:
+    levels = np.array([0.025, 0.5, 0.8, 0.95, 0.975, 0.995, 0.9999])
+    np.testing.assert_array_equal(special.stdtrit(freedom, levels), stats.t.ppf(levels, freedom))
+    x = np.array([0.0, 0.1, 1.0, 2.0, 5.0, 40.0])
+    np.testing.assert_array_equal(special.stdtr(freedom, -x), stats.t.sf(x, freedom))
+    np.testing.assert_array_equal(special.ndtri(levels), stats.norm.ppf(levels))
+    np.testing.assert_array_equal(special.ndtr(x), stats.norm.cdf(x))
+    n = min(freedom, 1e6)
+    assert special.betaincinv(0.5, n + 0.5, 0.975) == stats.beta.ppf(0.975, 0.5, n + 0.5)
