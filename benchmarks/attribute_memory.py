@@ -3,8 +3,8 @@
 Run ``python benchmarks/attribute_memory.py``; it takes about two minutes, mostly drawing images. A
 made-up captioner describes made-up 128-pixel images in the words of a Zipf law, so that the figures
 are those of the pipeline: reading, the log of captions, selection, table. Each line is a process of
-its own; memory is its highest resident size less that of one which describes 100 images. Beside it
-stand the bytes of what the table holds (bits, keys, captions), and the baseline, measured in the
+its own; memory is its highest resident size less that of a process which describes 100 images. The
+next column is what the table itself takes (bits, keys, captions). The baseline is measured in the
 same run: all images read, then all described, and the words kept as sets until the table is built.
 """
 
@@ -17,27 +17,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fsframework.components.registry import Loaded, Plugin
-from fsframework.components.resolution import Component
+import fsframework as fsf
 from fsframework.interfaces import Captioner, Dataset, WordSelector
-from fsframework.pipeline.attributes.detection import detect_attributes
-from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.progress import Reporter
 from fsframework.values import AttributeTable
 
 SIZES = (10_000, 100_000)
-PIXELS, N_WORDS, WORDS_A_CAPTION = 128, 2_500, 10
+PIXELS, N_WORDS, WORDS_PER_CAPTION = 128, 2_500, 10
 
 
 class Noise(Dataset):
     """Images of noise, each drawn when it is asked for."""
 
-    def __init__(self, n_images: int) -> None:
+    def __init__(self, *, n_images: int) -> None:
+        self.n_images = n_images
         self.class_names = tuple(f"class-{c:02d}" for c in range(20))
         self.labels = np.arange(n_images) % 20
         self.keys = tuple(f"class-{c:02d}/{i:08d}.png" for i, c in enumerate(self.labels))
@@ -65,38 +61,32 @@ class Zipf(Captioner):
         self.selector = Words()
 
     def describe(self, images: Any) -> list[str]:
-        """Return a caption an image."""
+        """Return one caption per image."""
         captions = []
         for image in images:
             rng = np.random.default_rng(image[0, :3].ravel().tolist())
-            ranks = np.minimum(rng.zipf(1.3, WORDS_A_CAPTION), N_WORDS)
+            ranks = np.minimum(rng.zipf(1.3, WORDS_PER_CAPTION), N_WORDS)
             captions.append(" ".join(f"word{rank:04d}" for rank in ranks))
         return captions
 
 
 def streamed(n_images: int) -> AttributeTable:
     """Detect through the pipeline."""
-
-    def component(cls: type[Any], kind: str) -> Component:
-        plugin = Plugin(kind, cls.__name__.lower(), "benchmark", "benchmark", "1")
-        return Component(Loaded(plugin, cls), {}, {})
-
     with tempfile.TemporaryDirectory() as folder:
-        workspace = Workspace(Path(folder) / "runs", Path(folder) / "cache")
-        return detect_attributes(
-            component(Zipf, "detector"),
-            Noise(n_images),
-            component(Noise, "dataset"),
-            "test",
-            workspace,
-            Reporter(),
+        pool = fsf.pool(
+            Noise(n_images=n_images),
+            detector=Zipf(),
             device="cpu",
-        ).table
+            cache_dir=folder,
+            progress=False,
+        )
+    assert pool.attributes is not None
+    return pool.attributes
 
 
 def all_at_once(n_images: int) -> AttributeTable:
     """Hold every image, then every set of words."""
-    data, detector = Noise(n_images), Zipf()
+    data, detector = Noise(n_images=n_images), Zipf()
     images = [data.image(i) for i in range(n_images)]
     captions = detector.describe(images)
     words = detector.selector.select(captions)

@@ -19,7 +19,15 @@ import numpy as np
 import torch
 from PIL import Image
 from tokenizers import ByteLevelBPETokenizer
-from transformers import (
+
+from fsf_detectors._torchvision import mend_torchvision
+from fsf_detectors.captioner import VitGpt2
+from fsframework.interfaces import WordSelector
+from fsframework.values import UInt8Array
+
+mend_torchvision()  # as the captioner itself does, before Transformers is imported
+
+from transformers import (  # noqa: E402
     AutoImageProcessor,
     AutoTokenizer,
     GPT2Config,
@@ -29,11 +37,7 @@ from transformers import (
     ViTConfig,
     ViTImageProcessorPil,
 )
-from transformers.utils import logging
-
-from fsf_detectors.captioner import VitGpt2
-from fsframework.interfaces import WordSelector
-from fsframework.values import UInt8Array
+from transformers.utils import logging  # noqa: E402
 
 
 class NoWords(WordSelector):

@@ -268,7 +268,7 @@ def test_what_labels_forbid_is_known_before_a_word_is_detected(fsf: Fsf, tmp_pat
     (tmp_path / "bright.py").write_text(BRIGHT)
     done = fsf("run", "--plugin", "bright.py", "--detector", "bright", "--way", "21", *DATA)
     assert done.returncode == 2
-    assert "n_way must be at most the number of classes, 20, not 21" in done.stderr
+    assert "21-way tasks need 21 classes" in done.stderr
     assert "detection:" not in done.stderr
 
 

@@ -37,7 +37,7 @@ def test_a_task_file_tells_how_many_tasks_and_what_is_left(fsf: Fsf, tmp_path: P
     done = fsf("tasks", "make", "all.safetensors", *args, "--tasks", "all", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told["interval_kind"] == "open"
+    assert told["scope"] == "open"
     assert told["distinct_images"] == told["tasks"] * 5 * 20
     assert told["distinct_images"] + told["images_left_over"] == 20 * 40
     assert len(TaskSet.load(tmp_path / "all.safetensors")) == told["tasks"]

@@ -77,7 +77,7 @@ def test_ways_and_queries_that_are_open_follow_the_data(fsf: Fsf, tmp_path: Path
     few = ("--sampler", "random", "--shot", "1", "--tasks", "3")
     done = fsf("tasks", "make", "t.safetensors", *data, *few)
     assert done.returncode == 0, done.stderr
-    told = "the split test has 3 classes of 12 images, so that the tasks have --way 3 and --queries"
+    told = "the tasks have 3 ways and 10 queries per class"
     assert told in done.stderr
     tasks = TaskSet.load(tmp_path / "t.safetensors")
     assert (tasks.n_way, tasks.n_query) == (3, 10)
@@ -97,7 +97,7 @@ def test_without_a_test_split_all_images_are_used(fsf: Fsf, tmp_path: Path) -> N
     shape = ("--sampler", "random", "--way", "2", "--shot", "1", "--queries", "3", "--tasks", "3")
     done = fsf("tasks", "make", "t.safetensors", *data, *shape)
     assert done.returncode == 0, done.stderr
-    assert "tasks are drawn from the split all: the data set has no split test" in done.stderr
+    assert "the data set has no split test (its splits: mine): the tasks use all" in done.stderr
     assert fsf("tasks", "verify", "t.safetensors", *data).returncode == 0
 
 
