@@ -20,7 +20,6 @@ from fsframework.cli.options import (
     tree_of,
 )
 from fsframework.cli.pack import pack
-from fsframework.cli.similarity import similarity
 from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
@@ -57,12 +56,10 @@ def data() -> None:
       fsf data show birds
       fsf data check --dataset folder:./images
       fsf data pack --dataset folder:./images
-      fsf data similarity --dataset folder:./images --clip openai/clip-vit-base-patch32
     """
 
 
 data.add_command(pack)
-data.add_command(similarity)
 
 
 @data.command("add")

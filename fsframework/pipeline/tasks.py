@@ -33,9 +33,9 @@ def draw_tasks(
     """
     sampler: TaskSampler = component.create()
     table = pool.attributes.fingerprint if pool.attributes and sampler.needs_attributes else ""
-    key = digest_of(
-        "tasks", component.fingerprint, pool.fingerprint, table, canonical([n_tasks, seed])
-    )
+    # A control may be another class of the same file, with the same options.
+    made_by = [component.fingerprint, component.cls.__qualname__]
+    key = digest_of("tasks", made_by, pool.fingerprint, table, canonical([n_tasks, seed]))
     path = None if cache is None else cache / "tasks" / f"{key[:24]}.safetensors"
     if path is not None and path.exists():
         try:

@@ -14,8 +14,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
 
-from fsframework.benchmarks.tables import Quantity
 from fsframework.errors import DataError
+from fsframework.values import Quantity
 
 __all__ = [
     "AVERAGE",
@@ -91,7 +91,7 @@ def printed_values() -> Mapping[Key, Quantity]:
     >>> value.value, value.half_width
     (32.07, 0.58)
     """
-    folder = files("fsframework.benchmarks") / "data"
+    folder = files("fsf_benchmarks") / "data"
     found: dict[Key, Quantity] = {}
     for table, (name, _) in SOURCES.items():
         found.update(read_table(table, folder / name))

@@ -10,12 +10,19 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from fsframework._files import atomic_path
-from fsframework.errors import OptionError
-from fsframework.pipeline.pictures import COLOURS, FAINT, INK, PAPER, cut_to
-from fsframework.values import FloatArray
+from fsframework.api.files import atomic_path
+from fsframework.values import FigureDeclaration, FloatArray
 
-__all__ = ["Bar", "BarGroup", "check_picture", "draw_bars", "draw_scatter", "steps_between"]
+__all__ = ["Bar", "BarGroup", "draw_bars", "draw_figure", "draw_scatter", "steps_between"]
+
+COLOURS = ("#0072b2", "#d55e00", "#007a5a", "#a8478a", "#8a6d00", "#3f7fbf", "#7a3b00", "#4d4d4d")
+"""One for each series, repeated where there are more; the colour-blind can tell them apart (after
+Okabe & Ito 2008)."""
+
+INK, FAINT, PAPER = "#222222", "#767676", "#ffffff"
+"""Text, text of less weight, and ground."""
+
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 _MARGIN, _LINE, _GRID = 24, 20, "#e4e4e4"
 _BAR, _BETWEEN, _HEIGHT = 34, 44, 300
@@ -42,16 +49,29 @@ class BarGroup:
     below: str = ""
 
 
-def check_picture(path: Path) -> None:
-    """Check that a picture can be written to a file of this name.
+def draw_figure(figure: FigureDeclaration, path: Path) -> None:
+    """Draw a figure as bars with intervals, panel by panel, into a PNG file.
 
     Raises:
-        OptionError: its name does not end in .png, or its folder is not there.
+        FsfError: the file cannot be written.
     """
-    if path.suffix.lower() != ".png":
-        raise OptionError(f"{path}: a picture must end in .png")
-    if not path.absolute().parent.is_dir():
-        raise OptionError(f"{path}: there is no folder {path.parent}")
+    panels: dict[str, list[BarGroup]] = {}
+    for panel in figure.panels:
+        places = dict.fromkeys(point.x for series in panel.series for point in series.points)
+        groups = []
+        for x in places:
+            bars = []
+            for series in panel.series:
+                y = next((point.y for point in series.points if point.x == x), None)
+                bars.append(
+                    Bar(series.name, math.nan)
+                    if y is None
+                    else Bar(series.name, y.value, y.low, y.high)
+                )
+            name = x if isinstance(x, str) else f"{x:g}"
+            groups.append(BarGroup(name, tuple(bars), panel.captions.get(x, "")))
+        panels[panel.title] = groups
+    draw_bars(panels, path, axis=figure.y_axis, below=figure.caption_axis)
 
 
 def steps_between(low: float, high: float, most: int = 8) -> list[float]:
@@ -80,9 +100,8 @@ def draw_bars(
         below: what the texts below the groups are.
 
     Raises:
-        OptionError: see ``check_picture``.
+        FsfError: the file cannot be written.
     """
-    check_picture(path)
     font, small = ImageFont.load_default(15), ImageFont.load_default(13)
     groups = [group for panel in panels.values() for group in panel]
     labels = list(dict.fromkeys(bar.label for group in groups for bar in group.bars))
@@ -137,7 +156,7 @@ def _draw_group(
     width: int,
     y_zero: int,
     height: Callable[[float], int],
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    font: Font,
 ) -> None:
     start = x + (width - len(group.bars) * _BAR) // 2
     for place, bar in enumerate(group.bars):
@@ -176,9 +195,8 @@ def draw_scatter(
         groups: what each point belongs to; the most frequent have colours of their own.
 
     Raises:
-        OptionError: see ``check_picture``.
+        FsfError: the file cannot be written.
     """
-    check_picture(path)
     font, small = ImageFont.load_default(15), ImageFont.load_default(13)
     low = float(min(x.min(), y.min()))
     high = float(max(x.max(), y.max()))
@@ -237,7 +255,7 @@ def draw_scatter(
 def _upright(
     canvas: Image.Image,
     text: str,
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    font: Font,
     place: tuple[int, int],
 ) -> None:
     """Write a text from below to above, centred at a height."""
@@ -245,3 +263,12 @@ def _upright(
     strip = Image.new("RGB", (length, _LINE + 4), PAPER)
     ImageDraw.Draw(strip).text((2, 2), text, INK, font)
     canvas.paste(strip.rotate(90, expand=True), (place[0], place[1] - length // 2))
+
+
+def cut_to(text: str, font: Font, width: int) -> str:
+    """Return as much of a text as ``width`` pixels hold, with an ellipsis where it is cut."""
+    if font.getlength(text) <= width:
+        return text
+    while text and font.getlength(text + "…") > width:
+        text = text[:-1]
+    return text + "…"

@@ -1,0 +1,8 @@
+"""Files that commands write: whole or not at all, and arrays that are built once."""
+
+from __future__ import annotations
+
+from fsframework._files import atomic_path, atomic_write
+from fsframework.pipeline.cache.workspace import stored_array
+
+__all__ = ["atomic_path", "atomic_write", "stored_array"]
