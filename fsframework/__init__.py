@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsframework.api import (
+        Comparison,
         Description,
         Model,
         Run,
         Runs,
+        compare,
         dataset,
         describe,
         draw,
         estimate,
         evaluate,
+        import_accuracies,
         load_run,
         method,
         pool,
@@ -41,8 +44,8 @@ if TYPE_CHECKING:
     )
 
 _API = (
-    *("Description", "Model", "Run", "Runs", "dataset", "describe", "draw", "estimate"),
-    *("evaluate", "load_run", "method", "pool", "run", "runs"),
+    *("Comparison", "Description", "Model", "Run", "Runs", "compare", "dataset", "describe"),
+    *("draw", "estimate", "evaluate", "import_accuracies", "load_run", "method", "pool", "run", "runs"),
 )
 _VALUES = (
     *("ArmOutcomes", "Arms", "AttributeTable", "Estimate", "Estimates", "ImagePool", "Outcomes"),
@@ -53,6 +56,7 @@ __all__ = [
     "ArmOutcomes",
     "Arms",
     "AttributeTable",
+    "Comparison",
     "Description",
     "Estimate",
     "Estimates",
@@ -62,11 +66,13 @@ __all__ = [
     "Run",
     "Runs",
     "TaskSet",
+    "compare",
     "dataset",
     "describe",
     "draw",
     "estimate",
     "evaluate",
+    "import_accuracies",
     "load_run",
     "method",
     "pool",

@@ -9,22 +9,26 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fsframework.api.accuracies import import_accuracies
     from fsframework.api.data import dataset, draw, pool
     from fsframework.api.experiments import Description, describe
     from fsframework.api.models import Model, evaluate, method
-    from fsframework.api.results import estimate
+    from fsframework.api.results import Comparison, compare, estimate
     from fsframework.api.runs import Run, Runs, load_run, run, runs
 
 __all__ = [
+    "Comparison",
     "Description",
     "Model",
     "Run",
     "Runs",
+    "compare",
     "dataset",
     "describe",
     "draw",
     "estimate",
     "evaluate",
+    "import_accuracies",
     "load_run",
     "method",
     "pool",
@@ -33,15 +37,18 @@ __all__ = [
 ]
 
 _HOME = {
+    "Comparison": "results",
     "Description": "experiments",
     "Model": "models",
     "Run": "runs",
     "Runs": "runs",
+    "compare": "results",
     "dataset": "data",
     "describe": "experiments",
     "draw": "data",
     "estimate": "results",
     "evaluate": "models",
+    "import_accuracies": "accuracies",
     "load_run": "runs",
     "method": "models",
     "pool": "data",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fsframework.api.experiments import ORIGIN
@@ -10,13 +12,34 @@ from fsframework.api.runs import Run
 from fsframework.components.objects import named
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Given, resolve_component
+from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.statistic import Statistic
+from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.arguments import given_tree
+from fsframework.statistics.comparison import (
+    Comparison,
+    MeasureComparison,
+    compare_methods,
+    values_of,
+    with_recorded_intervals,
+)
+from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import Interval, IntervalChoice
+from fsframework.statistics.measures import Measure, measures_named, usual_measures
+from fsframework.statistics.results import (
+    MethodResult,
+    comparable,
+    find_results,
+    grouped_by_tasks,
+    result_of_run,
+)
 from fsframework.values import ArmOutcomes, Estimates, ImagePool
 
-__all__ = ["estimate", "statistics_of"]
+__all__ = ["Comparison", "compare", "estimate", "statistics_of"]
+
+Comparable = Run | MethodResult | ArmOutcomes | str | Path
+"""What can be compared: a run, its folder or name, a folder of runs, or outcomes."""
 
 
 def statistics_of(registry: Registry, requests: Any) -> dict[str, Statistic]:
@@ -71,3 +94,179 @@ def estimate(
     return Estimates(
         estimates_of(statistics_of(Registry(), statistic), outcomes, choice, class_sizes)
     )
+
+
+def compare(
+    results: Iterable[Comparable] | Mapping[str, Comparable],
+    statistic: Any | Sequence[Any] | None = None,
+    *,
+    interval: Interval = "student-t",
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+    baseline: str | None = None,
+    by_tasks: bool = False,
+    pool: ImagePool | None = None,
+    runs_dir: str | Path | None = None,
+    plugins: Sequence[str | Path] = (),
+) -> Comparison:
+    """Compare methods on equal tasks, pair by pair.
+
+    Values are paired task by task. Where the arms of a gap are pairs of tasks, so are the gaps;
+    otherwise the difference of two gaps has Welch's interval. A gap is positive where the tested
+    arm is worse, so a higher gap is no praise.
+
+    Caveats: intervals speak of other tasks, and of other images only where they are open; none
+    speaks of models trained anew. Judge many pairs by ``p_holm`` or ``p_bh``, not by ``p``.
+
+    Args:
+        results: runs, their folders, names or beginnings of names, folders of runs; or a mapping
+            of labels to these or to what ``fsframework.evaluate`` returned.
+        statistic: names of statistics, each compared in every arm (``wacc``), or of measures
+            (``wacc-biased``, ``wacc-gap``; ``gap`` is ``wacc-gap``); or a mapping of a name and
+            options, a class, an instance; or several. By default Acc and wAcc in every arm, and
+            the gap of wAcc.
+        interval: ``student-t``; ``percentile`` or ``bca``, bootstraps of the tasks; ``image-level``
+            or ``class-level``, open ones for uniformly drawn tasks that share images.
+        level: confidence level, 0 < level < 1.
+        resamples: of the bootstraps; ``seed`` their seed.
+        baseline: label of a method that the others are compared with.
+        by_tasks: compare within each set of equal tasks, instead of refusing different ones.
+        pool: that the tasks of outcomes were drawn from, for ``image-level`` and ``class-level``;
+            runs know it.
+        runs_dir: where runs are looked for by name; by default ``FSF_RUNS``, else ``./runs``.
+        plugins: Python files whose plugin classes are known too.
+
+    Raises:
+        DataError: the tasks differ, or a statistic that was asked for cannot be computed.
+        OptionError: a name stands for no measure, or an option is out of range.
+        RecordError: there is no such run, or it has no outcomes.
+
+    >>> import fsframework as fsf
+    >>> data = {"name": "planted", "n_per_class": 12, "size": 16}
+    >>> arms = fsf.draw("random", fsf.pool(data), tasks=30, way=2, shot=1, queries=4)
+    >>> models = {name: fsf.method(name) for name in ("ncc", "logistic")}
+    >>> outcomes = {name: fsf.evaluate(model, arms, data) for name, model in models.items()}
+    >>> found = fsf.compare(outcomes, "acc")
+    >>> [(pair.first, pair.second, pair.difference.n_tasks) for pair in found.pairs]
+    [('ncc', 'logistic', 30)]
+    """
+    registry = Registry()
+    for path in plugins:
+        registry.load_file(path)
+    how = ComparisonOptions(IntervalChoice(level, interval), resamples, seed, baseline)
+    folder = Workspace.default(None if runs_dir is None else Path(runs_dir)).runs
+    found = list(_results(results, folder, pool))
+    if not found:
+        raise OptionError("a comparison needs at least two methods, and none is given")
+    asked = _Asked(registry, statistic)
+    groups = _groups(found, baseline) if by_tasks else [found]
+    parts: list[MeasureComparison] = []
+    notes: list[str] = []
+    cautions: dict[str, tuple[str, ...]] = {}
+    for group in groups:
+        if by_tasks and len(group) < 2:
+            continue
+        chosen = comparable(group)
+        made, left_out = asked.compared(chosen, how)
+        parts, notes = [*parts, *made], [*notes, *left_out]
+        for one in chosen:
+            cautions[one.label] = (*cautions.get(one.label, ()), *one.cautions)
+    if alone := [group[0].label for group in groups if by_tasks and len(group) < 2]:
+        some = ", ".join(alone[:4]) + (f" and {len(alone) - 4} more" if len(alone) > 4 else "")
+        notes.append(f"no other method has the tasks of {some}")
+    if not parts:
+        raise OptionError("no two of these methods share their tasks")
+    said = {label: tuple(dict.fromkeys(sentences)) for label, sentences in cautions.items()}
+    return Comparison(tuple(parts), tuple(dict.fromkeys(notes)), said)
+
+
+def _results(
+    given: Iterable[Comparable] | Mapping[str, Comparable], folder: Path, pool: ImagePool | None
+) -> Iterator[MethodResult]:
+    """Yield what is to be compared, with the labels that are given."""
+    if isinstance(given, (str, Path, Run)):
+        given = [given]
+    named: Iterable[tuple[str | None, Comparable]]
+    named = given.items() if isinstance(given, Mapping) else ((None, one) for one in given)
+    for label, one in named:
+        found = _result(one, label, folder)
+        if label is not None and len(found) != 1:
+            raise OptionError(f"{label}: {one} holds the results of {len(found)} methods, not one")
+        for result in found:
+            if label is not None:
+                result = dataclasses.replace(result, label=label, longer_labels=())
+            if pool is not None and not result.class_sizes:
+                sizes = tuple(int(n) for n in pool.class_sizes)
+                result = dataclasses.replace(result, class_sizes=sizes)
+            yield result
+
+
+def _result(one: Comparable, label: str | None, folder: Path) -> list[MethodResult]:
+    if isinstance(one, MethodResult):
+        return [one]
+    if isinstance(one, Run):
+        return [result_of_run(one.folder, one.record)]
+    if isinstance(one, ArmOutcomes):
+        if label is None:
+            raise OptionError("outcomes have no name of their own: give a mapping of labels")
+        return [MethodResult(label, dict(one), one.arms)]
+    return find_results(one, folder)
+
+
+def _groups(found: Sequence[MethodResult], baseline: str | None) -> list[list[MethodResult]]:
+    """Return the results of equal tasks together; with a baseline those groups that have it."""
+    groups = grouped_by_tasks(found)
+    if baseline is None:
+        return groups
+    chosen = [group for group in groups if any(one.label == baseline for one in group)]
+    if not chosen:
+        labels = ", ".join(dict.fromkeys(one.label for one in found))
+        raise OptionError(f"{argument('baseline', baseline)}: must be one of {labels}")
+    return chosen
+
+
+class _Asked:
+    """The statistics that a comparison is asked for, made when they are needed."""
+
+    def __init__(self, registry: Registry, requests: Any) -> None:
+        several = requests if isinstance(requests, (list, tuple)) else [requests]
+        self._registry, self._made = registry, dict[str, Statistic]()
+        self._names: list[str] = []
+        for request in several:
+            if request is None:
+                continue
+            if isinstance(request, str):
+                self._names.append(request)
+                continue
+            made = statistics_of(registry, request)
+            self._made |= made
+            self._names += made
+
+    def _statistic(self, name: str) -> Statistic:
+        if name not in self._made:
+            self._made |= statistics_of(self._registry, name)
+        return self._made[name]
+
+    def compared(
+        self, results: Sequence[MethodResult], how: ComparisonOptions
+    ) -> tuple[list[MeasureComparison], list[str]]:
+        """Compare results on equal tasks in each measure; also say what is left out."""
+        arms, contrast = list(results[0].outcomes), results[0].contrast
+        measures: list[Measure] = usual_measures(arms, contrast)
+        if self._names:
+            known = dict.fromkeys([*self._registry.names("statistic"), *self._made])
+            measures = measures_named(self._names, list(known), arms, contrast)
+        labels, made, left_out = [one.label for one in results], [], []
+        for measure in measures:
+            try:
+                values = values_of(results, measure, self._statistic(measure.statistic))
+            except DataError as error:
+                if self._names:
+                    raise DataError(f"{measure.name} cannot be compared: {error}") from None
+                left_out.append(f"without {measure.name}: {error}")
+                continue
+            made.append(with_recorded_intervals(compare_methods(labels, values, how), results))
+        if not made:
+            raise DataError("nothing can be compared: " + "; ".join(left_out))
+        return made, left_out

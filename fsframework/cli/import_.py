@@ -1,4 +1,4 @@
-"""`fsf import`: checkpoints of other libraries, and accuracies made elsewhere."""
+"""`fsf import`: checkpoints of other libraries, and what other packages import."""
 
 from __future__ import annotations
 
@@ -159,137 +159,6 @@ def checkpoint(
         context.exit(1)
 
 
-@command()
-@click.argument(
-    "paths", metavar="PATH...", type=click.Path(path_type=Path), nargs=-1, required=True
-)
-@click.option(
-    "--task-set",
-    metavar="NAME",
-    help="Name of the tasks of files given themselves: equal names, the same tasks in the same "
-    "order.",
-)
-@click.option(
-    "--layout",
-    metavar="PARTS",
-    help="What each part of a path below a folder names: tasks, method or -, joined by /.  "
-    "[default: tasks/method/method/tasks]",
-)
-@click.option("--method", metavar="NAME", help="Name of the method.  [default: file or column]")
-@click.option(
-    "--tasks-kind",
-    type=click.Choice(["open", "closed"]),
-    metavar="open|closed",
-    default="closed",
-    show_default=True,
-    help="open: no image stands in two of the tasks, and intervals speak of the data's "
-    "distribution; closed: images recur, or you do not know.",
-)
-@click.option(
-    "--images",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Distinct images in all tasks, to stand beside intervals.  [default: not known]",
-)
-@click.option(
-    "--unit",
-    type=click.Choice(["auto", "percent", "share"]),
-    metavar="auto|percent|share",
-    default="auto",
-    show_default=True,
-    help="Of the accuracies; auto: percent if any of those given is above 1.",
-)
-@_runs_dir
-@json_option
-def accuracies(
-    paths: tuple[Path, ...],
-    task_set: str | None,
-    layout: str | None,
-    method: str | None,
-    tasks_kind: Any,
-    images: int | None,
-    unit: Any,
-    runs_dir: Path | None,
-    as_json: bool,
-) -> None:
-    """Make runs of accuracies of tasks.
-
-    They can be compared with fsf compare.
-    PATH is a file or a folder with files below it: .pt with a tensor, CSV or Parquet
-    with a column a method, a row a task. Accuracies carry no tasks, so which files
-    are of the same tasks is yours to say, and so is whether images recur in them.
-
-    \b
-    Examples:
-      fsf import accuracies results.csv --task-set cub-5-shot
-      fsf import accuracies mine.pt --method mine --task-set cub-5-shot --unit percent
-      fsf import accuracies ./accuracies --layout tasks/method/method/tasks --tasks-kind open
-    """
-    from fsframework.cli import render
-    from fsframework.components.registry import Registry
-    from fsframework.pipeline.cache.workspace import Workspace
-    from fsframework.statistics.accuracies import read_accuracies, write_runs
-
-    given = {
-        "task_set": task_set,
-        "layout": layout,
-        "method": method,
-        "tasks_kind": tasks_kind,
-        "images": images,
-        "unit": unit,
-    }
-    read = read_accuracies(
-        paths,
-        layout=layout,
-        method=method,
-        task_set=task_set,
-        unit=unit,
-        kind=tasks_kind,
-        n_images=images or 0,
-    )
-    options = {key: value for key, value in given.items() if value is not None}
-    workspace = Workspace.default(runs_dir)
-    written, warnings = write_runs(
-        read, Registry(), workspace.runs, {**options, "paths": [str(path) for path in paths]}
-    )
-    if as_json:
-        render.print_json(
-            {
-                "runs": [
-                    {
-                        "folder": str(folder),
-                        **record.resolved["imported"],
-                        "estimates": {n: e.to_json() for n, e in record.estimates.items()},
-                    }
-                    for folder, record in written
-                ],
-                "notes": warnings,
-            }
-        )
-        return
-    render.print_table(
-        ("tasks", "method", "number", "Acc", "interval", "run"),
-        [
-            (
-                record.resolved["imported"]["task_set"],
-                record.resolved["imported"]["method"],
-                f"{record.resolved['imported']['n_tasks']:,}",
-                render.shown(record.estimates["acc-R"]),
-                f"95 % {record.estimates['acc-R'].kind}, student-t",
-                folder.name,
-            )
-            for folder, record in written
-        ],
-    )
-    click.echo()
-    for warning in warnings:
-        click.echo(f"note: {warning}")
-    click.echo(f"{len(written)} runs in {workspace.runs}; compare them: fsf compare RUN RUN ...")
-
-
-import_.add_command(accuracies)
-
-
 def _as_json(
     imported: Imported, found: Comparison | None, run: Path | None, record: RunRecord | None
 ) -> dict[str, Any]:
@@ -382,23 +251,8 @@ def _rows(found: Comparison, tolerance: float) -> list[tuple[str, str, str, str]
 
 def print_imported(folder: Path, record: RunRecord) -> None:
     """Print an imported run as a researcher reads it."""
-    from fsframework.cli import render
-
     resolved = record.resolved
     facts = resolved["imported"]
-    if facts.get("what") == "accuracies":
-        click.echo(
-            f"accuracies of {facts['method']} on {facts['n_tasks']:,} tasks "
-            f"{facts['task_set']!r}, imported from {facts['source']}"
-        )
-        click.echo()
-        render.estimates_table(record.estimates)
-        click.echo()
-        for note in record.notes:
-            click.echo(f"note: {note}")
-        click.echo(f"compare it: fsf compare {folder} RUN ...")
-        click.echo(f"run: {folder}")
-        return
     size = resolved["image_size"]
     click.echo(
         f"{resolved['method']['name']} with {resolved['backbone']['name']}, imported from "

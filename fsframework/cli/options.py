@@ -383,7 +383,12 @@ def option_of(name: str, value: Any = None) -> str:
     ('--image-size 84', '-o training.epochs=3', '--drop-class-words')
     """
     flag = name.replace("_", "-")
-    if flag in _SHARED or flag in ("config", "runs-dir", "cache-dir", "plugin", "force", "output"):
+    context = click.get_current_context(silent=True)
+    own = context is not None and any(
+        f"--{flag}" in parameter.opts for parameter in context.command.params
+    )
+    others = ("config", "runs-dir", "cache-dir", "plugin", "force", "output")
+    if own or flag in _SHARED or flag in others:
         flag = "statistic" if flag == "statistics" else flag
         told = "" if value is None or isinstance(value, bool) else f" {shlex.quote(str(value))}"
         return f"--{flag}{told}"

@@ -23,7 +23,6 @@ from fsframework.records import RECORD_NAME, DataRecord, RunRecord, TrainedOn
 __all__ = [
     "Seen",
     "contamination",
-    "footnotes",
     "incompleteness",
     "lineage_of",
     "seen_by",
@@ -315,27 +314,6 @@ def seen_by(
     if trains and own not in trained:
         trained = (*trained, own)
     return Seen(dataclasses.replace(lineage, name=tested.name, trained_on=trained), cautions)
-
-
-def footnotes(cautions: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return each caution once, with the names of those it is of.
-
-    Args:
-        cautions: by the name of a row.
-
-    >>> footnotes({"a": ["x"], "b": ["x", "y"], "c": []})
-    ['a, b: x', 'b: y']
-    """
-    of: dict[str, list[str]] = {}
-    for label, sentences in cautions.items():
-        for sentence in sentences:
-            of.setdefault(sentence, []).append(label)
-    return [f"{_some(tuple(dict.fromkeys(labels)))}: {said}" for said, labels in of.items()]
-
-
-def _some(labels: Sequence[str], most: int = 4) -> str:
-    more = len(labels) - most
-    return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _names(joined: str | None) -> tuple[str, ...]:

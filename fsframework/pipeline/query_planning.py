@@ -11,8 +11,8 @@ from fsframework.components.resolution import resolve_component
 from fsframework.errors import InfeasibleTask, OptionError, argument
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.learning.training import EPISODES
-from fsframework.statistics.planning import Plan
-from fsframework.statistics.query_variance import Spread, load_pilot
+from fsframework.statistics.planning import QueryPlan
+from fsframework.statistics.query_variance import QueryVariance, load_pilot
 
 __all__ = ["with_planned_queries"]
 
@@ -69,11 +69,11 @@ def with_planned_queries(
     )
     folder = run(pilot)
     answers, _, _ = load_pilot(folder)
-    plan = Plan(
+    plan = QueryPlan(
         tuple(int(n) for n in sizes),
         shape["n_way"],
         shape["n_shot"],
-        Spread.of(answers, settings.level),
+        QueryVariance.of(answers, settings.level),
         choose=sampler.options.get("choose", "by-what-is-left"),
         level=settings.level,
     )

@@ -1,35 +1,42 @@
 """Methods on equal tasks: paired differences, their p over all pairs, and who is who's equal.
 
-Three comparisons stand side by side. *Direct*: two methods differ if their own intervals do not
-meet, which most tables leave to the reader's eye; on closed intervals it speaks of a data set, on
-open ones of a distribution. *Paired*: the interval of the difference task by task leaves out 0.
+Two comparisons are made of each pair. *Direct*: two methods differ if their own intervals do not
+overlap, which most tables leave to the reader's eye; on closed intervals it speaks of a data set,
+on open ones of a distribution. *Paired*: the interval of the difference task by task leaves out 0.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
-from fsframework.errors import DataError, OptionError
+from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.statistic import Statistic
-from fsframework.statistics.estimation import task_values
+from fsframework.statistics.comparison_tables import comparison_tables
+from fsframework.statistics.differences import (
+    NO_SPREAD,
+    ComparisonOptions,
+    Differences,
+    benjamini_hochberg,
+    differences,
+    holm,
+)
+from fsframework.statistics.estimation import contrast_images, task_values
 from fsframework.statistics.intervals import (
-    ESTIMATORS,
     FEWEST_RESAMPLED,
     LEVELS,
-    Estimator,
-    Interval,
     Level,
     answers_of,
     interval_over,
 )
-from fsframework.statistics.results import Contestant
+from fsframework.statistics.measures import Measure
+from fsframework.statistics.results import MethodResult
 from fsframework.values import (
     Estimate,
     FloatArray,
@@ -38,93 +45,100 @@ from fsframework.values import (
     QueryBatch,
     Scope,
     TaskSet,
+    html_table,
+    text_table,
 )
 
 __all__ = [
     "FEWEST_DIFFERENT",
     "Comparison",
-    "Counts",
-    "Measure",
+    "ImageFacts",
+    "MeasureComparison",
     "Pair",
-    "benjamini_hochberg",
-    "compare",
-    "count",
-    "differences",
+    "PairCounts",
+    "TaskValues",
+    "compare_methods",
+    "count_pairs",
     "direct_sign",
-    "holm",
-    "images_intervals",
     "letters",
-    "measures_of",
-    "statistic_of",
+    "values_of",
+    "with_recorded_intervals",
 ]
 
-_RESAMPLES_AT_ONCE = 1 << 20
-"""Drawn tasks held in one go."""
-
 FEWEST_DIFFERENT = 6
-"""Tasks in which two methods must differ, or the output says in how few they do."""
-
-_NO_SPREAD = 1e-12
-"""Shares whose sums differ in the last digits count as equal."""
+"""Tasks in which two methods must differ, or a note says in how few they do."""
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
-    """What an interval over images is made of, beside the values.
+class ImageFacts:
+    """What an interval over images or classes is made of, beside the values.
 
     Args:
-        per_task: the statistic.
-        outcomes: of each contestant.
-        tasks: file of the tasks.
-        class_sizes: int ``(n_classes,)``, images of each class in the data.
+        statistic: that is compared.
+        outcomes: of each method.
+        tasks: that they answered.
+        class_sizes: int ``(n_classes,)``, images of each class of the data.
     """
 
-    per_task: Callable[[Outcomes], FloatArray]
+    statistic: Statistic
     outcomes: tuple[Outcomes, ...]
-    tasks: Path
+    tasks: TaskSet
     class_sizes: IntArray
 
 
 @dataclass(frozen=True, eq=False)
-class Measure:
-    """One statistic of every contestant, task by task.
+class TaskValues:
+    """One measure of every method, task by task.
 
     Args:
-        name: such as ``acc-R``, or ``wacc-gap`` for the difference of two kinds of tasks.
+        measure: a statistic on an arm, or on a contrast.
         task_set: what the tasks are called.
-        parts: float64 ``(T, contestants)`` of each kind of tasks with its sign; a plain statistic
-            has one part, a gap two: ``+`` of random tasks, ``-`` of biased ones.
-        kind: of every interval; ``n_images`` distinct images in all parts, 0 where not known.
+        parts: float64 ``(T, methods)``: one part for an arm, or for the gap of arms that are pairs
+            task by task; two for the gap of arms drawn independently, whose means add up to it.
+        scope: of every interval over tasks; ``n_images`` distinct images in all parts, 0 where it
+            is not known.
         share: whether values are shares of 1.
-        same: pairs of contestants whose outcomes are equal throughout.
-        drawn: for intervals over images; ``None`` where they cannot be had.
+        query_batch: which queries the methods were shown together.
+        paired_arms: whether it is the gap of arms that are pairs task by task.
+        same: pairs of methods, by their places, whose outcomes are equal throughout.
+        images: for intervals over images; ``None`` where they are not available.
     """
 
-    name: str
+    measure: Measure
     task_set: str
-    parts: tuple[tuple[int, FloatArray], ...]
-    kind: Scope
-    n_images: int
-    share: bool
-    query_batch: QueryBatch
+    parts: tuple[FloatArray, ...]
+    scope: Scope
+    n_images: int = 0
+    share: bool = True
+    query_batch: QueryBatch = "task"
+    paired_arms: bool = False
     same: frozenset[tuple[int, int]] = frozenset()
-    drawn: Drawn | None = None
+    images: ImageFacts | None = None
 
     @property
     def n_tasks(self) -> int:
         """Tasks of all parts together."""
-        return sum(len(values) for _, values in self.parts)
+        return sum(len(values) for values in self.parts)
+
+    @property
+    def fewest_tasks(self) -> int:
+        """Tasks of the part that has the fewest."""
+        return min(len(values) for values in self.parts)
+
+    def shown(self, value: float, digits: str) -> str:
+        """Return a value as text, shares in percent."""
+        return f"{100 * value:{digits}} %" if self.share else f"{value:.4g}"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two contestants, ``first`` less ``second``.
+    """Two methods, ``first`` less ``second``.
 
     Args:
         difference: with its interval; bounds are NaN where none can be given.
-        p: two-sided, of no difference; ``None`` where there is no spread to judge by.
+        p: two-sided, of no difference; ``None`` where all tasks have the same difference.
         p_holm: adjusted for all pairs after Holm (1979); the chance that any pair is called
-            different though none is stays below the level.
+            different although none is stays below 1 - level.
         p_bh: adjusted after Benjamini & Hochberg (1995): of the pairs called different, the
             expected share that is not.
         correlation: of the two over the tasks (Pearson), ``None`` where one is constant or the
@@ -156,28 +170,42 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """All contestants in one measure, on one set of tasks.
+class MeasureComparison:
+    """All methods in one measure, on one set of tasks.
 
     Args:
-        values: of each contestant, with its own interval.
-        groups: letters of each; two that share one cannot be told apart, by Holm's p.
-        notes: sentences on contestants, beside those on pairs.
-        other_kind: the contestants' own intervals of the other kind on the same tasks, if there
-            are any: open ones over images beside closed ones, or the other way about.
+        measure: a statistic on an arm, or on a contrast.
+        task_set: what the tasks are called.
+        values: of each method, with its own interval.
+        pairs: every pair of methods, or each with the baseline.
+        groups: letters of each method, in the order of their values; two that share one cannot be
+            told apart, by Holm's p. Empty where there is a baseline.
+        level: confidence level.
+        notes: sentences on methods, beside those on pairs.
+        other_scope: the methods' own intervals of the other scope on the same tasks, if there are
+            any: open ones over images beside closed ones, or the other way round.
     """
 
-    measure: str
+    measure: Measure
     task_set: str
     values: Mapping[str, Estimate]
     pairs: tuple[Pair, ...]
     groups: Mapping[str, str]
     level: float
     notes: tuple[str, ...] = ()
-    other_kind: Mapping[str, Estimate] = field(default_factory=dict)
+    other_scope: Mapping[str, Estimate] = field(default_factory=dict)
+
+    @property
+    def scope(self) -> Scope:
+        """What the methods' own intervals speak of."""
+        return next(iter(self.values.values())).scope
 
     def pair(self, first: str, second: str) -> tuple[Pair, int]:
-        """Return the pair of two labels, and -1 where it stands the other way about."""
+        """Return the pair of two labels, and -1 where it is the other way round.
+
+        Raises:
+            KeyError: they were not compared.
+        """
         for pair in self.pairs:
             if (pair.first, pair.second) == (first, second):
                 return pair, 1
@@ -188,19 +216,21 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
         return {
-            "measure": self.measure,
+            "measure": self.measure.name,
+            "statistic": self.measure.statistic,
+            "arms": list(self.measure.arms),
             "task_set": self.task_set,
             "level": self.level,
             "values": {label: value.to_json() for label, value in self.values.items()},
             "groups": dict(self.groups),
             "pairs": [pair.to_json() for pair in self.pairs],
             "notes": list(self.notes),
-            "other_kind": {label: e.to_json() for label, e in self.other_kind.items()},
+            "other_scope": {label: e.to_json() for label, e in self.other_scope.items()},
         }
 
 
 @dataclass(frozen=True)
-class Counts:
+class PairCounts:
     """How many pairs each way of comparing calls different."""
 
     pairs: int
@@ -212,13 +242,13 @@ class Counts:
     only_paired: int
 
 
-def count(comparisons: Sequence[Comparison]) -> Counts:
+def count_pairs(comparisons: Iterable[MeasureComparison]) -> PairCounts:
     """Count the conclusive pairs of comparisons."""
     pairs = [(p, 1 - c.level) for c in comparisons for p in c.pairs]
     direct = [p.direct != "0" for p, _ in pairs]
     paired = [p.paired != "0" for p, _ in pairs]
     both = list(zip(direct, paired, strict=True))
-    return Counts(
+    return PairCounts(
         len(pairs),
         sum(direct),
         sum(paired),
@@ -229,496 +259,334 @@ def count(comparisons: Sequence[Comparison]) -> Counts:
     )
 
 
-def images_intervals(
-    contestants: Sequence[Contestant], comparison: Comparison
-) -> dict[str, Estimate]:
-    """Return open intervals that the runs of all contestants hold for closed tasks, or nothing."""
-    found = {}
-    for one, (label, own) in zip(contestants, comparison.values.items(), strict=True):
-        estimate = one.estimates.get(comparison.measure)
-        if (
-            estimate is None
-            or (own.kind, estimate.kind) != ("closed", "open")
-            or estimate.level != comparison.level
-        ):
-            return {}
-        found[label] = estimate
-    return found
-
-
-def measures_of(
-    contestants: Sequence[Contestant], statistics: Mapping[str, Statistic], wanted: Sequence[str]
-) -> tuple[list[Measure], list[str]]:
-    """Compute statistics of contestants on equal tasks, and say which could not be had.
+@dataclass(frozen=True, repr=False)
+class Comparison(Sequence[MeasureComparison]):
+    """Methods in every measure, on every set of equal tasks; printed, its tables.
 
     Args:
-        statistics: by name.
-        wanted: names to compute: ``acc`` on every kind of tasks, ``acc-R``, ``acc-A``, or
-            ``acc-gap``, R less A; ``gap`` is ``wacc-gap``. Empty: those of FewSTAB that can be
-            had (``acc-R``, ``wacc-R``, ``wacc-A`` and ``wacc-gap``).
+        parts: one for each measure and set of tasks.
+        notes: what was left out, and why.
+        cautions: by label of a method, what must stand under every table that shows it.
+    """
+
+    parts: tuple[MeasureComparison, ...]
+    notes: tuple[str, ...] = ()
+    cautions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a part by its place, or by the name of its measure, such as ``wacc-gap``.
+
+        Raises:
+            KeyError: no part has this measure, or those of several sets of tasks have.
+        """
+        if not isinstance(index, str):
+            return self.parts[index]
+        found = [part for part in self.parts if part.measure.name == index]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            sets = ", ".join(part.task_set for part in found)
+            raise KeyError(f"{index!r} was compared on several sets of tasks: {sets}")
+        known = ", ".join(dict.fromkeys(part.measure.name for part in self.parts))
+        raise KeyError(f"{index!r} was not compared; the measures are {known}")
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __iter__(self) -> Iterator[MeasureComparison]:
+        return iter(self.parts)
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The pairs of all parts."""
+        return tuple(pair for part in self.parts for pair in part.pairs)
+
+    @property
+    def counts(self) -> PairCounts:
+        """How many pairs each way of comparing calls different."""
+        return count_pairs(self.parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return {
+            "comparisons": [part.to_json() for part in self.parts],
+            "counts": vars(self.counts),
+            "notes": list(self.notes),
+            "cautions": {label: list(said) for label, said in self.cautions.items()},
+        }
+
+    def __repr__(self) -> str:
+        tables, below = comparison_tables(self)
+        parts = [f"{table.title}\n{text_table(table.columns, table.rows)}" for table in tables]
+        return "\n\n".join([*parts, "\n".join(below)])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        tables, below = comparison_tables(self)
+        parts = [html_table(table.columns, table.rows, table.title) for table in tables]
+        return "".join([*parts, *(f"<p>{escape(line)}</p>" for line in below)])
+
+
+def values_of(
+    results: Sequence[MethodResult], measure: Measure, statistic: Statistic
+) -> TaskValues:
+    """Compute a measure of results on equal tasks.
+
+    Args:
+        results: as ``comparable`` returns them.
 
     Raises:
-        DataError: a statistic that was asked for cannot be computed.
+        DataError: it cannot be computed from what the results hold.
     """
-    kinds = list(contestants[0].outcomes)
-    usual = not wanted
-    names: list[str] = []
-    for name in wanted or ("acc-R", "wacc-R", "wacc-A", "wacc-gap"):
-        stem, _, suffix = _parts_of(name)
-        parts = [suffix] if suffix else kinds
-        names += [f"{stem}-{part}" for part in parts]
-    found, left_out = [], []
-    cache: dict[tuple[str, str], FloatArray] = {}
-    for name in dict.fromkeys(names):
-        stem, _, suffix = _parts_of(name)
-        need = ["R", "A"] if suffix == "gap" else [suffix]
-        if missing := [kind for kind in need if kind not in kinds]:
-            if usual:
-                continue
-            raise DataError(
-                f"{name}: needs tasks of the kind {' and '.join(missing)}, which not all of "
-                f"{', '.join(c.label for c in contestants)} have (R random, A attribute-biased)"
-            )
-        try:
-            for kind in need:
-                if (stem, kind) not in cache:
-                    cache[stem, kind] = np.column_stack(
-                        [
-                            task_values(
-                                f"{stem}-{kind} of {c.label}", statistics[stem], c.outcomes[kind]
-                            )
-                            for c in contestants
-                        ]
-                    )
-        except DataError as error:
-            if not usual:
-                raise DataError(f"{name} cannot be compared: {error}") from None
-            left_out.append(f"without {name}: {error}")
-            continue
-        found.append(
-            _measure(
-                name, [cache[stem, kind] for kind in need], need, contestants, statistics[stem]
-            )
+    first = results[0]
+    of_arms = [_columns(results, measure.statistic, arm, statistic) for arm in measure.arms]
+    parts: tuple[FloatArray, ...] = (of_arms[0],)
+    scope = first.outcomes[measure.arms[0]].scope
+    n_images, paired = first.outcomes[measure.arms[0]].n_images, False
+    images = None
+    if measure.is_gap:
+        if first.arms is None or first.contrast is None:
+            raise DataError(f"{measure.name}: these results share no two arms that are compared")
+        # A gap is positive where the tested arm is worse.
+        sign = 1.0 if statistic.higher_is_better else -1.0
+        n_images, scope = contrast_images(first.arms, first.contrast)
+        paired = first.contrast.paired
+        control, tested = (sign * values for values in of_arms)
+        parts = (control - tested,) if paired else (control, -tested)
+    elif first.arms is not None and first.class_sizes:
+        arm = measure.arms[0]
+        images = ImageFacts(
+            statistic,
+            tuple(one.outcomes[arm] for one in results),
+            first.arms[arm],
+            np.asarray(first.class_sizes),
         )
-    if not found:
-        raise DataError("nothing can be compared: " + "; ".join(left_out))
-    return found, left_out
-
-
-def statistic_of(name: str) -> str:
-    """Return the statistic of a measure: ``wacc`` of ``wacc-R`` and of ``gap``."""
-    return _parts_of(name)[0]
-
-
-def _parts_of(name: str) -> tuple[str, str, str]:
-    """Part ``wacc-R`` into the statistic and what follows; ``gap`` is the gap of wacc."""
-    if name == "gap":
-        return "wacc", "-", "gap"
-    stem, dash, suffix = name.rpartition("-")
-    return (stem, dash, suffix) if stem and suffix in ("R", "A", "gap") else (name, "", "")
-
-
-def _measure(
-    name: str,
-    values: Sequence[FloatArray],
-    kinds: Sequence[str],
-    contestants: Sequence[Contestant],
-    statistic: Statistic,
-) -> Measure:
-    outcomes = [contestants[0].outcomes[kind] for kind in kinds]
-    kind: Scope = "closed" if any(o.reuses_images for o in outcomes) else "open"
-    n_images = outcomes[0].n_images
-    if len(kinds) > 1:
-        folder = contestants[0].source
-        images = [TaskSet.load(folder / f"tasks-{k}.safetensors").images.ravel() for k in kinds]
-        together = np.concatenate(images)
-        n_images = int(np.unique(together).size)
-        kind = "closed" if n_images < together.size else "open"
-    return Measure(
-        name,
-        contestants[0].task_set(kinds),
-        tuple(zip((1, -1), values, strict=False)),
-        kind,
+    return TaskValues(
+        measure,
+        first.tasks_called(measure.arms),
+        parts,
+        scope,
         n_images,
         tuple(statistic.bounds) == (0.0, 1.0),
-        outcomes[0].query_batch,
-        _same(contestants, kinds),
-        _drawn(contestants, kinds, statistic),
+        first.outcomes[measure.arms[-1]].query_batch,
+        paired,
+        _same(results, measure.arms),
+        images,
     )
 
 
-def _drawn(
-    contestants: Sequence[Contestant], kinds: Sequence[str], statistic: Statistic
-) -> Drawn | None:
-    (kind, *more), first = kinds, contestants[0]
-    sizes = first.tasks.get(kind, {}).get("class_sizes")
-    if more or sizes is None:
-        return None
-    outcomes = tuple(c.outcomes[kind] for c in contestants)
-    path = first.source / f"tasks-{kind}.safetensors"
-    return Drawn(statistic.per_task, outcomes, path, np.asarray(sizes))
+def _columns(
+    results: Sequence[MethodResult], name: str, arm: str, statistic: Statistic
+) -> FloatArray:
+    """Return a statistic of each task, a column per result."""
+    values = []
+    for one in results:
+        about = f"{Measure(name, (arm,)).name} of {one.label}"
+        values.append(task_values(about, statistic, one.outcomes[arm]))
+    return np.column_stack(values)
 
 
-def _same(contestants: Sequence[Contestant], kinds: Sequence[str]) -> frozenset[tuple[int, int]]:
-    def content(contestant: Contestant) -> list[FloatArray | IntArray]:
+def _same(results: Sequence[MethodResult], arms: Sequence[str]) -> frozenset[tuple[int, int]]:
+    def content(result: MethodResult) -> list[FloatArray | IntArray]:
         found: list[FloatArray | IntArray] = []
-        for kind in kinds:
-            outcomes = contestant.outcomes[kind]
+        for arm in arms:
+            outcomes = result.outcomes[arm]
             try:
                 found.append(outcomes.predictions)
             except DataError:
                 found.append(outcomes.task_accuracy)
         return found
 
-    contents = [content(c) for c in contestants]
+    contents = [content(one) for one in results]
     return frozenset(
         (i, j)
-        for i, j in itertools.combinations(range(len(contestants)), 2)
+        for i, j in itertools.combinations(range(len(results)), 2)
         if all(np.array_equal(a, b) for a, b in zip(contents[i], contents[j], strict=True))
     )
 
 
-def compare(
-    labels: Sequence[str],
-    measure: Measure,
-    *,
-    task_set: str | None = None,
-    level: float = 0.95,
-    interval: Interval = "student-t",
-    n_resamples: int = 10_000,
-    seed: int = 0,
-    baseline: str | None = None,
-) -> Comparison:
-    """Compare all contestants with each other, or all with one.
+def compare_methods(
+    labels: Sequence[str], values: TaskValues, how: ComparisonOptions | None = None
+) -> MeasureComparison:
+    """Compare all methods with each other in one measure, or all with one.
 
     Args:
-        labels: of the contestants, in the order of the measure's columns.
-        task_set: another name for the measure's tasks.
-        interval: ``student-t`` (Welch's for a gap), or a bootstrap of the tasks, ``percentile``
-            or ``bca``, in which all pairs share the resamples; p then comes from the bootstrap
-            too: the level at which the interval would end at 0, so that both always agree.
-            ``image-level`` and ``class-level`` make the intervals of closed random tasks open
-            ones, those of differences too; where they cannot be had, Student's stands with a note.
-        n_resamples: of the bootstrap; no p is below ``2 / (n_resamples + 1)``.
-        baseline: compare with this one alone; p are adjusted for these pairs alone.
+        labels: of the methods, in the order of the columns of the values.
+        how: intervals, resamples and baseline.
 
     Raises:
-        DataError: there is one contestant.
-        OptionError: an option is out of range.
+        DataError: there is one method.
+        OptionError: no method is called like the baseline.
     """
-    n = len(labels)
+    how, n = how or ComparisonOptions(), len(labels)
     if n < 2:
-        raise DataError(f"a comparison needs two methods at least, and there is {labels[0]} alone")
-    if not 0 < level < 1:
-        raise OptionError(f"level must lie between 0 and 1, not {level}")
-    if baseline is not None and baseline not in labels:
-        raise OptionError(f"baseline {baseline!r}: must be one of {', '.join(labels)}")
-    chosen = [
-        (i, j)
-        for i, j in itertools.combinations(range(n), 2)
-        if baseline is None or baseline in (labels[i], labels[j])
-    ]
-    if baseline is not None:
-        own = labels.index(baseline)
-        chosen = [(own, j if i == own else i) for i, j in chosen]
-    pairs = np.array(chosen)
-    columns = np.eye(n)
-    of_pairs = columns[pairs[:, 0]] - columns[pairs[:, 1]]
-    contrasts = np.vstack([columns, of_pairs])
-    base: Estimator = "student-t"
-    if interval != "image-level" and interval != "class-level":
-        base = interval
-    found = differences(
-        measure.parts,
-        contrasts,
-        level=level,
-        interval=base,
-        n_resamples=n_resamples,
-        seed=seed,
-    )
-    over, why_not = found, ""
-    if interval in LEVELS:
-        over, why_not = _over_images(measure, contrasts, found, level, interval)
-
-    def estimate(row: int, *, paired: bool, of: _Differences | None = None) -> Estimate:
-        of = of or over
-        value, low, high = (float(a[row]) for a in (of.value, of.low, of.high))
-        return Estimate(
-            measure.name,
-            value,
-            low,
-            high,
-            level,
-            "open" if of.estimator in LEVELS else measure.kind,
-            paired,
-            of.estimator,
-            measure.n_tasks,
-            measure.n_images,
-            measure.share,
-            measure.query_batch,
+        raise DataError(
+            f"a comparison needs at least two methods on equal tasks, and there is only {labels[0]}"
         )
-
-    values = {label: estimate(i, paired=False) for i, label in enumerate(labels)}
-    beside = {}
+    if how.baseline is not None and how.baseline not in labels:
+        raise OptionError(
+            f"{argument('baseline', how.baseline)}: must be one of {', '.join(labels)}"
+        )
+    chosen = _chosen(labels, how.baseline)
+    columns = np.eye(n)
+    contrasts = np.vstack([columns, *(columns[i] - columns[j] for i, j in chosen)])
+    found = differences(values.parts, contrasts, how)
+    over, why_not = found, ""
+    if how.choice.method in LEVELS:
+        over, why_not = _over_images(values, contrasts, found, how)
+    level = how.choice.level
+    own = {label: _estimate(values, over, i, level) for i, label in enumerate(labels)}
+    other = {}
     if over is not found:
-        beside = {label: estimate(i, paired=False, of=found) for i, label in enumerate(labels)}
-    spread = found.spread
-    p = [float(over.p[n + k]) if spread[n + k] else float("nan") for k in range(len(pairs))]
+        other = {label: _estimate(values, found, i, level) for i, label in enumerate(labels)}
+    pairs = _pairs(labels, values, chosen, (over, own), level)
+    notes = _notes(labels, values, own, found, how)
+    return MeasureComparison(
+        values.measure,
+        values.task_set,
+        own,
+        pairs,
+        letters(labels, own, pairs, 1 - level) if how.baseline is None else {},
+        level,
+        (*notes, *([why_not] if why_not else [])),
+        other,
+    )
+
+
+def _chosen(labels: Sequence[str], baseline: str | None) -> list[tuple[int, int]]:
+    """Return the places of the methods of each pair; a baseline comes first."""
+    if baseline is None:
+        return list(itertools.combinations(range(len(labels)), 2))
+    own = labels.index(baseline)
+    return [(own, other) for other in range(len(labels)) if other != own]
+
+
+def _estimate(
+    values: TaskValues, found: Differences, row: int, level: float, *, paired: bool = False
+) -> Estimate:
+    """Return a contrast of the methods as an estimate."""
+    return Estimate(
+        values.measure.statistic,
+        float(found.value[row]),
+        float(found.low[row]),
+        float(found.high[row]),
+        level,
+        "open" if found.estimator in LEVELS else values.scope,
+        paired or values.paired_arms,
+        found.estimator,
+        values.n_tasks,
+        values.n_images,
+        values.share,
+        values.query_batch,
+        values.measure.arms,
+    )
+
+
+def _pairs(
+    labels: Sequence[str],
+    values: TaskValues,
+    chosen: Sequence[tuple[int, int]],
+    found: tuple[Differences, Mapping[str, Estimate]],
+    level: float,
+) -> tuple[Pair, ...]:
+    """Return the pairs, whose contrasts come after those of the single methods."""
+    over, own = found
+    n = len(labels)
+    p = np.where(over.varies, over.p, np.nan)[n:]
     # A pair without spread is one of those compared, and is not called different.
-    known = np.nan_to_num(np.array(p), nan=1.0)
+    known = np.nan_to_num(p, nan=1.0)
     by_holm, by_bh = holm(known), benjamini_hochberg(known)
-    correlations = _correlations(measure)
+    correlations = _correlations(values)
     made = []
     for k, (i, j) in enumerate(chosen):
-        difference = estimate(n + k, paired=True)
+        first, second = labels[i], labels[j]
+        difference = _estimate(values, over, n + k, level, paired=True)
         can = not np.isnan(p[k])
-        if can:
-            note = _few(measure, labels[i], labels[j], (i, j))
-        else:
-            note = _why(measure, labels[i], labels[j], difference, (i, j))
+        explain = _few if can else _why
         r = correlations[i, j]
         made.append(
             Pair(
-                labels[i],
-                labels[j],
+                first,
+                second,
                 difference,
-                p[k] if can else None,
+                float(p[k]) if can else None,
                 float(by_holm[k]) if can else None,
                 float(by_bh[k]) if can else None,
                 None if np.isnan(r) else float(r),
-                direct_sign(values[labels[i]], values[labels[j]]),
+                direct_sign(own[first], own[second]),
                 _paired(difference) if can else "0",
-                note,
+                explain(values, first, second, difference, (i, j)),
             )
         )
-    return Comparison(
-        measure.name,
-        task_set or measure.task_set,
-        values,
-        tuple(made),
-        letters(labels, values, made, 1 - level) if baseline is None else {},
-        level,
-        (*_notes(labels, measure, values, spread[:n], interval), *([why_not] if why_not else [])),
-        beside,
-    )
+    return tuple(made)
 
 
 def _over_images(
-    measure: Measure, contrasts: FloatArray, found: _Differences, level: float, over: Interval
-) -> tuple[_Differences, str]:
+    values: TaskValues, contrasts: FloatArray, found: Differences, how: ComparisonOptions
+) -> tuple[Differences, str]:
     """Return open intervals of contrasts on closed tasks, or those there are and why."""
-    missing = f"{measure.name}: no {over} interval, "
-    if measure.kind == "open" or found.estimator == "none":
+    over: Level = "class-level" if how.choice.method == "class-level" else "image-level"
+    missing = f"{values.measure.name}: no {over} interval, "
+    if values.scope == "open" or found.estimator == "none":
         return found, ""  # Student's is open already, or there is one task
-    if len(measure.parts) > 1:
-        return found, missing + "for attribute-biased tasks choose their images"
-    if measure.drawn is None:
+    if values.measure.is_gap:
+        return found, missing + "since a gap is of the tasks of two arms"
+    facts = values.images
+    if facts is None:
         return found, missing + (
-            "for it needs tasks, answers and class sizes: imported accuracies have none, and runs "
-            "made by earlier versions do not say their class sizes"
+            "which needs tasks, answers and class sizes: accuracies measured elsewhere have none, "
+            "and runs made by early versions do not tell their class sizes"
         )
-    drawn = measure.drawn
-    tasks = TaskSet.load(drawn.tasks)
-    if tasks.attributes_fingerprint is not None:
-        return found, missing + "for attribute-biased tasks choose their images"
-    values = measure.parts[0][1] @ contrasts.T
+    tasks = facts.tasks
+    if not tasks.uniform:
+        return found, missing + (
+            f"since the sampler of the tasks, {tasks.sampler}, does not draw classes and images "
+            "uniformly"
+        )
+    combined = values.parts[0] @ contrasts.T
     answers: FloatArray | None = None
     if over == "image-level":
-        of_each = [answers_of(drawn.per_task, tasks, o, drawn.class_sizes) for o in drawn.outcomes]
+        per_task = facts.statistic.per_task
+        of_each = [answers_of(per_task, tasks, o, facts.class_sizes) for o in facts.outcomes]
         answers = np.tensordot(contrasts, np.stack(of_each), axes=1)
     low, high, p = found.low.copy(), found.high.copy(), found.p.copy()
-    for row in np.flatnonzero(found.spread):
+    for row in np.flatnonzero(found.varies):
         own = None if answers is None else answers[row]
-        level_over: Level = "image-level" if over == "image-level" else "class-level"
-        one = interval_over(values[:, row], own, tasks, drawn.class_sizes, level, level_over)
+        one = interval_over(combined[:, row], own, tasks, facts.class_sizes, how.choice.level, over)
         error = np.sqrt(one.units_variance + one.tasks_variance)
         low[row], high[row] = one.low, one.high
-        p[row] = 2 * stats.t.sf(abs(one.mean) / error, one.freedom)
-    return _Differences(found.value, low, high, p, found.spread, over), ""
+        p[row] = 2 * special.stdtr(one.freedom, -abs(one.mean) / error)
+    return Differences(found.value, low, high, p, found.varies, over), ""
 
 
-@dataclass(frozen=True, eq=False)
-class _Differences:
-    value: FloatArray
-    low: FloatArray
-    high: FloatArray
-    p: FloatArray
-    spread: Any
-    estimator: str
+def with_recorded_intervals(
+    comparison: MeasureComparison, results: Sequence[MethodResult]
+) -> MeasureComparison:
+    """Return a comparison with the open intervals that the runs themselves hold, if all do.
 
-
-def differences(
-    parts: Sequence[tuple[int, FloatArray]],
-    contrasts: FloatArray,
-    *,
-    level: float = 0.95,
-    interval: Estimator = "student-t",
-    n_resamples: int = 10_000,
-    seed: int = 0,
-) -> _Differences:
-    """Estimate many contrasts of the same contestants at once.
-
-    Args:
-        parts: float64 ``(T, contestants)`` with its sign; the parts are independent of each other.
-        contrasts: ``(contrasts, contestants)``, weights of the contestants; a row with 1 and -1
-            is the difference of two.
-        interval: see ``compare``.
-
-    Returns:
-        Value, bounds and p of each contrast, and whether it has spread at all: where it has not,
-        bounds are the value itself if that is 0 or there are several tasks of one contestant,
-        else NaN, and p means nothing.
-
-    Raises:
-        OptionError: the estimator is unknown or ``n_resamples`` is below 1.
+    Tasks whose images recur have closed intervals over tasks; a run may have computed open ones
+    over images or classes.
     """
-    if interval not in ESTIMATORS:
-        raise OptionError(f"interval must be one of {', '.join(ESTIMATORS)}, not {interval!r}")
-    if n_resamples < 1:
-        raise OptionError(f"n_resamples must be at least 1, not {n_resamples}")
-    tasks = [values @ contrasts.T for _, values in parts]
-    signs = [sign for sign, _ in parts]
-    value = sum(
-        (sign * values.mean(axis=0) for sign, values in zip(signs, tasks, strict=True)),
-        start=np.zeros(len(contrasts)),
-    )
-    spread = np.any([np.ptp(values, axis=0) > _NO_SPREAD for values in tasks], axis=0)
-    value = np.where(np.abs(value) < _NO_SPREAD, 0.0, value)
-    if min(len(values) for values in tasks) < 2:
-        nan = np.full(len(contrasts), np.nan)
-        return _Differences(value, nan, nan, nan, np.zeros(len(contrasts), bool), "none")
-    if interval == "student-t":
-        low, high, p = _student(tasks, value, level)
-        estimator = "student-t" if len(parts) == 1 else "welch-t"
-    else:
-        low, high, p = _bootstrap(
-            parts, tasks, contrasts, value, level, interval, n_resamples, seed
-        )
-        estimator = interval
-    # Without spread an interval of no width would claim what nobody knows, but for a method's own
-    # value, which is what it is in every task, and for equal ones.
-    single = np.count_nonzero(contrasts, axis=1) == 1
-    bound = np.where(single | (value == 0), value, np.nan)
-    low, high = (np.where(spread, found, bound) for found in (low, high))
-    return _Differences(value, low, high, np.where(spread, p, np.nan), spread, estimator)
-
-
-def _student(
-    tasks: Sequence[FloatArray], value: FloatArray, level: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return low, high and p by Student's t, with Welch's freedom for two parts."""
-    errors = [values.var(axis=0, ddof=1) / len(values) for values in tasks]
-    variance = np.sum(errors, axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        squares = sum(e**2 / (len(v) - 1) for e, v in zip(errors, tasks, strict=True))
-        freedom = variance**2 / squares
-        scale = np.sqrt(variance)
-        p = 2 * stats.t.sf(np.abs(value) / scale, freedom)
-        half = stats.t.ppf((1 + level) / 2, freedom) * scale
-    return value - half, value + half, p
-
-
-def _bootstrap(
-    parts: Sequence[tuple[int, FloatArray]],
-    tasks: Sequence[FloatArray],
-    contrasts: FloatArray,
-    value: FloatArray,
-    level: float,
-    interval: Estimator,
-    n_resamples: int,
-    seed: int,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return low, high and p by a bootstrap of the tasks that all contrasts share.
-
-    Source: Efron (1987), for ``bca`` sections 2 and 6; p by inversion of the interval.
-    """
-    drawn = np.zeros((n_resamples, len(contrasts)))
-    for place, (sign, values) in enumerate(parts):
-        rng = np.random.default_rng([seed, place])
-        drawn += sign * (_resampled_means(values, n_resamples, rng) @ contrasts.T)
-    below = (drawn < value).mean(axis=0) / 2 + (drawn <= value).mean(axis=0) / 2
-    bias: FloatArray = np.zeros(len(contrasts))
-    skew: FloatArray = bias
-    if interval == "bca":
-        bias, skew = stats.norm.ppf(below), _acceleration(parts, tasks)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ends = []
-        for end in ((1 - level) / 2, (1 + level) / 2):
-            shifted = bias + stats.norm.ppf(end)
-            ends.append(stats.norm.cdf(bias + shifted / (1 - skew * shifted)))
-        usable = np.nan_to_num(np.array(ends), nan=0.5)
-        drawn.sort(axis=0)
-        low, high = (_quantiles(drawn, shares) for shares in usable)
-        # The share of means below 0, of which the level would be such that the interval ends there.
-        zero = ((drawn < 0).sum(axis=0) + (drawn <= 0).sum(axis=0) + 1) / 2 / (n_resamples + 1)
-        zero = np.clip(zero, 1 / (n_resamples + 1), n_resamples / (n_resamples + 1))
-        reached = stats.norm.ppf(zero) - bias
-        tail = stats.norm.cdf(reached / (1 + skew * reached) - bias)
-    p = np.clip(2 * np.minimum(tail, 1 - tail), 2 / (n_resamples + 1), 1.0)
-    return np.minimum(low, value), np.maximum(high, value), p
-
-
-def _resampled_means(values: FloatArray, n_resamples: int, rng: np.random.Generator) -> FloatArray:
-    """Return means of resampled tasks, ``(n_resamples, contestants)``, the same tasks for all."""
-    n_tasks = len(values)
-    block = max(1, _RESAMPLES_AT_ONCE // n_tasks)
-    means = np.empty((n_resamples, values.shape[1]))
-    for start in range(0, n_resamples, block):
-        size = min(block, n_resamples - start)
-        drawn = rng.integers(n_tasks, size=(size, n_tasks))
-        drawn += n_tasks * np.arange(size)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=size * n_tasks).reshape(size, n_tasks)
-        means[start : start + size] = times.astype(np.float64) @ values / n_tasks
-    return means
-
-
-def _acceleration(
-    parts: Sequence[tuple[int, FloatArray]], tasks: Sequence[FloatArray]
-) -> FloatArray:
-    """Return BCa's acceleration from the tasks' influence on the contrasts."""
-    cubes, squares = np.zeros(tasks[0].shape[1]), np.zeros(tasks[0].shape[1])
-    for (sign, _), values in zip(parts, tasks, strict=True):
-        influence = sign * (values - values.mean(axis=0)) / len(values)
-        cubes, squares = cubes + (influence**3).sum(axis=0), squares + (influence**2).sum(axis=0)
-    found: FloatArray = np.divide(
-        cubes, 6 * np.power(squares, 1.5), out=np.zeros_like(squares), where=squares > 0
-    )
-    return found
-
-
-def _quantiles(ordered: FloatArray, shares: FloatArray) -> FloatArray:
-    """Return a quantile of each column of sorted ``(n, columns)``, each at a share of its own."""
-    place = shares * (len(ordered) - 1)
-    low = np.floor(place).astype(int)
-    high = np.minimum(low + 1, len(ordered) - 1)
-    column = np.arange(ordered.shape[1])
-    return np.asarray(
-        ordered[low, column] + (place - low) * (ordered[high, column] - ordered[low, column])
-    )
-
-
-def holm(p: FloatArray) -> FloatArray:
-    """Return p adjusted by Holm's step-down procedure (1979), in the given order.
-
-    >>> holm(np.array([0.01, 0.04, 0.03])).round(2).tolist()
-    [0.03, 0.06, 0.06]
-    """
-    order = np.argsort(p, kind="stable")
-    steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    adjusted = np.empty(len(p))
-    adjusted[order] = np.minimum(steps, 1.0)
-    return adjusted
-
-
-def benjamini_hochberg(p: FloatArray) -> FloatArray:
-    """Return p adjusted by the procedure of Benjamini & Hochberg (1995), in the given order."""
-    return np.asarray(stats.false_discovery_control(p, method="bh"))
+    if comparison.other_scope:
+        return comparison
+    found = {}
+    for one, (label, own) in zip(results, comparison.values.items(), strict=True):
+        estimate = one.estimates.get(comparison.measure.name)
+        if (
+            estimate is None
+            or (own.scope, estimate.scope) != ("closed", "open")
+            or estimate.level != comparison.level
+        ):
+            return comparison
+        found[label] = estimate
+    return dataclasses.replace(comparison, other_scope=found)
 
 
 def letters(
     labels: Sequence[str], values: Mapping[str, Estimate], pairs: Sequence[Pair], alpha: float
 ) -> dict[str, str]:
-    """Return letters of each contestant: two share one unless Holm's p calls them different.
+    """Return letters of each method: two share one unless Holm's p calls them different.
 
     The groups are the largest sets without a difference; ``a`` holds the greatest value.
 
@@ -748,15 +616,16 @@ def _letter(index: int) -> str:
     return chr(ord("a") + index) if index < 26 else f"({index + 1})"
 
 
-def _correlations(measure: Measure) -> FloatArray:
-    (_, values), *more = measure.parts
-    n = values.shape[1]
-    if more or len(values) < 2:
+def _correlations(values: TaskValues) -> FloatArray:
+    """Return Pearson's correlation of each two methods over the tasks, NaN where there is none."""
+    columns, *more = values.parts
+    n = columns.shape[1]
+    if more or len(columns) < 2:
         return np.full((n, n), np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.corrcoef(values, rowvar=False).reshape(n, n)
+        found = np.corrcoef(columns, rowvar=False).reshape(n, n)
     # Rounding may leave a constant column a spread of its own.
-    constant = np.ptp(values, axis=0) <= _NO_SPREAD
+    constant = np.ptp(columns, axis=0) <= NO_SPREAD
     found[constant] = found[:, constant] = np.nan
     return np.asarray(found)
 
@@ -779,61 +648,62 @@ def _paired(difference: Estimate) -> str:
     return "-" if difference.high < 0 else "0"
 
 
-def _few(measure: Measure, first: str, second: str, pair: tuple[int, int]) -> str:
+def _few(
+    values: TaskValues, first: str, second: str, difference: Estimate, pair: tuple[int, int]
+) -> str:
     """Warn of an interval that rests on a handful of tasks."""
-    for _, values in measure.parts:
-        differ = int((np.abs(values[:, pair[0]] - values[:, pair[1]]) > _NO_SPREAD).sum())
+    del difference
+    for columns in values.parts:
+        differ = int((np.abs(columns[:, pair[0]] - columns[:, pair[1]]) > NO_SPREAD).sum())
         if differ < FEWEST_DIFFERENT:
             return (
-                f"{first} and {second} differ in {differ} of {len(values):,} tasks only; interval "
+                f"{first} and {second} differ in only {differ} of {len(columns):,} tasks; interval "
                 "and p rest on these"
             )
     return ""
 
 
 def _why(
-    measure: Measure, first: str, second: str, difference: Estimate, pair: tuple[int, int]
+    values: TaskValues, first: str, second: str, difference: Estimate, pair: tuple[int, int]
 ) -> str:
     """Say why a pair has no p."""
-    n = measure.n_tasks
-    if n < 2 or min(len(values) for _, values in measure.parts) < 2:
-        return f"{first} and {second}: one task tells nothing of others; no interval, no p"
-    if pair in measure.same or pair[::-1] in measure.same:
+    n, both = values.n_tasks, f"{first} and {second}"
+    if values.fewest_tasks < 2:
+        return f"{both}: one task tells nothing of others; there is no interval and no p"
+    if pair in values.same or pair[::-1] in values.same:
         return (
-            f"{first} and {second} hold equal outcomes in all {n:,} tasks: the same model, or the "
-            "same file twice? there is nothing to test"
+            f"{both} have equal outcomes in all {n:,} tasks, so there is nothing to test; are they "
+            "the same model, or the same file twice?"
         )
     if difference.value == 0:
-        return f"{first} and {second} have the same {measure.name} in all {n:,} tasks; no p"
-    shown = f"{100 * difference.value:.3g} %" if measure.share else f"{difference.value:.3g}"
+        return f"{both} have the same {values.measure.name} in all {n:,} tasks; there is no p"
     return (
-        f"{first} and {second} differ by the same {shown} in all {n:,} tasks: a difference without "
-        "spread has no honest interval and no p; more tasks would show some"
+        f"{both} differ by the same {values.shown(difference.value, '.3g')} in all {n:,} tasks: a "
+        "difference without spread has no honest interval and no p; more tasks would show some"
     )
 
 
 def _notes(
     labels: Sequence[str],
-    measure: Measure,
-    values: Mapping[str, Estimate],
-    spread: Any,
-    interval: str,
+    values: TaskValues,
+    own: Mapping[str, Estimate],
+    found: Differences,
+    how: ComparisonOptions,
 ) -> list[str]:
+    fewest = values.fewest_tasks
+    if fewest < 2:
+        return ["one task tells nothing of others: there is no interval and no p"]
     notes = []
-    if min(len(part) for _, part in measure.parts) < 2:
-        return ["one task: there is no interval and no p, for it tells nothing of others"]
-    fewest = min(len(part) for _, part in measure.parts)
-    if interval in ("percentile", "bca") and fewest < FEWEST_RESAMPLED:
+    if how.choice.method in ("percentile", "bca") and fewest < FEWEST_RESAMPLED:
         notes.append(
             f"a bootstrap of {fewest} tasks gives intervals that are too short, and p that are too "
             "small; student-t allows for few tasks"
         )
-    for label, varies in zip(labels, spread, strict=True):
+    for label, varies in zip(labels, found.varies, strict=False):
         if not varies:
-            value = values[label].value
-            shown = f"{100 * value:.1f} %" if measure.share else f"{value:.4g}"
             notes.append(
-                f"{label}: {measure.name} is {shown} in every one of {measure.n_tasks:,} tasks; an "
-                "interval of no width says nothing of other tasks, so no direct conclusion is drawn"
+                f"{label}: {values.measure.name} is {values.shown(own[label].value, '.1f')} in "
+                f"every one of {values.n_tasks:,} tasks; an interval of no width says nothing of "
+                "other tasks, so no direct conclusion is drawn"
             )
     return notes

@@ -17,6 +17,7 @@ from fsframework.statistics.intervals import (
 )
 from fsframework.values import (
     ArmOutcomes,
+    Arms,
     Contrast,
     Estimate,
     FloatArray,
@@ -30,6 +31,7 @@ from fsframework.values import (
 __all__ = [
     "FEWEST_ANSWERS",
     "contrast_estimate",
+    "contrast_images",
     "estimate",
     "estimates_of",
     "interval_for",
@@ -162,65 +164,61 @@ def contrast_estimate(
         sign * task_values(measure_name(name, [arm]), statistic, outcomes[arm])
         for arm in contrast.arms
     )
-    pair = outcomes.arms[contrast.control], outcomes.arms[contrast.tested]
+    n_images, scope = contrast_images(outcomes.arms, contrast)
     base = Estimate(
         name,
         float(first.mean() - second.mean()),
         float("nan"),
         float("nan"),
         choice.level,
-        "closed",
+        scope,
         contrast.paired,
         "student-t",
         len(first) + len(second),
-        0,
+        n_images,
         _is_share(statistic),
         tested.query_batch,
         contrast.arms,
     )
     if contrast.paired:
-        return _paired_arms(base, first, second, pair, choice)
-    images = np.concatenate([tasks.images.ravel() for tasks in pair])
-    n_images = int(np.unique(images).size)
+        estimator = _over_tasks(choice)
+        mean, low, high = mean_interval(first - second, choice.level, estimator)
+        return dataclasses.replace(
+            base, value=mean, low=low, high=high, estimator=estimator, n_tasks=len(first)
+        )
     low, high = difference_interval(first, second, choice.level, choice.method)
     return dataclasses.replace(
         base,
         low=low,
         high=high,
-        scope="closed" if n_images < images.size else "open",
         estimator="welch-t" if choice.method in ("student-t", *LEVELS) else choice.method,
-        n_images=n_images,
     )
 
 
-def _paired_arms(
-    base: Estimate,
-    first: FloatArray,
-    second: FloatArray,
-    pair: tuple[TaskSet, TaskSet],
-    choice: IntervalChoice,
-) -> Estimate:
-    if pair[0].key_digest != pair[1].key_digest or len(first) != len(second):
+def contrast_images(arms: Arms, contrast: Contrast) -> tuple[int, Scope]:
+    """Return how many distinct images two arms have, and what an interval of their gap speaks of.
+
+    It is open only if no image appears in two tasks, or in two pairs of tasks where arms are
+    paired.
+
+    Raises:
+        DataError: the arms are declared to be paired, but their tasks are not.
+    """
+    pair = arms[contrast.control], arms[contrast.tested]
+    if not contrast.paired:
+        images = np.concatenate([tasks.images.ravel() for tasks in pair])
+        n_images = int(np.unique(images).size)
+        return n_images, "closed" if n_images < images.size else "open"
+    if pair[0].key_digest != pair[1].key_digest or len(pair[0]) != len(pair[1]):
         raise DataError(
-            f"{base.name}: the arms {' and '.join(base.arms)} cannot be paired task by task; they "
-            f"have {len(first)} and {len(second)} tasks of the images "
-            f"{pair[0].key_digest[:12]} and {pair[1].key_digest[:12]}"
+            f"the arms {' and '.join(contrast.arms)} cannot be paired task by task; they have "
+            f"{len(pair[0])} and {len(pair[1])} tasks of the images {pair[0].key_digest[:12]} and "
+            f"{pair[1].key_digest[:12]}"
         )
-    estimator = _over_tasks(choice)
-    mean, low, high = mean_interval(first - second, choice.level, estimator)
     images = np.sort(np.concatenate([tasks.images for tasks in pair], axis=1), axis=1)
     new = np.diff(images, axis=1, prepend=-1) != 0  # an image of both tasks of a pair counts once
     n_images = int(np.unique(images).size)
-    return dataclasses.replace(
-        base,
-        value=mean,
-        low=low,
-        high=high,
-        scope="closed" if n_images < new.sum() else "open",
-        estimator=estimator,
-        n_tasks=len(first),
-        n_images=n_images,
-    )
+    return n_images, "closed" if n_images < new.sum() else "open"
 
 
 def paired_difference(

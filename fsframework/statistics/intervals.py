@@ -9,13 +9,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse, stats
+from scipy import special
 
 from fsframework.errors import DataError, OptionError
 from fsframework.statistics.estimators import ESTIMATORS, LEVELS, Estimator, Interval, Level
 from fsframework.values import FloatArray, IntArray, Outcomes, TaskSet
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 __all__ = [
     "ESTIMATORS",
@@ -79,8 +83,10 @@ def mean_interval(
         return mean, float("nan"), float("nan")
     if estimator == "student-t" or not np.ptp(values):
         scale = float(np.std(values, ddof=1) / np.sqrt(count))
-        half = float(stats.t.ppf((1 + level) / 2, count - 1)) * scale
+        half = float(special.stdtrit(count - 1, (1 + level) / 2)) * scale
         return mean, mean - half, mean + half
+    from scipy import stats  # takes half a second to import
+
     found = stats.bootstrap(
         (values,),
         np.mean,
@@ -109,6 +115,8 @@ def difference_interval(
     if error == 0:
         return mean, mean
     if interval in ("percentile", "bca"):
+        from scipy import stats  # takes half a second to import
+
         found = stats.bootstrap(
             (first, second),
             lambda x, y, axis: x.mean(axis=axis) - y.mean(axis=axis),
@@ -121,7 +129,7 @@ def difference_interval(
         ).confidence_interval
         return min(mean, float(found.low)), max(mean, float(found.high))
     squares = sum(p**2 / (len(v) - 1) for p, v in zip(parts, (first, second), strict=True))
-    half = float(stats.t.ppf((1 + level) / 2, error**4 / squares)) * error
+    half = float(special.stdtrit(error**4 / squares, (1 + level) / 2)) * error
     return mean - half, mean + half
 
 
@@ -238,7 +246,7 @@ def interval_over(
     if total > 0:
         # Satterthwaite's, for a sum of two estimated variances.
         freedom = total**2 / (of_units**2 / units + of_tasks**2 / (count - 1))
-        half = float(stats.t.ppf((1 + level) / 2, freedom)) * float(np.sqrt(total))
+        half = float(special.stdtrit(freedom, (1 + level) / 2)) * float(np.sqrt(total))
     return ImageLevel(mean, mean - half, mean + half, of_units, of_tasks, freedom)
 
 
@@ -252,6 +260,8 @@ def _of_images(
     class. An image in the support keeps others out, so that a task with it differs from the
     class' mean by ``(b (n - S) - a Q) / (n - 1)``. The influence sought is ``S b + Q a`` over n.
     """
+    from scipy import sparse
+
     way, shot, n_query = tasks.n_way, tasks.n_shot, tasks.n_query
     sizes = class_sizes.astype(np.float64)
     whole = np.broadcast_to(values[:, None], tasks.classes.shape)
@@ -326,7 +336,8 @@ def _positive(variance: float, error: float) -> float:
     if not error > 0:
         return max(0.0, variance)
     ratio = variance / error
-    return float(error * (ratio * stats.norm.cdf(ratio) + stats.norm.pdf(ratio)))
+    density = np.exp(-(ratio**2) / 2) / np.sqrt(2 * np.pi)
+    return float(error * (ratio * special.ndtr(ratio) + density))
 
 
 def _off_diagonal(influences: sparse.csr_array) -> tuple[float, float]:
@@ -371,6 +382,8 @@ def _of_classes(
     values: FloatArray, tasks: TaskSet, class_sizes: IntArray
 ) -> tuple[sparse.csr_array, float, int]:
     """Return the like of classes ``(T, classes)``."""
+    from scipy import sparse
+
     way, n_classes = tasks.n_way, len(class_sizes)
     if n_classes <= way:
         raise DataError(

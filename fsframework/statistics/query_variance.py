@@ -8,20 +8,20 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from fsframework.errors import DataError, RecordError
 from fsframework.records import RunRecord
 from fsframework.values import AccuracyOutcomes, FloatArray, IntArray, Outcomes, TaskSet
 
-__all__ = ["Pilot", "Spread", "load_pilot", "paired_pilot", "pilot_of"]
+__all__ = ["PilotAnswers", "QueryVariance", "load_pilot", "pilot_of"]
 
 _MISSED = 0.5
 """Failed tasks that a pilot is taken to have missed: Jeffreys' prior of their share."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pilot:
+class PilotAnswers:
     """The queries of a pilot run, each with the image it is.
 
     Args:
@@ -32,7 +32,7 @@ class Pilot:
         paired: whether the values are differences.
 
     Raises:
-        DataError: one task, or one query a class: the spread cannot be told from the noise.
+        DataError: one task, or one query per class: the spread cannot be told from the noise.
     """
 
     values: FloatArray
@@ -50,8 +50,8 @@ class Pilot:
             )
         if n_query < 2:
             raise DataError(
-                "a pilot needs at least 2 queries a class, and this has 1: how far the accuracies "
-                "of tasks lie apart cannot be told from the noise of single queries"
+                "a pilot needs at least 2 queries per class, and this has 1: how far the "
+                "accuracies of tasks lie apart cannot be told from the noise of single queries"
             )
 
     @cached_property
@@ -60,7 +60,7 @@ class Pilot:
         return np.asarray(self.values.mean(axis=(1, 2)))
 
 
-def pilot_of(tasks: TaskSet, outcomes: Outcomes) -> Pilot:
+def pilot_of(tasks: TaskSet, outcomes: Outcomes) -> PilotAnswers:
     """Return what tasks and their outcomes tell.
 
     Raises:
@@ -71,10 +71,10 @@ def pilot_of(tasks: TaskSet, outcomes: Outcomes) -> Pilot:
         raise DataError("the outcomes of the pilot belong to other tasks")
     ways = np.arange(outcomes.n_way)[None, :, None]
     right = (outcomes.predictions == ways).astype(np.float64)
-    return Pilot(right, tasks.classes, tasks.support, tasks.query)
+    return PilotAnswers(right, tasks.classes, tasks.support, tasks.query)
 
 
-def load_pilot(folder: Path, arm: str = "") -> tuple[Pilot, TaskSet, RunRecord]:
+def load_pilot(folder: Path, arm: str = "") -> tuple[PilotAnswers, TaskSet, RunRecord]:
     """Read a finished run as a pilot.
 
     Args:
@@ -107,25 +107,13 @@ def load_pilot(folder: Path, arm: str = "") -> tuple[Pilot, TaskSet, RunRecord]:
         raise DataError(f"{folder}: {error}") from None
 
 
-def paired_pilot(first: Pilot, second: Pilot) -> Pilot:
-    """Return the differences of two pilots on equal tasks.
-
-    Raises:
-        DataError: the tasks differ.
-    """
-    equal = first.query.shape == second.query.shape and np.array_equal(first.query, second.query)
-    if not equal or not np.array_equal(first.support, second.support):
-        raise DataError("two pilots on different tasks cannot be paired")
-    return Pilot(first.values - second.values, first.classes, first.support, first.query, True)
-
-
 @dataclass(frozen=True)
-class Spread:
-    """How far accuracies of tasks lie apart: Var(A_t) = alpha + within / Q for Q queries a class.
+class QueryVariance:
+    """How far accuracies of tasks lie apart: Var(A_t) = alpha + within / Q for Q queries per class.
 
     With mu_c the accuracy on class c at fixed support, m1 = E[mu], m2 = E[mu^2] and
     m3 = (1/K^2) sum_{c != c'} E[mu_c mu_c']: alpha = m2/K + m3 - m1^2 is the variance between
-    tasks were Q unbounded, and within = (m1 - m2)/K the noise of a single query a class, so that
+    tasks were Q unbounded, and within = (m1 - m2)/K the noise of a single query per class, so that
     beta = shot * within, Q* = sqrt(beta/alpha) and, in a data set of C classes of N images,
     Var(mean) = K/(NC) (alpha Q + beta/Q + beta/shot + shot alpha).
 
@@ -133,13 +121,14 @@ class Spread:
     easily be estimated: from counts of right queries they can, without bias.
 
     Args:
-        n_way: classes a task; ``n_shot``: support images a class; ``n_tasks``: of the pilot.
+        n_way: classes per task; ``n_shot``: support images per class; ``n_tasks``: of the pilot.
         mean: m1; ``alpha`` and ``within`` as above, estimated without bias, so that ``alpha`` may
             come out negative.
         alpha_low: lower bound of ``alpha``, 0 at the least; ``alpha_high`` upper bound.
         level: of the two bounds together.
         unseen: what failed tasks that the pilot may have missed would add to ``alpha``, 0 for
             differences.
+        of_differences: whether it speaks of the differences of two methods.
     """
 
     n_way: int
@@ -152,6 +141,7 @@ class Spread:
     alpha_high: float
     level: float
     unseen: float
+    of_differences: bool = False
 
     @property
     def m2(self) -> float:
@@ -196,14 +186,14 @@ class Spread:
         return _ratio(self.beta, max(self.alpha, 0.0) + self.unseen)
 
     def variance(self, n_query: float | FloatArray) -> FloatArray:
-        """Return the variance of a task's accuracy at so many queries a class, ``unseen`` in it."""
+        """Return the variance of a task's accuracy at so many queries, with ``unseen`` in it."""
         return np.asarray(
             max(self.alpha, 0.0) + self.unseen + self.within / np.asarray(n_query, np.float64)
         )
 
     @classmethod
-    def of(cls, pilot: Pilot, level: float = 0.95) -> Spread:
-        """Estimate the spread of a pilot.
+    def of(cls, pilot: PilotAnswers, level: float = 0.95) -> QueryVariance:
+        """Estimate how far the accuracies of a pilot's tasks lie apart.
 
         alpha is the mean over tasks of what estimates E[A_t]^2 at fixed support without bias, less
         the mean over pairs of tasks of the products of their accuracies. Where two tasks were
@@ -238,12 +228,12 @@ class Spread:
         ratio = alpha / within
         measured = max(float(pilot.accuracies.var(ddof=1)) / within, ratio, 1e-12)
         noise = measured - ratio
-        wide = float(stats.t.ppf((1 + level) / 2, n_tasks - 1)) * error / measured
+        wide = float(special.stdtrit(n_tasks - 1, (1 + level) / 2)) * error / measured
         low = measured * math.exp(-wide) - noise
         high = measured * math.exp(min(wide, 50.0)) - noise
         # Of a task in which two classes cannot be told apart; twice that where they change places.
         fall = 0.0 if pilot.paired else max(0.0, mean - 1 / n_way) / (n_way - 1)
-        missed = float(stats.beta.ppf((1 + level) / 2, _MISSED, n_tasks + _MISSED))
+        missed = float(special.betaincinv(_MISSED, n_tasks + _MISSED, (1 + level) / 2))
         return cls(
             n_way,
             pilot.support.shape[2],
@@ -255,6 +245,7 @@ class Spread:
             max(0.0, high * within) + missed * (2 * fall) ** 2,
             level,
             _MISSED / (n_tasks + 1) * fall**2,
+            pilot.paired,
         )
 
 
@@ -270,7 +261,7 @@ class _Sums:
     over pairs of different images.
     """
 
-    def __init__(self, pilot: Pilot) -> None:
+    def __init__(self, pilot: PilotAnswers) -> None:
         self._pilot, y = pilot, pilot.values
         n_tasks, n_way, n = y.shape
         self._total = y.sum(axis=2)

@@ -1,4 +1,4 @@
-"""What is compared: methods with their outcomes, found as runs, in folders or in files."""
+"""What methods answered on their tasks, from runs or elsewhere, ready to be compared."""
 
 from __future__ import annotations
 
@@ -7,260 +7,254 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from fsframework.errors import DataError, OptionError, RecordError
-from fsframework.records import RECORD_NAME, RunRecord, find_run
-from fsframework.statistics.accuracies import SUFFIXES, TaskAccuracies, Unit, read_accuracies
-from fsframework.values import Estimate, Outcomes, Scope
+from fsframework.errors import DataError, OptionError, RecordError, argument
+from fsframework.records import RECORD_NAME, RunRecord, find_run, load_outcomes
+from fsframework.values import Arms, Contrast, Estimate, Outcomes
 
-__all__ = ["KINDS_OF_TASKS", "Contestant", "by_tasks", "find_contestants", "same_tasks"]
-
-KINDS_OF_TASKS = ("R", "A")
-"""Random tasks and attribute-biased tasks."""
-
-_TASKS_STATED = "tasks stated to be equal"
+__all__ = ["MethodResult", "comparable", "find_results", "grouped_by_tasks", "result_of_run"]
 
 
 @dataclass(frozen=True, eq=False)
-class Contestant:
-    """A method on its tasks.
+class MethodResult:
+    """A method with what it answered on its tasks.
 
     Args:
-        label: what it is called in a table; unique among those compared.
+        label: what tables call it; unique among those compared.
+        outcomes: by name of the arm.
+        arms: the tasks; ``None`` where only accuracies of whole tasks are known.
+        task_set: what tasks are called that are known by a name only.
+        class_sizes: images of each class of the data, for intervals over images or classes.
         source: run folder or file.
-        outcomes: by kind of tasks, ``R`` random and ``A`` attribute-biased.
-        tasks: what is known of the tasks of each kind, to say how two differ.
-        fingerprint: of the run, empty for a file.
         estimates: what its run has computed, with the intervals asked for there.
         cautions: what must stand under every table that shows it; see ``RunRecord``.
-        longer: more and more of its name, for contestants whose labels are equal.
+        longer_labels: each more telling than the last, for methods whose labels are equal.
     """
 
     label: str
-    source: Path
     outcomes: Mapping[str, Outcomes]
-    tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    fingerprint: str = ""
+    arms: Arms | None = None
+    task_set: str = ""
+    class_sizes: tuple[int, ...] = ()
+    source: Path | None = None
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
-    longer: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
+    longer_labels: tuple[str, ...] = ()
 
-    def task_set(self, kinds: Iterable[str]) -> str:
-        """Return what its tasks of these kinds are called."""
-        return " and ".join(self._called(kind) for kind in kinds)
+    @property
+    def contrast(self) -> Contrast | None:
+        """The two arms that are compared, if both have outcomes."""
+        found = None if self.arms is None else self.arms.contrast
+        return found if found and all(arm in self.outcomes for arm in found.arms) else None
 
-    def _called(self, kind: str) -> str:
-        facts, digest = self.tasks.get(kind, {}), self.outcomes[kind].task_digest[:8]
-        if "name" in facts:
-            return str(facts["name"])
-        if "shot" not in facts:
-            return digest
-        return f"{facts['sampler']} {facts['way']}-way {facts['shot']}-shot {digest}"
+    def tasks_called(self, arms: Iterable[str]) -> str:
+        """Return what its tasks of these arms are called."""
+        return " and ".join(self._called(arm) for arm in arms)
+
+    def _called(self, arm: str) -> str:
+        digest = self.outcomes[arm].task_digest[:8]
+        if self.arms is None:
+            return self.task_set or digest
+        tasks = self.arms[arm]
+        return f"{tasks.sampler} {tasks.n_way}-way {tasks.n_shot}-shot {digest}"
 
 
-def find_contestants(
-    sources: Sequence[str],
-    runs_dir: Path,
-    *,
-    stated_equal: bool = False,
-    layout: str | None = None,
-    kind: Scope = "closed",
-    n_images: int = 0,
-    unit: Unit = "auto",
-) -> list[Contestant]:
-    """Find every contestant: runs by folder or name, folders of runs, files of accuracies.
+def find_results(run: str | Path, runs_dir: Path) -> list[MethodResult]:
+    """Return the result of a run, or of every evaluated run in a folder of runs.
 
     Args:
-        sources: each may be ``LABEL=SOURCE`` to be called otherwise.
-        stated_equal: row i of every file of accuracies is said to be the same task.
-        layout: see ``read_accuracies``; so are ``kind``, ``n_images`` and ``unit``.
+        run: folder or name of a run, the beginning of its name, or a folder of runs.
+        runs_dir: where names are looked for.
 
     Raises:
         RecordError: there is no such run, or it has no outcomes.
-        DataError: a file cannot be read.
     """
-    found: list[Contestant] = []
-    for source in sources:
-        label, path = _labelled(source)
-        if path.suffix in SUFFIXES and path.is_file():
-            names = _TASKS_STATED if stated_equal else str(path)
-            read = read_accuracies([path], task_set=names, unit=unit, kind=kind, n_images=n_images)
-            part = [_of_accuracies(one) for one in read]
-        elif path.is_dir() and not (path / RECORD_NAME).exists():
-            folders = sorted(p.parent for p in path.glob(f"*/{RECORD_NAME}"))
-            if folders:
-                part = [_of_run(folder) for folder in folders if _has_outcomes(folder)]
-            else:
-                read = read_accuracies(
-                    [path], layout=layout, unit=unit, kind=kind, n_images=n_images
-                )
-                part = [_of_accuracies(one) for one in read]
-        else:
-            part = [_of_run(find_run(str(path), runs_dir))]
-        if label is not None:
-            if len(part) != 1:
-                raise OptionError(f"{source}: names {len(part)} methods, not one")
-            part = [dataclasses.replace(part[0], label=label, longer=())]
-        found += part
-    return found
+    path = Path(run)
+    if path.is_dir() and not (path / RECORD_NAME).exists():
+        folders = sorted(found.parent for found in path.glob(f"*/{RECORD_NAME}"))
+        if folders:
+            records = [(folder, RunRecord.load(folder)) for folder in folders]
+            return [result_of_run(f, r) for f, r in records if _has_outcomes(f, r)]
+    return [result_of_run(find_run(str(run), runs_dir))]
 
 
-def _labelled(source: str) -> tuple[str | None, Path]:
-    label, equals, rest = source.partition("=")
-    if equals and label and "/" not in label and not Path(source).exists():
-        return label, Path(rest)
-    return None, Path(source)
+def _has_outcomes(folder: Path, record: RunRecord) -> bool:
+    arms = record.arms
+    return bool(arms) and all(record.outcomes_file(folder, arm).exists() for arm in arms)
 
 
-def _has_outcomes(folder: Path) -> bool:
-    return any((folder / f"outcomes-{kind}.parquet").exists() for kind in KINDS_OF_TASKS)
+def result_of_run(folder: Path, record: RunRecord | None = None) -> MethodResult:
+    """Return what a finished run, or imported accuracies, hold.
 
-
-def _of_run(folder: Path) -> Contestant:
-    record = RunRecord.load(folder)
-    paths = {kind: folder / f"outcomes-{kind}.parquet" for kind in KINDS_OF_TASKS}
-    outcomes = {kind: Outcomes.load(path) for kind, path in paths.items() if path.exists()}
-    if not outcomes:
+    Raises:
+        RecordError: the run has no outcomes.
+    """
+    record = record or RunRecord.load(folder)
+    if not _has_outcomes(folder, record):
         state = "it is not finished" if record.status == "unfinished" else "nothing was evaluated"
         raise RecordError(f"{folder}: has no outcomes to compare, {state}")
-    resolved = record.resolved
-    if "method" not in resolved:
-        facts = resolved["imported"]
-        tasks = {"R": {"name": facts["task_set"], "count": facts["n_tasks"]}}
-        label, longer = str(facts["method"]), tuple[str, ...]()
-    else:
-        method, backbone = (str(resolved[part]["name"]) for part in ("method", "backbone"))
-        label, tasks = method, dict(record.tasks)
-        longer = (f"{method} {backbone}", f"{method} {backbone} {record.fingerprint[:8]}")
-    return Contestant(
-        label,
-        folder,
-        outcomes,
-        tasks,
-        record.fingerprint,
-        dict(record.estimates),
-        longer,
-        record.cautions,
+    if record.method is None or record.backbone is None:
+        # Accuracies measured elsewhere: of their tasks only the name is known.
+        facts = record.imported
+        return MethodResult(
+            facts.method if facts is not None else folder.name,
+            {arm: Outcomes.load(record.outcomes_file(folder, arm)) for arm in record.arms},
+            task_set=" and ".join(arm.name for arm in record.arms.values()),
+            source=folder,
+            estimates=dict(record.estimates),
+            cautions=record.cautions,
+        )
+    found = load_outcomes(folder, record)
+    with_backbone = f"{record.method.name} {record.backbone.called}"
+    return MethodResult(
+        record.method.name,
+        dict(found),
+        found.arms,
+        class_sizes=record.tested.class_sizes if record.tested is not None else (),
+        source=folder,
+        estimates=dict(record.estimates),
+        cautions=record.cautions,
+        longer_labels=(with_backbone, f"{with_backbone} {record.fingerprint[:8]}"),
     )
 
 
-def _of_accuracies(read: TaskAccuracies) -> Contestant:
-    facts = {"name": read.task_set, "count": len(read.values)}
-    return Contestant(read.method, read.source, {"R": read.outcomes}, {"R": facts})
-
-
-def by_tasks(contestants: Sequence[Contestant]) -> list[list[Contestant]]:
-    """Group contestants of equal tasks, in the order in which the tasks first come."""
-    groups: dict[tuple[tuple[str, str], ...], list[Contestant]] = {}
-    for one in contestants:
-        key = tuple(sorted((kind, o.task_digest) for kind, o in one.outcomes.items()))
+def grouped_by_tasks(results: Sequence[MethodResult]) -> list[list[MethodResult]]:
+    """Group results of equal tasks, in the order in which the tasks first come."""
+    groups: dict[tuple[tuple[str, str], ...], list[MethodResult]] = {}
+    for one in results:
+        key = tuple(sorted((arm, o.task_digest) for arm, o in one.outcomes.items()))
         groups.setdefault(key, []).append(one)
     return list(groups.values())
 
 
-def same_tasks(contestants: Sequence[Contestant]) -> list[Contestant]:
-    """Return contestants with labels that tell them apart, and the kinds of tasks they share.
+def comparable(results: Sequence[MethodResult]) -> list[MethodResult]:
+    """Return results with labels that tell them apart, and only the arms that they share.
 
     Raises:
         DataError: tasks or scoring differ; the message says in what.
+        OptionError: a result is given twice.
     """
-    first = contestants[0]
-    for other in contestants[1:]:
-        shared = first.outcomes.keys() & other.outcomes.keys()
+    first = results[0]
+    for other in results[1:]:
+        shared = [arm for arm in first.outcomes if arm in other.outcomes]
         if not shared:
-            kinds = [", ".join(c.outcomes) for c in (first, other)]
+            arms = [", ".join(one.outcomes) for one in (first, other)]
             raise DataError(
-                f"{_both(first, other)} were evaluated on different kinds of tasks: "
-                f"{kinds[0]} and {kinds[1]} (R random, A attribute-biased)"
+                f"{_both(first, other)} share no arm: the arms of the first are {arms[0]}, those "
+                f"of the second {arms[1]}"
             )
-        for kind in sorted(shared):
-            one, two = first.outcomes[kind], other.outcomes[kind]
+        for arm in shared:
+            one, two = first.outcomes[arm], other.outcomes[arm]
             if one.task_digest != two.task_digest:
-                raise DataError(_difference(first, other, kind))
+                raise DataError(_difference(first, other, arm))
             if one.query_batch != two.query_batch:
                 raise DataError(
                     f"{_both(first, other)} were not scored alike: the queries of one "
                     f"were shown by {one.query_batch}, those of the other by {two.query_batch}"
                 )
-    kinds_shared = [k for k in KINDS_OF_TASKS if all(k in c.outcomes for c in contestants)]
+    arms = [arm for arm in first.outcomes if all(arm in one.outcomes for one in results)]
+    one_contrast = all(one.contrast == first.contrast for one in results)
     return [
         dataclasses.replace(
-            c, label=label, outcomes={kind: c.outcomes[kind] for kind in kinds_shared}
+            one,
+            label=label,
+            outcomes={arm: one.outcomes[arm] for arm in arms},
+            arms=_only(one.arms, arms, one_contrast),
         )
-        for c, label in zip(contestants, _labels(contestants), strict=True)
+        for one, label in zip(results, _labels(results), strict=True)
     ]
 
 
-def _names(first: Contestant, other: Contestant) -> tuple[str, str]:
-    """Return what tells two contestants apart: their labels, else where they come from.
+def _only(tasks: Arms | None, arms: Sequence[str], with_contrast: bool) -> Arms | None:
+    if tasks is None:
+        return None
+    contrast = tasks.contrast if with_contrast else None
+    if contrast is not None and not set(contrast.arms) <= set(arms):
+        contrast = None
+    return Arms({arm: tasks[arm] for arm in arms}, contrast, tasks.symbols)
 
-    >>> runs = [Contestant("ncc", Path("runs") / name, {}) for name in ("ncc-1a", "ncc-2b")]
+
+def _names(first: MethodResult, other: MethodResult) -> tuple[str, str]:
+    """Return what tells two results apart: their labels, else where they come from.
+
+    >>> runs = [MethodResult("ncc", {}, source=Path("runs") / n) for n in ("ncc-1a", "ncc-2b")]
     >>> _names(*runs)
     ('ncc-1a', 'ncc-2b')
     """
-    if first.label != other.label:
+    if first.label != other.label or first.source is None or other.source is None:
         return first.label, other.label
     if first.source.name != other.source.name:
         return first.source.name, other.source.name
     return str(first.source), str(other.source)
 
 
-def _both(first: Contestant, other: Contestant) -> str:
+def _both(first: MethodResult, other: MethodResult) -> str:
     return " and ".join(_names(first, other))
 
 
-def _difference(first: Contestant, other: Contestant, kind: str) -> str:
-    """Say how the tasks of two contestants differ, and what can be done."""
-    one, two = (dict(c.tasks.get(kind, {})) for c in (first, other))
+def _difference(first: MethodResult, other: MethodResult, arm: str) -> str:
+    """Say how the tasks of two results differ, and what can be done."""
+    one, two = first.outcomes[arm], other.outcomes[arm]
     labels = _names(first, other)
-    intro = f"{labels[0]} and {labels[1]} were evaluated on different tasks, so no pair of values"
-    intro += " belongs together: "
-    counts = [len(c.outcomes[kind]) for c in (first, other)]
-    for key, what in (("way", "ways"), ("shot", "shots"), ("query", "queries a class")):
-        if key in one and key in two and one[key] != two[key]:
-            return intro + f"{one[key]} and {two[key]} {what}"
-    names = [facts.get("name") for facts in (one, two)]
-    if counts[0] != counts[1] and not any(names):
-        return intro + f"{counts[0]:,} and {counts[1]:,} tasks; give both runs the same --tasks"
-    if counts[0] != counts[1] and names[0] == names[1]:
-        missing = abs(counts[0] - counts[1])
-        lacks = labels[counts[1] < counts[0]]
+    intro = (
+        f"{labels[0]} and {labels[1]} were evaluated on different tasks, so their values cannot "
+        "be paired: "
+    )
+    if first.arms is not None and other.arms is not None:
+        tasks = first.arms[arm], other.arms[arm]
+        for what, numbers in (
+            ("ways", [t.n_way for t in tasks]),
+            ("shots", [t.n_shot for t in tasks]),
+            ("queries per class", [t.n_query for t in tasks]),
+        ):
+            if numbers[0] != numbers[1]:
+                return intro + f"{numbers[0]} and {numbers[1]} {what}"
+    named = first.task_set, other.task_set
+    if len(one) != len(two) and not any(named):
         return (
-            intro + f"{counts[0]:,} and {counts[1]:,} tasks; {lacks} lacks {missing:,}, and "
-            "which ones cannot be told"
+            intro + f"{len(one):,} and {len(two):,} tasks; give both runs the same "
+            f"{argument('tasks')}"
         )
-    if all(names) and names[0] != names[1]:
-        files = all(c.fingerprint == "" for c in (first, other))
-        hint = "; if row i of each is the same task, say --same-tasks" if files else ""
-        return intro + f"{names[0]!r} and {names[1]!r}{hint} (--by-tasks compares those that share)"
-    kinds = [c.outcomes[kind].kind for c in (first, other)]
-    if all(names) and kinds[0] != kinds[1]:
-        return intro + f"{names[0]!r} was called {kinds[0]} once and {kinds[1]} once"
+    if len(one) != len(two) and named[0] == named[1]:
+        lacks = labels[len(two) < len(one)]
+        return (
+            intro + f"{len(one):,} and {len(two):,} tasks; {lacks} lacks "
+            f"{abs(len(one) - len(two)):,}, and which ones is not known"
+        )
+    if any(named) and named[0] != named[1]:
+        return (
+            intro + f"{named[0] or first.tasks_called([arm])!r} and "
+            f"{named[1] or other.tasks_called([arm])!r}; {argument('by_tasks', True)} compares "
+            "those on equal tasks"
+        )
+    if any(named) and one.scope != two.scope:
+        return intro + f"{named[0]!r} was called {one.scope} once and {two.scope} once"
     return intro + (
-        f"they were drawn with another seed, sampler or from other images (digests "
-        f"{first.outcomes[kind].task_digest[:8]} and {other.outcomes[kind].task_digest[:8]})"
+        "they were drawn with another seed or sampler, or from other images (digests "
+        f"{one.task_digest[:8]} and {two.task_digest[:8]})"
     )
 
 
-def _labels(contestants: Sequence[Contestant]) -> list[str]:
+def _labels(results: Sequence[MethodResult]) -> list[str]:
     """Return labels that differ, none longer than it must be.
 
-    >>> runs = [Contestant("ncc", Path("a"), {}, longer=(f"ncc {b}",)) for b in ("x", "y")]
-    >>> _labels([*runs, Contestant("maml", Path("c"), {})])
+    >>> runs = [MethodResult("ncc", {}, longer_labels=(f"ncc {b}",)) for b in ("x", "y")]
+    >>> _labels([*runs, MethodResult("maml", {})])
     ['ncc x', 'ncc y', 'maml']
     """
-    labels = [c.label for c in contestants]
-    for step in range(max((len(c.longer) for c in contestants), default=0)):
+    labels = [one.label for one in results]
+    for step in range(max((len(one.longer_labels) for one in results), default=0)):
         double = _doubles(labels)
         labels = [
-            c.longer[min(step, len(c.longer) - 1)] if label in double and c.longer else label
-            for c, label in zip(contestants, labels, strict=True)
+            one.longer_labels[min(step, len(one.longer_labels) - 1)]
+            if label in double and one.longer_labels
+            else label
+            for one, label in zip(results, labels, strict=True)
         ]
     double = _doubles(labels)
     labels = [
-        str(c.source) if label in double else label
-        for c, label in zip(contestants, labels, strict=True)
+        str(one.source) if label in double and one.source is not None else label
+        for one, label in zip(results, labels, strict=True)
     ]
     double = _doubles(labels)
     if double:

@@ -27,7 +27,7 @@ from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, 
 from fsframework.values.pool import ImagePool, ImageRecord
 from fsframework.values.quantities import Quantity
 from fsframework.values.seeds import task_rng, task_seed
-from fsframework.values.tables import html_table, text_table
+from fsframework.values.tables import footnotes, html_table, text_table
 from fsframework.values.tasks import TaskSet
 
 __all__ = [

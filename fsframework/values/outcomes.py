@@ -10,6 +10,7 @@ from typing import Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from fsframework._digest import digest_of
 from fsframework.errors import DataError
 from fsframework.values._arrays import (
     FloatArray,
@@ -194,6 +195,19 @@ class AccuracyOutcomes(Outcomes):
         names = ("_accuracy", "task_digest", "n_images", "reuses_images", "query_batch")
         for name, value in zip(names, fields, strict=True):
             object.__setattr__(self, name, value)
+
+    @classmethod
+    def of_named_tasks(
+        cls, accuracy: npt.ArrayLike, task_set: str, scope: Scope, n_images: int = 0
+    ) -> Self:
+        """Return accuracies of tasks that are known by a name only.
+
+        Equal names, numbers of tasks and scopes give equal digests: whoever names the tasks says
+        that they are the same, in the same order.
+        """
+        values = np.asarray(accuracy, np.float64)
+        digest = digest_of("stated tasks", task_set, str(len(values)), scope)
+        return cls(values, digest, n_images, scope == "closed")
 
     def __len__(self) -> int:
         return int(self.task_accuracy.size)

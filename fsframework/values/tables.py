@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-__all__ = ["html_table", "text_table"]
+__all__ = ["footnotes", "html_table", "text_table"]
 
 
 def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -35,3 +35,24 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: s
     )
     above = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f"<table>{above}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def footnotes(cautions: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return each caution once, with the names of those it is of.
+
+    Args:
+        cautions: by the name of a row.
+
+    >>> footnotes({"a": ["x"], "b": ["x", "y"], "c": []})
+    ['a, b: x', 'b: y']
+    """
+    of: dict[str, list[str]] = {}
+    for label, sentences in cautions.items():
+        for sentence in sentences:
+            of.setdefault(sentence, []).append(label)
+    return [f"{_some(tuple(dict.fromkeys(labels)))}: {said}" for said, labels in of.items()]
+
+
+def _some(labels: Sequence[str], most: int = 4) -> str:
+    more = len(labels) - most
+    return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")

@@ -13,12 +13,12 @@ from fsframework.components.resolution import resolve_component
 from fsframework.pipeline.lineage import (
     Lineage,
     contamination,
-    footnotes,
     incompleteness,
     lineage_of,
     under_test,
 )
 from fsframework.records import RunRecord
+from fsframework.values import footnotes
 from tests.toy_published import write_toy
 
 CERTAIN = "the accuracies are not few-shot on new classes"

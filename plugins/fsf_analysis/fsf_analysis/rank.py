@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fsframework.cli.options import command, json_option, runs_dir_option
-from fsframework.errors import DataError, OptionError
+from fsframework.cli.options import command, json_option, runs_dir_option, shared
+from fsframework.errors import DataError, OptionError, close_matches
 
 if TYPE_CHECKING:
-    from fsframework.pipeline.ranking import Columns, RankAgreement
+    from fsf_analysis.ranking import RankAgreement, RankedColumns
 
 __all__ = ["rank"]
 
@@ -24,7 +24,7 @@ __all__ = ["rank"]
     nargs=2,
     metavar="A B",
     required=True,
-    help="The two columns; of runs two estimates, such as wacc-R wacc-A.",
+    help="The two columns; of runs two estimates, such as wacc-random wacc-biased.",
 )
 @click.option(
     "--row", default="method", show_default=True, metavar="COLUMN", help="What names the rows."
@@ -35,11 +35,9 @@ __all__ = ["rank"]
     metavar="COLUMN",
     help="Rank each part of the table on its own; repeatable.",
 )
-@click.option(
-    "--pivot", metavar="COLUMN", help="A and B are values of this column, not columns themselves."
-)
-@click.option("--value", metavar="COLUMN", help="With --pivot: where the numbers stand.")
-@click.option("--level", type=float, default=0.95, show_default=True, metavar="X", help="Level.")
+@click.option("--pivot", metavar="COLUMN", help="A and B are values of this column, not columns.")
+@click.option("--value", metavar="COLUMN", help="With --pivot: the column that holds the numbers.")
+@shared("level")
 @click.option(
     "--resamples",
     type=click.IntRange(min=1),
@@ -67,7 +65,7 @@ def rank(
     by: tuple[str, ...],
     pivot: str | None,
     value: str | None,
-    level: float,
+    level: float | None,
     resamples: int,
     seed: int,
     form: str,
@@ -76,28 +74,29 @@ def rank(
 ) -> None:
     """Tell whether two columns of results rank methods alike.
 
-    SOURCE is a CSV table with a row a method, or three runs and more. Spearman's rho
+    SOURCE is a CSV table with a row per method, or at least three runs. Spearman's rho
     and Kendall's tau-b, each with a bootstrap interval over the rows.
 
     \b
     Examples:
       fsf rank results.csv --columns wacc_r wacc_a
       fsf rank table3.csv --columns wAcc-A wAcc-R --pivot metric --value value_percent --by shot
-      fsf rank ncc-planted maml-planted renet-planted --columns wacc-R wacc-A
+      fsf rank ncc-planted maml-planted renet-planted --columns wacc-random wacc-biased
     """
-    from fsframework.cli import _compare_views as views
+    from fsf_analysis import _compare_views as views
+    from fsf_analysis.ranking import rank_agreement, read_columns
     from fsframework.cli import render
-    from fsframework.pipeline.ranking import rank_agreement, read_columns
 
+    level = 0.95 if level is None else level
     notes: list[str] = []
     if len(sources) == 1 and Path(sources[0]).suffix == ".csv":
         path = Path(sources[0])
         parts = read_columns(path, columns, row=row, by=by, pivot=pivot, value=value)
     else:
         if by or pivot or value:
-            raise OptionError("--by, --pivot and --value part a CSV table, not runs")
+            raise OptionError("--by, --pivot and --value are for a CSV table, not for runs")
         parts = [_of_runs(sources, columns, runs_dir, notes)]
-    found: list[tuple[Columns, RankAgreement]] = []
+    found: list[tuple[RankedColumns, RankAgreement]] = []
     for part in parts:
         try:
             made = rank_agreement(
@@ -109,9 +108,11 @@ def rank(
         found.append((part, made))
         if part.left_out:
             lacking = ", ".join(part.left_out)
-            notes.append(f"{' '.join(part.group)}: left out, for they lack a value: {lacking}")
+            notes.append(f"{' '.join(part.group)}: left out, since they lack a value: {lacking}")
         if math.isnan(made.rho):
-            notes.append(f"{' '.join(part.group)}: all values of a column are equal, no order")
+            notes.append(
+                f"{' '.join(part.group)}: all values of a column are equal, so there is no order"
+            )
     if any(abs(made.rho) == 1 for _, made in found):
         notes.append(
             "where all rows are in order, so is every resample of them: an interval of no width "
@@ -134,7 +135,7 @@ def rank(
             }
         )
         return
-    table = views.Table(
+    table = views.ComparisonTable(
         f"{columns[0]} against {columns[1]}",
         (*by, "rows", "Spearman", "Kendall", "interval"),
         tuple(
@@ -148,8 +149,8 @@ def rank(
             for part, made in found
         ),
         (
-            "intervals speak of other methods like these, their values taken as given; of ten rows "
-            "or so they hold the truth less often than they say",
+            "intervals speak of other methods like these, whose values are taken as given; with "
+            "only ten rows or so they hold the truth less often than they say",
             *(f"note: {note}" for note in notes),
         ),
     )
@@ -165,26 +166,26 @@ def _shown(value: float, low: float, high: float) -> str:
 
 def _of_runs(
     sources: tuple[str, ...], columns: tuple[str, str], runs_dir: Path, notes: list[str]
-) -> Columns:
+) -> RankedColumns:
     import numpy as np
 
-    from fsframework.pipeline.lineage import footnotes
-    from fsframework.pipeline.ranking import Columns
-    from fsframework.records import RunRecord, find_run
+    import fsframework as fsf
+    from fsf_analysis.ranking import RankedColumns
+    from fsframework.values import footnotes
 
-    folders = [find_run(source, runs_dir) for source in sources]
-    records = [RunRecord.load(folder) for folder in folders]
-    for folder, record in zip(folders, records, strict=True):
+    runs = [fsf.load_run(source, runs_dir) for source in sources]
+    for run in runs:
         for name in columns:
-            if name not in record.estimates:
-                known = ", ".join(record.estimates) or "none"
-                raise DataError(f"{folder.name}: has no estimate {name!r}; it has {known}")
-    used = {name.rpartition("-")[2] for name in columns} - {"gap"}
+            if name not in run.estimates:
+                hint = close_matches(name, run.estimates)
+                known = ", ".join(run.estimates) or "none"
+                raise DataError(f"{run.name}: has no estimate {name!r}{hint}; it has {known}")
+    used = dict.fromkeys(arm for name in columns for arm in runs[0].estimates[name].arms)
     notes += [
-        f"not all runs were evaluated on the same tasks of the kind {kind}"
-        for kind in sorted(used)
-        if len({record.digests.get(f"tasks-{kind}") for record in records}) > 1
+        f"not all runs were evaluated on the same tasks of the arm {arm}"
+        for arm in used
+        if len({run.record.arms[arm].digest for run in runs if arm in run.record.arms}) > 1
     ]
-    notes += footnotes({f.name: r.cautions for f, r in zip(folders, records, strict=True)})
-    first, second = (np.array([r.estimates[name].value for r in records]) for name in columns)
-    return Columns((), tuple(folder.name for folder in folders), first, second)
+    notes += footnotes({run.name: run.record.cautions for run in runs})
+    first, second = (np.array([run.estimates[name].value for run in runs]) for name in columns)
+    return RankedColumns((), tuple(run.name for run in runs), first, second)

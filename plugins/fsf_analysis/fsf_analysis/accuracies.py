@@ -1,36 +1,27 @@
-"""Accuracies of tasks made elsewhere: read from files, checked, and made runs of ours."""
+"""Accuracies of tasks that were measured elsewhere, read from files and checked."""
 
 from __future__ import annotations
 
 import csv
-import dataclasses
-import platform
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-import fsframework
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import resolve_component
-from fsframework.errors import DataError, OptionError, RecordError
-from fsframework.records import RECORD_NAME, RunRecord
-from fsframework.statistics.estimation import estimate
-from fsframework.values import AccuracyOutcomes, FloatArray, Scope, digest_of
+from fsframework.errors import DataError, OptionError
+from fsframework.values import FloatArray, Scope
 
 __all__ = [
     "PUBLISHED_LAYOUT",
     "SUFFIXES",
+    "Reading",
     "TaskAccuracies",
     "Unit",
     "accuracy_files",
     "read_accuracies",
-    "write_runs",
 ]
 
 Unit = Literal["auto", "percent", "share"]
@@ -45,17 +36,40 @@ _LAYOUT_WORDS = ("tasks", "method", "-")
 _SCALES: Mapping[str, float] = {"percent": 100.0, "share": 1.0}
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How files of accuracies are read.
+
+    Args:
+        layout: parts ``tasks``, ``method`` and ``-`` (nothing), joined by ``/``: what each part of
+            a path below a folder names; by default ``PUBLISHED_LAYOUT``.
+        method: name of the method, where there is one file with one column.
+        task_set: name of the tasks, for files given themselves; all of them must be of these.
+            A file of several columns has a set of tasks of its own by default.
+        unit: ``auto`` takes all of them for percent if any value is above 1.
+        scope: ``open`` if no image appears in two of the tasks, which only the user knows.
+        n_images: distinct images in all tasks, 0 where it is not known.
+    """
+
+    layout: str | None = None
+    method: str | None = None
+    task_set: str | None = None
+    unit: Unit = "auto"
+    scope: Scope = "closed"
+    n_images: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class TaskAccuracies:
     """The accuracies of one method on one set of tasks, as they were read.
 
     Args:
         method: what the method is called.
-        task_set: what the tasks are called. Accuracies carry no tasks: those of one name and
-            number are taken to be the same tasks in the same order.
+        task_set: what the tasks are called. Accuracies carry no tasks: those of one name, number
+            and scope are taken to be the same tasks in the same order.
         values: float64 ``(T,)``, shares of 1.
         source: the file.
-        kind: ``open`` if no image stands in two of the tasks, by whoever knows.
+        scope: ``open`` if no image appears in two of the tasks.
         n_images: distinct images in all tasks, 0 where it is not known.
     """
 
@@ -63,19 +77,13 @@ class TaskAccuracies:
     task_set: str
     values: FloatArray
     source: Path
-    kind: Scope = "closed"
+    scope: Scope = "closed"
     n_images: int = 0
-
-    @property
-    def outcomes(self) -> AccuracyOutcomes:
-        """Outcomes without predictions; equal digests for what is stated to be equal tasks."""
-        digest = digest_of("stated tasks", self.task_set, str(len(self.values)), self.kind)
-        return AccuracyOutcomes(self.values, digest, self.n_images, self.kind == "closed")
 
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    """Numbers as they stand in a file, and where each one stands."""
+    """Numbers as they are in a file, and where each one is."""
 
     name: str | None
     values: FloatArray
@@ -91,54 +99,38 @@ def accuracy_files(folder: Path) -> list[Path]:
     return sorted(found, key=lambda p: _natural(str(p.relative_to(folder))))
 
 
-def read_accuracies(
-    paths: Sequence[Path],
-    *,
-    layout: str | None = None,
-    method: str | None = None,
-    task_set: str | None = None,
-    unit: Unit = "auto",
-    kind: Scope = "closed",
-    n_images: int = 0,
-) -> list[TaskAccuracies]:
+def read_accuracies(paths: Sequence[Path], how: Reading | None = None) -> list[TaskAccuracies]:
     """Read accuracies of tasks from files, and from folders with files below them.
 
     A ``.pt`` file holds one 1-d tensor; CSV (its first line names the columns) and Parquet hold a
-    column a method, a column ``task`` beside them is left out. A folder's layout says what each
+    column per method, a column ``task`` beside them is left out. A folder's layout says what each
     part of a path below it names, such as ``tasks/method/method/tasks``.
 
-    Args:
-        layout: parts ``tasks``, ``method`` and ``-`` (nothing), joined by ``/``; for folders
-            whose files lie four deep the default is ``PUBLISHED_LAYOUT``.
-        method: name of the method, where there is one file with one column.
-        task_set: name of the tasks, for files given themselves; all of them must be of these.
-            A file of several columns has a set of tasks of its own by default.
-        unit: ``auto`` takes all of them for percent if any value is above 1.
-
     Raises:
-        DataError: a file cannot be read, is empty, holds a value that is no accuracy, or files of
-            one set of tasks differ in their number; the message names file and row.
+        DataError: a file cannot be read, is empty, holds a value that is not an accuracy, or files
+            of one set of tasks differ in their number; the message names file and row.
         OptionError: the layout does not fit, or a name is missing.
     """
-    if layout is not None:
-        _check_layout(layout)
+    how = how or Reading()
+    if how.layout is not None:
+        _check_layout(how.layout)
     found: list[tuple[str, str, Path, _Column]] = []
     for path in paths:
         if path.is_dir():
-            if task_set is not None:
+            if how.task_set is not None:
                 raise OptionError(
-                    f"--task-set {task_set}: the tasks in {path} are named by --layout"
+                    f"--task-set {how.task_set}: the tasks in {path} are named by --layout"
                 )
-            found += _of_folder(path, layout)
+            found += _of_folder(path, how.layout)
         else:
-            found += _of_file(path, task_set)
-    if method is not None:
+            found += _of_file(path, how.task_set)
+    if how.method is not None:
         if len(found) != 1:
-            raise OptionError(f"--method names one method, but there are {len(found)} columns")
-        found = [(method, *found[0][1:])]
-    scale = _scale([(path, column) for *_, path, column in found], unit)
+            raise OptionError(f"--label names one method, but there are {len(found)} columns")
+        found = [(how.method, *found[0][1:])]
+    scale = _scale([(path, column) for *_, path, column in found], how.unit)
     read = [
-        TaskAccuracies(name, tasks, _shares(column, scale, path), path, kind, n_images)
+        TaskAccuracies(name, tasks, _shares(column, scale, path), path, how.scope, how.n_images)
         for name, tasks, path, column in found
     ]
     _check_sets(read)
@@ -181,8 +173,8 @@ def _of_file(path: Path, task_set: str | None) -> list[tuple[str, str, Path, _Co
     columns = _columns(path)
     if len(columns) == 1 and task_set is None:
         raise OptionError(
-            f"{path}: accuracies carry no tasks; say with --task-set NAME of which tasks they "
-            "are (equal names: the same tasks in the same order)"
+            f"{path}: accuracies carry no tasks; say with --task-set NAME which tasks they "
+            "are of (equal names: the same tasks in the same order)"
         )
     alone = len(columns) == 1
     return [
@@ -200,7 +192,7 @@ def _columns(path: Path) -> list[_Column]:
         raise DataError(f"{path}: no such file")
     columns = reader(path)
     if not columns or not columns[0].values.size:
-        raise DataError(f"{path}: is empty, there is no accuracy in it")
+        raise DataError(f"{path}: is empty")
     return columns
 
 
@@ -218,7 +210,8 @@ def _tensor(path: Path) -> list[_Column]:
         raise DataError(f"{path}: must hold a tensor, not {type(tensor).__name__}")
     if tensor.ndim != 1:
         raise DataError(
-            f"{path}: must be a tensor of one dimension, a value a task, not {tuple(tensor.shape)}"
+            f"{path}: must be a tensor of one dimension, one value per task, not "
+            f"{tuple(tensor.shape)}"
         )
     return [_Column(None, tensor.double().numpy(), lambda row: f"task {row}")]
 
@@ -243,7 +236,7 @@ def _csv(path: Path) -> list[_Column]:
         for i in kept:
             number = _number(row[i])
             if number is None:
-                what = "is missing" if not row[i].strip() else f"is no number: {row[i]!r}"
+                what = "is missing" if not row[i].strip() else f"is not a number: {row[i]!r}"
                 raise DataError(f"{path}, line {line}: the value of {names[i]!r} {what}")
             values[line - 2, i] = number
     return [_Column(names[i], values[:, i], lambda row: f"line {row + 2}") for i in kept]
@@ -258,7 +251,7 @@ def _parquet(path: Path) -> list[_Column]:
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{path}: not a Parquet file ({error})") from None
     if b"fsframework" in (table.schema.metadata or {}):
-        raise DataError(f"{path}: is part of a run of ours; name the run, not this file")
+        raise DataError(f"{path}: is part of a run; name the run, not this file")
     names = [name for name in table.column_names if name.lower() != "task"]
     _check_names(path, names)
     columns = []
@@ -280,7 +273,7 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
         if not name:
             raise DataError(f"{path}: column {i + 1} has no name")
         if name in names[:i]:
-            raise DataError(f"{path}: the column {name!r} stands there twice")
+            raise DataError(f"{path}: the column {name!r} appears twice")
 
 
 def _number(text: str) -> float | None:
@@ -309,8 +302,8 @@ def _shares(column: _Column, scale: float, path: Path) -> FloatArray:
         value = "NaN" if np.isnan(values[row]) else f"{values[row]:g}"
         unit = "percent" if scale > 1 else "a share"
         raise DataError(
-            f"{path}, {column.where(row)}: an accuracy in {unit} lies in 0..{scale:g}; that"
-            f"{named} is {value}"
+            f"{path}, {column.where(row)}: an accuracy in {unit} must lie in 0..{scale:g}; "
+            f"that{named} is {value}"
         )
     return np.asarray(values / scale)
 
@@ -323,103 +316,14 @@ def _check_sets(read: Sequence[TaskAccuracies]) -> None:
         if len(one.values) != len(first.values):
             raise DataError(
                 f"{one.source}: {len(one.values)} accuracies for the tasks {one.task_set!r}, but "
-                f"{first.source} has {len(first.values)}; those of one set of tasks are as many"
+                f"{first.source} has {len(first.values)}; files of one set of tasks must have "
+                "the same number"
             )
         earlier = seen.setdefault((one.method, one.task_set), one.source)
         if earlier != one.source:
             raise DataError(
                 f"{one.source} and {earlier} both hold {one.method!r} on the tasks {one.task_set!r}"
             )
-
-
-def write_runs(
-    read: Sequence[TaskAccuracies],
-    registry: Registry,
-    runs: Path,
-    given: Mapping[str, Any],
-) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
-    """Write a run folder for each, or find the one that an equal import has written.
-
-    Nothing is replaced: other accuracies of the same method and tasks become a run of their own.
-
-    Args:
-        given: options as the user gave them.
-
-    Returns:
-        Folders with their records, and a sentence for each run that differs from an earlier one.
-    """
-    component = resolve_component(registry, "statistic", {"name": "acc"})
-    statistic = component.create()
-    written: list[tuple[Path, RunRecord]] = []
-    made: list[Path] = []
-    warnings = []
-    try:
-        for one in read:
-            outcomes = one.outcomes
-            fingerprint = digest_of("accuracies", one.method, outcomes.task_digest, one.values)
-            name = _slug(f"{one.method}-{one.task_set}")
-            folder = runs / f"{name}-{fingerprint[:8]}"
-            try:
-                written.append((folder, RunRecord.load(folder)))
-                continue
-            except RecordError:
-                pass
-            others = [
-                p.parent.name
-                for p in runs.glob(f"{name}-????????/{RECORD_NAME}")
-                if p.parent != folder
-            ]
-            if others:
-                warnings.append(
-                    f"{folder.name}: other accuracies of this method and tasks are kept as "
-                    + ", ".join(sorted(others))
-                )
-            if not folder.exists():
-                made.append(folder)
-            outcomes.save(folder / "outcomes-R.parquet")
-            record = RunRecord(
-                fingerprint=fingerprint,
-                status="imported",
-                created=datetime.now(UTC).isoformat(timespec="seconds"),
-                given=given,
-                resolved={
-                    "imported": {
-                        "what": "accuracies",
-                        "source": str(one.source.resolve()),
-                        "method": one.method,
-                        "task_set": one.task_set,
-                        "kind": one.kind,
-                        "n_tasks": len(one.values),
-                        "n_images": one.n_images,
-                    }
-                },
-                origins={},
-                plugins=(dataclasses.asdict(component.loaded.plugin),),
-                environment={
-                    "fsframework": fsframework.__version__,
-                    "python": platform.python_version(),
-                    "numpy": np.__version__,
-                },
-                digests={"tasks-R": outcomes.task_digest},
-                notes=(
-                    f"which tasks these are ({one.task_set!r}) and that their interval is "
-                    f"{one.kind} was stated by whoever imported them",
-                ),
-                statistics={"acc": component.fingerprint},
-                estimates={"acc-R": estimate("acc-R", statistic, outcomes)},
-            )
-            # Last, for a folder is a run by its record.
-            record.save(folder)
-            written.append((folder, record))
-    except BaseException:
-        for folder in made:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return written, warnings
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^\w.]+", "-", text).strip("-") or "accuracies"
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

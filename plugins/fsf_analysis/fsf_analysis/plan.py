@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.completion import run_names
 from fsframework.cli.options import (
     command,
     json_option,
-    registry_with,
+    run_names,
     runs_dir_option,
+    session_of,
     set_options,
     shared,
     tree_of,
@@ -24,11 +24,9 @@ from fsframework.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fsframework.components.registry import Registry
-    from fsframework.records import RunRecord
-    from fsframework.statistics.planning import Plan, Row
-    from fsframework.statistics.query_variance import Pilot
-    from fsframework.values import TaskSet
+    from fsf_analysis.study import PlanRow, StudyPlan
+    from fsframework import Run, TaskSet
+    from fsframework.statistics.query_variance import PilotAnswers, QueryVariance
 
 __all__ = ["plan"]
 
@@ -46,9 +44,9 @@ _POINTS = 100
 )
 @shared("dataset", "split", "way", "shot")
 @click.option(
-    "--kind",
-    type=click.Choice(["R", "A"]),
-    help="Take RUN's random tasks (R) or its attribute-biased ones (A).  [default: R]",
+    "--arm",
+    metavar="NAME",
+    help="Take RUN's tasks of this arm, such as biased.  [default: the control arm]",
 )
 @click.option(
     "--choose",
@@ -75,9 +73,7 @@ _POINTS = 100
     metavar="POINTS",
     help="Standard deviation of a task's accuracy, where there is no RUN.",
 )
-@click.option(
-    "--level", type=float, default=0.95, show_default=True, metavar="P", help="Level of intervals."
-)
+@shared("level")
 @click.option(
     "--power",
     type=float,
@@ -104,12 +100,12 @@ def plan(
     run: str | None,
     other: str | None,
     class_sizes: str | None,
-    kind: str | None,
+    arm: str | None,
     choose: Any,
     difference: float | None,
     correlation: float | None,
     task_sd: float | None,
-    level: float,
+    level: float | None,
     power: float,
     least_tasks: int,
     config: Path | None,
@@ -119,11 +115,11 @@ def plan(
     as_json: bool,
     **_: Any,
 ) -> None:
-    """Tell how many queries a class are best, how many tasks there are, what they will show.
+    """Tell how many queries per class are best, and what the tasks there are will show.
 
     \b
     For tasks without replacement (sampler depleting), whose intervals speak of
-    the data's distribution. More queries a class tell more of a task and leave
+    the data's distribution. More queries per class tell more of a task and leave
     fewer tasks; Q* is where the interval is shortest. RUN is a pilot: any run
     of the method on such data, with the same ways and shots; many queries and
     many tasks make it sharper. With OTHER, a run of another method on the same
@@ -138,115 +134,117 @@ def plan(
       fsf plan --class-sizes 600x20 --shot 1
       fsf plan --dataset folder:./images --task-sd 9 --correlation 0.7
     """
-    from fsframework.statistics.planning import Plan, parse_class_sizes
-    from fsframework.statistics.query_variance import Spread, paired_pilot
+    from fsf_analysis import study
+    from fsframework.statistics.planning import QueryPlan
+    from fsframework.statistics.query_variance import QueryVariance
 
-    registry = registry_with(plugin_files)
-    tree = tree_of(context, config, options, {})
-    given: dict[str, Any] = {
-        "choose": choose,
-        "level": level,
-        "power": power,
-        "least_tasks": least_tasks,
-        "correlation": correlation,
-        "difference": None if difference is None else difference / _POINTS,
-        "task_sd": None if task_sd is None else task_sd / _POINTS,
-    }
-    sizes = parse_class_sizes(class_sizes) if class_sizes is not None else None
+    tree = tree_of(context, config, options)
+    level = 0.95 if level is None else level
+    sizes = study.parse_class_sizes(class_sizes) if class_sizes is not None else ()
     head: list[str] = []
-    measured = None
+    measured = first = second = judged = None
     if run is None:
-        sizes = sizes or _sizes(registry, tree, None)
-        sampler = tree.get("sampler", {})
-        way, shot = (int(_value(sampler, name, 5)) for name in ("n_way", "n_shot"))
-        made = Plan(sizes, way, shot, **given)
+        if other is not None or arm is not None:
+            raise OptionError("--arm needs a pilot RUN")
+        sizes = sizes or _sizes(context, tree, None)
+        shape = _given(tree, "n_way", 5), _given(tree, "n_shot", 5)
     else:
-        pilot, tasks, record, folder = _pilot(run, runs_dir, kind)
-        _check_shape(tree, tasks)
-        if not {"dataset", "split"} & set(tree):
-            sizes = sizes or _sizes_of(record)
-        sizes = sizes or _sizes(registry, tree, record)
-        head.append(_described(folder, record, tasks))
-        spread = Spread.of(pilot, level)
-        second = differences = None
         if task_sd is not None:
-            raise OptionError("--task-sd stands for a pilot; leave it out beside RUN")
+            raise OptionError("--task-sd replaces a pilot; leave it out beside RUN")
+        pilot, tasks, made = _pilot(run, runs_dir, arm)
+        _check_shape(tree, tasks)
+        shape = (tasks.n_way, tasks.n_shot)
+        sizes = sizes or _sizes(context, tree, made)
+        head.append(_described(made, tasks))
+        first = judged = QueryVariance.of(pilot, level)
         if other is not None:
             if correlation is not None:
-                raise OptionError("--correlation stands for a second pilot; leave it out")
-            beside, tasks_beside, record_beside, folder_beside = _pilot(other, runs_dir, kind)
-            head.append(_described(folder_beside, record_beside, tasks_beside))
-            differences = Spread.of(paired_pilot(pilot, beside), level)
-            second = Spread.of(beside, level)
+                raise OptionError("--correlation replaces a second pilot; leave it out")
+            beside, tasks_beside, made_beside = _pilot(other, runs_dir, arm)
+            head.append(_described(made_beside, tasks_beside))
+            judged = QueryVariance.of(study.paired_pilot(pilot, beside), level)
+            second = QueryVariance.of(beside, level)
             measured = _correlation(pilot, beside)
-        shape = (tasks.n_way, tasks.n_shot)
-        made = Plan(sizes, *shape, spread, second, differences, **given)
+    planned = study.StudyPlan(
+        QueryPlan(sizes, *shape, judged, choose, level, least_tasks),
+        first,
+        second,
+        correlation,
+        None if task_sd is None else task_sd / _POINTS,
+        None if difference is None else difference / _POINTS,
+        power,
+    )
     if as_json:
-        _print_json(made, measured)
+        _print_json(planned, measured)
     else:
-        _print(made, head, measured)
+        _print(planned, head, measured)
 
 
-def _value(sampler: Any, name: str, default: int) -> Any:
-    raw = sampler.get(name, default) if hasattr(sampler, "get") else default
-    return getattr(raw, "value", raw)
+def _given(tree: Mapping[str, Any], name: str, default: int) -> int:
+    """Return an option of the sampler that is given, else the default."""
+    found = tree.get("sampler", {})
+    return int(found[name].value) if isinstance(found, dict) and name in found else default
 
 
-def _pilot(run: str, runs_dir: Path, kind: str | None) -> tuple[Pilot, TaskSet, RunRecord, Path]:
-    from fsframework.records import find_run
+def _pilot(run: str, runs_dir: Path, arm: str | None) -> tuple[PilotAnswers, TaskSet, Run]:
+    import fsframework as fsf
     from fsframework.statistics.query_variance import load_pilot
 
-    folder = find_run(run, runs_dir)
-    return (*load_pilot(folder, kind or ""), folder)
+    made = fsf.load_run(run, runs_dir)
+    answers, tasks, _ = load_pilot(made.folder, arm or "")
+    return answers, tasks, made
 
 
 def _check_shape(tree: Mapping[str, Any], tasks: TaskSet) -> None:
     """Refuse to plan tasks of another shape than the pilot's."""
-    for name, there in (("n_way", tasks.n_way), ("n_shot", tasks.n_shot)):
-        asked = int(_value(tree.get("sampler", {}), name, there))
+    for what, there in (("way", tasks.n_way), ("shot", tasks.n_shot)):
+        asked = _given(tree, f"n_{what}", there)
         if asked != there:
-            what = name.removeprefix("n_")
             raise OptionError(
                 f"the pilot's tasks are of {what} {there}, and tell nothing of {what} {asked}: "
                 f"make a pilot with --{what} {asked}"
             )
 
 
-def _sizes(
-    registry: Registry, tree: Mapping[str, Any], record: RunRecord | None
-) -> tuple[int, ...]:
+def _sizes(context: click.Context, tree: Mapping[str, Any], run: Run | None) -> tuple[int, ...]:
     """Return the class sizes of the data set given, or of that of a run."""
-    from fsframework.components.resolution import resolve_component
+    from fsframework.api.data import opened
 
-    request, split = tree.get("dataset"), getattr(tree.get("split"), "value", None)
-    if record is not None:
-        split = split or record.resolved.get("split", "test")
-        request = request or record.resolved.get("dataset")
+    request, split = _plain(tree.get("dataset")), _plain(tree.get("split"))
+    if run is not None:
+        record = run.record
+        told = next(iter(record.arms.values())).class_sizes
+        if request is None and split is None and told:
+            return told
+        split = split or record.settings.get("split")
+        if request is None and "dataset" in record.components:
+            request = record.components["dataset"].to_tree()
     if request is None:
         raise OptionError("name a pilot RUN, --dataset or --class-sizes")
-    dataset = resolve_component(registry, "dataset", request).create()
+    _, dataset = opened(session_of(context).registry, request)
     return tuple(int(n) for n in dataset.pool(split or "test").class_sizes)
 
 
-def _sizes_of(record: RunRecord) -> tuple[int, ...]:
-    """Return the class sizes that a record tells; none of an older one."""
-    told = [tasks.get("class_sizes", ()) for tasks in record.tasks.values()]
-    return tuple(int(n) for n in told[0]) if told else ()
+def _plain(given: Any) -> Any:
+    """Return values as they were given, without where they were given."""
+    if isinstance(given, dict):
+        return {name: _plain(value) for name, value in given.items()}
+    return None if given is None else given.value
 
 
-def _described(folder: Path, record: RunRecord, tasks: TaskSet) -> str:
-    resolved = record.resolved
+def _described(run: Run, tasks: TaskSet) -> str:
+    record = run.record
+    parts = [part.called for part in (record.method, record.backbone) if part is not None]
     text = (
-        f"pilot: {resolved['method']['name']} with {resolved['backbone']['name']}, {len(tasks):,} "
-        f"{tasks.sampler} tasks, {tasks.n_way}-way {tasks.n_shot}-shot, {tasks.n_query} queries a "
-        f"class ({folder})"
+        f"pilot: {' with '.join(parts)}, {len(tasks):,} {tasks.sampler} tasks, {tasks.n_way}-way "
+        f"{tasks.n_shot}-shot, {tasks.n_query} queries per class ({run.folder})"
     )
-    if tasks.attributes_fingerprint is not None:
-        text += "; its queries were chosen by their attributes, those planned will not be"
+    if not tasks.uniform:
+        text += "; its sampler does not draw uniformly, as that of the tasks planned does"
     return "\n".join([text, *(f"note: {said}" for said in record.cautions)])
 
 
-def _correlation(first: Pilot, second: Pilot) -> float:
+def _correlation(first: PilotAnswers, second: PilotAnswers) -> float:
     import numpy as np
 
     both = (first.accuracies, second.accuracies)
@@ -255,12 +253,12 @@ def _correlation(first: Pilot, second: Pilot) -> float:
     return float(np.corrcoef(*both)[0, 1])
 
 
-def _print(made: Plan, head: list[str], measured: float | None) -> None:
+def _print(made: StudyPlan, head: list[str], measured: float | None) -> None:
     from fsframework.cli import render
 
     for line in head:
         click.echo(line)
-    sizes = made.class_sizes
+    sizes = made.queries.class_sizes
     span = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
     click.echo(f"data: {len(sizes):,} classes of {span} images, {sum(sizes):,} in all")
     if measured is not None and not math.isnan(measured):
@@ -268,12 +266,12 @@ def _print(made: Plan, head: list[str], measured: float | None) -> None:
             f"correlation of the two methods' accuracies on the pilot's tasks: {measured:.2f}"
         )
     click.echo()
-    for advice in made.advice():
+    for advice in made.queries.advice():
         click.echo(advice.sentence)
     click.echo()
     rows = made.rows()
-    known = made.spread is not None or made.task_sd is not None
-    columns = ["queries a class", "tasks", "left over"]
+    known = made.pilot is not None or made.task_sd is not None
+    columns = ["queries per class", "tasks", "left over"]
     if known:
         columns += ["mean ±", "unpaired difference"]
         columns += ["paired difference"] if not math.isnan(rows[0].paired) else []
@@ -286,23 +284,23 @@ def _print(made: Plan, head: list[str], measured: float | None) -> None:
     if known:
         click.echo()
         click.echo(
-            f"in points; < is advised; ± of {100 * made.level:g} %; a true difference of the size "
-            f"given is found with {100 * made.power:g} % power"
+            f"in points; < is advised; ± of {100 * made.queries.level:g} %; a true difference of "
+            f"the size given is found with {100 * made.power:g} % power"
         )
     curve = made.curve()
     if len(curve) > 2:
         click.echo()
         what = "difference" if made.differences is not None else "accuracy"
-        click.echo(f"standard error of the mean {what}, points, against queries a class")
+        click.echo(f"standard error of the mean {what}, points, against queries per class")
         values = [_POINTS * math.sqrt(variance) for _, variance in curve]
         click.echo("\n".join(render.chart(values)))
-        ends = f"{curve[0][0]}", f"{curve[-1][0]} queries a class"
+        ends = f"{curve[0][0]}", f"{curve[-1][0]} queries per class"
         width = min(72, len(values))
         click.echo(" " * 9 + ends[0] + ends[1].rjust(max(width - len(ends[0]), len(ends[1]) + 1)))
 
 
-def _cells(row: Row, made: Plan, columns: list[str]) -> list[str]:
-    marked = f"{row.n_query:,}" + (" <" if row.n_query == made.n_query else "")
+def _cells(row: PlanRow, made: StudyPlan, columns: list[str]) -> list[str]:
+    marked = f"{row.n_query:,}" + (" <" if row.n_query == made.queries.n_query else "")
     cells = [marked, f"{row.n_tasks:,}", f"{row.left_over:,}"]
     points = [row.half_width, row.unpaired, row.paired]
     for name, value in zip(("mean", "unpaired", "paired"), points, strict=True):
@@ -314,7 +312,7 @@ def _cells(row: Row, made: Plan, columns: list[str]) -> list[str]:
     return cells
 
 
-def _print_json(made: Plan, measured: float | None) -> None:
+def _print_json(made: StudyPlan, measured: float | None) -> None:
     from fsframework.cli import render
 
     def plain(value: Any) -> Any:
@@ -324,28 +322,36 @@ def _print_json(made: Plan, measured: float | None) -> None:
             return [plain(v) for v in value]
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    def spread(found: Any) -> Any:
+    def moments(found: QueryVariance | None) -> dict[str, Any] | None:
         if found is None:
             return None
-        names = ("best", "best_low", "best_high", "cautious", "beta", "m2", "m3")
-        return {**dataclasses.asdict(found), **{name: getattr(found, name) for name in names}}
+        return {
+            **dataclasses.asdict(found),
+            "best": found.best,
+            "best_low": found.best_low,
+            "best_high": found.best_high,
+            "cautious": found.cautious,
+            "beta": found.beta,
+            "m2": found.m2,
+            "m3": found.m3,
+        }
 
     render.print_json(
         plain(
             {
-                "class_sizes": list(made.class_sizes),
-                "n_way": made.n_way,
-                "n_shot": made.n_shot,
-                "n_query": made.n_query,
-                "choose": made.choose,
-                "level": made.level,
+                "class_sizes": list(made.queries.class_sizes),
+                "n_way": made.queries.n_way,
+                "n_shot": made.queries.n_shot,
+                "n_query": made.queries.n_query,
+                "choose": made.queries.choose,
+                "level": made.queries.level,
                 "power": made.power,
                 "difference": made.difference,
                 "correlation": made.correlation if measured is None else measured,
-                "pilot": spread(made.spread),
-                "other": spread(made.other),
-                "differences": spread(made.differences),
-                "advice": [advice.sentence for advice in made.advice()],
+                "pilot": moments(made.pilot),
+                "other": moments(made.other),
+                "differences": moments(made.differences),
+                "advice": [advice.sentence for advice in made.queries.advice()],
                 "rows": [dataclasses.asdict(row) for row in made.rows()],
                 "curve": [{"n_query": q, "variance": v} for q, v in made.curve()],
             }

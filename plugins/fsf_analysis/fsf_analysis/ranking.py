@@ -1,9 +1,4 @@
-"""How alike two rankings of contestants are, with an interval over the tasks or over the methods.
-
-A contestant is a method with its backbone. All contestants are evaluated on the same tasks, so
-their values are resampled together. Where only a table of results is at hand, its rows, the
-methods, are what can be resampled.
-"""
+"""Whether two columns of a table rank its rows alike, and the tables that are read for it."""
 
 from __future__ import annotations
 
@@ -15,152 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from fsframework.errors import DataError, OptionError, close_matches
+from fsframework.statistics.ranking import rank_correlations, spearman
 from fsframework.values import FloatArray
 
-__all__ = [
-    "LEAST_CONTESTANTS",
-    "Agreement",
-    "Columns",
-    "RankAgreement",
-    "bootstrap_spearman",
-    "rank_agreement",
-    "read_columns",
-    "spearman",
-]
-
-LEAST_CONTESTANTS = 3
-"""Of two contestants the rank correlation is 1 or -1, whatever they do."""
+__all__ = ["RankAgreement", "RankedColumns", "rank_agreement", "read_columns"]
 
 _NUMBERS_AT_ONCE = 1 << 22
-
-_DECIMALS = 12  # of means: sums in another order differ in the last digits, and would break ties
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Spearman's rank correlation of two sets of means.
-
-    Args:
-        rho: the correlation, -1..1.
-        low: lower bound of its percentile interval, NaN where there is none; ``high`` the upper.
-        level: of the interval.
-        n_contestants: how many were ranked.
-        n_replicates: bootstrap replicates behind the interval.
-        n_undefined: replicates left out, since all contestants were tied in them.
-    """
-
-    rho: float
-    low: float
-    high: float
-    level: float
-    n_contestants: int
-    n_replicates: int
-    n_undefined: int
-
-
-def spearman(first: FloatArray, second: FloatArray) -> float:
-    """Return Spearman's rank correlation of two vectors, tied values sharing their mean rank.
-
-    Args:
-        first: ``(contestants,)``, one value a contestant; ``second`` likewise.
-
-    Returns:
-        The correlation in -1..1; NaN where all values of one vector are equal.
-
-    Raises:
-        DataError: the vectors differ in length or have fewer than three values.
-
-    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
-    0.5
-    """
-    first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    if first.ndim != 1 or first.shape != second.shape:
-        raise DataError(f"cannot rank values of shape {first.shape} against {second.shape}")
-    if len(first) < LEAST_CONTESTANTS:
-        raise DataError(
-            f"a rank correlation needs at least {LEAST_CONTESTANTS} contestants, not {len(first)}"
-        )
-    return float(_correlations(first[None], second[None])[0])
-
-
-def bootstrap_spearman(
-    first: FloatArray,
-    second: FloatArray,
-    *,
-    n_replicates: int = 2000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Agreement:
-    """Return Spearman's correlation of contestants' means with a bootstrap interval over tasks.
-
-    A replicate draws tasks with replacement, as many as there are: the same ones for every
-    contestant, independently for the two sets of tasks. The interval goes from the (1 - level)/2
-    to the (1 + level)/2 quantile of the replicates' correlations (percentile interval, Efron &
-    Tibshirani 1993, section 13.3). Contestants and their weights are taken as given: it speaks of
-    the drawing of tasks alone. Resampling adds noise that can only disturb a perfect order, so
-    the interval lies low where many means are close.
-
-    Args:
-        first: ``(contestants, tasks)``, one value a task; ``second`` likewise, with as many
-            contestants in the same order and any number of tasks.
-        n_replicates: at least 1; memory is some ``24 * n_replicates * tasks`` bytes.
-        level: of the interval, above 0 and below 1.
-        seed: of the replicates.
-
-    Raises:
-        DataError: the shapes do not fit, or there are fewer than three contestants.
-        OptionError: ``n_replicates`` or ``level`` is out of range.
-
-    >>> values = np.repeat([[0.1], [0.5], [0.9]], 20, axis=1)
-    >>> bootstrap_spearman(values, values, n_replicates=10)
-    Agreement(rho=1.0, low=1.0, high=1.0, level=0.95, n_contestants=3, n_replicates=10,
-        n_undefined=0)
-    """
-    if n_replicates < 1:
-        raise OptionError(f"n_replicates must be at least 1, not {n_replicates}")
-    if not 0 < level < 1:
-        raise OptionError(f"level must lie between 0 and 1, not {level}")
-    both = [np.asarray(values, np.float64) for values in (first, second)]
-    if any(values.ndim != 2 or values.shape[1] == 0 for values in both):
-        raise DataError("values must have the shape (contestants, tasks), with at least one task")
-    rho = spearman(*(_rounded(values.mean(axis=1)) for values in both))
-    means = []
-    for place, values in enumerate(both):
-        drawn = _drawn(values.shape[1], n_replicates, np.random.default_rng([seed, place]))
-        means.append(_rounded(drawn @ values.T / values.shape[1]))
-    correlations = _correlations(*means)
-    defined = correlations[~np.isnan(correlations)]
-    low = high = float("nan")
-    if defined.size:
-        low, high = map(float, np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]))
-    return Agreement(
-        rho, low, high, level, len(both[0]), n_replicates, n_replicates - int(defined.size)
-    )
-
-
-def _drawn(n_tasks: int, n_replicates: int, rng: np.random.Generator) -> FloatArray:
-    """Return how often each replicate draws each task, float64 ``(n_replicates, n_tasks)``."""
-    tasks = rng.integers(n_tasks, size=(n_replicates, n_tasks))
-    tasks += n_tasks * np.arange(n_replicates)[:, None]
-    counts = np.bincount(tasks.ravel(), minlength=n_replicates * n_tasks)
-    return counts.reshape(n_replicates, n_tasks).astype(np.float64)
-
-
-def _rounded(means: FloatArray) -> FloatArray:
-    return np.asarray(np.round(means, _DECIMALS))
-
-
-def _correlations(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return Spearman's correlation of each row of ``(n, contestants)`` with the other's row."""
-    from scipy import stats
-
-    x, y = (stats.rankdata(values, axis=1) for values in (first, second))
-    x, y = (ranks - ranks.mean(axis=1, keepdims=True) for ranks in (x, y))
-    spread = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
-    product = (x * y).sum(axis=1)
-    undefined = np.full_like(product, np.nan)
-    correlations = np.divide(product, spread, out=undefined, where=spread > 0)
-    return np.asarray(np.clip(correlations, -1.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -202,7 +57,7 @@ def rank_agreement(
     A replicate draws rows, the methods, with replacement, so the interval speaks of other methods
     of the kind of these, and takes their values as given.
 
-    Caveat: ten rows say little. A drawn row that stands twice ties with itself, which pulls
+    Caveat: ten rows say little. A row that is drawn twice ties with itself, which pulls
     replicates below a perfect order, and the percentile interval of so few rows holds the truth
     less often than it says. Values of a perfect order give an interval that ends at 1.
 
@@ -231,7 +86,7 @@ def rank_agreement(
     tau = float(stats.kendalltau(first, second).statistic)
     n = len(first)
     rows = np.random.default_rng(seed).integers(n, size=(n_replicates, n))
-    rhos = _correlations(first[rows], second[rows])
+    rhos = rank_correlations(first[rows], second[rows])
     block = max(1, _NUMBERS_AT_ONCE // n**2)
     taus = np.concatenate(
         [
@@ -269,7 +124,7 @@ def _kendall(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class RankedColumns:
     """Two columns of a table over the rows that have both.
 
     Args:
@@ -293,7 +148,7 @@ def read_columns(
     by: Sequence[str] = (),
     pivot: str | None = None,
     value: str | None = None,
-) -> list[Columns]:
+) -> list[RankedColumns]:
     """Read two columns of a CSV file, part by part.
 
     Args:
@@ -309,7 +164,8 @@ def read_columns(
     """
     if (pivot is None) != (value is None):
         raise OptionError(
-            "--pivot says which column holds the names, --value where the numbers are"
+            "--pivot names the column that holds the names, --value the one that holds the "
+            "numbers; give both or neither"
         )
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -353,10 +209,10 @@ def read_columns(
 
 def _columns(
     group: tuple[str, ...], part: Mapping[str, Mapping[str, float]], columns: tuple[str, str]
-) -> Columns:
+) -> RankedColumns:
     whole = [name for name, here in part.items() if all(c in here for c in columns)]
     first, second = (np.array([part[name][c] for name in whole]) for c in columns)
-    return Columns(
+    return RankedColumns(
         group, tuple(whole), first, second, tuple(name for name in part if name not in whole)
     )
 

@@ -1,0 +1,183 @@
+"""Comparisons as tables of text, whoever draws them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fsframework.values import Estimate, footnotes
+
+if TYPE_CHECKING:
+    from fsframework.statistics.comparison import Comparison, MeasureComparison, Pair, PairCounts
+
+__all__ = [
+    "READ_WITH",
+    "SIGNS",
+    "ComparisonTable",
+    "comparison_notes",
+    "comparison_tables",
+    "counts_in_words",
+    "pairs_table",
+    "values_table",
+]
+
+SIGNS = {"+": "+", "-": "−", "0": "0"}
+"""How the conclusions of a comparison are printed."""
+
+READ_WITH = ("interval", "tasks", "images")
+"""Columns of what must be known to read a value."""
+
+_GROUPS = "methods that share a letter cannot be told apart (Holm's p over all pairs)"
+_PAIRS = (
+    "p two-sided; Holm and BH adjusted for all pairs on the same tasks; r correlation over tasks; "
+    "verdict by Holm"
+)
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """A table as every format draws it: a title, columns, rows of text, and lines below."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+
+
+def comparison_tables(comparison: Comparison) -> tuple[list[ComparisonTable], list[str]]:
+    """Return two tables for each measure, of values and of pairs, and the lines below them all."""
+    tables = []
+    for name in dict.fromkeys(part.measure.name for part in comparison.parts):
+        parts = [part for part in comparison.parts if part.measure.name == name]
+        tables += [values_table(parts), pairs_table(parts)]
+    several = len({part.task_set for part in comparison.parts}) > 1
+    lines = [note for table in tables for note in table.notes]
+    lines += counts_in_words(comparison.counts)
+    lines += [note for part in comparison.parts for note in comparison_notes(part, several)]
+    lines += [f"note: {note}" for note in comparison.notes]
+    return tables, list(dict.fromkeys([*lines, *footnotes(comparison.cautions)]))
+
+
+def values_table(parts: Sequence[MeasureComparison]) -> ComparisonTable:
+    """Return the methods' own values in one measure, on one or several sets of tasks."""
+    several, name = len(parts) > 1, parts[0].measure.name
+    grouped = any(part.groups for part in parts)
+    rows = []
+    for part in parts:
+        start: tuple[str, ...] = (part.task_set,) if several else ()
+        for label in part.groups or part.values:
+            letters: tuple[str, ...] = (part.groups[label],) if grouped else ()
+            value = part.values[label]
+            rows.append((*start, label, _number(value), *letters, *_read_with(value)))
+            if label in part.other_scope:
+                value, letters = part.other_scope[label], ("",) * len(letters)
+                rows.append((*start, label, _number(value), *letters, *_read_with(value)))
+    return ComparisonTable(
+        name if several else f"{name} on {parts[0].task_set}",
+        (
+            *(("tasks of",) if several else ()),
+            "method",
+            name,
+            *(("group",) if grouped else ()),
+            *READ_WITH,
+        ),
+        tuple(rows),
+        (_GROUPS,) if grouped else (),
+    )
+
+
+def pairs_table(parts: Sequence[MeasureComparison]) -> ComparisonTable:
+    """Return the paired differences in one measure, on one or several sets of tasks."""
+    several = len(parts) > 1
+    rows = [
+        (
+            *((part.task_set,) if several else ()),
+            f"{pair.first} − {pair.second}",
+            _number(pair.difference, signed=True),
+            _p(pair.p),
+            _p(pair.p_holm),
+            _p(pair.p_bh),
+            "" if pair.correlation is None else f"{pair.correlation:.2f}".replace("-", "−"),
+            SIGNS[pair.direct],
+            SIGNS[pair.paired] + (" !" if pair.inverted else ""),
+            _verdict(pair, 1 - part.level),
+            *_read_with(pair.difference),
+        )
+        for part in parts
+        for pair in part.pairs
+    ]
+    columns = ("pair", "difference", "p", "Holm", "BH", "r", "direct", "paired", "verdict")
+    return ComparisonTable(
+        f"{parts[0].measure.name}, paired differences",
+        (*(("tasks of",) if several else ()), *columns, *READ_WITH),
+        tuple(rows),
+        (_PAIRS,),
+    )
+
+
+def counts_in_words(counts: PairCounts) -> list[str]:
+    """Return in two sentences how many pairs each way of comparing tells apart."""
+    plural = "pair" if counts.pairs == 1 else "pairs"
+    return [
+        f"{counts.pairs} {plural}: direct comparison tells {counts.direct} apart, paired "
+        f"{counts.paired}, paired after Holm {counts.holm}",
+        f"told apart only by paired comparison {counts.only_paired}, only by direct comparison "
+        f"{counts.only_direct}, inversions {counts.inverted}",
+    ]
+
+
+def comparison_notes(part: MeasureComparison, several: bool) -> list[str]:
+    """Return what must be said of the methods and pairs of a part.
+
+    Args:
+        several: whether there are parts on other tasks, so that a note must name the tasks.
+    """
+    about = f"{part.measure.name} on {part.task_set}: " if several else ""
+    own = [*part.notes, *(pair.note for pair in part.pairs if pair.note)]
+    notes = [f"note: {about}{note}" for note in own]
+    if part.scope == "closed":
+        notes.append("closed: images recur between tasks; it speaks of this data set only")
+    return notes
+
+
+def _read_with(estimate: Estimate) -> tuple[str, str, str]:
+    """Return what must stand beside every ±."""
+    paired = ", paired" if estimate.paired else ""
+    return (
+        f"{100 * estimate.level:g} % {estimate.scope}, {estimate.estimator}{paired}",
+        f"{estimate.n_tasks:,}",
+        f"{estimate.n_images:,}" if estimate.n_images else "not known",
+    )
+
+
+def _number(estimate: Estimate, *, signed: bool = False) -> str:
+    factor, unit, digits = (100, " %", 2) if estimate.share else (1, "", 4)
+    sign = "+" if signed and estimate.value else ""
+    value = f"{factor * estimate.value:{sign}.{digits}f}".replace("-", "−")
+    if math.isnan(estimate.low):
+        return f"{value}{unit} (no interval)"
+    if estimate.low == estimate.high and not signed:
+        return f"{value}{unit} in every task"
+    if estimate.estimator in ("percentile", "bca"):
+        bounds = (
+            f"{factor * b:.{digits}f}".replace("-", "−") for b in (estimate.low, estimate.high)
+        )
+        return f"{value} [{' to '.join(bounds)}]{unit}"
+    return f"{value} ± {factor * estimate.half_width:.{digits}f}{unit}"
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return "none"
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _verdict(pair: Pair, alpha: float) -> str:
+    if pair.p_holm is None:
+        return "see note"
+    if pair.p_holm > alpha:
+        return "cannot be told"
+    return f"{pair.first if pair.difference.value > 0 else pair.second} higher"

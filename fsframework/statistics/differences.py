@@ -1,0 +1,224 @@
+"""Many differences of methods on equal tasks at once: values, intervals and p."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import special
+
+from fsframework.errors import OptionError, argument
+from fsframework.statistics.estimators import LEVELS, IntervalChoice
+from fsframework.values import BoolArray, FloatArray
+
+__all__ = [
+    "NO_SPREAD",
+    "ComparisonOptions",
+    "Differences",
+    "benjamini_hochberg",
+    "differences",
+    "holm",
+]
+
+_RESAMPLES_AT_ONCE = 1 << 20
+"""Drawn tasks held in one go."""
+
+NO_SPREAD = 1e-12
+"""Shares whose sums differ in the last digits count as equal."""
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """How methods are compared.
+
+    Args:
+        choice: ``student-t`` (Welch's for a gap of two task sets), or a bootstrap of the tasks,
+            ``percentile`` or ``bca``, in which all pairs share the resamples; p then comes from
+            the bootstrap too: the level at which the interval would end at 0, so that both always
+            agree. ``image-level`` and ``class-level`` make the intervals of closed tasks that
+            were drawn uniformly open ones, those of differences too; where they are not
+            available, Student's is used and a note says why.
+        n_resamples: of the bootstrap; no p is below ``2 / (n_resamples + 1)``.
+        seed: of the bootstrap.
+        baseline: label of the method that all others are compared with; p are adjusted for these
+            pairs only. ``None`` compares all pairs.
+
+    Raises:
+        OptionError: ``n_resamples`` is below 1.
+    """
+
+    choice: IntervalChoice = field(default_factory=IntervalChoice)
+    n_resamples: int = 10_000
+    seed: int = 0
+    baseline: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_resamples < 1:
+            raise OptionError(f"{argument('resamples')} must be at least 1, not {self.n_resamples}")
+
+
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """Contrasts of methods, an entry per contrast.
+
+    Args:
+        value: float64; ``low`` and ``high`` bound its interval; ``p`` is two-sided, of no
+            difference.
+        varies: whether the contrast differs between tasks. Where it does not, the bounds are the
+            value itself if it is 0 or the value of a single method, else NaN, and p is NaN.
+        estimator: how the intervals were made; ``none`` for a single task.
+    """
+
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+    p: FloatArray
+    varies: BoolArray
+    estimator: str
+
+
+def differences(
+    parts: Sequence[FloatArray], contrasts: FloatArray, how: ComparisonOptions | None = None
+) -> Differences:
+    """Estimate many contrasts of the same methods at once.
+
+    Args:
+        parts: float64 ``(T, methods)`` each; a contrast's value is the sum of the parts' means,
+            and the parts are independent of each other.
+        contrasts: float64 ``(contrasts, methods)``, weights of the methods; a row with 1 and -1
+            is the difference of two.
+        how: the interval; those over images or classes are Student's here.
+    """
+    how = how or ComparisonOptions()
+    tasks = [values @ contrasts.T for values in parts]
+    value = sum((values.mean(axis=0) for values in tasks), start=np.zeros(len(contrasts)))
+    varies = np.any([np.ptp(values, axis=0) > NO_SPREAD for values in tasks], axis=0)
+    value = np.where(np.abs(value) < NO_SPREAD, 0.0, value)
+    if min(len(values) for values in tasks) < 2:
+        nan = np.full(len(contrasts), np.nan)
+        return Differences(value, nan, nan, nan, np.zeros(len(contrasts), bool), "none")
+    if how.choice.method == "student-t" or how.choice.method in LEVELS:
+        low, high, p = _student(tasks, value, how.choice.level)
+        estimator = "student-t" if len(parts) == 1 else "welch-t"
+    else:
+        low, high, p = _bootstrap(parts, contrasts, value, how)
+        estimator = how.choice.method
+    # Without spread an interval of no width would claim what nobody knows, but for a method's own
+    # value, which is what it is in every task, and for equal ones.
+    single = np.count_nonzero(contrasts, axis=1) == 1
+    bound = np.where(single | (value == 0), value, np.nan)
+    low, high = (np.where(varies, found, bound) for found in (low, high))
+    return Differences(value, low, high, np.where(varies, p, np.nan), varies, estimator)
+
+
+def _student(
+    tasks: Sequence[FloatArray], value: FloatArray, level: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return low, high and p by Student's t, with Welch's degrees of freedom for two parts."""
+    errors = [values.var(axis=0, ddof=1) / len(values) for values in tasks]
+    variance = np.sum(errors, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        squares = sum(e**2 / (len(v) - 1) for e, v in zip(errors, tasks, strict=True))
+        freedom = variance**2 / squares
+        scale = np.sqrt(variance)
+        p = 2 * special.stdtr(freedom, -np.abs(value) / scale)
+        half = special.stdtrit(freedom, (1 + level) / 2) * scale
+    return value - half, value + half, p
+
+
+def _bootstrap(
+    parts: Sequence[FloatArray], contrasts: FloatArray, value: FloatArray, how: ComparisonOptions
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return low, high and p by a bootstrap of the tasks that all contrasts share.
+
+    Source: Efron (1987), for ``bca`` sections 2 and 6; p by inversion of the interval.
+    """
+    n_resamples, level = how.n_resamples, how.choice.level
+    drawn = np.zeros((n_resamples, len(contrasts)))
+    for place, values in enumerate(parts):
+        rng = np.random.default_rng([how.seed, place])
+        drawn += _resampled_means(values, n_resamples, rng) @ contrasts.T
+    below = (drawn < value).mean(axis=0) / 2 + (drawn <= value).mean(axis=0) / 2
+    bias: FloatArray = np.zeros(len(contrasts))
+    skew: FloatArray = bias
+    if how.choice.method == "bca":
+        bias, skew = special.ndtri(below), _acceleration([values @ contrasts.T for values in parts])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ends = []
+        for end in ((1 - level) / 2, (1 + level) / 2):
+            shifted = bias + special.ndtri(end)
+            ends.append(special.ndtr(bias + shifted / (1 - skew * shifted)))
+        usable = np.nan_to_num(np.array(ends), nan=0.5)
+        drawn.sort(axis=0)
+        low, high = (_quantiles(drawn, shares) for shares in usable)
+        # The share of means below 0, of which the level would be such that the interval ends there.
+        zero = ((drawn < 0).sum(axis=0) + (drawn <= 0).sum(axis=0) + 1) / 2 / (n_resamples + 1)
+        zero = np.clip(zero, 1 / (n_resamples + 1), n_resamples / (n_resamples + 1))
+        reached = special.ndtri(zero) - bias
+        tail = special.ndtr(reached / (1 + skew * reached) - bias)
+    p = np.clip(2 * np.minimum(tail, 1 - tail), 2 / (n_resamples + 1), 1.0)
+    return np.minimum(low, value), np.maximum(high, value), p
+
+
+def _resampled_means(values: FloatArray, n_resamples: int, rng: np.random.Generator) -> FloatArray:
+    """Return means of resampled tasks, ``(n_resamples, methods)``, the same tasks for all."""
+    n_tasks = len(values)
+    block = max(1, _RESAMPLES_AT_ONCE // n_tasks)
+    means = np.empty((n_resamples, values.shape[1]))
+    for start in range(0, n_resamples, block):
+        size = min(block, n_resamples - start)
+        drawn = rng.integers(n_tasks, size=(size, n_tasks))
+        drawn += n_tasks * np.arange(size)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=size * n_tasks).reshape(size, n_tasks)
+        means[start : start + size] = times.astype(np.float64) @ values / n_tasks
+    return means
+
+
+def _acceleration(tasks: Sequence[FloatArray]) -> FloatArray:
+    """Return BCa's acceleration from the tasks' influence on the contrasts."""
+    cubes, squares = np.zeros(tasks[0].shape[1]), np.zeros(tasks[0].shape[1])
+    for values in tasks:
+        influence = (values - values.mean(axis=0)) / len(values)
+        cubes, squares = cubes + (influence**3).sum(axis=0), squares + (influence**2).sum(axis=0)
+    found: FloatArray = np.divide(
+        cubes, 6 * np.power(squares, 1.5), out=np.zeros_like(squares), where=squares > 0
+    )
+    return found
+
+
+def _quantiles(ordered: FloatArray, shares: FloatArray) -> FloatArray:
+    """Return a quantile of each column of sorted ``(n, columns)``, each at a share of its own."""
+    place = shares * (len(ordered) - 1)
+    low = np.floor(place).astype(int)
+    high = np.minimum(low + 1, len(ordered) - 1)
+    column = np.arange(ordered.shape[1])
+    return np.asarray(
+        ordered[low, column] + (place - low) * (ordered[high, column] - ordered[low, column])
+    )
+
+
+def holm(p: FloatArray) -> FloatArray:
+    """Return p adjusted by Holm's step-down procedure (1979), in the given order.
+
+    >>> holm(np.array([0.01, 0.04, 0.03])).round(2).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p, kind="stable")
+    steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(steps, 1.0)
+    return adjusted
+
+
+def benjamini_hochberg(p: FloatArray) -> FloatArray:
+    """Return p adjusted by the procedure of Benjamini & Hochberg (1995), in the given order.
+
+    >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(2).tolist()
+    [0.03, 0.04, 0.04]
+    """
+    order = np.argsort(p, kind="stable")[::-1]
+    steps = np.minimum.accumulate(p[order] * (len(p) / np.arange(len(p), 0, -1)))
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(steps, 1.0)
+    return adjusted

@@ -1,0 +1,272 @@
+"""How comparisons read: on the terminal, in Markdown, LaTeX and CSV."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import math
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from fsframework.statistics.comparison_tables import (
+    READ_WITH,
+    SIGNS,
+    ComparisonTable,
+    comparison_notes,
+    counts_in_words,
+    pairs_table,
+    values_table,
+)
+
+if TYPE_CHECKING:
+    from fsframework.statistics.comparison import Comparison, MeasureComparison
+
+__all__ = ["ComparisonTable", "as_csv", "as_latex", "as_markdown", "as_text", "tables_of"]
+
+_REVERSED = {"+": "-", "-": "+", "0": "0"}
+_MATRIX = (
+    "row against column, three signs per pair: closed, open, paired; + the row's method is higher, "
+    "− lower, 0 cannot be told, · not measured; ! the paired comparison concludes the opposite; "
+    "each pair is judged on its own, not adjusted for their number"
+)
+_CSV = (
+    *("measure", "tasks", "first", "second", "first_value", "second_value"),
+    *("difference", "low", "high", "level", "scope", "estimator", "n_tasks", "n_images"),
+    *("p", "p_holm", "p_bh", "correlation", "direct", "paired", "inverted", "note", "cautions"),
+)
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"$<$",
+    ">": r"$>$",
+    "±": r"$\pm$",
+    "−": r"$-$",
+    "·": r"$\cdot$",
+    "|": r"$|$",
+}
+
+
+def tables_of(
+    comparison: Comparison,
+    beside: Mapping[str, MeasureComparison],
+    cautions: Sequence[str] = (),
+) -> list[ComparisonTable]:
+    """Return the tables of a comparison, with lines below the last.
+
+    Args:
+        comparison: in one or several measures, on one or several sets of tasks.
+        beside: by measure of the comparison, the same methods on tasks of the other scope.
+        cautions: sentences that must stand under every table.
+    """
+    tables: list[ComparisonTable] = []
+    notes: list[str] = []
+    for name in dict.fromkeys(part.measure.name for part in comparison):
+        parts = [part for part in comparison if part.measure.name == name]
+        several, other = len(parts) > 1, beside.get(name)
+        tables.append(values_table(parts))
+        if other is not None:
+            tables.append(values_table([other]))
+        tables.append(pairs_table(parts))
+        if not several and parts[0].groups:
+            tables.append(_matrix(parts[0], other))
+        notes += [note for part in parts for note in comparison_notes(part, several)]
+        if other is not None:
+            notes += [_changes(parts[0], other), *comparison_notes(other, several=True)]
+    last = tables[-1]
+    below = (*last.notes, *counts_in_words(comparison.counts), *dict.fromkeys(notes))
+    tables[-1] = dataclasses.replace(last, notes=below)
+    return [dataclasses.replace(table, cautions=tuple(cautions)) for table in tables]
+
+
+def _changes(comparison: MeasureComparison, beside: MeasureComparison) -> str:
+    """Say what becomes of conclusions from closed intervals, as the paper's section 3 does."""
+    by_scope = {one.scope: one for one in (comparison, beside)}
+    closed, opened = by_scope["closed"], by_scope["open"]
+    concluded = [p for p in closed.pairs if p.direct != "0"]
+    lost = inverted = 0
+    for pair in concluded:
+        other, turned = opened.pair(pair.first, pair.second)
+        paired = other.paired if turned > 0 else _REVERSED[other.paired]
+        lost += paired == "0"
+        inverted += paired == _REVERSED[pair.direct]
+    return (
+        f"{comparison.measure.name}: closed intervals tell {len(concluded)} of {len(closed.pairs)} "
+        f"apart; of these the paired comparison on open tasks confirms "
+        f"{len(concluded) - lost - inverted}, leaves {lost} undecided and inverts {inverted}"
+    )
+
+
+def _matrix(comparison: MeasureComparison, beside: MeasureComparison | None) -> ComparisonTable:
+    from fsframework.statistics.comparison import direct_sign
+
+    labels = list(comparison.groups or comparison.values)
+    by_scope = {one.scope: one for one in (beside, comparison) if one is not None}
+    paired = by_scope.get("open", comparison)
+
+    def cell(row: str, column: str) -> str:
+        if row == column:
+            return ""
+        signs = [
+            _sign(by_scope[scope], row, column, "direct") if scope in by_scope else "·"
+            for scope in ("closed", "open")
+        ]
+        for place, scope in enumerate(("closed", "open")):
+            own = comparison.other_scope
+            if scope not in by_scope and own and own[row].scope == scope:
+                signs[place] = SIGNS[direct_sign(own[row], own[column])]
+        last = _sign(paired, row, column, "paired")
+        inverted = any({sign, last} == {"+", "−"} for sign in signs)
+        return "".join(signs) + last + ("!" if inverted else "")
+
+    rows = tuple((row, *(cell(row, column) for column in labels)) for row in labels)
+    title = f"{comparison.measure.name}, who is higher"
+    return ComparisonTable(title, ("", *labels), rows, (_MATRIX,))
+
+
+def _sign(comparison: MeasureComparison, row: str, column: str, which: str) -> str:
+    pair, turned = comparison.pair(row, column)
+    sign = pair.direct if which == "direct" else pair.paired
+    return SIGNS[sign if turned > 0 else _REVERSED[sign]]
+
+
+def _narrowed(table: ComparisonTable) -> ComparisonTable:
+    """Return a table with what is the same in all rows, of how to read them, in its title."""
+    n = len(READ_WITH)
+    said = {row[-n:] for row in table.rows}
+    if table.columns[-n:] != READ_WITH or len(said) != 1:
+        return table
+    interval, tasks, images = said.pop()
+    return dataclasses.replace(
+        table,
+        title=f"{table.title}: {interval}; {tasks} tasks, images {images}",
+        columns=table.columns[:-n],
+        rows=tuple(row[:-n] for row in table.rows),
+    )
+
+
+def _width(table: ComparisonTable) -> int:
+    """Return how many columns of characters a table takes on a terminal."""
+    cells = zip(table.columns, *table.rows, strict=True)
+    return sum(max(map(len, column)) + 2 for column in cells) - 2
+
+
+def _lines_below(tables: Sequence[ComparisonTable]) -> list[str]:
+    """Return the lines below all tables, each once, what must be known of the data last."""
+    notes = [note for table in tables for note in table.notes]
+    return list(dict.fromkeys([*notes, *(said for table in tables for said in table.cautions)]))
+
+
+def as_text(tables: Sequence[ComparisonTable]) -> str:
+    """Return plain tables, one below the other."""
+    from fsframework.cli import render
+
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    tables = [t if _width(t) <= room else _narrowed(t) for t in tables]
+    parts = [f"{t.title}\n{render.text_table(t.columns, t.rows)}" for t in tables]
+    notes = _lines_below(tables)
+    return "\n\n".join([*parts, "\n".join(notes)])
+
+
+def as_markdown(tables: Sequence[ComparisonTable]) -> str:
+    """Return Markdown tables under headings."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    parts = []
+    for table in tables:
+        rule = "|" + "---|" * len(table.columns)
+        rows = [line(table.columns), rule, *map(line, table.rows)]
+        parts.append("\n".join([f"### {table.title}\n", *rows]))
+    notes = _lines_below(tables)
+    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)])
+
+
+def as_latex(tables: Sequence[ComparisonTable]) -> str:
+    """Return LaTeX tables; they need the package ``booktabs``."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "    " + " & ".join(map(_escaped, cells)) + r" \\"
+
+    parts = [r"% needs \usepackage{booktabs}"]
+    for table in map(_narrowed, tables):
+        notes = " ".join(f"{note}." for note in (table.title, *table.notes, *table.cautions))
+        parts.append(
+            "\n".join(
+                [
+                    r"\begin{table}",
+                    r"  \centering",
+                    f"  \\caption{{{_escaped(notes)}}}",
+                    f"  \\begin{{tabular}}{{{'l' * len(table.columns)}}}",
+                    r"    \toprule",
+                    line(table.columns),
+                    r"    \midrule",
+                    *map(line, table.rows),
+                    r"    \bottomrule",
+                    r"  \end{tabular}",
+                    r"\end{table}",
+                ]
+            )
+        )
+    return "\n\n".join(parts)
+
+
+def _escaped(text: str) -> str:
+    r"""Escape what LaTeX would take for a command.
+
+    >>> print(_escaped("a_b 50 % ± 1"))
+    a\_b 50 \% $\pm$ 1
+    """
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def as_csv(
+    comparisons: Sequence[MeasureComparison], cautions: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """Return every pair of every measure, a line each, numbers unrounded and shares of 1."""
+    from fsframework.values import footnotes
+
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_CSV)
+    for c in comparisons:
+        for pair in c.pairs:
+            d = pair.difference
+            said = {name: (cautions or {}).get(name, ()) for name in (pair.first, pair.second)}
+            bounds = ("" if math.isnan(bound) else bound for bound in (d.low, d.high))
+            writer.writerow(
+                [
+                    c.measure.name,
+                    c.task_set,
+                    pair.first,
+                    pair.second,
+                    c.values[pair.first].value,
+                    c.values[pair.second].value,
+                    d.value,
+                    *bounds,
+                    d.level,
+                    d.scope,
+                    d.estimator,
+                    d.n_tasks,
+                    d.n_images or "",
+                    *("" if v is None else v for v in (pair.p, pair.p_holm, pair.p_bh)),
+                    "" if pair.correlation is None else pair.correlation,
+                    pair.direct,
+                    pair.paired,
+                    int(pair.inverted),
+                    pair.note,
+                    "; ".join(footnotes(said)),
+                ]
+            )
+    return out.getvalue().rstrip("\n")

@@ -1,0 +1,53 @@
+"""Options on files of accuracies, which carry no tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+__all__ = ["file_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--layout",
+        metavar="PARTS",
+        help="What each part of a path below a folder names: tasks, method or -, joined by /.  "
+        "[default: tasks/method/method/tasks]",
+    ),
+    click.option(
+        "--scope",
+        type=click.Choice(["open", "closed"]),
+        metavar="open|closed",
+        default="closed",
+        show_default=True,
+        help="Of tasks whose accuracies are read from a file. open: no image appears in two of "
+        "them, and intervals speak of the data's distribution; closed: images recur, or you do "
+        "not know.",
+    ),
+    click.option(
+        "--images",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Distinct images in all tasks of a file, shown beside intervals.  "
+        "[default: not known]",
+    ),
+    click.option(
+        "--unit",
+        type=click.Choice(["auto", "percent", "share"]),
+        metavar="auto|percent|share",
+        default="auto",
+        show_default=True,
+        help="Of the accuracies in files; auto: percent if any of those given is above 1.",
+    ),
+)
+
+
+def file_options(function: F) -> F:
+    """Add ``--layout``, ``--scope``, ``--images`` and ``--unit``."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function

@@ -1,0 +1,197 @@
+"""`fsf compare`: methods on equal tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsf_analysis._file_options import file_options
+from fsframework.cli.options import (
+    command,
+    json_option,
+    plugin_option,
+    run_names,
+    runs_dir_option,
+    shared,
+)
+from fsframework.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fsframework import Comparison
+    from fsframework.statistics.comparison import MeasureComparison
+    from fsframework.statistics.measures import Measure
+    from fsframework.statistics.results import MethodResult
+
+__all__ = ["compare"]
+
+
+@command(epilog="Exit code 2 where tasks differ: then values cannot be paired.")
+@click.argument("sources", metavar="SOURCE...", shell_complete=run_names, nargs=-1, required=True)
+@shared("statistics", "interval", "level")
+@click.option(
+    "--resamples",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="Of the bootstrap.",
+)
+@shared("seed")
+@click.option("--baseline", metavar="LABEL", help="Compare only with this method.")
+@click.option(
+    "--by-tasks",
+    is_flag=True,
+    help="Compare within each set of equal tasks, instead of refusing different ones.",
+)
+@click.option(
+    "--beside",
+    multiple=True,
+    metavar="SOURCE",
+    help="The same methods on tasks of the other scope, closed beside open: their direct "
+    "comparison joins the matrix; repeatable.",
+)
+@click.option(
+    "--same-tasks",
+    is_flag=True,
+    help="Row i of every file of accuracies is the same task.",
+)
+@file_options
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "markdown", "latex", "csv"]),
+    metavar="table|markdown|latex|csv",
+    default="table",
+    show_default=True,
+    help="LaTeX needs booktabs; CSV holds the pairs, unrounded.",
+)
+@runs_dir_option
+@plugin_option
+@json_option
+def compare(
+    sources: tuple[str, ...],
+    statistics: tuple[str, ...],
+    baseline: str | None,
+    by_tasks: bool,
+    beside: tuple[str, ...],
+    same_tasks: bool,
+    scope: Any,
+    layout: str | None,
+    unit: Any,
+    images: int | None,
+    form: str,
+    runs_dir: Path,
+    plugin_files: tuple[Path, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Compare methods on equal tasks, pair by pair.
+
+    SOURCE is a run (folder, name or its beginning), a folder of runs, a file of
+    accuracies (.pt, CSV, Parquet; a column per method) or a folder of such files;
+    LABEL=SOURCE calls it otherwise.
+
+    \b
+    A statistic (wacc) is compared in every arm that the runs share; wacc-biased
+    in one arm, wacc-gap (gap for short) in the contrast of two. By default acc
+    and wacc in every arm and wacc-gap are compared, as far as the runs have them.
+
+    \b
+    Examples:
+      fsf compare protonet-planted renet-planted
+      fsf compare protonet-planted renet-planted --statistic gap --interval bca
+      fsf compare runs --by-tasks --baseline protonet --format latex
+      fsf compare results.csv --scope open
+    """
+    import fsframework as fsf
+    from fsf_analysis import _compare_views as views
+    from fsf_analysis.accuracies import Reading
+    from fsf_analysis.sources import read_results
+    from fsframework.cli import render
+    from fsframework.values import footnotes
+
+    reading = Reading(layout=layout, unit=unit, scope=scope, n_images=images or 0)
+    how = {name: value for name, value in options.items() if value is not None}
+    how |= {"runs_dir": runs_dir, "plugins": plugin_files}
+    results = read_results(sources, runs_dir, reading, same_tasks=same_tasks, by_tasks=by_tasks)
+    found = fsf.compare(results, statistics or None, baseline=baseline, by_tasks=by_tasks, **how)
+    others: dict[str, MeasureComparison] = {}
+    notes, cautions = list(found.notes), dict(found.cautions)
+    if beside:
+        if by_tasks:
+            raise OptionError("--beside needs one set of tasks, so it cannot go with --by-tasks")
+        more = read_results(beside, runs_dir, reading, same_tasks=same_tasks)
+        wanted = _counterparts([part.measure for part in found], more)
+        second = fsf.compare(more, list(wanted.values()), baseline=baseline, **how)
+        others = {name: second[own] for name, own in wanted.items()}
+        _check_beside(found, second)
+        notes += second.notes
+        cautions |= second.cautions
+    notes = list(dict.fromkeys(notes))
+    if as_json:
+        render.print_json(
+            {
+                **found.to_json(),
+                "beside": [part.to_json() for part in others.values()],
+                "notes": notes,
+                "cautions": {label: list(said) for label, said in cautions.items()},
+            }
+        )
+        return
+    if form == "csv":
+        click.echo(views.as_csv([*found, *others.values()], cautions))
+        return
+    tables = views.tables_of(found, others, footnotes(cautions))
+    draw = {"table": views.as_text, "markdown": views.as_markdown, "latex": views.as_latex}[form]
+    click.echo(draw(tables))
+    for note in notes:
+        click.echo({"markdown": "- ", "latex": "% "}.get(form, "") + f"note: {note}")
+
+
+def _counterparts(measures: Sequence[Measure], others: Sequence[MethodResult]) -> dict[str, str]:
+    """Return for the name of each measure that of the same statistic on other tasks.
+
+    A gap's counterpart is the gap there; an arm's is the arm of the same name, or the only arm
+    where there is only one on both sides.
+    """
+    from fsframework.statistics.results import comparable
+    from fsframework.values import measure_name
+
+    first = comparable(others)[0]
+    arms = list(first.outcomes)
+    own = {arm for measure in measures for arm in measure.arms}
+    found = {}
+    for measure in measures:
+        there: tuple[str, ...]
+        if measure.is_gap:
+            there = first.contrast.arms if first.contrast is not None else ()
+        elif measure.arms[0] in arms:
+            there = measure.arms
+        else:
+            there = tuple(arms) if len(arms) == len(own) == 1 else ()
+        if there:
+            found[measure.name] = measure_name(measure.statistic, there)
+    if not found:
+        raise OptionError(
+            f"--beside: its tasks are of the arms {', '.join(arms)}, and none of "
+            f"{', '.join(measure.name for measure in measures)} can be had there"
+        )
+    return found
+
+
+def _check_beside(found: Comparison, second: Comparison) -> None:
+    """See to it that both are of the same methods, once on closed tasks and once on open ones."""
+    labels, other = (set(one[0].values) for one in (found, second))
+    if labels != other:
+        raise OptionError(
+            f"--beside must name the same methods: {', '.join(sorted(labels))}, not "
+            f"{', '.join(sorted(other))}"
+        )
+    if found[0].scope == second[0].scope:
+        raise OptionError(
+            f"--beside: both are {found[0].scope}; one must be closed (images recur) and one open"
+        )

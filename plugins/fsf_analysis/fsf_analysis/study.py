@@ -1,0 +1,240 @@
+"""A study planned: how many tasks the data yield, and which differences these will show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from fsframework.errors import DataError, OptionError, argument
+from fsframework.statistics.planning import QueryPlan
+from fsframework.statistics.query_variance import PilotAnswers, QueryVariance
+
+__all__ = [
+    "PlanRow",
+    "StudyPlan",
+    "detectable_difference",
+    "paired_pilot",
+    "parse_class_sizes",
+    "tasks_needed",
+]
+
+
+def parse_class_sizes(text: str) -> tuple[int, ...]:
+    """Read class sizes: numbers of images, or ``IMAGESxCLASSES``, separated by commas.
+
+    Raises:
+        OptionError: it is written otherwise.
+
+    >>> parse_class_sizes("600x3"), parse_class_sizes("20,45x2")
+    ((600, 600, 600), (20, 45, 45))
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        size, times, number = part.strip().partition("x")
+        try:
+            found += [int(size)] * (int(number) if times else 1)
+        except ValueError:
+            raise OptionError(
+                f"class sizes are numbers of images, or IMAGESxCLASSES, separated by commas, as "
+                f"in 600x20 or 45,80,120; not {part.strip()!r}"
+            ) from None
+    if not found or min(found) < 0:
+        raise OptionError(f"class sizes must be at least 0, not {text!r}")
+    return tuple(found)
+
+
+def paired_pilot(first: PilotAnswers, second: PilotAnswers) -> PilotAnswers:
+    """Return the differences of two pilots on equal tasks.
+
+    Raises:
+        DataError: the tasks differ.
+    """
+    equal = first.query.shape == second.query.shape and np.array_equal(first.query, second.query)
+    if not equal or not np.array_equal(first.support, second.support):
+        raise DataError("two pilots on different tasks cannot be paired")
+    return PilotAnswers(
+        first.values - second.values, first.classes, first.support, first.query, True
+    )
+
+
+def detectable_difference(
+    variance: float, n_tasks: int, *, paired: bool, level: float = 0.95, power: float = 0.8
+) -> float:
+    """Return the least true difference of two means over tasks that a test would find.
+
+    Args:
+        variance: paired, of the difference on a task; unpaired, of both accuracies together.
+        n_tasks: of each method, at least 2; fewer give NaN.
+        paired: whether both methods have the same tasks.
+        level: of the interval that must not hold 0.
+        power: probability to find it.
+
+    >>> round(detectable_difference(0.02, 100, paired=False), 4)
+    0.0398
+    """
+    if n_tasks < 2:
+        return math.nan
+    freedom = (1 if paired else 2) * (n_tasks - 1)
+    quantiles = special.stdtrit(freedom, (1 + level) / 2) + special.stdtrit(freedom, power)
+    return float(quantiles * math.sqrt(variance / n_tasks))
+
+
+def tasks_needed(
+    variance: float, difference: float, *, paired: bool, level: float = 0.95, power: float = 0.8
+) -> int:
+    """Return the fewest tasks of each method by which a difference is found; see above.
+
+    >>> tasks_needed(0.02, 0.0399, paired=False), tasks_needed(0.0, 0.01, paired=True)
+    (100, 2)
+    """
+    high = 2
+    while not detectable_difference(variance, high, paired=paired, level=level, power=power) <= (
+        difference
+    ):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = detectable_difference(variance, middle, paired=paired, level=level, power=power)
+        low, high = (low, middle) if found <= difference else (middle, high)
+    return high
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """What so many queries per class come to; shares of 1, NaN where nothing is known of it.
+
+    Args:
+        n_query: queries per class.
+        n_tasks: that the data yield without replacement; ``left_over``: images not in them.
+        variance: of the mean accuracy over these tasks, predicted.
+        half_width: of its interval.
+        unpaired: least difference that two methods on tasks of their own would show.
+        paired: the same on equal tasks.
+        needed_unpaired: tasks of each method that would show the difference asked for; 0 where
+            none was asked for or the variance is not known. ``needed_paired`` likewise.
+    """
+
+    n_query: int
+    n_tasks: int
+    left_over: int
+    variance: float
+    half_width: float
+    unpaired: float
+    paired: float
+    needed_unpaired: int = 0
+    needed_paired: int = 0
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """What the tasks of a data set will show of one method, or of the difference of two.
+
+    Args:
+        queries: the number of queries per class that is advised; its pilot is that of the
+            differences where there are two methods.
+        pilot: what the pilot told of a method; ``None`` without one.
+        other: of a second method on the same tasks.
+        correlation: of two methods' accuracies on a task, instead of a second pilot.
+        task_sd: standard deviation of a task's accuracy, share of 1, instead of any pilot.
+        difference: that one wishes to find, share of 1.
+        power: of tests.
+
+    Raises:
+        OptionError: an option is out of its range.
+    """
+
+    queries: QueryPlan
+    pilot: QueryVariance | None = None
+    other: QueryVariance | None = None
+    correlation: float | None = None
+    task_sd: float | None = None
+    difference: float | None = None
+    power: float = 0.8
+
+    def __post_init__(self) -> None:
+        for name, value, low, high in (
+            ("power", self.power, 0, 1),
+            ("correlation", self.correlation, -1, 1),
+            ("difference", self.difference, 0, 1),
+            ("task_sd", self.task_sd, 0, 1),
+        ):
+            if value is not None and not low < value < high:
+                raise OptionError(
+                    f"{argument(name)} must lie between {low} and {high}, not {value}"
+                )
+
+    @property
+    def differences(self) -> QueryVariance | None:
+        """What two pilots on the same tasks told of the difference of their methods."""
+        found = self.queries.pilot
+        return found if found is not None and found.of_differences else None
+
+    def row(self, n_query: int) -> PlanRow:
+        """Return what so many queries per class come to."""
+        n_tasks, level = self.queries.n_tasks(n_query), self.queries.level
+        first = self._variance(self.pilot, n_query)
+        second = first if self.other is None else self._variance(self.other, n_query)
+        both, pair = first + second, math.nan
+        if self.differences is not None:
+            pair = self._variance(self.differences, n_query)
+        elif self.correlation is not None:
+            pair = both - 2 * self.correlation * math.sqrt(first * second)
+
+        def least(variance: float, *, paired: bool) -> float:
+            return detectable_difference(
+                variance, n_tasks, paired=paired, level=level, power=self.power
+            )
+
+        def needed(variance: float, *, paired: bool) -> int:
+            if self.difference is None or math.isnan(variance):
+                return 0
+            return tasks_needed(
+                variance, self.difference, paired=paired, level=level, power=self.power
+            )
+
+        half = math.nan
+        if n_tasks > 1:
+            quantile = float(special.stdtrit(n_tasks - 1, (1 + level) / 2))
+            half = quantile * math.sqrt(first / n_tasks)
+        return PlanRow(
+            n_query,
+            n_tasks,
+            self.queries.left_over(n_query, n_tasks),
+            first / n_tasks if n_tasks else math.nan,
+            half,
+            least(both, paired=False),
+            least(pair, paired=True),
+            needed(both, paired=False),
+            needed(pair, paired=True),
+        )
+
+    def _variance(self, measured: QueryVariance | None, n_query: int) -> float:
+        if measured is not None:
+            return float(measured.variance(n_query))
+        return math.nan if self.task_sd is None else self.task_sd**2
+
+    def rows(self) -> list[PlanRow]:
+        """Return rows from few queries to many, those of the number advised and of Q* included."""
+        usual = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 200, 500, 1000)
+        most, judged = max(self.queries.candidates), self.queries.pilot
+        shown = {q for q in usual if q <= most} | {self.queries.n_query}
+        if judged is not None and judged.cautious <= most:
+            shown.add(max(1, round(judged.cautious)))
+        return [self.row(q) for q in sorted(shown)]
+
+    def curve(self, most: int | None = None) -> list[tuple[int, float]]:
+        """Return queries per class and predicted variance of the mean, by as many tasks as can be.
+
+        The mean is that of the differences where there are two methods. Up to ``most`` queries, or
+        four times the number advised and at least 20.
+        """
+        if self.pilot is None:
+            return []
+        end = most or max(20, 4 * self.queries.n_query)
+        numbers = [q for q in self.queries.candidates if q <= end]
+        judged = self.queries.pilot
+        return [(q, self._variance(judged, q) / self.queries.most_tasks(q)) for q in numbers]
