@@ -132,6 +132,11 @@ class BenchmarkResults(Sequence[ExperimentResult]):
     def __iter__(self) -> Iterator[ExperimentResult]:
         return iter(self._results)
 
+    @property
+    def cautions(self) -> dict[str, tuple[str, ...]]:
+        """What must stand under a table of these results, by the name of the experiment."""
+        return {result.description.name: result.cautions for result in self}
+
     def where(self, **tags: Any) -> BenchmarkResults:
         """Return the results that have all of these tags."""
         found = (

@@ -18,11 +18,7 @@ from fsframework.values.declarations import (
     TableDeclaration,
 )
 from fsframework.values.estimate import Estimate, Estimates, measure_name
-from fsframework.values.experiments import (
-    ExperimentDescription,
-    ExperimentResult,
-    footnotes,
-)
+from fsframework.values.experiments import ExperimentDescription, ExperimentResult
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
 from fsframework.values.quantities import Quantity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from fsframework.errors import DataError
 from fsframework.values.arms import ArmOutcomes
 from fsframework.values.estimate import Estimate
 
-__all__ = ["ExperimentDescription", "ExperimentResult", "footnotes"]
+__all__ = ["ExperimentDescription", "ExperimentResult"]
 
 
 @dataclass(frozen=True)
@@ -103,24 +103,3 @@ class ExperimentResult:
             "notes": list(self.notes),
             "cautions": list(self.cautions),
         }
-
-
-def footnotes(results: Iterable[ExperimentResult], most: int = 4) -> list[str]:
-    """Return each caution of these results once, with the names of the experiments it is about.
-
-    Args:
-        results: that a table shows.
-        most: names that are listed; the others are counted.
-    """
-    about: dict[str, list[str]] = {}
-    for result in results:
-        for sentence in result.cautions:
-            names = about.setdefault(sentence, [])
-            if result.description.name not in names:
-                names.append(result.description.name)
-    return [f"{_some(names, most)}: {sentence}" for sentence, names in about.items()]
-
-
-def _some(names: Sequence[str], most: int) -> str:
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

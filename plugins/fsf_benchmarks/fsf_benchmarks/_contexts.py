@@ -153,7 +153,7 @@ class Contexts(Benchmark):
                 title,
                 ("shot", "method"),
                 tuple(entries),
-                (*_notes(results), *footnotes(results)),
+                (*_notes(results), *footnotes(results.cautions)),
                 differences=False,
                 source="MetaCoCo",
             )
