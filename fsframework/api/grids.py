@@ -21,6 +21,7 @@ from fsframework.records import RunRecord, list_records
 __all__ = [
     "Given",
     "Session",
+    "arms_of",
     "check_options",
     "described_over",
     "find_finished",
@@ -70,6 +71,13 @@ def check_options(descriptions: Iterable[Description]) -> None:
                 raise
             except (FsfError, OSError, ImportError):
                 continue
+
+
+def arms_of(description: Description) -> tuple[str, ...]:
+    """Return the names of the arms, the control's first."""
+    sampler = description.experiment.sampler
+    control = sampler.create().control()
+    return (sampler.name,) if control is None else tuple(control.arms)
 
 
 def identity_of(description: Description) -> str:

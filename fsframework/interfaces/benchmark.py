@@ -161,6 +161,10 @@ class Benchmark(Configurable, ABC):
     """Keys of options that the benchmark sets itself, such as ``sampler`` or ``tasks``; a user who
     gives one is told so."""
 
+    arms: ClassVar[tuple[str, ...]] = ()
+    """Arms that the tasks of every experiment must have, whatever sampler a user names; empty where
+    any will do."""
+
     def check(self, selection: Selection) -> None:
         """Find what would fail in every experiment; called once before anything runs.
 

@@ -15,6 +15,7 @@ from fsframework.api.experiments import Description, tree_of_call
 from fsframework.api.grids import (
     Given,
     Session,
+    arms_of,
     check_options,
     described_over,
     find_finished,
@@ -24,7 +25,7 @@ from fsframework.api.grids import (
     options_of,
 )
 from fsframework.api.runs import Run, run_described
-from fsframework.errors import FsfError
+from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces import AXES, Benchmark, BenchmarkResults, Selection
 from fsframework.values import (
     ExperimentDescription,
@@ -143,6 +144,7 @@ class Job:
         check_overrides(self.overrides, first, self.selection.installed.get("method", ()))
         described = [self._described(experiment) for experiment in first]
         check_options(described)
+        self._check_arms(described)
         self.benchmark.check(self.selection)
         done: dict[str, ExperimentResult] = {}
         results = self._run(first, described, done)
@@ -160,6 +162,16 @@ class Job:
             tuple(self.benchmark.tables(found)),
             tuple(self.benchmark.figures(found)),
         )
+
+    def _check_arms(self, described: Sequence[Description]) -> None:
+        """See to it that every sampler has the arms that the benchmark is about."""
+        for one in described if self.benchmark.arms else ():
+            if arms_of(one) != self.benchmark.arms:
+                raise OptionError(
+                    f"{argument('sampler', one.options['sampler']['name'])}: its arms are "
+                    f"{' and '.join(arms_of(one))}, and the benchmark {self.name} needs "
+                    f"{' and '.join(self.benchmark.arms)}"
+                )
 
     def _described(self, experiment: ExperimentDescription) -> Description:
         origin = f"benchmark {self.name}"
