@@ -7,44 +7,34 @@ Correlation", section 5.1 and Tables 2, 3 and 7.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fsframework.benchmarks.cells import Cell, CellResult, cell_footnotes
-from fsframework.benchmarks.grids import (
-    COMMAND_LINE,
-    DEFAULT,
-    CellMaker,
-    installed,
-    name_in,
-    names_in,
-    shots_in,
+from fsf_benchmarks._published import number_in, rows_of
+from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
+from fsframework.interfaces import Benchmark, BenchmarkResults, Selection
+from fsframework.values import (
+    Entry,
+    Estimate,
+    ExperimentDescription,
+    ExperimentResult,
+    Quantity,
+    TableDeclaration,
+    footnotes,
 )
-from fsframework.benchmarks.published import number_in, rows_of
-from fsframework.benchmarks.tables import Line, Quantity, Table
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import Given, resolve_component
-from fsframework.errors import OptionError
-from fsframework.pipeline.learning.model import resolve_device
-from fsframework.pipeline.run import load_outcomes
-from fsframework.statistics.estimation import task_values
 
 __all__ = [
     "BACKBONES",
     "METHODS",
     "SIMILARITIES",
     "TABLES",
-    "Grid",
-    "Printed",
-    "Request",
-    "Slot",
-    "make_grid",
-    "make_tables",
+    "MetaCoCo",
+    "PrintedRow",
     "printed_rows",
     "printed_similarities",
 ]
@@ -108,19 +98,19 @@ SIMILARITIES: Mapping[str, str] = MappingProxyType(
 _DATASET, _SETS, _SET = "metacoco", 5, 600
 _SHOTS = (1, 5)
 _UNSAID_BACKBONE = "ResNet10"
-"""Of Table 3: section 5.1 states it of the cross-domain methods, the table itself none."""
+"""Of Table 3: section 5.1 states it of the cross-domain methods, the table itself names none."""
 
 _TITLES = {
     "2": "Acc in percent, 5-way: few-shot and self-supervised methods",
     "3": "Acc in percent, 5-way: cross-domain and spurious-correlation methods",
     "7": "Acc in percent, 10-way: backbones from shallow to deep",
-    "Not printed": "Acc in percent, 5-way: methods that the paper has not with this backbone",
+    "Not printed": "Acc in percent, 5-way: methods that the paper does not print with this backbone",
 }
 _FURTHER, _FURTHER_WAYS = "Not printed", 5
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrintedRow:
     """A row of one of the tables.
 
     Args:
@@ -136,7 +126,7 @@ class Printed:
 
 
 @functools.cache
-def printed_rows() -> tuple[Printed, ...]:
+def printed_rows() -> tuple[PrintedRow, ...]:
     """Return every row of Tables 2, 3 and 7 in the order of print.
 
     Table 2 prints no intervals. Table 3 names no backbone.
@@ -148,7 +138,7 @@ def printed_rows() -> tuple[Printed, ...]:
     >>> row.backbone, row.values[5].text()
     ('ResNet10', '57.73 ± 0.45')
     """
-    folder = files("fsframework.benchmarks") / "data"
+    folder = files("fsf_benchmarks") / "data"
     found = []
     for table in TABLES:
         columns = ["method", *(f"acc_{shot}shot_percent" for shot in _SHOTS)]
@@ -163,7 +153,7 @@ def printed_rows() -> tuple[Printed, ...]:
                     else Quantity.around(value, number_in(half, 0, 100, where))
                 )
             backbone = row.get("backbone", _UNSAID_BACKBONE)
-            found.append(Printed(table, row["method"], backbone, MappingProxyType(values)))
+            found.append(PrintedRow(table, row["method"], backbone, MappingProxyType(values)))
     return tuple(found)
 
 
@@ -174,7 +164,7 @@ def printed_similarities() -> Mapping[str, float]:
     >>> printed_similarities()["MetaCoCo"], printed_similarities()["CUB-200-2011"]
     (0.142, 0.266)
     """
-    path = files("fsframework.benchmarks") / "data" / "metacoco_table_1.csv"
+    path = files("fsf_benchmarks") / "data" / "metacoco_table_1.csv"
     columns = ("dataset", "concept_image_similarity")
     return MappingProxyType(
         {
@@ -184,141 +174,134 @@ def printed_similarities() -> Mapping[str, float]:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What of the tables is asked for; what is left out is all that the paper prints.
+class MetaCoCo(Benchmark):
+    """Accuracy of methods and backbones on MetaCoCo's test classes (Tables 2, 3 and 7).
+
+    Each row is measured with the backbone that is printed for it, on 3,000 random tasks: 5-way in
+    Tables 2 and 3, 10-way in Table 7. Rows of methods that are not installed are listed with what
+    is printed. Source: Zhang et al. 2024, section 5.1.
 
     Args:
-        dataset: ``NAME[:ARG]``; by default ``metacoco``, as ``fsf data add`` names it.
-        tables: of 2, 3 and 7.
-        methods: registry names; of those that the paper has the printed rows are measured, the
-            others on ``backbones``, or ``resnet12``.
-        backbones: registry names; by default those of the rows.
-        shots: by default 1 and 5.
-    """
-
-    dataset: str | None = None
-    tables: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
-    backbones: tuple[str, ...] = ()
-    shots: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A place in the tables: registry names, and the row that is printed for it, if any."""
-
-    table: str
-    method: str
-    backbone: str
-    shot: int
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The cells, which of them stands where, and the printed rows that have none.
-
-    Args:
-        rows: by table the printed rows that were asked for, each with the registry names of
-            method and backbone, or why it is not measured here.
-        opened: whether the data set is there.
-    """
-
-    dataset: str
-    shots: tuple[int, ...]
-    cells: tuple[Cell, ...]
-    slots: Mapping[Slot, int]
-    rows: tuple[tuple[Printed, str, str, str], ...]
-    opened: bool = True
-
-
-def make_grid(
-    registry: Registry, tree: Mapping[str, Any], request: Request, *, listed: bool = False
-) -> Grid:
-    """Enumerate the rows and check every option; nothing is run but drawing tasks.
-
-    Args:
-        listed: whether the cells are only to be listed: MetaCoCo need not be there then.
+        only: tables to measure, of 2, 3 and 7; empty for all.
 
     Raises:
-        FsfError: an option is unknown or not allowed, the data set cannot be opened, or no such
-            tasks can be drawn from it.
+        OptionError: there is no such table.
     """
-    for table in request.tables:
-        if table not in TABLES:
-            raise OptionError(f"--table {table}: must be one of {', '.join(TABLES)}")
-    text = request.dataset or name_in(tree, "dataset") or _DATASET
-    maker = _maker(registry, tree, text, request, listed=listed)
-    methods = names_in(tree, "method", request.methods)
-    backbones = names_in(tree, "backbone", request.backbones)
-    for kind, names in (("method", methods), ("backbone", backbones)):
-        for name in names:
-            registry.find(kind, name.partition(":")[0])
-    shots = shots_in(tree, request.shots, _SHOTS)
-    rows = list(_rows(registry, request.tables, methods, backbones))
-    slots = [
-        (Slot(row.table, method, backbone, shot), TABLES[row.table])
-        for row, method, backbone, reason in rows
-        if not reason
-        for shot in shots
-    ]
-    printed = {(row.method, row.backbone) for row in printed_rows()}
-    slots += [
-        (Slot(_FURTHER, method, backbone, shot), _FURTHER_WAYS)
-        for method in methods
-        for backbone in backbones or (["resnet12"] if method not in METHODS else [])
-        if (METHODS.get(method), BACKBONES.get(backbone)) not in printed
-        for shot in shots
-    ]
-    if not slots:
-        if rows:
+
+    axes: ClassVar[tuple[str, ...]] = ("dataset", "method", "backbone", "shot")
+    reserved: ClassVar[tuple[str, ...]] = ("sampler.n_way",)
+
+    def __init__(self, *, only: tuple[str, ...] = ()) -> None:
+        for table in only:
+            if table not in TABLES:
+                raise OptionError(f"only: must be among {', '.join(TABLES)}, not {table!r}")
+        self.only = only
+
+    def check(self, selection: Selection) -> None:
+        """Draw a task of every shape, unless the user names another sampler.
+
+        Raises:
+            InfeasibleTask: a split is missing, or no such task can be drawn from it.
+        """
+        from fsframework.api.data import draw
+
+        given = selection.options.get("sampler", {})
+        if not isinstance(given, Mapping) or "name" in given:
+            return
+        name = _dataset(selection)
+        data = selection.open_dataset(name)
+        split = selection.options.get("split") or ("test" if "test" in data.splits else "all")
+        try:
+            pool = data.pool(split)
+        except DataError as error:
+            raise InfeasibleTask(f"{name}: {error}") from None
+        slots = self._slots(selection)
+        for way, shot in dict.fromkeys((s.tags["way"], s.tags["shot"]) for s in slots):
+            sampler = {**given, "name": "random", "n_way": way, "n_shot": shot}
+            try:
+                draw(sampler, pool, tasks=1)
+            except InfeasibleTask as error:
+                shape = f"{way}-way {shot}-shot"
+                raise InfeasibleTask(f"{name}, split {split}, {shape}: {error}") from None
+
+    def experiments(self, selection: Selection) -> list[ExperimentDescription]:
+        """Describe the printed rows that are asked for, and what no table prints."""
+        found = list(self._slots(selection))
+        if found:
+            return found
+        if rows := list(self._rows(selection)):
             reasons = "; ".join(dict.fromkeys(reason for *_, reason in rows if reason))
             raise OptionError(f"none of the rows asked for can be measured here: {reasons}")
-        elsewhere = dict.fromkeys(row.table for row, *_ in _rows(registry, (), methods, backbones))
+        everywhere = _rows(selection, ())
+        elsewhere = dict.fromkeys(row.table for row, *_ in everywhere)
         there = f"; such rows are in Table {' and '.join(elsewhere)}" if elsewhere else ""
         raise OptionError(f"no row of the tables asked for has these methods and backbones{there}")
-    keys = {slot: _add(maker, slot, n_way, request, tree) for slot, n_way in slots}
-    number = {key: i for i, key in enumerate(maker.cells)}
-    cells = tuple(maker.cells.values())
-    resolve_device(cells[0].experiment.settings.device)  # a wrong name would fail in every cell
-    opened = maker.opened is not None
-    if opened:
-        maker.check_tasks()
-    places = {slot: number[key] for slot, key in keys.items()}
-    return Grid(text, shots, cells, places, tuple(rows), opened)
+
+    def _rows(self, selection: Selection) -> Iterator[tuple[PrintedRow, str, str, str]]:
+        return _rows(selection, self.only)
+
+    def _slots(self, selection: Selection) -> Iterator[ExperimentDescription]:
+        shots = selection.shots or _SHOTS
+        for row, method, backbone, reason in self._rows(selection):
+            for shot in () if reason else shots:
+                yield _described(selection, row.table, method, backbone, shot)
+        printed = {(row.method, row.backbone) for row in printed_rows()}
+        for method in selection.methods:
+            usual = () if method in METHODS else ("resnet12",)
+            for backbone in selection.backbones or usual:
+                if (METHODS.get(method), BACKBONES.get(backbone)) not in printed:
+                    for shot in shots:
+                        yield _described(selection, _FURTHER, method, backbone, shot)
+
+    def tables(self, results: BenchmarkResults) -> list[TableDeclaration]:
+        """Declare the tables, each printed row once, measured where it can be."""
+        selection = results.selection
+        entries: dict[str, list[Entry]] = {}
+        for row, method, backbone, reason in self._rows(selection):
+            for shot in selection.shots or _SHOTS:
+                printed = row.values.get(shot)
+                facts = _facts(selection, row.table, (row.method, row.backbone), shot)
+                if reason:
+                    entry = _absent(facts, reason, printed)
+                else:
+                    tags = {"table": row.table, "method": method, "backbone": backbone}
+                    entry = _entry(facts, results.where(**tags, shot=shot)[0], printed)
+                entries.setdefault(row.table, []).append(entry)
+        for result in results.where(table=_FURTHER):
+            facts = _facts(selection, _FURTHER, _spelt(result.tags), result.tags["shot"])
+            entries.setdefault(_FURTHER, []).append(_entry(facts, result, None))
+        return [
+            TableDeclaration(
+                f"Table {table}" if table in TABLES else table,
+                _TITLES[table],
+                ("method", "backbone"),
+                tuple(found),
+                (*_notes(results, table), *footnotes(results.cautions)),
+                source="MetaCoCo",
+            )
+            for table, found in entries.items()
+        ]
 
 
-def _maker(
-    registry: Registry, tree: Mapping[str, Any], text: str, request: Request, *, listed: bool
-) -> CellMaker:
-    given = Given(text, COMMAND_LINE if request.dataset else DEFAULT)
-    try:
-        return CellMaker(registry, tree, given, methods=METHODS)
-    except OptionError:
-        # Not added yet; any other reason is found again.
-        if not listed or text != _DATASET:
-            raise
-        named = {"name": given, "path": Given("PATH", DEFAULT)}
-        return CellMaker(registry, {**tree, "dataset": named}, given, methods=METHODS, opens=False)
+def _dataset(selection: Selection) -> str:
+    asked = selection.only("dataset")
+    return asked.value if asked else _DATASET
 
 
 def _rows(
-    registry: Registry, tables: Sequence[str], methods: Sequence[str], backbones: Sequence[str]
-) -> Iterator[tuple[Printed, str, str, str]]:
+    selection: Selection, tables: tuple[str, ...]
+) -> Iterator[tuple[PrintedRow, str, str, str]]:
     """Yield the printed rows asked for with the names here, or why a row cannot be measured."""
-    named = {
-        "method": {METHODS[name]: name for name in installed(registry, METHODS)},
-        "backbone": {BACKBONES[name]: name for name in installed(registry, BACKBONES, "backbone")},
-    }
+    methods = {METHODS[name]: name for name in selection.usable("method", METHODS)}
+    backbones = {BACKBONES[name]: name for name in selection.usable("backbone", BACKBONES)}
     for row in printed_rows():
-        method = named["method"].get(row.method, "")
-        backbone = named["backbone"].get(row.backbone, "")
+        method, backbone = methods.get(row.method, ""), backbones.get(row.backbone, "")
         if tables and row.table not in tables:
             continue
         # Without a choice of methods, the rows of those that are not here are listed as well.
-        if methods and method not in methods:
+        if selection.methods and method not in selection.methods:
             continue
-        if backbones and backbone not in backbones:
+        if selection.backbones and backbone not in selection.backbones:
             continue
         reason = "" if method else "not here"
         if method and not backbone:
@@ -326,105 +309,63 @@ def _rows(
         yield row, method, backbone, reason
 
 
-def _add(
-    maker: CellMaker, slot: Slot, n_way: int, request: Request, tree: Mapping[str, Any]
-) -> str:
-    values = {
-        "method": Given(slot.method, COMMAND_LINE if request.methods else DEFAULT),
-        "backbone": Given(slot.backbone, COMMAND_LINE if request.backbones else DEFAULT),
-        "sampler.n_shot": Given(slot.shot, COMMAND_LINE if request.shots else DEFAULT),
-        "sampler.n_way": Given(n_way, DEFAULT),
-    }
-    if name_in(tree, "sampler") is None:
-        values["sampler"] = Given("random", DEFAULT)
-    if "tasks" not in tree:
-        values["tasks"] = Given(_SETS * _SET, DEFAULT)
-    if "image_size" not in tree:
-        values["image_size"] = Given(84, DEFAULT)
-    name = f"{_spelt(slot)}, {n_way}-way {slot.shot}-shot"
-    return maker.add(name, values, method=slot.method, shot=slot.shot)
-
-
-def _spelt(slot: Slot) -> str:
-    method = METHODS.get(slot.method, slot.method)
-    return f"{method}, {BACKBONES.get(slot.backbone, slot.backbone)}"
-
-
-def make_tables(registry: Registry, grid: Grid, results: Sequence[CellResult]) -> list[Table]:
-    """Return the tables, each printed row once, measured where it can be.
-
-    Args:
-        results: of ``grid.cells``, in their order.
-    """
-    statistic = resolve_component(registry, "statistic", "acc").create()
-    lines: dict[str, list[Line]] = {}
-    for row, method, backbone, reason in grid.rows:
-        for shot in grid.shots:
-            head = (row.method, row.backbone)
-            printed = row.values.get(shot)
-            facts = _facts(grid, head, row.table, shot)
-            if reason:
-                about = facts | _nothing()
-                line = Line(head, f"{shot}-shot", None, reason, printed, about=about)
-            else:
-                result = results[grid.slots[Slot(row.table, method, backbone, shot)]]
-                line = _line(head, facts, result, statistic, printed)
-            lines.setdefault(row.table, []).append(line)
-    for slot, number in grid.slots.items():
-        if slot.table == _FURTHER:
-            spelt = METHODS.get(slot.method, slot.method)
-            head = (spelt, BACKBONES.get(slot.backbone, slot.backbone))
-            facts = _facts(grid, head, slot.table, slot.shot)
-            lines.setdefault(_FURTHER, []).append(
-                _line(head, facts, results[number], statistic, None)
-            )
-    return [
-        Table(
-            table,
-            _TITLES[table],
-            ("method", "backbone"),
-            tuple(found),
-            (*_notes(grid, results, table), *cell_footnotes(results)),
-            paper="MetaCoCo",
-        )
-        for table, found in lines.items()
-    ]
-
-
-def _facts(grid: Grid, head: tuple[str, str], table: str, shot: int) -> dict[str, Any]:
-    """Return what tells a row from others."""
-    method, backbone = head
-    return {
-        "dataset": grid.dataset,
+def _described(
+    selection: Selection, table: str, method: str, backbone: str, shot: int
+) -> ExperimentDescription:
+    way = TABLES.get(table, _FURTHER_WAYS)
+    dataset = _dataset(selection)
+    tags = {
+        "table": table,
+        "dataset": dataset,
         "method": method,
         "backbone": backbone,
+        "way": way,
+        "shot": shot,
+    }
+    arguments = {key: value for key, value in tags.items() if key != "table"}
+    defaults = {"sampler": "random", "tasks": _SETS * _SET, "image_size": 84}
+    name = f"{', '.join(_spelt(tags))}, {way}-way {shot}-shot"
+    return ExperimentDescription(name, arguments, defaults, tags)
+
+
+def _spelt(tags: Mapping[str, Any]) -> tuple[str, str]:
+    """Return method and backbone in the paper's spelling, where it has them."""
+    method, backbone = tags["method"], tags["backbone"]
+    return METHODS.get(method, method), BACKBONES.get(backbone, backbone)
+
+
+def _facts(
+    selection: Selection, table: str, head: tuple[str, str], shot: int
+) -> dict[str, Any]:
+    """Return what tells a row from others."""
+    return {
+        "dataset": _dataset(selection),
+        "method": head[0],
+        "backbone": head[1],
         "way": TABLES.get(table, _FURTHER_WAYS),
         "shot": shot,
     }
 
 
-def _nothing() -> dict[str, Any]:
-    return dict.fromkeys(("run", "kind", "estimator", "level", "n_tasks", "n_images", "repeats"))
+_KNOWN_OF_RUNS = ("run", "scope", "estimator", "level", "n_tasks", "n_images", "repeats")
 
 
-def _line(
-    head: tuple[str, str],
-    facts: Mapping[str, Any],
-    result: CellResult,
-    statistic: Any,
-    printed: Quantity | None,
-) -> Line:
-    column = f"{facts['shot']}-shot"
-    if result.record is None or result.folder is None:
-        reason = f"failed: {result.reason}"
-        return Line(head, column, None, reason, printed, about={**facts, **_nothing()})
-    estimate = result.record.estimates["acc-R"]
-    _, outcomes = load_outcomes(result.folder)
-    values = task_values("acc-R", statistic, outcomes["R"])
+def _absent(facts: Mapping[str, Any], reason: str, printed: Quantity | None) -> Entry:
+    row = (facts["method"], facts["backbone"])
+    about = {**facts, **dict.fromkeys(_KNOWN_OF_RUNS)}
+    return Entry(row, f"{facts['shot']}-shot", None, reason, printed, about=about)
+
+
+def _entry(facts: Mapping[str, Any], result: ExperimentResult, printed: Quantity | None) -> Entry:
+    estimate = _accuracy(result)
+    if estimate is None:
+        return _absent(facts, f"failed: {result.reason}", printed)
+    outcomes = result.outcomes()[estimate.arms[0]]
+    values = outcomes.task_accuracy
     about = {
         **facts,
         "run": str(result.folder),
-        "kind": estimate.kind,
+        "scope": estimate.scope,
         "estimator": estimate.estimator,
         "level": estimate.level,
         "n_tasks": estimate.n_tasks,
@@ -434,17 +375,24 @@ def _line(
         if len(values) >= _SETS
         else None,
     }
-    return Line(head, column, Quantity.of(estimate), "", printed, about=about)
+    row = (facts["method"], facts["backbone"])
+    return Entry(row, f"{facts['shot']}-shot", Quantity.of(estimate), "", printed, about=about)
 
 
-def _notes(grid: Grid, results: Sequence[CellResult], table: str) -> Iterator[str]:
-    experiment = grid.cells[0].experiment
-    options, tasks = experiment.sampler.options, experiment.settings.tasks
+def _accuracy(result: ExperimentResult) -> Estimate | None:
+    """Return the accuracy in the control arm, or in the only one."""
+    return next((e for e in result.estimates.values() if e.statistic == "acc"), None)
+
+
+def _notes(results: BenchmarkResults, table: str) -> Iterator[str]:
+    first = results[0]
+    dataset, sampler = first.tags["dataset"], first.options["sampler"]
+    tasks = first.options["tasks"]
     yield (
-        f"{grid.dataset}: {tasks:,} tasks by the sampler {experiment.sampler.name}, "
-        f"{options['n_query']} queries a class"
+        f"{dataset}: {tasks:,} tasks by the sampler {sampler['name']}, "
+        f"{sampler['n_query']} queries per class"
         if tasks
-        else f"{grid.dataset}: all tasks of the sampler {experiment.sampler.name}"
+        else f"{dataset}: all tasks of the sampler {sampler['name']}"
     )
     if tasks and tasks >= _SETS:
         yield (
@@ -452,25 +400,20 @@ def _notes(grid: Grid, results: Sequence[CellResult], table: str) -> Iterator[st
             "drawn independently, so the interval is that of all of them; --json has the mean of "
             "each set"
         )
-    names = dict.fromkeys(
-        str(cell.experiment.recipe.name) if cell.experiment.recipe else "none"
-        for cell in grid.cells
-    )
+    names = dict.fromkeys(str(result.options["recipe"] or "none") for result in results)
     yield (
         f"trained by the recipe {', '.join(names)}; the paper's section 5 does not state its "
-        "training, so that a difference to a printed value may be one of training"
+        "training, so a difference from a printed value may come from the training"
     )
-    if grid.dataset.partition(":")[0] != _DATASET:
+    if dataset.partition(":")[0] != _DATASET:
         yield "printed values are of MetaCoCo, and these data go by another name"
     if table == "3":
         yield (
             f"Table 3 names no backbone; measured with {_UNSAID_BACKBONE}, which section 5.1 "
             "states of the cross-domain methods"
         )
-    kinds = dict.fromkeys(
-        (100 * e.level, e.kind) for r in results if r.record for e in [r.record.estimates["acc-R"]]
-    )
-    for level, kind in kinds:
-        yield f"intervals of what is measured: {level:g} %, {kind}" + (
+    estimates = [e for result in results if (e := _accuracy(result)) is not None]
+    for level, scope in dict.fromkeys((100 * e.level, e.scope) for e in estimates):
+        yield f"intervals of what is measured: {level:g} %, {scope}" + (
             "; Table 2 prints none" if table == "2" else ""
         )
