@@ -45,7 +45,17 @@ if TYPE_CHECKING:
 
 _API = (
     *("Comparison", "Description", "Model", "Run", "Runs", "compare", "dataset", "describe"),
-    *("draw", "estimate", "evaluate", "import_accuracies", "load_run", "method", "pool", "run", "runs"),
+    *(
+        "draw",
+        "estimate",
+        "evaluate",
+        "import_accuracies",
+        "load_run",
+        "method",
+        "pool",
+        "run",
+        "runs",
+    ),
 )
 _VALUES = (
     *("ArmOutcomes", "Arms", "AttributeTable", "Estimate", "Estimates", "ImagePool", "Outcomes"),

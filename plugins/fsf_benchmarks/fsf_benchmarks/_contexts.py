@@ -143,9 +143,7 @@ class Contexts(Benchmark):
             for column, name in (*_ESTIMATES.items(), (_DIFFERENCE, "acc-gap")):
                 estimate = result.estimates.get(name)
                 measured = None if estimate is None else Quantity.of(estimate)
-                entries.append(
-                    Entry(row, column, measured, reason, about=_about(result, estimate))
-                )
+                entries.append(Entry(row, column, measured, reason, about=_about(result, estimate)))
         title = "Acc in percent, queries in the contexts of their support (IID) or in others (OOD)"
         return [
             TableDeclaration(

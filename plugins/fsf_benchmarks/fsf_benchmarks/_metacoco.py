@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fsf_benchmarks._published import number_in, rows_of
-from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
+from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.interfaces import Benchmark, BenchmarkResults, Selection
 from fsframework.values import (
     Entry,
@@ -104,7 +104,7 @@ _TITLES = {
     "2": "Acc in percent, 5-way: few-shot and self-supervised methods",
     "3": "Acc in percent, 5-way: cross-domain and spurious-correlation methods",
     "7": "Acc in percent, 10-way: backbones from shallow to deep",
-    "Not printed": "Acc in percent, 5-way: methods that the paper does not print with this backbone",
+    "Not printed": "Acc in percent, 5-way: methods not printed with this backbone",
 }
 _FURTHER, _FURTHER_WAYS = "Not printed", 5
 
@@ -334,9 +334,7 @@ def _spelt(tags: Mapping[str, Any]) -> tuple[str, str]:
     return METHODS.get(method, method), BACKBONES.get(backbone, backbone)
 
 
-def _facts(
-    selection: Selection, table: str, head: tuple[str, str], shot: int
-) -> dict[str, Any]:
+def _facts(selection: Selection, table: str, head: tuple[str, str], shot: int) -> dict[str, Any]:
     """Return what tells a row from others."""
     return {
         "dataset": _dataset(selection),

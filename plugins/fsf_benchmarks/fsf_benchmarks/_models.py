@@ -19,9 +19,7 @@ def loaded_model(folder: Path) -> Run:
     """
     run = load_run(folder)
     if run.record.backbone is None or not (run.folder / "weights.safetensors").exists():
-        raise RecordError(
-            f"{argument('model', str(folder))}: the run has no weights of a backbone"
-        )
+        raise RecordError(f"{argument('model', str(folder))}: the run has no weights of a backbone")
     return run
 
 

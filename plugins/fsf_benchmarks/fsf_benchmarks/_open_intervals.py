@@ -276,9 +276,12 @@ def _compared(
         runs = {r.tags["contestant"]: r for r in group if r.folder is not None}
         if len(runs) < 2 or baseline not in runs:
             continue
-        folders = {contestant: result.folder for contestant, result in runs.items()}
-        level = float(runs[baseline].options["level"])
-        (found[setting],) = compare(folders, "acc", baseline=baseline, level=level)
+        accuracy = _accuracy(runs[baseline])
+        assert accuracy is not None
+        outcomes = {contestant: result.outcomes() for contestant, result in runs.items()}
+        (found[setting],) = compare(
+            outcomes, accuracy.name, baseline=baseline, level=accuracy.level
+        )
     return found
 
 

@@ -52,9 +52,7 @@ def cells_of(table: TableDeclaration) -> list[list[str]]:
         for column in table.columns:
             entry = entries.get(column)
             row.append(_measured(entry, told))
-            row += [
-                _ABSENT if entry is None else text(entry) for _, text in _beside(table, column)
-            ]
+            row += [_ABSENT if entry is None else text(entry) for _, text in _beside(table, column)]
         rows.append(row)
     return rows
 

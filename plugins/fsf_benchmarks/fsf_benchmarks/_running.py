@@ -229,7 +229,11 @@ def _result(
     return ExperimentResult(
         description=experiment,
         # Statistics and the like are not what the run was made with, but what is asked for now.
-        options={**description.options, **options_of(record), "level": description.options["level"]},
+        options={
+            **description.options,
+            **options_of(record),
+            "level": description.options["level"],
+        },
         folder=run.folder,
         fingerprint=record.fingerprint,
         data_fingerprint=record.digests.get("data", ""),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,21 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from fsframework._files import atomic_path, atomic_write
-from fsframework.components.resolution import Component, canonical
-from fsframework.errors import DataError, OptionError
-from fsframework.interfaces.dataset import Dataset
-from fsframework.interfaces.detector import AttributeDetector, ImageTextModel
-from fsframework.pipeline.cache.workspace import Workspace, stored_array
-from fsframework.pipeline.learning.model import resolve_device
-from fsframework.pipeline.progress import Reporter
+from fsframework.api.devices import resolve_device
+from fsframework.api.experiments import Description
+from fsframework.api.files import atomic_path, atomic_write, stored_array
+from fsframework.errors import DataError, OptionError, argument
+from fsframework.interfaces import AttributeDetector, Dataset, ImageTextModel
 from fsframework.values import FloatArray, IntArray, digest_of
 
 __all__ = [
     "SUFFIXES",
-    "Group",
+    "ImageGroup",
     "Similarities",
-    "check_table",
+    "Templates",
     "measure_similarities",
     "readable",
     "write_similarities",
@@ -47,17 +45,17 @@ _MOST_OFF_UNIT = 1e-2
 
 
 @dataclass(frozen=True)
-class Group:
+class ImageGroup:
     """Means over some images.
 
     Args:
-        kind: ``all``, ``split``, ``class`` or ``context``; ``name`` which one.
+        by: ``all``, ``split``, ``class`` or ``context``; ``name`` which one.
         n_images: how many; ``n_contexts`` how many of them have a context.
         m_ce: mean similarity to the class; ``m_te`` to the context, NaN without any.
         above: share of those with a context that resemble it more than their class.
     """
 
-    kind: str
+    by: str
     name: str
     n_images: int
     n_contexts: int
@@ -66,7 +64,7 @@ class Group:
     above: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields, with null for what there is not."""
+        """Return the fields, with null for what is missing."""
         return {k: None if v != v else v for k, v in vars(self).items()}
 
 
@@ -89,24 +87,24 @@ class Similarities:
     m_te: FloatArray
     provenance: dict[str, str]
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[ImageGroup]:
         """Yield the means over all images, those of each split, class and context."""
         columns = [("split", self.splits), ("class", self.classes)]
         columns += [("context", self.contexts)] if self.contexts is not None else []
         yield self._mean("all", "", np.arange(len(self.keys)))
-        for kind, values in columns:
-            order = dict.fromkeys(values) if kind == "split" else sorted(set(values))
+        for by, values in columns:
+            order = dict.fromkeys(values) if by == "split" else sorted(set(values))
             names = np.array(values)
             for name in order:
                 if name:
-                    yield self._mean(kind, name, np.flatnonzero(names == name))
+                    yield self._mean(by, name, np.flatnonzero(names == name))
 
-    def _mean(self, kind: str, name: str, which: IntArray) -> Group:
+    def _mean(self, by: str, name: str, which: IntArray) -> ImageGroup:
         ce, te = self.m_ce[which], self.m_te[which]
         known = ~np.isnan(te)
         some = bool(known.any())
-        return Group(
-            kind,
+        return ImageGroup(
+            by,
             name,
             len(which),
             int(known.sum()),
@@ -125,19 +123,38 @@ def readable(name: str) -> str:
     return re.sub(r"[\s_/]+", " ", name).strip()
 
 
+@dataclass(frozen=True)
+class Templates:
+    """What is put around names to make texts of them.
+
+    Args:
+        classes: around the name of a class; ``{}`` is its place.
+        contexts: around a context; ``None`` as for a class.
+
+    Raises:
+        OptionError: ``{}`` is not exactly once in a template.
+    """
+
+    classes: str = "a photo of a {}"
+    contexts: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, text in (("template", self.classes), ("context template", self.contexts)):
+            if text is not None and text.count("{}") != 1:
+                raise OptionError(f"the {name} must hold {{}} exactly once, not {text!r}")
+
+    @property
+    def of_contexts(self) -> str:
+        """The template of contexts."""
+        return self.classes if self.contexts is None else self.contexts
+
+
 def measure_similarities(
-    component: Component,
-    dataset: Dataset,
-    origin: Component,
-    workspace: Workspace,
-    reporter: Reporter,
+    description: Description,
+    templates: Templates,
     *,
     splits: Sequence[str] = (),
     column: str | None = None,
-    template: str = "a photo of a {}",
-    context_template: str | None = None,
-    device: str = "auto",
-    offline: bool = False,
     batch_size: int | None = None,
 ) -> Similarities:
     """Measure the similarity of every image to its class and, where it has one, its context.
@@ -146,67 +163,56 @@ def measure_similarities(
     cache, and a killed call goes on where it stopped.
 
     Args:
-        component: a detector that is also an ``ImageTextModel``.
-        origin: the component that made ``dataset``.
+        description: names the data set, the detector, which must be an ``ImageTextModel`` too, and
+            the device.
+        templates: of the texts.
         splits: whose images count; by default all.
         column: metadata column of the contexts; by default ``context`` where there is one.
-        template: what stands around the name of a class; ``{}`` is its place.
-        context_template: the same of a context; by default ``template``.
-        device: see ``resolve_device``; ``offline``: make no network call.
         batch_size: images shown at once; by default 16 on a CPU and 64 on a GPU.
 
     Raises:
-        OptionError: the detector compares no texts, or a template or column is not what it must
-            be.
+        OptionError: the detector compares no texts, or the column is not one of the data's.
         DataError: the model cannot be loaded, or an image cannot be read.
     """
-    context_template = template if context_template is None else context_template
-    for name, text in (("template", template), ("context template", context_template)):
-        if text.count("{}") != 1:
-            raise OptionError(f"the {name} must hold {{}} exactly once, not {text!r}")
     if batch_size is not None and batch_size < 1:
         raise OptionError(f"batch_size must be at least 1, not {batch_size}")
+    dataset: Dataset = description.experiment.roles["dataset"].create()
     if column is None and "context" in dataset.metadata:
         column = "context"
     if column is not None and column not in dataset.metadata:
         there = ", ".join(map(repr, sorted(dataset.metadata))) or "none"
-        raise OptionError(f"--column {column}: the data set's metadata columns are {there}")
-    model = component.create()
+        raise OptionError(f"{argument('column', column)}: the metadata columns are {there}")
+    component = description.experiment.roles["detector"]
+    detector, model = component.name, component.create()
     if not isinstance(model, ImageTextModel):
         raise OptionError(
-            f"detector {component.name}: puts no texts beside images; use clip-words:MODEL"
+            f"detector {detector}: does not compare images with texts; use clip-words:MODEL"
         )
     wanted = tuple(splits) or tuple(dataset.splits)
     parts = [dataset.split_indices(split) for split in wanted]
     indices = np.concatenate(parts)
     assert isinstance(model, AttributeDetector)
-    where = resolve_device(device)
-    model.prepare(device=str(where), offline=offline)
+    where = resolve_device(description.options["device"])
+    model.prepare(device=str(where), offline=description.options["offline"])
     classes = [dataset.class_names[label] for label in dataset.labels[indices]]
-    class_vectors, class_of = _vectors(model, component, classes, template)
+    class_vectors, class_of = _vectors(model, detector, classes, templates.classes)
     provenance = dict(model.provenance())
-    features = _features(
-        model,
-        component,
-        dataset,
-        origin,
-        indices,
-        class_vectors.shape[1],
-        workspace,
-        reporter,
-        batch_size or _IMAGES_AT_ONCE["cuda" if where.type == "cuda" else "cpu"],
-    )
+    block = batch_size or _IMAGES_AT_ONCE["cuda" if where.type == "cuda" else "cpu"]
+    width = class_vectors.shape[1]
+    features = _features(description, model, dataset, (indices, width), block)
     m_ce = _dots(features, np.arange(len(indices)), class_vectors, class_of)
-    m_te = np.full(len(indices), np.nan)
-    contexts = None
+    m_te, contexts = np.full(len(indices), np.nan), None
     if column is not None:
         values = dataset.metadata[column]
         contexts = tuple(values[i] for i in indices)
         known = np.flatnonzero([bool(context) for context in contexts])
         if known.size:
-            vectors, of = _vectors(model, component, [contexts[i] for i in known], context_template)
+            names = [contexts[i] for i in known]
+            vectors, of = _vectors(model, detector, names, templates.of_contexts)
             m_te[known] = _dots(features, known, vectors, of)
     told = {k: v for k, v in provenance.items() if k not in _OF_WORDS}
+    told |= {"detector": detector, "template": templates.classes}
+    told |= {"column": column, "context_template": templates.of_contexts} if column else {}
     return Similarities(
         tuple(dataset.keys[i] for i in indices),
         tuple(classes),
@@ -214,12 +220,7 @@ def measure_similarities(
         contexts,
         m_ce,
         m_te,
-        {
-            **told,
-            "detector": component.name,
-            "template": template,
-            **({"column": column, "context_template": context_template} if column else {}),
-        },
+        told,
     )
 
 
@@ -228,68 +229,73 @@ _OF_WORDS = ("vocabulary", "template", "threshold", "top")
 
 
 def _vectors(
-    model: ImageTextModel, component: Component, names: Sequence[str], template: str
+    model: ImageTextModel, detector: str, names: Sequence[str], template: str
 ) -> tuple[FloatArray, IntArray]:
     """Return a vector for each distinct name, and which of them is whose."""
     distinct, of = np.unique(np.array(names), return_inverse=True)
     texts = [template.replace("{}", readable(str(name))) for name in distinct]
-    return _checked(component, model.text_features(texts), len(texts), "texts"), of
+    return _checked(detector, model.text_features(texts), len(texts), "texts"), of
 
 
-def _checked(component: Component, found: Any, count: int, what: str) -> FloatArray:
+def _checked(detector: str, found: Any, count: int, what: str) -> FloatArray:
     """Check what a plugin gives, before it is written down."""
     vectors = np.asarray(found, np.float32)
     if vectors.ndim != 2 or len(vectors) != count:
-        raise DataError(
-            f"detector {component.name}: gave features {vectors.shape} for {count} {what}"
-        )
+        raise DataError(f"detector {detector}: gave features {vectors.shape} for {count} {what}")
     off = np.abs(np.linalg.norm(vectors, axis=1) - 1)
     if not (off < _MOST_OFF_UNIT).all():
-        raise DataError(f"detector {component.name}: the features of {what} have not length 1")
+        raise DataError(f"detector {detector}: the features of {what} do not have length 1")
     return vectors
 
 
 def _features(
+    description: Description,
     model: ImageTextModel,
-    component: Component,
     dataset: Dataset,
-    origin: Component,
-    indices: IntArray,
-    width: int,
-    workspace: Workspace,
-    reporter: Reporter,
+    shape: tuple[IntArray, int],
     block: int,
 ) -> FloatArray:
-    """Return the features of images, float32 ``(n, width)``, from the cache if they are there."""
+    """Return features of images, float32 ``(n, width)``, from the cache if they are there.
+
+    Args:
+        description: whose detector and data set the model and the images are.
+        model: prepared.
+        dataset: of the images.
+        shape: which images, int ``(n,)``, and the number of features of each.
+        block: images shown at once.
+    """
     assert isinstance(model, AttributeDetector)
+    indices, width = shape
+    roles, session = description.experiment.roles, description.session
     said = {k: v for k, v in model.provenance().items() if k not in _OF_WORDS}
     key = digest_of(
         "image-text features",
-        dataclasses.replace(component, options={}).fingerprint,
-        canonical(said),
-        dataclasses.replace(origin, options={}).fingerprint,
+        dataclasses.replace(roles["detector"], options={}).fingerprint,
+        json.dumps(said, sort_keys=True),
+        dataclasses.replace(roles["dataset"], options={}).fingerprint,
         dataset.fingerprint,
         indices,
     )
+    detector = roles["detector"].name
 
     def make(start: int, stop: int) -> FloatArray:
         images = [dataset.image(int(i)) for i in indices[start:stop]]
-        found = _checked(component, model.image_features(images), len(images), "images")
+        found = _checked(detector, model.image_features(images), len(images), "images")
         if found.shape[1] != width:
             raise DataError(
-                f"detector {component.name}: features of images have {found.shape[1]} numbers, "
-                f"those of texts {width}"
+                f"detector {detector}: features of images have {found.shape[1]} numbers, those of "
+                f"texts {width}"
             )
         return found
 
     stored = stored_array(
-        workspace.cache / "similarity" / key[:24],
+        session.workspace.cache / "similarity" / key[:24],
         (len(indices), width),
         np.float32,
         make,
         block=block,
         label="image features",
-        reporter=reporter,
+        reporter=session.reporter,
     )
     return np.asarray(stored)
 
@@ -304,25 +310,13 @@ def _dots(features: FloatArray, rows: IntArray, vectors: FloatArray, of: IntArra
     return found
 
 
-def check_table(path: Path) -> None:
-    """Check that values can be written to a file of this name.
-
-    Raises:
-        OptionError: its ending is none of ``SUFFIXES``, or its folder is not there.
-    """
-    if path.suffix.lower() not in SUFFIXES:
-        raise OptionError(f"--output {path}: must end in {' or '.join(SUFFIXES)}")
-    if not path.absolute().parent.is_dir():
-        raise OptionError(f"--output {path}: there is no folder {path.parent}")
-
-
 def write_similarities(found: Similarities, path: Path) -> None:
-    """Write a row an image: key, class, split, context, m_ce, m_te.
+    """Write a row for each image: key, class, split, context, m_ce, m_te.
 
-    Raises:
-        OptionError: see ``check_table``.
+    Args:
+        found: to write.
+        path: of a file that ends in one of ``SUFFIXES``.
     """
-    check_table(path)
     contexts = found.contexts or ("",) * len(found.keys)
     if path.suffix.lower() == ".parquet":
         import pyarrow as pa
@@ -338,7 +332,7 @@ def write_similarities(found: Similarities, path: Path) -> None:
                 "m_te": pa.array(found.m_te, from_pandas=True),
             }
         )
-        table = table.replace_schema_metadata({"fsframework": canonical(found.provenance)})
+        table = table.replace_schema_metadata({"fsframework": json.dumps(found.provenance)})
         with atomic_path(path) as temporary:
             pq.write_table(table, temporary, compression="zstd")
         return

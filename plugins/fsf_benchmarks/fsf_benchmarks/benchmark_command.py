@@ -131,7 +131,7 @@ def benchmark(
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Run a benchmark: its experiments, then its tables and figures.
+    r"""Run a benchmark: its experiments, then its tables and figures.
 
     \b
     Every experiment is a run as fsf run makes it: finished ones are taken as they

@@ -11,7 +11,7 @@ from fsframework.cli.options import (
     cache_option,
     command,
     json_option,
-    registry_with,
+    session_of,
     set_options,
     shared,
     tree_of,
@@ -19,7 +19,7 @@ from fsframework.cli.options import (
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
-    from fsframework.pipeline.similarity import Group, Similarities
+    from fsf_benchmarks._similarity import ImageGroup, Similarities
 
 __all__ = ["similarity"]
 
@@ -66,7 +66,7 @@ _CLIP = "clip-words"
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write a row an image, .csv or .parquet; a file that is there is replaced.",
+    help="Write a row for each image, .csv or .parquet.",
 )
 @click.option(
     "--figure",
@@ -75,6 +75,7 @@ _CLIP = "clip-words"
     help="Draw every image as a point, similarity to its context to the right and to its class "
     "upwards.",
 )
+@click.option("--force", is_flag=True, help="Replace files that are there.")
 @json_option
 @click.pass_context
 def similarity(
@@ -88,21 +89,20 @@ def similarity(
     batch_size: int | None,
     config: Path | None,
     options: tuple[str, ...],
-    plugin_files: tuple[Path, ...],
-    cache_dir: Path | None,
     output: Path | None,
     figure: Path | None,
+    force: bool,
     as_json: bool,
     **_: Any,
 ) -> None:
-    """Measure how much images resemble the names of their classes and contexts (M_ce, M_te).
+    r"""Measure how much images resemble the names of their classes and contexts (M_ce, M_te).
 
     \b
     The cosine similarity of CLIP's features of an image and of a text with the name
     of its class (M_ce) or of its context (M_te), averaged over the data set, its
     splits, classes and contexts, as in Eq. 1 of MetaCoCo (Zhang et al. 2024). Where
     images resemble their context more than their class, contexts make for a
-    shortcut. Without contexts M_ce stands alone.
+    shortcut. Without contexts there is only M_ce.
 
     \b
     Examples:
@@ -110,58 +110,46 @@ def similarity(
       fsf data similarity --dataset metacoco --split test --figure similarity.png
       fsf data similarity --dataset csv:images.csv --column place --context-template "a {} scene"
     """
-    from fsframework.benchmarks.metacoco import SIMILARITIES, printed_similarities
-    from fsframework.cli import render
-    from fsframework.components.resolution import Given, set_dotted
-    from fsframework.pipeline.cache.workspace import Workspace
-    from fsframework.pipeline.charts import check_picture
-    from fsframework.pipeline.experiment.configuration import resolve_experiment
-    from fsframework.pipeline.similarity import (
-        check_table,
+    from fsf_benchmarks._metacoco import SIMILARITIES, printed_similarities
+    from fsf_benchmarks._rendering import check_suffix
+    from fsf_benchmarks._similarity import (
+        SUFFIXES,
+        Templates,
         measure_similarities,
         write_similarities,
     )
+    from fsframework.api.experiments import described
+    from fsframework.api.grids import Given, given_tree, overlay
+    from fsframework.cli import render
 
     if output is not None:
-        check_table(output)
+        check_suffix(output, SUFFIXES, force=force)
     if figure is not None:
-        check_picture(figure)
-    tree = tree_of(context, config, options, {})
+        check_suffix(figure, (".png",), force=force)
+    templates = Templates(template, context_template)
+    tree = tree_of(context, config, options)
     if clip is not None and context.params["detector"] is not None:
         raise OptionError("--clip and --detector both name the model; give one of them")
-    detector = tree.get("detector")
     if clip is not None:
-        set_dotted(tree, "detector", Given(f"{_CLIP}:{clip}", "command line"))
-    elif detector is None or (isinstance(detector, dict) and "name" not in detector):
-        set_dotted(tree, "detector", Given(_CLIP, "default"))
-    experiment = resolve_experiment(registry_with(plugin_files), tree)
-    assert experiment.detector is not None
-    dataset = experiment.dataset.create()
+        named = {"detector": Given(f"{_CLIP}:{clip}", "command line")}
+        tree = overlay(named, tree)
+    tree = overlay(tree, given_tree({"detector": _CLIP}, "default"))
+    description = described(tree, session_of(context))
     found = measure_similarities(
-        experiment.detector,
-        dataset,
-        experiment.dataset,
-        Workspace.default(None, cache_dir),
-        usual_reporter(),
-        splits=splits,
-        column=column,
-        template=template,
-        context_template=context_template,
-        device=experiment.settings.device,
-        offline=experiment.settings.offline,
-        batch_size=batch_size,
+        description, templates, splits=splits, column=column, batch_size=batch_size
     )
     if output is not None:
         write_similarities(found, output)
     if figure is not None:
         _draw(found, figure)
+    dataset = str(description.options["dataset"]["name"])
     groups = list(found.groups())
-    name = SIMILARITIES.get(experiment.dataset.name, "")
+    name = SIMILARITIES.get(dataset, "")
     printed = printed_similarities().get(name)
     if as_json:
         render.print_json(
             {
-                "dataset": experiment.dataset.name,
+                "dataset": dataset,
                 "printed_m_ce": printed,
                 "provenance": found.provenance,
                 "groups": [group.to_json() for group in groups],
@@ -175,11 +163,11 @@ def similarity(
 def _draw(found: Similarities, path: Path) -> None:
     import numpy as np
 
-    from fsframework.pipeline.charts import draw_scatter
+    from fsf_benchmarks._charts import draw_scatter
 
     if found.contexts is None or np.isnan(found.m_te).all():
         raise OptionError(
-            f"--figure {path}: the images have no contexts, so that there is nothing to draw M_ce "
+            f"--figure {path}: the images have no contexts to draw M_ce "
             "against; name a metadata column with --column"
         )
     known = ~np.isnan(found.m_te)
@@ -194,15 +182,15 @@ def _draw(found: Similarities, path: Path) -> None:
     )
 
 
-def _print(groups: list[Group], printed: float | None, name: str) -> None:
+def _print(groups: list[ImageGroup], printed: float | None, name: str) -> None:
     from fsframework.cli import render
 
     some = any(group.n_contexts for group in groups)
-    for kind in dict.fromkeys(group.kind for group in groups):
-        if kind == "split":
+    for by in dict.fromkeys(group.by for group in groups):
+        if by == "split":
             continue
-        part = [g for g in groups if g.kind == kind or (kind == "all" and g.kind == "split")]
-        columns = ["split" if kind == "all" else kind, "images", "M_ce"]
+        part = [g for g in groups if g.by == by or (by == "all" and g.by == "split")]
+        columns = ["split" if by == "all" else by, "images", "M_ce"]
         columns += ["M_te", "M_te above M_ce"] if some else []
         rows = []
         for group in part:
@@ -212,7 +200,7 @@ def _print(groups: list[Group], printed: float | None, name: str) -> None:
                 row += [f"{group.m_te:.3f}", f"{group.above:.1%}"] if known else ["–", "–"]
             rows.append(row)
         render.print_table(columns, rows)
-        if kind == "all" and printed is not None:
+        if by == "all" and printed is not None:
             click.echo(
                 f"printed for {name}: {printed:.3f} (MetaCoCo's Table 1, which states neither "
                 "model nor prompt nor split)"
