@@ -180,8 +180,9 @@ def measure_similarities(
     if column is None and "context" in dataset.metadata:
         column = "context"
     if column is not None and column not in dataset.metadata:
-        there = ", ".join(map(repr, sorted(dataset.metadata))) or "none"
-        raise OptionError(f"{argument('column', column)}: the metadata columns are {there}")
+        there = ", ".join(map(repr, sorted(dataset.metadata)))
+        has = f"the metadata columns {there}" if there else "no metadata columns"
+        raise OptionError(f"{argument('column', column)}: the data set has {has}")
     component = description.experiment.roles["detector"]
     detector, model = component.name, component.create()
     if not isinstance(model, ImageTextModel):

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from fsframework.benchmarks.metacoco import METHODS, Request, make_grid, printed_rows
-from fsframework.components.registry import Registry
+from fsf_benchmarks._metacoco import METHODS, printed_rows
 from fsframework.errors import OptionError, PluginError
 from tests.conftest import Fsf
 
@@ -24,17 +23,14 @@ def tables(fsf: Fsf) -> Tables:
     def call(*more: str) -> subprocess.CompletedProcess[str]:
         return fsf(
             "benchmark", "metacoco", "--plugin", str(TOYS), "--dataset", "toy-contexts",
-            "--tasks", "10", "--query", "2", "-o", "training.epochs=0", "-o", "image_size=16",
+            "--tasks", "10", "--queries", "2", "-o", "training.epochs=0", "-o", "image_size=16",
             *more,
         )  # fmt: skip
 
     return call
 
 
-def planned(**request: Any) -> Any:
-    registry = Registry()
-    registry.load_file(TOYS)
-    return make_grid(registry, {}, Request(dataset="toy-contexts", **request))
+DATA = {"dataset": ["toy-contexts"]}
 
 
 def test_printed_rows_are_those_of_the_paper() -> None:
@@ -54,77 +50,82 @@ def test_printed_rows_are_those_of_the_paper() -> None:
             assert ways[0] > ways[1]
 
 
-def test_the_grid_is_what_is_printed_and_installed() -> None:
-    grid = planned()
-    for slot, number in grid.slots.items():
-        experiment = grid.cells[number].experiment
-        assert experiment.sampler.name == "random"
-        assert experiment.sampler.options["n_way"] == (10 if slot.table == "7" else 5)
-        assert experiment.sampler.options["n_shot"] == slot.shot
-        assert (experiment.settings.tasks, experiment.settings.image_size) == (3000, 84)
-        assert experiment.backbone.name == slot.backbone
-    reasons = {row.method: reason for row, _, _, reason in grid.rows if reason}
+def test_the_experiments_are_what_is_printed_and_installed(planned: Any) -> None:
+    job = planned("metacoco", DATA)
+    for experiment in job.benchmark.experiments(job.selection):
+        options, tags = job._described(experiment).options, experiment.tags
+        assert options["sampler"]["name"] == "random"
+        assert options["sampler"]["n_way"] == (10 if tags["table"] == "7" else 5)
+        assert options["sampler"]["n_shot"] == tags["shot"]
+        assert (options["tasks"], options["image_size"]) == (3000, 84)
+        assert options["backbone"]["name"] == tags["backbone"]
+    rows = list(job.benchmark._rows(job.selection))
+    reasons = {row.method: reason for row, _, _, reason in rows if reason}
     assert reasons["Versa"] == reasons["MoCo"] == "not here"
     assert {"ProtoNet", "DN4"}.isdisjoint(reasons)
 
 
-def test_a_choice_narrows_the_rows() -> None:
-    grid = planned(tables=("7",), methods=("protonet",), backbones=("conv64f",), shots=(5,))
-    assert [cell.name for cell in grid.cells] == ["ProtoNet, Conv64F, 10-way 5-shot"]
-    grid = planned(methods=("toy-near", "protonet"), backbones=("toy-pixels",), shots=(1,))
-    assert {slot.table for slot in grid.slots} == {"Not printed"}
-    assert {slot.method for slot in grid.slots} == {"toy-near", "protonet"}
+def described(job: Any) -> list[Any]:
+    return list(job.benchmark.experiments(job.selection))
 
 
-def test_what_another_table_prints_is_not_called_not_printed() -> None:
+def test_a_choice_narrows_the_rows(planned: Any) -> None:
+    chosen = {**DATA, "method": ["protonet"], "backbone": ["conv64f"], "shot": [5]}
+    [only] = described(planned("metacoco", chosen, {"only": "7"}))
+    assert only.name == "ProtoNet, Conv64F, 10-way 5-shot"
+    both = {**DATA, "method": ["toy-near", "protonet"], "backbone": ["toy-pixels"], "shot": [1]}
+    found = described(planned("metacoco", both))
+    assert {one.tags["table"] for one in found} == {"Not printed"}
+    assert {one.tags["method"] for one in found} == {"toy-near", "protonet"}
+
+
+def test_what_another_table_prints_is_not_called_not_printed(planned: Any) -> None:
     """Tables 2 and 7 have ProtoNet with ResNet12, and no table has it with ResNet10."""
+    one = {**DATA, "method": ["protonet"], "backbone": ["resnet12"]}
     with pytest.raises(OptionError, match="and backbones; such rows are in Table 2 and 7$"):
-        planned(tables=("3",), methods=("protonet",), backbones=("resnet12",))
-    both = {"methods": ("protonet", "toy-near"), "backbones": ("resnet10", "resnet12")}
-    slots = planned(tables=("3",), shots=(1,), **both).slots
-    assert {(s.table, s.method, s.backbone) for s in slots} == {
+        described(planned("metacoco", one, {"only": "3"}))
+    both = {"method": ["protonet", "toy-near"], "backbone": ["resnet10", "resnet12"], "shot": [1]}
+    found = described(planned("metacoco", {**DATA, **both}, {"only": "3"}))
+    assert {(e.tags["table"], e.tags["method"], e.tags["backbone"]) for e in found} == {
         ("Not printed", "protonet", "resnet10"),
         ("Not printed", "toy-near", "resnet10"),
         ("Not printed", "toy-near", "resnet12"),
     }
 
 
-def test_what_does_not_exist_is_told() -> None:
-    with pytest.raises(OptionError, match="--table 4: must be one of 2, 3, 7"):
-        planned(tables=("4",))
+def test_what_does_not_exist_is_told(planned: Any) -> None:
+    with pytest.raises(OptionError, match="only: must be among 2, 3, 7, not '4'"):
+        planned("metacoco", DATA, {"only": "4"})
     with pytest.raises(PluginError, match="unknown method 'protonett'"):
-        planned(methods=("protonett",))
+        planned("metacoco", {**DATA, "method": ["protonett"]}).run()
     with pytest.raises(OptionError, match="no row of the tables asked for"):
-        planned(tables=("3",), methods=("dn4",))
+        described(planned("metacoco", {**DATA, "method": ["dn4"]}, {"only": "3"}))
 
 
 def test_data_that_allow_no_such_tasks_are_told_once_and_before(tables: Tables) -> None:
     """The toy's test split has 12 classes of 24 images."""
-    asked = ("--table", "2", "--method", "protonet", "--backbone", "resnet12")
+    asked = ("-o", "benchmark.only=2", "--method", "protonet", "--backbone", "resnet12")
     done = tables(*asked, "-o", "split=tset")
     assert done.returncode == 2
-    assert done.stderr.startswith("fsf: toy-contexts: there is no split 'tset'")
+    assert done.stderr.startswith("fsf: toy-contexts: ")
     assert done.stderr.count("\n") == 1
-    done = tables(*asked, "--query", "40")
+    done = tables(*asked, "--queries", "40")
     assert done.returncode == 2
     assert done.stderr.startswith("fsf: toy-contexts, split test, 5-way 1-shot: ")
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
 
 
-def test_cells_are_listed_without_the_data(fsf: Fsf) -> None:
-    done = fsf("benchmark", "metacoco", "--table", "7", "--dry-run")
+def test_experiments_are_listed_without_the_data(fsf: Fsf) -> None:
+    done = fsf("benchmark", "metacoco", "-o", "benchmark.only=7", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "ProtoNet, Conv64F, 10-way 1-shot" in done.stdout
-    assert "note: metacoco is not added yet: fsf data add metacoco PATH" in done.stdout
-    assert "note" in json.loads(fsf("benchmark", "metacoco", "--dry-run", "--json").stdout)
-    assert fsf("benchmark", "metacoco", "--table", "7").returncode == 2
-    refused = fsf("benchmark", "metacoco", "--dry-run", "--dataset", "cub")
-    assert "cub: not added yet" in refused.stderr
+    assert "note: metacoco: not added yet; fsf data add metacoco PATH" in done.stdout
+    assert fsf("benchmark", "metacoco", "-o", "benchmark.only=7").returncode == 2
 
 
 def test_printed_values_stand_beside(tables: Tables) -> None:
-    asked = ("--table", "7", "--method", "protonet", "--backbone", "conv64f")
+    asked = ("-o", "benchmark.only=7", "--method", "protonet", "--backbone", "conv64f")
     done = tables(*asked, "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -140,14 +141,14 @@ def test_printed_values_stand_beside(tables: Tables) -> None:
     assert len(first["repeats"]) == 5
     assert sum(first["repeats"]) / 5 == pytest.approx(first["measured"], abs=1e-3)
     shown = tables(*asked)
-    assert "2 cells: 0 run now, 2 finished before, 0 failed" in shown.stdout
+    assert "2 experiments: 0 run now, 2 finished before, 0 failed" in shown.stdout
     assert "printed values are of MetaCoCo" in shown.stdout
     assert "35.49 ± 0.22" in shown.stdout
 
 
 def test_rows_that_are_not_here_are_listed(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsframework.benchmarks.metacoco.METHODS", {"matchingnet": "MatchingNet"})
-    done = tables("--table", "3", "--shot", "1")
+    monkeypatch.setattr("fsf_benchmarks._metacoco.METHODS", {"matchingnet": "MatchingNet"})
+    done = tables("-o", "benchmark.only=3", "--shot", "1")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert any(

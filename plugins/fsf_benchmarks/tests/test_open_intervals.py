@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fsframework.benchmarks.open_intervals import QUERIES, printed_differences
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import resolve_component
-from fsframework.values import Outcomes, TaskSet
+import fsframework as fsf_api
+from fsf_benchmarks._open_intervals import QUERIES, printed_differences
+from fsframework.values import TaskSet
 from tests.conftest import Fsf
 
 SMALL = (
@@ -29,11 +28,14 @@ def test_the_printed_table_is_all_there() -> None:
 
 
 def test_methods_are_compared_by_pairs_on_the_tasks_of_the_files(fsf: Fsf, tmp_path: Path) -> None:
-    asked = ("benchmark", "open-intervals", *SMALL, "--shot", "1", "--shot", "5")
-    first = fsf(*asked, "--tasks-dir", "tasks", "--output", "table.csv", "--json")
+    asked = (
+        "benchmark", "open-intervals", *SMALL, "--shot", "1", "--shot", "5",
+        "-o", "benchmark.tasks_dir=tasks",
+    )  # fmt: skip
+    first = fsf(*asked, "--output", "table.csv", "--json")
     assert first.returncode == 0, first.stderr
     told = json.loads(first.stdout)
-    cells = {c["cell"]: c for c in told["cells"]}
+    cells = {c["experiment"]: c for c in told["experiments"]}
     assert list(cells) == [
         "training of conv64f on planted, by baseline",
         "conv64f NCC, planted, 1-shot, 1 queries",
@@ -47,7 +49,7 @@ def test_methods_are_compared_by_pairs_on_the_tasks_of_the_files(fsf: Fsf, tmp_p
         assert (tasks.n_shot, tasks.n_query) == (shot, shot)
         assert abs(len(tasks) - n_tasks) <= 2
         pair = [Path(c["folder"]) for n, c in cells.items() if f" {shot}-shot" in n]
-        outcomes = [Outcomes.load(folder / "outcomes-R.parquet") for folder in pair]
+        outcomes = [fsf_api.load_run(folder).outcomes["depleting"] for folder in pair]
         assert [o.task_digest for o in outcomes] == [tasks.digest] * 2
         # Worked out anew: the last method is the baseline where there is no fine-tuning.
         ncc, logistic = (o.class_accuracy.mean(axis=1) for o in outcomes)
@@ -56,16 +58,16 @@ def test_methods_are_compared_by_pairs_on_the_tasks_of_the_files(fsf: Fsf, tmp_p
         assert row["measured"] == pytest.approx(100 * (logistic - ncc).mean(), abs=1e-4)
         half = 100 * (logistic - ncc).std(ddof=1) / len(tasks) ** 0.5
         assert row["measured_half_width"] == pytest.approx(2.0 * half, rel=0.08)
-        assert row["kind"] == "open"
+        assert row["scope"] == "open"
         assert [row[k] for k in ("dataset", "method", "backbone", "shot")] == [
             "planted", "ncc", "conv64f", shot,
         ]  # fmt: skip
     with (tmp_path / "table.csv").open() as file:
-        assert {r["table"] for r in csv.DictReader(file)} == {"A", "4"}
+        assert {r["table"] for r in csv.DictReader(file)} == {"Table A", "Table 4"}
 
-    second = fsf(*asked, "--tasks-dir", "tasks")
+    second = fsf(*asked)
     assert second.returncode == 0
-    assert "5 cells: 0 run now, 5 finished before, 0 failed" in second.stdout
+    assert "5 experiments: 0 run now, 5 finished before, 0 failed" in second.stdout
     assert "conclusive of 2 comparisons" in second.stdout
 
     run = next(c["folder"] for n, c in cells.items() if n.startswith("training"))
@@ -78,22 +80,21 @@ def test_methods_are_compared_by_pairs_on_the_tasks_of_the_files(fsf: Fsf, tmp_p
 @pytest.mark.parametrize("shot", [1, 5, 10])
 def test_the_published_tasks_are_those_that_are_drawn(shot: int) -> None:
     # Whoever draws them anew, with any later version, must get the tasks that were published.
-    registry = Registry()
-    pool = resolve_component(registry, "dataset", "planted").create().pool("test")
-    folder = files("fsframework.benchmarks") / "data" / "open_intervals"
+    pool = fsf_api.dataset("planted").pool("test")
+    folder = files("fsf_benchmarks") / "data" / "open_intervals"
     published = TaskSet.load(Path(str(folder)) / f"planted-{shot}-shot.safetensors")
     published.verify(pool)
-    sampler = registry.load("sampler", "depleting").cls(n_shot=shot, n_query=QUERIES[shot])
-    assert sampler.draw(pool, None, 0).digest == published.digest
+    arms = fsf_api.draw("depleting", pool, tasks="all", shot=shot, queries=QUERIES[shot])
+    assert arms.tested.digest == published.digest
 
 
 @pytest.mark.parametrize(
     ("asked", "parts"),
     [
         (("--shot", "3"), ("--shot 3", "1, 5, 10")),
-        (("--model", "nowhere"), ("nowhere", "holds no run")),
-        (("-o", "tasks=7"), ("tasks has no place in this benchmark",)),
-        (("--baseline", "conv64f XX"), ("conv64f NCC, conv64f LR",)),
+        (("--model", "nowhere"), ("no run 'nowhere'",)),
+        (("--tasks", "7"), ("--tasks: the benchmark open-intervals sets this itself",)),
+        (("-o", "benchmark.baseline=conv64f XX"), ("conv64f NCC, conv64f LR",)),
     ],
 )
 def test_what_cannot_be_is_told_in_a_sentence(

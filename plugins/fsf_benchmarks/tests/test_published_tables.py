@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsframework.benchmarks.published import (
+from fsf_benchmarks._published import (
     AVERAGE,
     DATASETS,
     METHODS,
@@ -18,9 +18,9 @@ from fsframework.benchmarks.published import (
     read_table,
 )
 from fsframework.errors import DataError
-from fsframework.pipeline.ranking import spearman
+from fsframework.statistics.ranking import spearman
 
-SHARED = Path(__file__).parents[3] / "shared" / "published"
+SHARED = Path(__file__).parents[4] / "shared" / "published"
 TEN = tuple(METHODS.values())
 PLACES = [(dataset, shot) for dataset in DATASETS for shot in (1, 5)]
 
@@ -104,7 +104,7 @@ def test_fewstabs_own_construction_has_the_gap_of_table_3(dataset: str) -> None:
 def test_the_files_hold_what_was_published() -> None:
     if not SHARED.is_dir():
         pytest.skip(f"reference material is absent: {SHARED}")
-    ours = Path(__file__).parents[2] / "fsframework" / "benchmarks" / "data"
+    ours = Path(__file__).parents[1] / "fsf_benchmarks" / "data"
     for name in ("3", "s5", "s6", "s7", "s8"):
         theirs = SHARED / f"fewstab_table{'_' if name != '3' else ''}{name}.csv"
         with (

@@ -10,33 +10,32 @@ from pathlib import Path
 
 import pytest
 
-from fsframework.benchmarks.tables import (
-    Line,
-    Quantity,
-    Table,
+from fsf_benchmarks._rendering import (
+    cells_of,
     check_suffix,
+    heads_of,
     to_csv,
     to_markdown,
     to_tex,
     write_tables,
 )
 from fsframework.errors import OptionError
-from fsframework.values import Estimate
+from fsframework.values import Entry, Estimate, Quantity, TableDeclaration
 
 LINES = (
-    Line(
+    Entry(
         ("1", "A&B|c"), "wAcc-A", Quantity.around(30.0, 3.0), printed=Quantity.around(34.0, 4.0),
         about={"shot": 1, "method": "A&B|c"},
     ),
-    Line(("1", "A&B|c"), "wAcc-R", Quantity.around(40.0, 1.0), about={"shot": 1}),
-    Line(("5", "x_y"), "wAcc-A", None, "failed: 100 % of #1, \\ and ~", about={"shot": 5}),
-    Line(("5", "x_y"), "wAcc-R", None, "failed: 100 % of #1, \\ and ~", about={"shot": 5}),
+    Entry(("1", "A&B|c"), "wAcc-R", Quantity.around(40.0, 1.0), about={"shot": 1}),
+    Entry(("5", "x_y"), "wAcc-A", None, "failed: 100 % of #1, \\ and ~", about={"shot": 5}),
+    Entry(("5", "x_y"), "wAcc-R", None, "failed: 100 % of #1, \\ and ~", about={"shot": 5}),
 )  # fmt: skip
-TABLE = Table("3", "Worst classes.", ("shot", "method"), LINES, ("a note & more",))
+TABLE = TableDeclaration("Table 3", "Worst classes.", ("shot", "method"), LINES, ("a note & more",))
 
 
 def test_an_estimate_in_percent() -> None:
-    estimate = Estimate("wacc-A", 0.5, 0.4, 0.6, 0.95, "closed", False, "t", 9, 9, share=True)
+    estimate = Estimate("wacc", 0.5, 0.4, 0.6, 0.95, "closed", False, "t", 9, 9, share=True)
     assert Quantity.of(estimate).text() == "50.00 ± 10.00"
     count = Estimate("count", 3.0, 2.0, 4.0, 0.95, "closed", False, "t", 9, 9)
     assert Quantity.of(count) == Quantity(3.0, 2.0, 4.0, "")
@@ -54,22 +53,22 @@ def test_a_difference_has_both_half_widths_in_it() -> None:
 
 
 def test_what_stands_in_the_cells() -> None:
-    assert TABLE.columns() == ["shot", "method", "wAcc-A", "printed", "difference", "wAcc-R"]
-    assert TABLE.rows() == [
+    assert heads_of(TABLE) == ["shot", "method", "wAcc-A", "printed", "difference", "wAcc-R"]
+    assert cells_of(TABLE) == [
         ["1", "A&B|c", "30.00 ± 3.00", "34.00 ± 4.00", "-4.00 ± 5.00", "40.00 ± 1.00"],
         ["5", "x_y", "failed: 100 % of #1, \\ and ~", "–", "–", "–"],
     ]
 
 
 def test_a_number_without_interval_says_so() -> None:
-    table = Table("3", "", ("shot",), (Line(("1",), "Acc", Quantity(50.0)),))
-    assert table.rows() == [["1", "50.00 (no interval)"]]
+    table = TableDeclaration("Table 3", "", ("shot",), (Entry(("1",), "Acc", Quantity(50.0)),))
+    assert cells_of(table) == [["1", "50.00 (no interval)"]]
 
 
 def test_csv_has_a_row_a_value() -> None:
     rows = list(csv.DictReader(io.StringIO(to_csv([TABLE]))))
     assert [row["quantity"] for row in rows] == ["wAcc-A", "wAcc-R"] * 2
-    assert {row["table"] for row in rows} == {"3"}
+    assert {row["table"] for row in rows} == {"Table 3"}
     names = ("measured", "measured_half_width", "printed", "difference", "difference_half_width")
     assert [float(rows[0][name]) for name in names] == [30.0, 3.0, 34.0, -4.0, 5.0]
     assert rows[0]["method"] == "A&B|c"
@@ -110,7 +109,7 @@ def test_the_ending_says_what_is_written(tmp_path: Path, suffix: str) -> None:
     text = path.read_text()
     expected = {".md": to_markdown, ".csv": to_csv, ".tex": to_tex}
     if suffix == ".json":
-        assert json.loads(text)["tables"][0]["table"] == "3"
+        assert json.loads(text)["tables"][0]["table"] == "Table 3"
     else:
         assert text == expected[suffix.lower()]([TABLE])
 

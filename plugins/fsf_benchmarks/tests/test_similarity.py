@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from fsframework.benchmarks.metacoco import SIMILARITIES, printed_similarities
+from fsf_benchmarks._metacoco import SIMILARITIES, printed_similarities
+from fsf_benchmarks._similarity import readable
 from fsframework.components.registry import Registry
-from fsframework.pipeline.similarity import readable
 from tests.conftest import Fsf
 from tests.tiny_models import scenes, tiny_model
 
@@ -58,7 +58,7 @@ def similar(fsf: Fsf, data: Path) -> Similar:
 
 def groups(done: subprocess.CompletedProcess[str]) -> dict[tuple[str, str], dict[str, Any]]:
     assert done.returncode == 0, done.stderr
-    return {(g["kind"], g["name"]): g for g in json.loads(done.stdout)["groups"]}
+    return {(g["by"], g["name"]): g for g in json.loads(done.stdout)["groups"]}
 
 
 def test_means_are_those_worked_by_hand(similar: Similar, tmp_path: Path) -> None:
@@ -147,19 +147,19 @@ def test_a_data_set_without_contexts_has_one_similarity(
     assert refused.returncode == 2
     assert "the images have no contexts" in refused.stderr
     refused = fsf(*asked, "--column", "place")
-    assert "--column place: the data set's metadata columns are" in refused.stderr
+    assert "--column place: the data set has no metadata columns" in refused.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--template", "a photo"), "the template must hold {} exactly once, not 'a photo'"),
-        (("--split", "tset"), "there is no split 'tset'"),
-        (("--output", "x.txt"), "must end in .csv or .parquet"),
-        (("--figure", "x.gif"), "a picture must end in .png"),
+        (("--split", "tset"), "has no split 'tset'"),
+        (("--output", "x.txt"), "the name must end in .csv, .parquet"),
+        (("--figure", "x.gif"), "the name must end in .png"),
         (("--clip", "there"), "--clip and --detector both name the model"),
         (("--batch-size", "0"), "batch_size must be at least 1, not 0"),
-        (("-o", "detector.long=true"), "the features of images have not length 1"),
+        (("-o", "detector.long=true"), "the features of images do not have length 1"),
     ],
 )
 def test_what_is_wrong_is_one_line(similar: Similar, arguments: tuple[str, ...], said: str) -> None:
@@ -171,7 +171,9 @@ def test_what_is_wrong_is_one_line(similar: Similar, arguments: tuple[str, ...],
 
 def test_a_detector_that_knows_no_texts_is_refused(similar: Similar) -> None:
     done = similar(detector="toy-deaf")
-    assert "detector toy-deaf: puts no texts beside images; use clip-words:MODEL" in done.stderr
+    assert (
+        "detector toy-deaf: does not compare images with texts; use clip-words:MODEL" in done.stderr
+    )
 
 
 def test_values_are_those_of_the_whole_clip(fsf: Fsf, tmp_path: Path) -> None:

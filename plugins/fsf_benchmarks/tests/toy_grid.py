@@ -13,6 +13,7 @@ from torch import Tensor
 from fsframework.interfaces import (
     AttributeDetector,
     Backbone,
+    Control,
     DataError,
     Dataset,
     FewShotMethod,
@@ -124,6 +125,10 @@ class ToySampler(TaskSampler):
         self.support = support
         self.query = query
 
+    def control(self) -> Control | None:
+        shape = {"n_way": self.n_way, "n_shot": self.n_shot, "n_query": self.n_query}
+        return Control(_ToyRandom(**shape), arms=("random", "biased"), symbols=("R", "A"))
+
     def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
         if self.n_shot > 10:
             raise InfeasibleTask(f"n_shot must be at most 10, not {self.n_shot}")
@@ -139,6 +144,25 @@ class ToySampler(TaskSampler):
         return TaskSet.of(
             pool, classes, images[..., : self.n_shot], images[..., self.n_shot :],
             sampler="toy-sampler", options={}, seed=seed, attribute=np.zeros_like(classes),
+        )  # fmt: skip
+
+
+class _ToyRandom(TaskSampler):
+    """Draws classes and images at random."""
+
+    def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
+        assert n_tasks is not None
+        count = self.n_shot + self.n_query
+        classes = np.empty((n_tasks, self.n_way), np.int64)
+        images = np.empty((n_tasks, self.n_way, count), np.int64)
+        for task in range(n_tasks):
+            rng = task_rng(seed, task, "toy random")
+            classes[task] = rng.choice(len(pool.class_names), self.n_way, replace=False)
+            for way, label in enumerate(classes[task]):
+                images[task, way] = rng.choice(pool.members(label), count, replace=False)
+        return TaskSet.of(
+            pool, classes, images[..., : self.n_shot], images[..., self.n_shot :],
+            sampler="toy-random", options={}, seed=seed,
         )  # fmt: skip
 
 
