@@ -129,7 +129,7 @@ class _ToyImages(Dataset):
         self.keys, self.labels, self.class_names = pool.keys, pool.labels, pool.class_names
         self.splits = {"train": self.class_names[:12], "test": self.class_names[12:]}
         columns = ("context", "background")
-        self.metadata = {name: pool.metadata["context"] for name in columns}
+        self.metadata = dict.fromkeys(columns, pool.metadata["context"])
         self.metadata = {**self.metadata, "words": ("green;ball",) * len(self.keys)}
         self.fingerprint = "toy images"
 
@@ -179,7 +179,7 @@ def _toy_result(description: ExperimentDescription, seed: int, *, failed: bool) 
         "method": {"name": "toy"},
         "sampler": {"name": "toy", "n_way": 5, "n_shot": 1, "n_query": 8, "column": "context"},
         "training": [{"epochs": 0, "init_from": None}],
-        **{"tasks": 6, "seed": 0, "level": 0.95, "query_batch": "task", "recipe": None},
+        "tasks": 6, "seed": 0, "level": 0.95, "query_batch": "task", "recipe": None,
         "image_size": None,
     }
     if failed:

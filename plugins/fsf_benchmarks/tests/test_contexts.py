@@ -156,7 +156,7 @@ def test_a_run_gives_its_backbone_and_nothing_is_trained(
     contexts: Contexts, fsf: Fsf, tmp_path: Path
 ) -> None:
     done = fsf(
-        "run", "--plugin", str(TOYS), "--dataset", "toy-contexts", "--method", "protonet",
+        "run", "--json", "--plugin", str(TOYS), "--dataset", "toy-contexts", "--method", "protonet",
         "--backbone", "conv64f", "--sampler", "random", "--shot", "1", "--queries", "2", "--tasks",
         "5", "-o", "training.epochs=1", "-o", "training.steps=2", "-o", "image_size=16",
     )  # fmt: skip
@@ -186,8 +186,9 @@ def test_a_trained_network_leans_on_textures(fsf: Fsf, tmp_path: Path) -> None:
     if not SHARED.is_dir():
         pytest.skip("the reference material is not beside the checkout")
     done = fsf(
-        "run", "--method", "baseline", "--backbone", "conv64f", "--sampler", "random", "--dataset",
-        f"cifar-fs:{SHARED / 'data/cifar100_small.zip'}", "--shot", "1", "--tasks", "5", "-o",
+        "run", "--json", "--method", "baseline", "--backbone", "conv64f", "--sampler", "random",
+        "--dataset", f"cifar-fs:{SHARED / 'data/cifar100_small.zip'}", "--shot", "1",
+        "--tasks", "5", "-o",
         "image_size=32", "-o", "training.epochs=1", "-o", "training.steps=40", "-o",
         "training.validation_tasks=20", "--device", "cpu",
     )  # fmt: skip
