@@ -18,7 +18,6 @@ from fsframework.cli.options import (
     run_command,
 )
 from fsframework.cli.pack import pack
-from fsframework.cli.similarity import similarity
 from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ def data() -> None:
 
 
 data.add_command(pack)
-data.add_command(similarity)
 
 
 @data.command("list")

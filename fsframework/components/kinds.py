@@ -35,6 +35,9 @@ class Kind:
 COMPONENTS: Mapping[str, Kind] = MappingProxyType(
     {
         "backbone": Kind("fsframework.backbones", "fsframework.interfaces.backbone", "Backbone"),
+        "benchmark": Kind(
+            "fsframework.benchmarks", "fsframework.interfaces.benchmark", "Benchmark"
+        ),
         "dataset": Kind("fsframework.datasets", "fsframework.interfaces.dataset", "Dataset"),
         "detector": Kind(
             "fsframework.detectors", "fsframework.interfaces.detector", "AttributeDetector"

@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fsframework.errors import DataError, InfeasibleTask, OptionError
     from fsframework.interfaces.backbone import Backbone, Preprocessing
+    from fsframework.interfaces.benchmark import (
+        AXES,
+        Benchmark,
+        BenchmarkResults,
+        Labelled,
+        Selection,
+    )
     from fsframework.interfaces.component import Configurable
     from fsframework.interfaces.dataset import About, Dataset, Decoding
     from fsframework.interfaces.detector import AttributeDetector, Captioner, ImageTextModel
@@ -21,10 +28,13 @@ if TYPE_CHECKING:
     from fsframework.interfaces.statistic import Statistic
 
 __all__ = [
+    "AXES",
     "About",
     "AttributeDetector",
     "Backbone",
     "Batch",
+    "Benchmark",
+    "BenchmarkResults",
     "Captioner",
     "CheckpointImporter",
     "Configurable",
@@ -36,18 +46,23 @@ __all__ = [
     "ImageTextModel",
     "ImportedModel",
     "InfeasibleTask",
+    "Labelled",
     "OptionError",
     "Preprocessing",
+    "Selection",
     "Statistic",
     "TaskSampler",
     "WordSelector",
 ]
 
 _HOME = {
+    "AXES": "fsframework.interfaces.benchmark",
     "About": "fsframework.interfaces.dataset",
     "AttributeDetector": "fsframework.interfaces.detector",
     "Backbone": "fsframework.interfaces.backbone",
     "Batch": "fsframework.interfaces.method",
+    "Benchmark": "fsframework.interfaces.benchmark",
+    "BenchmarkResults": "fsframework.interfaces.benchmark",
     "Captioner": "fsframework.interfaces.detector",
     "Control": "fsframework.interfaces.sampler",
     "CheckpointImporter": "fsframework.interfaces.importer",
@@ -59,8 +74,10 @@ _HOME = {
     "ImageTextModel": "fsframework.interfaces.detector",
     "ImportedModel": "fsframework.interfaces.importer",
     "InfeasibleTask": "fsframework.errors",
+    "Labelled": "fsframework.interfaces.benchmark",
     "OptionError": "fsframework.errors",
     "Preprocessing": "fsframework.interfaces.backbone",
+    "Selection": "fsframework.interfaces.benchmark",
     "Statistic": "fsframework.interfaces.statistic",
     "TaskSampler": "fsframework.interfaces.sampler",
     "WordSelector": "fsframework.interfaces.selector",

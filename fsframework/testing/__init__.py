@@ -35,7 +35,14 @@ from fsframework.testing._suite import (
     parametrize_with_checks,
 )
 from fsframework.testing.command import installed_command
-from fsframework.testing.toys import toy_images, toy_outcomes, toy_pool, toy_records
+from fsframework.testing.toys import (
+    toy_benchmark_results,
+    toy_images,
+    toy_outcomes,
+    toy_pool,
+    toy_records,
+    toy_selection,
+)
 
 __all__ = [
     "KINDS",
@@ -48,8 +55,10 @@ __all__ = [
     "checks_for",
     "installed_command",
     "parametrize_with_checks",
+    "toy_benchmark_results",
     "toy_images",
     "toy_outcomes",
     "toy_pool",
     "toy_records",
+    "toy_selection",
 ]

@@ -9,9 +9,19 @@ from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Arr
 from fsframework.values._formats import SCHEMA_VERSION
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast
 from fsframework.values.attributes import AttributeTable
+from fsframework.values.declarations import (
+    Entry,
+    FigureDeclaration,
+    Panel,
+    Point,
+    Series,
+    TableDeclaration,
+)
 from fsframework.values.estimate import Estimate, Estimates, measure_name
+from fsframework.values.experiments import ExperimentDescription, ExperimentResult
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
+from fsframework.values.quantities import Quantity
 from fsframework.values.seeds import task_rng, task_seed
 from fsframework.values.tables import footnotes, html_table, text_table
 from fsframework.values.tasks import TaskSet
@@ -24,15 +34,24 @@ __all__ = [
     "AttributeTable",
     "BoolArray",
     "Contrast",
+    "Entry",
     "Estimate",
     "Estimates",
+    "ExperimentDescription",
+    "ExperimentResult",
+    "FigureDeclaration",
     "FloatArray",
     "ImagePool",
     "ImageRecord",
     "IntArray",
     "Outcomes",
+    "Panel",
+    "Point",
+    "Quantity",
     "QueryBatch",
     "Scope",
+    "Series",
+    "TableDeclaration",
     "TaskSet",
     "UInt8Array",
     "digest_of",

@@ -42,7 +42,7 @@ def test_every_command_is_listed_in_its_section_with_its_whole_summary(fsf: Fsf)
             assert f"{one.command.name} {one.command.summary}" in told
 
 
-@pytest.mark.parametrize("arguments", [[], ["data"], ["plugins"], ["tasks"], ["benchmark"]])
+@pytest.mark.parametrize("arguments", [[], ["data"], ["plugins"], ["tasks"]])
 def test_a_group_without_arguments_prints_its_help_as_help(fsf: Fsf, arguments: list[str]) -> None:
     done = fsf(*arguments)
     assert (done.returncode, done.stderr) == (0, "")

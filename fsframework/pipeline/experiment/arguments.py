@@ -8,7 +8,7 @@ from typing import Any
 from fsframework.components.resolution import Given, set_dotted
 from fsframework.errors import OptionError, close_matches
 
-__all__ = ["ARGUMENTS", "COMPONENTS", "given_tree", "key_of"]
+__all__ = ["ARGUMENTS", "COMPONENTS", "given_tree", "key_of", "overlay"]
 
 COMPONENTS = ("method", "sampler", "dataset", "backbone", "detector")
 """Arguments that are components: a name, a table with a name, a class or an instance."""
@@ -76,9 +76,7 @@ def given_tree(
             tree[key] = {"stages": [_leaves(stage, origin) for stage in value]}
         else:
             set_dotted(tree, key, Given(value, origin))
-    if below:
-        _lay_over(tree, below)
-    return tree
+    return overlay(tree, below) if below else tree
 
 
 def _set_tree(tree: dict[str, Any], key: str, value: Mapping[str, Any], origin: str) -> None:
@@ -98,20 +96,30 @@ def _leaves(value: Any, origin: str) -> Any:
     return Given(value, origin)
 
 
-def _lay_over(tree: dict[str, Any], below: Mapping[str, Any]) -> None:
-    """Add what a tree lacks from another; another component's options are not its own."""
+def overlay(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tree with what it lacks from another; another component's options are not its own.
+
+    >>> strong = {"method": Given("r2d2", "call"), "dataset": {"size": Given(32, "call")}}
+    >>> weak = {"method": {"name": Given("maml", "a file"), "steps": Given(5, "a file")},
+    ...         "dataset": Given("planted", "a file")}
+    >>> both = overlay(strong, weak)
+    >>> list(both["method"]), both["dataset"]["name"].value
+    (['name'], 'planted')
+    """
+    found = dict(tree)
     for key, value in below.items():
-        current = tree.get(key)
+        current = found.get(key)
         if current is None:
-            tree[key] = value
+            found[key] = value
         elif isinstance(value, Mapping):
             inner = {"name": current} if isinstance(current, Given) else dict(current)
             names = [_name_of(node) for node in (inner, value)]
             if None in names or names[0] == names[1]:
-                _lay_over(inner, value)
-            tree[key] = inner
-        elif isinstance(current, dict) and "name" not in current:
-            current["name"] = value
+                inner = overlay(inner, value)
+            found[key] = inner
+        elif isinstance(current, Mapping) and "name" not in current:
+            found[key] = {"name": value, **current}
+    return found
 
 
 def _name_of(node: Mapping[str, Any]) -> Any:

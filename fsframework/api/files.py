@@ -1,0 +1,9 @@
+"""Files that packages of commands write, whole or not at all, and arrays that are built once."""
+
+from __future__ import annotations
+
+from fsframework._files import atomic_path, atomic_write
+from fsframework.pipeline.cache.workspace import stored_array
+from fsframework.pipeline.tasks import export_jsonl
+
+__all__ = ["atomic_path", "atomic_write", "export_jsonl", "stored_array"]

@@ -1,0 +1,170 @@
+"""Many experiments: their options laid over each other, checked, and found where finished."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import fsframework
+from fsframework.api._session import open_session
+from fsframework.api.experiments import Description, described
+from fsframework.api.running import Run
+from fsframework.components.resolution import Given, canonical
+from fsframework.errors import FsfError, OptionError
+from fsframework.pipeline.experiment.arguments import given_tree, overlay
+from fsframework.pipeline.learning.model import resolve_device
+from fsframework.pipeline.session import Session
+from fsframework.records import RunRecord, list_records
+
+__all__ = [
+    "Given",
+    "Session",
+    "arms_of",
+    "check_options",
+    "described_over",
+    "find_finished",
+    "given_tree",
+    "identity_of",
+    "open_session",
+    "options_of",
+    "overlay",
+    "plain_tree",
+]
+
+
+def described_over(layers: Sequence[Mapping[str, Any]], session: Session) -> Description:
+    """Return the description of several trees of options, the first the strongest.
+
+    Args:
+        layers: trees of ``Given``.
+        session: surroundings of the run.
+
+    Raises:
+        OptionError: an option is unknown, of the wrong type or out of range.
+        PluginError: a plugin cannot be loaded.
+    """
+    return described(functools.reduce(overlay, layers, {}), session)
+
+
+def check_options(descriptions: Iterable[Description]) -> None:
+    """See to it that components take their options and that the device exists; run nothing.
+
+    Equal components are made once. A component that cannot be made for another reason, such as a
+    missing file, is left for its run to tell.
+
+    Raises:
+        OptionError: a component refuses its options, or this machine has no such device.
+    """
+    tried: set[str] = set()
+    for one in descriptions:
+        resolve_device(one.experiment.settings.device)
+        for component in one.experiment.components():
+            key = canonical([component.kind, component.to_json()])
+            if key in tried or component.kind == "dataset":
+                continue
+            tried.add(key)
+            try:
+                component.create()
+            except OptionError:
+                raise
+            except (FsfError, OSError, ImportError):
+                continue
+
+
+def arms_of(description: Description) -> tuple[str, ...]:
+    """Return the names of the arms, the control's first."""
+    sampler = description.experiment.sampler
+    control = sampler.create().control()
+    return (sampler.name,) if control is None else tuple(control.arms)
+
+
+def identity_of(description: Description) -> str:
+    """Return what tells an experiment from others: equal identities, equal runs."""
+    return canonical(_deciding(description.options))
+
+
+def find_finished(descriptions: Sequence[Description]) -> list[Run | None]:
+    """Return a finished run for each description, as far as the records tell.
+
+    A record tells options, versions and data. It tells neither the content of a file of words nor
+    an edit of a plugin's code that left its version as it was, nor ways and queries that followed
+    what the data allow; running the experiment finds these.
+    """
+    done: dict[str, Run] = {}
+    for folder in dict.fromkeys(one.session.workspace.runs for one in descriptions):
+        for path, record in list_records(folder):
+            if isinstance(record, RunRecord) and record.status == "finished":
+                done.setdefault(_of_record(record), Run(path, record, reused=True))
+    opened: dict[str, tuple[str, str]] = {}
+    return [done.get(_of_description(one, opened)) for one in descriptions]
+
+
+_NOT_DECIDING = ("statistics", "level", "interval", "device", "offline", "tensorboard")
+
+
+def _deciding(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that decide the outcomes."""
+    plain = json.loads(canonical(options))
+    return {key: value for key, value in plain.items() if key not in _NOT_DECIDING}
+
+
+def options_of(record: RunRecord) -> dict[str, Any]:
+    """Return the value of every option of a run, in the shape of a configuration file."""
+    return {
+        **record.settings,
+        **{role: component.to_tree() for role, component in record.components.items()},
+        "training": [dict(stage.options) for stage in record.stages],
+    }
+
+
+def plain_tree(tree: Any) -> Any:
+    """Return a tree of ``Given`` with the bare values for leaves."""
+    if isinstance(tree, Mapping):
+        return {key: plain_tree(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [plain_tree(value) for value in tree]
+    return tree.value if isinstance(tree, Given) else tree
+
+
+def _of_record(record: RunRecord) -> str:
+    plugins = [(p.kind, p.name, p.distribution, p.version) for p in record.plugins]
+    return canonical(
+        [
+            _deciding(options_of(record)),
+            record.digests.get("data"),
+            record.environment.fsframework,
+            record.environment.device_type,
+            sorted(p for p in plugins if p[0] != "statistic"),
+        ]
+    )
+
+
+def _of_description(description: Description, opened: dict[str, tuple[str, str]]) -> str:
+    experiment = description.experiment
+    loaded = [c.loaded.plugin for c in experiment.components() if c.kind != "statistic"]
+    fingerprint, split = _data_of(description, opened)
+    options = _deciding(description.options)
+    return canonical(
+        [
+            {**options, "split": options["split"] or split},
+            fingerprint,
+            fsframework.__version__,
+            resolve_device(experiment.settings.device).type,
+            sorted({(p.kind, p.name, p.distribution, p.version) for p in loaded}),
+        ]
+    )
+
+
+def _data_of(description: Description, opened: dict[str, tuple[str, str]]) -> tuple[str, str]:
+    """Return fingerprint and usual split of the data, opened once; empty where they cannot be."""
+    component = description.experiment.dataset
+    key = canonical(component.to_json())
+    if key not in opened:
+        try:
+            dataset = component.create()
+            opened[key] = dataset.fingerprint, "test" if "test" in dataset.splits else "all"
+        except (FsfError, OSError):
+            opened[key] = "", ""
+    return opened[key]

@@ -1,1 +1,0 @@
-"""Published experiments as one command each, the printed values beside the measured ones."""

@@ -1,0 +1,44 @@
+"""Published experiments, with the values that their papers print."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fsf_benchmarks._contexts import Contexts
+    from fsf_benchmarks._fewstab import FewStab
+    from fsf_benchmarks._metacoco import MetaCoCo
+    from fsf_benchmarks._open_intervals import OpenIntervals
+    from fsf_benchmarks._running import FinishedBenchmark, run_benchmark
+
+__all__ = [
+    "Contexts",
+    "FewStab",
+    "FinishedBenchmark",
+    "MetaCoCo",
+    "OpenIntervals",
+    "run_benchmark",
+]
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Contexts": "_contexts",
+    "FewStab": "_fewstab",
+    "FinishedBenchmark": "_running",
+    "MetaCoCo": "_metacoco",
+    "OpenIntervals": "_open_intervals",
+    "run_benchmark": "_running",
+}
+"""The module of each name: asking for one imports no other."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

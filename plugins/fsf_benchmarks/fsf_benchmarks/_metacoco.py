@@ -1,0 +1,417 @@
+"""MetaCoCo's tables: 3,000 tasks of its test classes, the printed values beside.
+
+Source: Zhang et al. 2024, "MetaCoCo: A New Few-Shot Classification Benchmark with Spurious
+Correlation", section 5.1 and Tables 2, 3 and 7.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fsf_benchmarks._published import number_in, rows_of
+from fsframework.errors import DataError, InfeasibleTask, OptionError
+from fsframework.interfaces import Benchmark, BenchmarkResults, Selection
+from fsframework.values import (
+    Entry,
+    Estimate,
+    ExperimentDescription,
+    ExperimentResult,
+    Quantity,
+    TableDeclaration,
+    footnotes,
+)
+
+__all__ = [
+    "BACKBONES",
+    "METHODS",
+    "SIMILARITIES",
+    "TABLES",
+    "MetaCoCo",
+    "PrintedRow",
+    "printed_rows",
+    "printed_similarities",
+]
+
+TABLES: Mapping[str, int] = MappingProxyType({"2": 5, "3": 5, "7": 10})
+"""Each table's number of ways."""
+
+METHODS: Mapping[str, str] = MappingProxyType(
+    {
+        "baseline": "Baseline",
+        "baseline-plus-plus": "Baseline++",
+        "rfs": "RFS-simple",
+        "maml": "MAML",
+        "r2d2": "R2D2",
+        "anil": "ANIL",
+        "boil": "BOIL",
+        "dn4": "DN4",
+        "can": "CAN",
+        "protonet": "ProtoNet",
+        "relationnet": "RelationNet",
+        "matchingnet": "MatchingNet",
+    }
+)
+"""Registry names of the paper's methods that are plugins here, and the paper's spelling."""
+
+BACKBONES: Mapping[str, str] = MappingProxyType(
+    {
+        "conv64f": "Conv64F",
+        "resnet10": "ResNet10",
+        "resnet12": "ResNet12",
+        "resnet18": "ResNet18",
+        "wrn-28-10": "WRN-28-10",
+    }
+)
+"""Registry names of the paper's backbones, and its spelling."""
+
+SIMILARITIES: Mapping[str, str] = MappingProxyType(
+    {
+        "miniimagenet": "miniImageNet",
+        "cifar-fs": "CIFAR-FS",
+        "stanford-dogs": "Stanford Dogs",
+        "stanford-cars": "Stanford Cars",
+        "aircraft": "Aircraft",
+        "cub": "CUB-200-2011",
+        "dtd": "Describable Textures",
+        "traffic-signs": "Traffic Signs",
+        "omniglot": "Omniglot",
+        "fungi": "Fungi",
+        "vgg-flower": "VGG Flower",
+        "mscoco": "MSCOCO",
+        "quickdraw": "Quick Draw",
+        "cropdiseases": "CropDiseases",
+        "chestx": "ChestX",
+        "eurosat": "EuroSAT",
+        "isic": "ISIC2018",
+        "metacoco": "MetaCoCo",
+    }
+)
+"""Registry names of the data sets of Table 1, and the paper's spelling."""
+
+_DATASET, _SETS, _SET = "metacoco", 5, 600
+_SHOTS = (1, 5)
+_UNSAID_BACKBONE = "ResNet10"
+"""Of Table 3: section 5.1 states it of the cross-domain methods, the table itself names none."""
+
+_TITLES = {
+    "2": "Acc in percent, 5-way: few-shot and self-supervised methods",
+    "3": "Acc in percent, 5-way: cross-domain and spurious-correlation methods",
+    "7": "Acc in percent, 10-way: backbones from shallow to deep",
+    "Not printed": "Acc in percent, 5-way: methods not printed with this backbone",
+}
+_FURTHER, _FURTHER_WAYS = "Not printed", 5
+
+
+@dataclass(frozen=True)
+class PrintedRow:
+    """A row of one of the tables.
+
+    Args:
+        table: a key of ``TABLES``.
+        method: in the paper's spelling; ``backbone`` likewise.
+        values: by shot.
+    """
+
+    table: str
+    method: str
+    backbone: str
+    values: Mapping[int, Quantity]
+
+
+@functools.cache
+def printed_rows() -> tuple[PrintedRow, ...]:
+    """Return every row of Tables 2, 3 and 7 in the order of print.
+
+    Table 2 prints no intervals. Table 3 names no backbone.
+
+    Raises:
+        DataError: a file lacks a column or holds what it must not.
+
+    >>> row = next(r for r in printed_rows() if (r.table, r.method) == ("3", "RelationNet"))
+    >>> row.backbone, row.values[5].text()
+    ('ResNet10', '57.73 ± 0.45')
+    """
+    folder = files("fsf_benchmarks") / "data"
+    found = []
+    for table in TABLES:
+        columns = ["method", *(f"acc_{shot}shot_percent" for shot in _SHOTS)]
+        for where, row in rows_of(folder / f"metacoco_table_{table}.csv", columns):
+            values = {}
+            for shot in _SHOTS:
+                value = number_in(row[f"acc_{shot}shot_percent"], 0, 100, where)
+                half = row.get(f"ci95_{shot}shot")
+                values[shot] = (
+                    Quantity(value)
+                    if half is None
+                    else Quantity.around(value, number_in(half, 0, 100, where))
+                )
+            backbone = row.get("backbone", _UNSAID_BACKBONE)
+            found.append(PrintedRow(table, row["method"], backbone, MappingProxyType(values)))
+    return tuple(found)
+
+
+@functools.cache
+def printed_similarities() -> Mapping[str, float]:
+    """Return the mean similarity of images and concepts that Table 1 prints, by data set.
+
+    >>> printed_similarities()["MetaCoCo"], printed_similarities()["CUB-200-2011"]
+    (0.142, 0.266)
+    """
+    path = files("fsf_benchmarks") / "data" / "metacoco_table_1.csv"
+    columns = ("dataset", "concept_image_similarity")
+    return MappingProxyType(
+        {
+            row["dataset"]: number_in(row["concept_image_similarity"], -1, 1, where)
+            for where, row in rows_of(path, columns)
+        }
+    )
+
+
+class MetaCoCo(Benchmark):
+    """Accuracy of methods and backbones on MetaCoCo's test classes (Tables 2, 3 and 7).
+
+    Each row is measured with the backbone that is printed for it, on 3,000 random tasks: 5-way in
+    Tables 2 and 3, 10-way in Table 7. Rows of methods that are not installed are listed with what
+    is printed. Source: Zhang et al. 2024, section 5.1.
+
+    Args:
+        only: tables to measure, of 2, 3 and 7; empty for all.
+
+    Raises:
+        OptionError: there is no such table.
+    """
+
+    axes: ClassVar[tuple[str, ...]] = ("dataset", "method", "backbone", "shot")
+    reserved: ClassVar[tuple[str, ...]] = ("sampler.n_way",)
+
+    def __init__(self, *, only: tuple[str, ...] = ()) -> None:
+        for table in only:
+            if table not in TABLES:
+                raise OptionError(f"only: must be among {', '.join(TABLES)}, not {table!r}")
+        self.only = only
+
+    def check(self, selection: Selection) -> None:
+        """Draw a task of every shape, unless the user names another sampler.
+
+        Raises:
+            InfeasibleTask: a split is missing, or no such task can be drawn from it.
+        """
+        from fsframework.api.data import draw
+
+        given = selection.options.get("sampler", {})
+        if not isinstance(given, Mapping) or "name" in given:
+            return
+        name = _dataset(selection)
+        data = selection.open_dataset(name)
+        split = selection.options.get("split") or ("test" if "test" in data.splits else "all")
+        try:
+            pool = data.pool(split)
+        except DataError as error:
+            raise InfeasibleTask(f"{name}: {error}") from None
+        slots = self._slots(selection)
+        for way, shot in dict.fromkeys((s.tags["way"], s.tags["shot"]) for s in slots):
+            sampler = {**given, "name": "random", "n_way": way, "n_shot": shot}
+            try:
+                draw(sampler, pool, tasks=1)
+            except InfeasibleTask as error:
+                shape = f"{way}-way {shot}-shot"
+                raise InfeasibleTask(f"{name}, split {split}, {shape}: {error}") from None
+
+    def experiments(self, selection: Selection) -> list[ExperimentDescription]:
+        """Describe the printed rows that are asked for, and what no table prints."""
+        found = list(self._slots(selection))
+        if found:
+            return found
+        if rows := list(self._rows(selection)):
+            reasons = "; ".join(dict.fromkeys(reason for *_, reason in rows if reason))
+            raise OptionError(f"none of the rows asked for can be measured here: {reasons}")
+        everywhere = _rows(selection, ())
+        elsewhere = dict.fromkeys(row.table for row, *_ in everywhere)
+        there = f"; such rows are in Table {' and '.join(elsewhere)}" if elsewhere else ""
+        raise OptionError(f"no row of the tables asked for has these methods and backbones{there}")
+
+    def _rows(self, selection: Selection) -> Iterator[tuple[PrintedRow, str, str, str]]:
+        return _rows(selection, self.only)
+
+    def _slots(self, selection: Selection) -> Iterator[ExperimentDescription]:
+        shots = selection.shots or _SHOTS
+        for row, method, backbone, reason in self._rows(selection):
+            for shot in () if reason else shots:
+                yield _described(selection, row.table, method, backbone, shot)
+        printed = {(row.method, row.backbone) for row in printed_rows()}
+        for method in selection.methods:
+            usual = () if method in METHODS else ("resnet12",)
+            for backbone in selection.backbones or usual:
+                if (METHODS.get(method), BACKBONES.get(backbone)) not in printed:
+                    for shot in shots:
+                        yield _described(selection, _FURTHER, method, backbone, shot)
+
+    def tables(self, results: BenchmarkResults) -> list[TableDeclaration]:
+        """Declare the tables, each printed row once, measured where it can be."""
+        selection = results.selection
+        entries: dict[str, list[Entry]] = {}
+        for row, method, backbone, reason in self._rows(selection):
+            for shot in selection.shots or _SHOTS:
+                printed = row.values.get(shot)
+                facts = _facts(selection, row.table, (row.method, row.backbone), shot)
+                if reason:
+                    entry = _absent(facts, reason, printed)
+                else:
+                    tags = {"table": row.table, "method": method, "backbone": backbone}
+                    entry = _entry(facts, results.where(**tags, shot=shot)[0], printed)
+                entries.setdefault(row.table, []).append(entry)
+        for result in results.where(table=_FURTHER):
+            facts = _facts(selection, _FURTHER, _spelt(result.tags), result.tags["shot"])
+            entries.setdefault(_FURTHER, []).append(_entry(facts, result, None))
+        return [
+            TableDeclaration(
+                f"Table {table}" if table in TABLES else table,
+                _TITLES[table],
+                ("method", "backbone"),
+                tuple(found),
+                (*_notes(results, table), *footnotes(results.cautions)),
+                source="MetaCoCo",
+            )
+            for table, found in entries.items()
+        ]
+
+
+def _dataset(selection: Selection) -> str:
+    asked = selection.only("dataset")
+    return asked.value if asked else _DATASET
+
+
+def _rows(
+    selection: Selection, tables: tuple[str, ...]
+) -> Iterator[tuple[PrintedRow, str, str, str]]:
+    """Yield the printed rows asked for with the names here, or why a row cannot be measured."""
+    methods = {METHODS[name]: name for name in selection.usable("method", METHODS)}
+    backbones = {BACKBONES[name]: name for name in selection.usable("backbone", BACKBONES)}
+    for row in printed_rows():
+        method, backbone = methods.get(row.method, ""), backbones.get(row.backbone, "")
+        if tables and row.table not in tables:
+            continue
+        # Without a choice of methods, the rows of those that are not here are listed as well.
+        if selection.methods and method not in selection.methods:
+            continue
+        if selection.backbones and backbone not in selection.backbones:
+            continue
+        reason = "" if method else "not here"
+        if method and not backbone:
+            reason = f"not here: no {row.backbone}"
+        yield row, method, backbone, reason
+
+
+def _described(
+    selection: Selection, table: str, method: str, backbone: str, shot: int
+) -> ExperimentDescription:
+    way = TABLES.get(table, _FURTHER_WAYS)
+    dataset = _dataset(selection)
+    tags = {
+        "table": table,
+        "dataset": dataset,
+        "method": method,
+        "backbone": backbone,
+        "way": way,
+        "shot": shot,
+    }
+    arguments = {key: value for key, value in tags.items() if key != "table"}
+    defaults = {"sampler": "random", "tasks": _SETS * _SET, "image_size": 84}
+    name = f"{', '.join(_spelt(tags))}, {way}-way {shot}-shot"
+    return ExperimentDescription(name, arguments, defaults, tags)
+
+
+def _spelt(tags: Mapping[str, Any]) -> tuple[str, str]:
+    """Return method and backbone in the paper's spelling, where it has them."""
+    method, backbone = tags["method"], tags["backbone"]
+    return METHODS.get(method, method), BACKBONES.get(backbone, backbone)
+
+
+def _facts(selection: Selection, table: str, head: tuple[str, str], shot: int) -> dict[str, Any]:
+    """Return what tells a row from others."""
+    return {
+        "dataset": _dataset(selection),
+        "method": head[0],
+        "backbone": head[1],
+        "way": TABLES.get(table, _FURTHER_WAYS),
+        "shot": shot,
+    }
+
+
+_KNOWN_OF_RUNS = ("run", "scope", "estimator", "level", "n_tasks", "n_images", "repeats")
+
+
+def _absent(facts: Mapping[str, Any], reason: str, printed: Quantity | None) -> Entry:
+    row = (facts["method"], facts["backbone"])
+    about = {**facts, **dict.fromkeys(_KNOWN_OF_RUNS)}
+    return Entry(row, f"{facts['shot']}-shot", None, reason, printed, about=about)
+
+
+def _entry(facts: Mapping[str, Any], result: ExperimentResult, printed: Quantity | None) -> Entry:
+    estimate = _accuracy(result)
+    if estimate is None:
+        return _absent(facts, f"failed: {result.reason}", printed)
+    outcomes = result.outcomes()[estimate.arms[0]]
+    values = outcomes.task_accuracy
+    about = {
+        **facts,
+        "run": str(result.folder),
+        "scope": estimate.scope,
+        "estimator": estimate.estimator,
+        "level": estimate.level,
+        "n_tasks": estimate.n_tasks,
+        "n_images": estimate.n_images,
+        # Tasks are drawn one by one from the seed and their number: sets of them are repetitions.
+        "repeats": [round(100 * float(np.mean(part)), 4) for part in np.array_split(values, _SETS)]
+        if len(values) >= _SETS
+        else None,
+    }
+    row = (facts["method"], facts["backbone"])
+    return Entry(row, f"{facts['shot']}-shot", Quantity.of(estimate), "", printed, about=about)
+
+
+def _accuracy(result: ExperimentResult) -> Estimate | None:
+    """Return the accuracy in the control arm, or in the only one."""
+    return next((e for e in result.estimates.values() if e.statistic == "acc"), None)
+
+
+def _notes(results: BenchmarkResults, table: str) -> Iterator[str]:
+    first = results[0]
+    dataset, sampler = first.tags["dataset"], first.options["sampler"]
+    tasks = first.options["tasks"]
+    yield (
+        f"{dataset}: {tasks:,} tasks by the sampler {sampler['name']}, "
+        f"{sampler['n_query']} queries per class"
+        if tasks
+        else f"{dataset}: all tasks of the sampler {sampler['name']}"
+    )
+    if tasks and tasks >= _SETS:
+        yield (
+            f"five sets of {tasks // _SETS:,} tasks, as the paper's five times 600; tasks are "
+            "drawn independently, so the interval is that of all of them; --json has the mean of "
+            "each set"
+        )
+    names = dict.fromkeys(str(result.options["recipe"] or "none") for result in results)
+    yield (
+        f"trained by the recipe {', '.join(names)}; the paper's section 5 does not state its "
+        "training, so a difference from a printed value may come from the training"
+    )
+    if dataset.partition(":")[0] != _DATASET:
+        yield "printed values are of MetaCoCo, and these data go by another name"
+    if table == "3":
+        yield (
+            f"Table 3 names no backbone; measured with {_UNSAID_BACKBONE}, which section 5.1 "
+            "states of the cross-domain methods"
+        )
+    estimates = [e for result in results if (e := _accuracy(result)) is not None]
+    for level, scope in dict.fromkeys((100 * e.level, e.scope) for e in estimates):
+        yield f"intervals of what is measured: {level:g} %, {scope}" + (
+            "; Table 2 prints none" if table == "2" else ""
+        )

@@ -1,0 +1,55 @@
+"""Runs whose backbones are used as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fsframework.api.running import Run, load_run
+from fsframework.errors import RecordError, argument
+
+__all__ = ["frozen_backbone", "loaded_model", "of_model"]
+
+
+def loaded_model(folder: Path) -> Run:
+    """Open the run of a folder.
+
+    Raises:
+        RecordError: there is no run, or it has no weights of a backbone.
+    """
+    run = load_run(folder)
+    if run.record.backbone is None or not (run.folder / "weights.safetensors").exists():
+        raise RecordError(f"{argument('model', str(folder))}: the run has no weights of a backbone")
+    return run
+
+
+def frozen_backbone(backbone: dict[str, Any], image_size: Any, folder: Path) -> dict[str, Any]:
+    """Return arguments that take a backbone with its weights from a run and train nothing.
+
+    Args:
+        backbone: name and options of the backbone.
+        image_size: pixels per side that it saw, ``None`` for its own.
+        folder: of the run.
+    """
+    training = {"epochs": 0, "init_from": str(folder), "init_parts": ["backbone"]}
+    found: dict[str, Any] = {"backbone": backbone, "recipe": "none", "training": training}
+    return {**found, "image_size": image_size}
+
+
+def of_model(folder: Path, method: str) -> dict[str, Any]:
+    """Return arguments that take weights from a run and train nothing.
+
+    A run of the same method gives all its weights, another's those of its backbone only.
+
+    Raises:
+        RecordError: there is no run, or it has no weights of a backbone.
+    """
+    run = loaded_model(folder)
+    assert run.record.backbone is not None
+    tree = run.record.backbone.to_tree()
+    found = frozen_backbone(tree, run.record.seen_size, run.folder)
+    own = run.record.method
+    if own is not None and own.name == method:
+        found["training"] = {**found["training"], "init_parts": []}
+        found["method"] = {key: v for key, v in own.to_tree().items() if key != "n_way"}
+    return found

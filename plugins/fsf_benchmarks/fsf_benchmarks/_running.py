@@ -1,0 +1,330 @@
+"""The experiments of a benchmark: described, each run once, and what came of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_choices
+from fsf_benchmarks._overrides import Override, check_overrides, read_overrides
+from fsframework.api.benchmarks import benchmark_of
+from fsframework.api.experiments import Description, tree_of_call
+from fsframework.api.grids import (
+    Given,
+    Session,
+    arms_of,
+    check_options,
+    described_over,
+    find_finished,
+    given_tree,
+    identity_of,
+    open_session,
+    options_of,
+)
+from fsframework.api.running import Run, run_described
+from fsframework.errors import FsfError, OptionError, argument
+from fsframework.interfaces import AXES, Benchmark, BenchmarkResults, Selection
+from fsframework.values import (
+    ExperimentDescription,
+    ExperimentResult,
+    FigureDeclaration,
+    TableDeclaration,
+)
+
+__all__ = ["FinishedBenchmark", "Job", "Listed", "make_job", "run_benchmark"]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An experiment that is listed, not run.
+
+    Args:
+        experiment: as the benchmark describes it.
+        description: resolved, ``None`` where it cannot be; ``reason`` says why.
+        run: finished before, if it was.
+    """
+
+    experiment: ExperimentDescription
+    description: Description | None
+    run: Run | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class FinishedBenchmark:
+    """What came of a benchmark.
+
+    Args:
+        name: of the benchmark.
+        results: one for each experiment; equal ones are there once.
+        tables: made of them; ``figures`` likewise.
+    """
+
+    name: str
+    results: tuple[ExperimentResult, ...]
+    tables: tuple[TableDeclaration, ...]
+    figures: tuple[FigureDeclaration, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every experiment, table and figure as JSON values."""
+        return {
+            "benchmark": self.name,
+            "experiments": [result.to_json() for result in self.results],
+            "tables": [table.to_json() for table in self.tables],
+            "figures": [figure.to_json() for figure in self.figures],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A benchmark with all that it is run with.
+
+    Args:
+        name: of the benchmark.
+        benchmark: made with its options.
+        selection: what the user asks of it.
+        session: surroundings of the runs.
+        given: options of every experiment; ``config`` those of a file, which are weaker.
+        overrides: options of some experiments, stronger than those of the file.
+    """
+
+    name: str
+    benchmark: Benchmark
+    selection: Selection
+    session: Session
+    given: Tree
+    config: Tree
+    overrides: tuple[Override, ...] = ()
+
+    def listed(self) -> list[Listed]:
+        """Return the experiments that are known so far, each once, and run nothing.
+
+        Further experiments are among them once the first ones are finished.
+        """
+        first = tuple(self.benchmark.experiments(self.selection))
+        check_overrides(self.overrides, first, self.selection.installed.get("method", ()))
+        found = self._listed(first)
+        if all(one.run is not None for one in found):
+            of = {identity_of(o.description): o.run for o in found if o.description and o.run}
+            results = [
+                _result(experiment, description, of[identity_of(description)])
+                for experiment in first
+                for description in [self._described(experiment)]
+            ]
+            done = BenchmarkResults(self.selection, results)
+            found += self._listed(tuple(self.benchmark.further_experiments(done)))
+        return found
+
+    def _listed(self, experiments: Sequence[ExperimentDescription]) -> list[Listed]:
+        known: dict[str, tuple[ExperimentDescription, Description]] = {}
+        failed = []
+        for experiment in experiments:
+            try:
+                description = self._described(experiment)
+            except FsfError as error:
+                failed.append(Listed(experiment, None, None, " ".join(str(error).split())))
+            else:
+                known.setdefault(identity_of(description), (experiment, description))
+        runs = find_finished([description for _, description in known.values()])
+        listed = [Listed(*pair, run) for pair, run in zip(known.values(), runs, strict=True)]
+        return listed + failed
+
+    def run(self) -> FinishedBenchmark:
+        """Run every experiment that is not finished; one that fails hinders no other.
+
+        A finished experiment is taken as it is, an interrupted one goes on where it stopped.
+
+        Raises:
+            FsfError: an option is not allowed, or nothing could be run.
+        """
+        first = tuple(self.benchmark.experiments(self.selection))
+        check_overrides(self.overrides, first, self.selection.installed.get("method", ()))
+        described = [self._described(experiment) for experiment in first]
+        check_options(described)
+        self._check_arms(described)
+        self.benchmark.check(self.selection)
+        done: dict[str, ExperimentResult] = {}
+        results = self._run(first, described, done)
+        further = tuple(
+            self.benchmark.further_experiments(BenchmarkResults(self.selection, results))
+        )
+        if further:
+            described = [self._described(experiment) for experiment in further]
+            check_options(described)
+            results += self._run(further, described, done)
+        found = BenchmarkResults(self.selection, results)
+        return FinishedBenchmark(
+            self.name,
+            tuple(done.values()),
+            tuple(self.benchmark.tables(found)),
+            tuple(self.benchmark.figures(found)),
+        )
+
+    def _check_arms(self, described: Sequence[Description]) -> None:
+        """See to it that every sampler has the arms that the benchmark is about."""
+        for one in described if self.benchmark.arms else ():
+            if arms_of(one) != self.benchmark.arms:
+                raise OptionError(
+                    f"{argument('sampler', one.options['sampler']['name'])}: its arms are "
+                    f"{' and '.join(arms_of(one))}, and the benchmark {self.name} needs "
+                    f"{' and '.join(self.benchmark.arms)}"
+                )
+
+    def _described(self, experiment: ExperimentDescription) -> Description:
+        origin = f"benchmark {self.name}"
+        holding = [o.options for o in self.overrides if o.holds_for(experiment)]
+        layers = [
+            given_tree(experiment.arguments, origin),
+            self.given,
+            *reversed(holding),
+            self.config,
+            given_tree(experiment.defaults, origin),
+        ]
+        return described_over(layers, self.session)
+
+    def _run(
+        self,
+        experiments: Sequence[ExperimentDescription],
+        described: Sequence[Description],
+        done: dict[str, ExperimentResult],
+    ) -> list[ExperimentResult]:
+        """Run experiments, equal ones once, and keep them in ``done``."""
+        keys = [identity_of(description) for description in described]
+        new = list(dict.fromkeys(key for key in keys if key not in done))
+        results = []
+        for key, experiment, description in zip(keys, experiments, described, strict=True):
+            if key not in done:
+                where = f"experiment {new.index(key) + 1} of {len(new)}"
+                self.session.reporter.say(f"{where}: {experiment.name}")
+                done[key] = _run_one(experiment, description)
+                if reason := done[key].reason:
+                    self.session.reporter.say(f"{where} failed: {reason}")
+            # The name of the one that ran, with the tags of the one that was described.
+            named = dataclasses.replace(experiment, name=done[key].description.name)
+            results.append(dataclasses.replace(done[key], description=named))
+        return results
+
+
+def _run_one(experiment: ExperimentDescription, description: Description) -> ExperimentResult:
+    try:
+        run = run_described(description)
+    except FsfError as error:
+        reason = " ".join(str(error).split())
+    except Exception as error:
+        # As when a GPU's memory is too small for one method: the others may still fit.
+        first = (str(error).splitlines() or [""])[0]
+        reason = f"unexpected {type(error).__name__}: {first}"
+    else:
+        return _result(experiment, description, run)
+    return ExperimentResult(description=experiment, options=description.options, reason=reason)
+
+
+def _result(
+    experiment: ExperimentDescription, description: Description, run: Run
+) -> ExperimentResult:
+    record = run.record
+    return ExperimentResult(
+        description=experiment,
+        # Statistics and the like are not what the run was made with, but what is asked for now.
+        options={
+            **description.options,
+            **options_of(record),
+            "level": description.options["level"],
+        },
+        folder=run.folder,
+        fingerprint=record.fingerprint,
+        data_fingerprint=record.digests.get("data", ""),
+        reused=run.reused,
+        trained=bool(record.training.history),
+        n_tasks={arm: one.n_tasks for arm, one in record.arms.items()},
+        estimates=run.estimates,
+        notes=record.notes,
+        cautions=record.cautions,
+        load_outcomes=lambda: run.outcomes,
+    )
+
+
+def make_job(
+    name: str,
+    session: Session,
+    given: Tree,
+    config: Tree,
+    chosen: Mapping[str, Sequence[Any]],
+) -> Job:
+    """Return a benchmark by name with all that it is run with.
+
+    Args:
+        name: of the benchmark.
+        session: that knows the plugins.
+        given: options, those of the benchmark itself below the key ``benchmark``.
+        config: options of a file, which are weaker; ``overrides`` among them.
+        chosen: values by axis; see ``fsframework.interfaces.AXES``.
+
+    Raises:
+        FsfError: there is no such benchmark, or an option is unknown or not allowed.
+    """
+    own: dict[str, Any] = {}
+    for tree in (config, given):
+        part = tree.get("benchmark", {})
+        own |= part if isinstance(part, Mapping) else {"name": part}
+    benchmark = benchmark_of(session.registry, {**own, "name": name})
+    overrides = read_overrides(config.get("overrides", []))
+    trees = [
+        {key: value for key, value in tree.items() if key not in ("benchmark", "overrides")}
+        for tree in (given, config)
+    ]
+    check_reserved(benchmark, name, trees)
+    return Job(
+        name,
+        benchmark,
+        selection_of(benchmark, name, chosen, trees, session),
+        session,
+        without_choices(trees[0]),
+        without_choices(trees[1]),
+        overrides,
+    )
+
+
+def run_benchmark(
+    benchmark: str,
+    *,
+    config: str | Path | None = None,
+    plugins: Sequence[str | Path] = (),
+    runs_dir: str | Path | None = None,
+    cache_dir: str | Path | None = None,
+    progress: bool = True,
+    **arguments: Any,
+) -> FinishedBenchmark:
+    """Run a benchmark and return its tables and figures.
+
+    Args:
+        benchmark: its name.
+        config: a TOML file of options; other arguments are stronger.
+        plugins: Python files whose plugin classes are known too.
+        runs_dir: where runs are written; ``cache_dir`` where stages are kept; see
+            ``fsframework.run``.
+        progress: whether progress is told on standard error.
+        **arguments: those of ``fsframework.run``, of which ``dataset``, ``method``, ``backbone``,
+            ``shot``, ``detector`` and ``model`` may be lists, and ``benchmark_options``, a mapping
+            of the benchmark's own options.
+
+    Raises:
+        FsfError: something given is wrong; an experiment that fails is a result with its reason.
+    """
+    session = open_session(
+        runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress
+    )
+    own = arguments.pop("benchmark_options", {})
+    chosen = {axis: _several(arguments.pop(axis)) for axis in AXES if axis in arguments}
+    given = {
+        **given_tree(arguments, "call"),
+        "benchmark": {key: Given(value, "call") for key, value in own.items()},
+    }
+    return make_job(benchmark, session, given, tree_of_call({}, config), chosen).run()
+
+
+def _several(values: Any) -> Iterable[Any]:
+    return tuple(values) if isinstance(values, (list, tuple)) else (values,)

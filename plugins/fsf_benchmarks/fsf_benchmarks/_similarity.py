@@ -1,0 +1,349 @@
+"""How much images resemble the names of their classes and of their contexts, by CLIP's measure.
+
+Source: Zhang et al. 2024 (MetaCoCo), section 3.2, Eq. 1: M_ce = d(z_x, z_ce) of an image and its
+concept, M_te = d(z_x, z_te) of an image and its context. They call d the cosine distance and the
+result a similarity; their values lie about 0.2 and are lower for what resembles less, which is so
+of the cosine itself and not of one minus it. So d is the cosine similarity here.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fsframework.api.devices import resolve_device
+from fsframework.api.experiments import Description
+from fsframework.api.files import atomic_path, atomic_write, stored_array
+from fsframework.errors import DataError, OptionError, argument
+from fsframework.interfaces import AttributeDetector, Dataset, ImageTextModel
+from fsframework.values import FloatArray, IntArray, digest_of
+
+__all__ = [
+    "SUFFIXES",
+    "ImageGroup",
+    "Similarities",
+    "Templates",
+    "measure_similarities",
+    "readable",
+    "write_similarities",
+]
+
+SUFFIXES = (".csv", ".parquet")
+"""Endings of the files that values can be written to."""
+
+_IMAGES_AT_ONCE = {"cpu": 16, "cuda": 64}
+_MOST_OFF_UNIT = 1e-2
+
+
+@dataclass(frozen=True)
+class ImageGroup:
+    """Means over some images.
+
+    Args:
+        by: ``all``, ``split``, ``class`` or ``context``; ``name`` which one.
+        n_images: how many; ``n_contexts`` how many of them have a context.
+        m_ce: mean similarity to the class; ``m_te`` to the context, NaN without any.
+        above: share of those with a context that resemble it more than their class.
+    """
+
+    by: str
+    name: str
+    n_images: int
+    n_contexts: int
+    m_ce: float
+    m_te: float
+    above: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields, with null for what is missing."""
+        return {k: None if v != v else v for k, v in vars(self).items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Similarities:
+    """M_ce and M_te of images.
+
+    Args:
+        keys: of the images; ``classes``, ``splits`` and ``contexts`` of each, a context that is
+            not known being empty; ``contexts`` is ``None`` where the data have none at all.
+        m_ce: float64 ``(n,)``; ``m_te`` likewise, NaN where there is no context.
+        provenance: model, revision, templates.
+    """
+
+    keys: tuple[str, ...]
+    classes: tuple[str, ...]
+    splits: tuple[str, ...]
+    contexts: tuple[str, ...] | None
+    m_ce: FloatArray
+    m_te: FloatArray
+    provenance: dict[str, str]
+
+    def groups(self) -> Iterator[ImageGroup]:
+        """Yield the means over all images, those of each split, class and context."""
+        columns = [("split", self.splits), ("class", self.classes)]
+        columns += [("context", self.contexts)] if self.contexts is not None else []
+        yield self._mean("all", "", np.arange(len(self.keys)))
+        for by, values in columns:
+            order = dict.fromkeys(values) if by == "split" else sorted(set(values))
+            names = np.array(values)
+            for name in order:
+                if name:
+                    yield self._mean(by, name, np.flatnonzero(names == name))
+
+    def _mean(self, by: str, name: str, which: IntArray) -> ImageGroup:
+        ce, te = self.m_ce[which], self.m_te[which]
+        known = ~np.isnan(te)
+        some = bool(known.any())
+        return ImageGroup(
+            by,
+            name,
+            len(which),
+            int(known.sum()),
+            float(ce.mean()),
+            float(te[known].mean()) if some else float("nan"),
+            float((te > ce)[known].mean()) if some else float("nan"),
+        )
+
+
+def readable(name: str) -> str:
+    """Return a name as one would say it: underscores, slashes and doubled spaces become spaces.
+
+    >>> readable("aquarium_fish"), readable("Greek/character01")
+    ('aquarium fish', 'Greek character01')
+    """
+    return re.sub(r"[\s_/]+", " ", name).strip()
+
+
+@dataclass(frozen=True)
+class Templates:
+    """What is put around names to make texts of them.
+
+    Args:
+        classes: around the name of a class; ``{}`` is its place.
+        contexts: around a context; ``None`` as for a class.
+
+    Raises:
+        OptionError: ``{}`` is not exactly once in a template.
+    """
+
+    classes: str = "a photo of a {}"
+    contexts: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, text in (("template", self.classes), ("context template", self.contexts)):
+            if text is not None and text.count("{}") != 1:
+                raise OptionError(f"the {name} must hold {{}} exactly once, not {text!r}")
+
+    @property
+    def of_contexts(self) -> str:
+        """The template of contexts."""
+        return self.classes if self.contexts is None else self.contexts
+
+
+def measure_similarities(
+    description: Description,
+    templates: Templates,
+    *,
+    splits: Sequence[str] = (),
+    column: str | None = None,
+    batch_size: int | None = None,
+) -> Similarities:
+    """Measure the similarity of every image to its class and, where it has one, its context.
+
+    An image is shown to the model once, whatever the templates: its features are kept in the
+    cache, and a killed call goes on where it stopped.
+
+    Args:
+        description: names the data set, the detector, which must be an ``ImageTextModel`` too, and
+            the device.
+        templates: of the texts.
+        splits: whose images count; by default all.
+        column: metadata column of the contexts; by default ``context`` where there is one.
+        batch_size: images shown at once; by default 16 on a CPU and 64 on a GPU.
+
+    Raises:
+        OptionError: the detector compares no texts, or the column is not one of the data's.
+        DataError: the model cannot be loaded, or an image cannot be read.
+    """
+    if batch_size is not None and batch_size < 1:
+        raise OptionError(f"batch_size must be at least 1, not {batch_size}")
+    dataset: Dataset = description.experiment.roles["dataset"].create()
+    if column is None and "context" in dataset.metadata:
+        column = "context"
+    if column is not None and column not in dataset.metadata:
+        there = ", ".join(map(repr, sorted(dataset.metadata)))
+        has = f"the metadata columns {there}" if there else "no metadata columns"
+        raise OptionError(f"{argument('column', column)}: the data set has {has}")
+    component = description.experiment.roles["detector"]
+    detector, model = component.name, component.create()
+    if not isinstance(model, ImageTextModel):
+        raise OptionError(
+            f"detector {detector}: does not compare images with texts; use clip-words:MODEL"
+        )
+    wanted = tuple(splits) or tuple(dataset.splits)
+    parts = [dataset.split_indices(split) for split in wanted]
+    indices = np.concatenate(parts)
+    assert isinstance(model, AttributeDetector)
+    where = resolve_device(description.options["device"])
+    model.prepare(device=str(where), offline=description.options["offline"])
+    classes = [dataset.class_names[label] for label in dataset.labels[indices]]
+    class_vectors, class_of = _vectors(model, detector, classes, templates.classes)
+    provenance = dict(model.provenance())
+    block = batch_size or _IMAGES_AT_ONCE["cuda" if where.type == "cuda" else "cpu"]
+    width = class_vectors.shape[1]
+    features = _features(description, model, dataset, (indices, width), block)
+    m_ce = _dots(features, np.arange(len(indices)), class_vectors, class_of)
+    m_te, contexts = np.full(len(indices), np.nan), None
+    if column is not None:
+        values = dataset.metadata[column]
+        contexts = tuple(values[i] for i in indices)
+        known = np.flatnonzero([bool(context) for context in contexts])
+        if known.size:
+            names = [contexts[i] for i in known]
+            vectors, of = _vectors(model, detector, names, templates.of_contexts)
+            m_te[known] = _dots(features, known, vectors, of)
+    told = {k: v for k, v in provenance.items() if k not in _OF_WORDS}
+    told |= {"detector": detector, "template": templates.classes}
+    told |= {"column": column, "context_template": templates.of_contexts} if column else {}
+    return Similarities(
+        tuple(dataset.keys[i] for i in indices),
+        tuple(classes),
+        tuple(split for split, part in zip(wanted, parts, strict=True) for _ in part),
+        contexts,
+        m_ce,
+        m_te,
+        told,
+    )
+
+
+_OF_WORDS = ("vocabulary", "template", "threshold", "top")
+"""What a detector says of itself that has no part in the features."""
+
+
+def _vectors(
+    model: ImageTextModel, detector: str, names: Sequence[str], template: str
+) -> tuple[FloatArray, IntArray]:
+    """Return a vector for each distinct name, and which of them is whose."""
+    distinct, of = np.unique(np.array(names), return_inverse=True)
+    texts = [template.replace("{}", readable(str(name))) for name in distinct]
+    return _checked(detector, model.text_features(texts), len(texts), "texts"), of
+
+
+def _checked(detector: str, found: Any, count: int, what: str) -> FloatArray:
+    """Check what a plugin gives, before it is written down."""
+    vectors = np.asarray(found, np.float32)
+    if vectors.ndim != 2 or len(vectors) != count:
+        raise DataError(f"detector {detector}: gave features {vectors.shape} for {count} {what}")
+    off = np.abs(np.linalg.norm(vectors, axis=1) - 1)
+    if not (off < _MOST_OFF_UNIT).all():
+        raise DataError(f"detector {detector}: the features of {what} do not have length 1")
+    return vectors
+
+
+def _features(
+    description: Description,
+    model: ImageTextModel,
+    dataset: Dataset,
+    shape: tuple[IntArray, int],
+    block: int,
+) -> FloatArray:
+    """Return features of images, float32 ``(n, width)``, from the cache if they are there.
+
+    Args:
+        description: whose detector and data set the model and the images are.
+        model: prepared.
+        dataset: of the images.
+        shape: which images, int ``(n,)``, and the number of features of each.
+        block: images shown at once.
+    """
+    assert isinstance(model, AttributeDetector)
+    indices, width = shape
+    roles, session = description.experiment.roles, description.session
+    said = {k: v for k, v in model.provenance().items() if k not in _OF_WORDS}
+    key = digest_of(
+        "image-text features",
+        dataclasses.replace(roles["detector"], options={}).fingerprint,
+        json.dumps(said, sort_keys=True),
+        dataclasses.replace(roles["dataset"], options={}).fingerprint,
+        dataset.fingerprint,
+        indices,
+    )
+    detector = roles["detector"].name
+
+    def make(start: int, stop: int) -> FloatArray:
+        images = [dataset.image(int(i)) for i in indices[start:stop]]
+        found = _checked(detector, model.image_features(images), len(images), "images")
+        if found.shape[1] != width:
+            raise DataError(
+                f"detector {detector}: features of images have {found.shape[1]} numbers, those of "
+                f"texts {width}"
+            )
+        return found
+
+    stored = stored_array(
+        session.workspace.cache / "similarity" / key[:24],
+        (len(indices), width),
+        np.float32,
+        make,
+        block=block,
+        label="image features",
+        reporter=session.reporter,
+    )
+    return np.asarray(stored)
+
+
+def _dots(features: FloatArray, rows: IntArray, vectors: FloatArray, of: IntArray) -> FloatArray:
+    """Return the cosine of each row's feature and its own vector, float64 ``(len(rows),)``."""
+    found = np.empty(len(rows))
+    for start in range(0, len(rows), 4096):
+        part = slice(start, start + 4096)
+        mine, theirs = features[rows[part]], vectors[of[part]]
+        found[part] = np.einsum("nd,nd->n", mine.astype(np.float64), theirs.astype(np.float64))
+    return found
+
+
+def write_similarities(found: Similarities, path: Path) -> None:
+    """Write a row for each image: key, class, split, context, m_ce, m_te.
+
+    Args:
+        found: to write.
+        path: of a file that ends in one of ``SUFFIXES``.
+    """
+    contexts = found.contexts or ("",) * len(found.keys)
+    if path.suffix.lower() == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.table(
+            {
+                "key": pa.array(found.keys),
+                "class": pa.array(found.classes),
+                "split": pa.array(found.splits),
+                "context": pa.array([context or None for context in contexts], pa.string()),
+                "m_ce": pa.array(found.m_ce),
+                "m_te": pa.array(found.m_te, from_pandas=True),
+            }
+        )
+        table = table.replace_schema_metadata({"fsframework": json.dumps(found.provenance)})
+        with atomic_path(path) as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+        return
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("key", "class", "split", "context", "m_ce", "m_te"))
+    for key, label, split, context, ce, te in zip(
+        found.keys, found.classes, found.splits, contexts, found.m_ce, found.m_te, strict=True
+    ):
+        writer.writerow(
+            (key, label, split, context, f"{ce:.6f}", "" if np.isnan(te) else f"{te:.6f}")
+        )
+    atomic_write(path, out.getvalue())

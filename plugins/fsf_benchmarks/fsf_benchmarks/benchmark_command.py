@@ -1,0 +1,290 @@
+"""`fsf benchmark`: published experiments, and those of other packages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsframework.cli.options import (
+    DROPPING,
+    command,
+    dataset_names,
+    folder_options,
+    json_option,
+    plugin_names,
+    run_names,
+    session_of,
+    set_options,
+    shared,
+    tree_of,
+    workers_option,
+)
+from fsframework.interfaces import AXES
+
+if TYPE_CHECKING:
+    from fsf_benchmarks._running import FinishedBenchmark, Listed
+    from fsframework.values import ExperimentResult, TableDeclaration
+
+__all__ = ["benchmark"]
+
+
+@command(epilog="Options left out come from --config, then from the benchmark.")
+@click.argument(
+    "benchmark_name", metavar="[NAME]", required=False, shell_complete=plugin_names("benchmark")
+)
+@click.option(
+    "--dataset",
+    "datasets",
+    multiple=True,
+    metavar="[LABEL=]NAME[:ARG]",
+    envvar="FSF_DATASET",
+    show_envvar=True,
+    shell_complete=dataset_names,
+    help="Data set; repeatable. A label of the paper's, as in CUB-200=folder:./birds, shows its "
+    "printed values beside.",
+)
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="NAME",
+    envvar="FSF_METHOD",
+    show_envvar=True,
+    shell_complete=plugin_names("method"),
+    help="Few-shot method; repeatable.  [default: the paper's that are installed]",
+)
+@click.option(
+    "--backbone",
+    "backbones",
+    multiple=True,
+    metavar="NAME[:ARG]",
+    envvar="FSF_BACKBONE",
+    show_envvar=True,
+    shell_complete=plugin_names("backbone"),
+    help="Feature extractor; repeatable.  [default: the paper's]",
+)
+@click.option(
+    "--shot",
+    "shots",
+    multiple=True,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Support images per class; repeatable.  [default: the paper's]",
+)
+@click.option(
+    "--detector",
+    "detectors",
+    multiple=True,
+    metavar="NAME[:ARG]",
+    envvar="FSF_DETECTOR",
+    show_envvar=True,
+    shell_complete=plugin_names("detector"),
+    help="Detects the words in the images; repeatable.",
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="[LABEL=]RUN",
+    shell_complete=run_names,
+    help="Run whose backbone and weights are taken, so that nothing is trained; repeatable.",
+)
+@shared("sampler", "way", "queries", "tasks", "split", "attributes", "seed", "device")
+@shared("query-batch", "recipe", *DROPPING, "offline")
+@workers_option
+@set_options
+@folder_options
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the tables: .md, .tex, .csv (a row for each value) or .json (everything).",
+)
+@click.option(
+    "--figure",
+    type=click.Path(path_type=Path),
+    metavar="FILE.png",
+    help="Also draw the benchmark's figure.",
+)
+@click.option("--force", is_flag=True, help="Replace files that are there.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="List the experiments, and which of them are finished; run nothing.",
+)
+@json_option
+@click.pass_context
+def benchmark(
+    context: click.Context,
+    /,
+    benchmark_name: str | None,
+    models: tuple[str, ...],
+    config: Path | None,
+    options: tuple[str, ...],
+    output: Path | None,
+    figure: Path | None,
+    force: bool,
+    dry_run: bool,
+    as_json: bool,
+    **chosen: Any,
+) -> None:
+    r"""Run a benchmark: its experiments, then its tables and figures.
+
+    \b
+    Every experiment is a run as fsf run makes it: finished ones are taken as they
+    are, and after an interruption the same command goes on. One that fails gives
+    its reason in its place; then the exit code is 1. Options of the benchmark
+    itself are given with -o benchmark.KEY=VALUE (fsf plugins show NAME lists them),
+    those of all experiments as for fsf run. Without NAME it lists the benchmarks.
+
+    \b
+    Examples:
+      fsf benchmark fewstab --tasks 200
+      fsf benchmark fewstab --dataset miniImageNet=folder:./mini --output tables.md
+      fsf benchmark fewstab --shot 5 -o benchmark.ablation=true
+      fsf benchmark contexts --dataset folder:./images -o benchmark.column=place
+      fsf benchmark metacoco -o benchmark.only=2 --method protonet --dry-run
+      fsf benchmark open-intervals --dataset CUB=folder:./birds --model DINO=runs/dino
+    """
+    from fsf_benchmarks._rendering import check_suffix
+    from fsf_benchmarks._running import make_job
+    from fsframework.api.experiments import tree_of_call
+
+    session, name = session_of(context), benchmark_name
+    if name is None:
+        _list_benchmarks(session.registry.plugins("benchmark"), as_json)
+        return
+    if output is not None:
+        check_suffix(output, force=force)
+    if figure is not None:
+        check_suffix(figure, (".png",), force=force)
+    asked = {axis: chosen.get(f"{axis}s", ()) for axis in AXES}
+    asked["model"] = _folders(models, session.workspace.runs)
+    tree = tree_of(context, None, options)
+    job = make_job(name, session, tree, tree_of_call({}, config), asked)
+    if dry_run:
+        _print_listed(name, job.listed(), as_json)
+        return
+    found = job.run()
+    _conclude(found, output, figure, as_json)
+    if any(not result.finished for result in found.results):
+        context.exit(1)
+
+
+def _list_benchmarks(plugins: Sequence[Any], as_json: bool) -> None:
+    from fsframework.cli import render
+
+    rows = [(p.name, f"{p.distribution} {p.version}", p.status) for p in plugins]
+    if as_json:
+        keys = ("benchmark", "distribution", "status")
+        render.print_json([dict(zip(keys, row, strict=True)) for row in rows])
+        return
+    render.print_table(("benchmark", "from", "status"), rows)
+    click.echo()
+    click.echo("fsf plugins show NAME says what a benchmark measures, and its options.")
+
+
+def _folders(models: Sequence[str], runs_dir: Path) -> tuple[str, ...]:
+    """Return runs, given as folders or beginnings of names, as folders."""
+    from fsf_benchmarks._asked import labelled
+    from fsframework.api.running import load_run
+
+    found = []
+    for text in models:
+        model = labelled(text)
+        folder = load_run(model.value, runs_dir).folder
+        found.append(f"{model.label}={folder}" if model.label else str(folder))
+    return tuple(found)
+
+
+def _conclude(
+    found: FinishedBenchmark, output: Path | None, figure: Path | None, as_json: bool
+) -> None:
+    """Write and print what a benchmark came to."""
+    from fsf_benchmarks._charts import draw_figure
+    from fsf_benchmarks._rendering import write_tables
+    from fsframework.cli import render
+    from fsframework.errors import OptionError
+
+    if output is not None:
+        write_tables(found.tables, found.to_json(), output)
+    if as_json:
+        render.print_json(found.to_json())
+    else:
+        _print_tables(found.tables)
+        _print_summary(found.results)
+    if figure is not None:
+        if len(found.figures) != 1:
+            count = len(found.figures) or "no"
+            raise OptionError(f"--figure {figure}: the benchmark {found.name} has {count} figures")
+        draw_figure(found.figures[0], figure)
+
+
+def _print_tables(tables: Sequence[TableDeclaration]) -> None:
+    from fsf_benchmarks._rendering import cells_of, heads_of
+    from fsframework.cli import render
+
+    for table in tables:
+        click.echo(f"{table.name}. {table.title}")
+        click.echo()
+        render.print_table(heads_of(table), cells_of(table))
+        click.echo()
+        for note in table.notes:
+            click.echo(f"  {note}")
+        click.echo()
+
+
+def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
+    from fsframework.cli import render
+
+    if as_json:
+        rows = [
+            {
+                "experiment": one.experiment.name,
+                "run": None if one.run is None else str(one.run.folder),
+                "reason": one.reason,
+            }
+            for one in listed
+        ]
+        render.print_json({"benchmark": name, "experiments": rows})
+        return
+    cells = []
+    for number, one in enumerate(listed, start=1):
+        tasks, batch, state = "–", "–", "cannot run, see below"
+        if one.description is not None:
+            count = one.description.options["tasks"]
+            tasks = "all" if count is None else f"{count:,}"
+            batch = one.description.options["query_batch"]
+            state = "to do" if one.run is None else f"finished: {one.run.folder}"
+        cells.append((str(number), one.experiment.name, tasks, batch, state))
+    render.print_table(("", "experiment", "tasks", "queries by", "state"), cells)
+    click.echo()
+    done = sum(one.run is not None for one in listed)
+    click.echo(f"{_counted(len(listed))}, {done} of them finished")
+    for reason in dict.fromkeys(one.reason for one in listed if one.reason):
+        click.echo(f"note: {reason}")
+
+
+def _counted(number: int) -> str:
+    return f"{number} {'experiment' if number == 1 else 'experiments'}"
+
+
+def _print_summary(results: Sequence[ExperimentResult]) -> None:
+    """Print the notes of the runs, each once, and how many experiments there are of each state."""
+    told: dict[str, list[str]] = {}
+    for result in results:
+        for note in result.notes:
+            if note not in result.cautions:  # those are below the tables
+                told.setdefault(note, []).append(result.description.name)
+    for note, (first, *others) in told.items():
+        more = f" and {len(others)} more" if others else ""
+        click.echo(f"note ({first}{more}): {note}")
+    failed = sum(not result.finished for result in results)
+    before = sum(result.reused for result in results)
+    now = len(results) - failed - before
+    click.echo(
+        f"{_counted(len(results))}: {now} run now, {before} finished before, {failed} failed"
+    )

@@ -1,0 +1,218 @@
+"""`fsf data similarity`: images beside the names of their classes and contexts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsframework.cli.options import (
+    cache_option,
+    command,
+    json_option,
+    session_of,
+    set_options,
+    shared,
+    tree_of,
+)
+from fsframework.errors import OptionError
+
+if TYPE_CHECKING:
+    from fsf_benchmarks._similarity import ImageGroup, Similarities
+
+__all__ = ["similarity"]
+
+_CLIP = "clip-words"
+
+
+@command(epilog="Options left out come from --config, then from the defaults.")
+@shared("dataset", "detector")
+@click.option(
+    "--clip",
+    metavar="MODEL",
+    help="CLIP model, name on the hub or path of a folder: short for --detector clip-words:MODEL.  "
+    "[default: openai/clip-vit-base-patch32]",
+)
+@click.option(
+    "--template",
+    metavar="TEXT",
+    default="a photo of a {}",
+    show_default=True,
+    help="What stands around the name of a class; {} is its place.",
+)
+@click.option(
+    "--context-template",
+    metavar="TEXT",
+    help="What stands around a context.  [default: as --template]",
+)
+@click.option(
+    "--column",
+    metavar="NAME",
+    help="The metadata column that holds the contexts.  [default: context, where there is one]",
+)
+@click.option(
+    "--split",
+    "splits",
+    multiple=True,
+    metavar="NAME",
+    help="Split whose images count; repeatable.  [default: all]",
+)
+@shared("device", "offline")
+@click.option("--batch-size", type=int, metavar="N", help="Images shown to the model at once.")
+@set_options
+@cache_option
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a row for each image, .csv or .parquet.",
+)
+@click.option(
+    "--figure",
+    type=click.Path(path_type=Path),
+    metavar="FILE.png",
+    help="Draw every image as a point, similarity to its context to the right and to its class "
+    "upwards.",
+)
+@click.option("--force", is_flag=True, help="Replace files that are there.")
+@json_option
+@click.pass_context
+def similarity(
+    context: click.Context,
+    /,
+    clip: str | None,
+    template: str,
+    context_template: str | None,
+    column: str | None,
+    splits: tuple[str, ...],
+    batch_size: int | None,
+    config: Path | None,
+    options: tuple[str, ...],
+    output: Path | None,
+    figure: Path | None,
+    force: bool,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    r"""Measure how much images resemble the names of their classes and contexts (M_ce, M_te).
+
+    \b
+    The cosine similarity of CLIP's features of an image and of a text with the name
+    of its class (M_ce) or of its context (M_te), averaged over the data set, its
+    splits, classes and contexts, as in Eq. 1 of MetaCoCo (Zhang et al. 2024). Where
+    images resemble their context more than their class, contexts make for a
+    shortcut. Without contexts there is only M_ce.
+
+    \b
+    Examples:
+      fsf data similarity --dataset folder:./images --clip openai/clip-vit-base-patch32
+      fsf data similarity --dataset metacoco --split test --figure similarity.png
+      fsf data similarity --dataset csv:images.csv --column place --context-template "a {} scene"
+    """
+    from fsf_benchmarks._metacoco import SIMILARITIES, printed_similarities
+    from fsf_benchmarks._rendering import check_suffix
+    from fsf_benchmarks._similarity import (
+        SUFFIXES,
+        Templates,
+        measure_similarities,
+        write_similarities,
+    )
+    from fsframework.api.experiments import described
+    from fsframework.api.grids import Given, given_tree, overlay
+    from fsframework.cli import render
+
+    if output is not None:
+        check_suffix(output, SUFFIXES, force=force)
+    if figure is not None:
+        check_suffix(figure, (".png",), force=force)
+    templates = Templates(template, context_template)
+    tree = tree_of(context, config, options)
+    if clip is not None and context.params["detector"] is not None:
+        raise OptionError("--clip and --detector both name the model; give one of them")
+    if clip is not None:
+        named = {"detector": Given(f"{_CLIP}:{clip}", "command line")}
+        tree = overlay(named, tree)
+    tree = overlay(tree, given_tree({"detector": _CLIP}, "default"))
+    description = described(tree, session_of(context))
+    found = measure_similarities(
+        description, templates, splits=splits, column=column, batch_size=batch_size
+    )
+    if output is not None:
+        write_similarities(found, output)
+    if figure is not None:
+        _draw(found, figure)
+    dataset = str(description.options["dataset"]["name"])
+    groups = list(found.groups())
+    name = SIMILARITIES.get(dataset, "")
+    printed = printed_similarities().get(name)
+    if as_json:
+        render.print_json(
+            {
+                "dataset": dataset,
+                "printed_m_ce": printed,
+                "provenance": found.provenance,
+                "groups": [group.to_json() for group in groups],
+            }
+        )
+        return
+    _print(groups, printed, name)
+    _print_how(found)
+
+
+def _draw(found: Similarities, path: Path) -> None:
+    import numpy as np
+
+    from fsf_benchmarks._charts import draw_scatter
+
+    if found.contexts is None or np.isnan(found.m_te).all():
+        raise OptionError(
+            f"--figure {path}: the images have no contexts to draw M_ce "
+            "against; name a metadata column with --column"
+        )
+    known = ~np.isnan(found.m_te)
+    draw_scatter(
+        found.m_te[known],
+        found.m_ce[known],
+        [label for label, has in zip(found.classes, known, strict=True) if has],
+        path,
+        x_axis="M_te: similarity to the context",
+        y_axis="M_ce: similarity to the class",
+        title=f"{int(known.sum()):,} images; on the line both are equal",
+    )
+
+
+def _print(groups: list[ImageGroup], printed: float | None, name: str) -> None:
+    from fsframework.cli import render
+
+    some = any(group.n_contexts for group in groups)
+    for by in dict.fromkeys(group.by for group in groups):
+        if by == "split":
+            continue
+        part = [g for g in groups if g.by == by or (by == "all" and g.by == "split")]
+        columns = ["split" if by == "all" else by, "images", "M_ce"]
+        columns += ["M_te", "M_te above M_ce"] if some else []
+        rows = []
+        for group in part:
+            row = [group.name or "all", f"{group.n_images:,}", f"{group.m_ce:.3f}"]
+            if some:
+                known = group.n_contexts > 0
+                row += [f"{group.m_te:.3f}", f"{group.above:.1%}"] if known else ["–", "–"]
+            rows.append(row)
+        render.print_table(columns, rows)
+        if by == "all" and printed is not None:
+            click.echo(
+                f"printed for {name}: {printed:.3f} (MetaCoCo's Table 1, which states neither "
+                "model nor prompt nor split)"
+            )
+        click.echo()
+
+
+def _print_how(found: Similarities) -> None:
+    told = found.provenance
+    model = told.get("model", told["detector"])
+    click.echo(f"cosine similarities by {model}, classes as {told['template']!r}", nl=False)
+    contexts = ""
+    if "column" in told:
+        contexts = f", contexts ({told['column']}) as {told['context_template']!r}"
+    click.echo(contexts)

@@ -1,0 +1,471 @@
+"""`fsf benchmark fewstab` on instant plugins: the grid, what is shared, what stands beside."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fsframework as fsf_api
+from fsf_benchmarks import _fewstab, _fewstab_agreement, _fewstab_tables
+from fsf_benchmarks._fewstab import TECHNIQUES
+from fsf_benchmarks._published import printed_values
+from fsframework.errors import OptionError, PluginError
+from tests.conftest import Fsf
+
+TOYS = Path(__file__).with_name("toy_grid.py")
+METHODS = ("toy-near", "toy-first", "toy-blind")
+ABLATION = ("-o", "benchmark.ablation=true")
+AGREEMENT = ("-o", "benchmark.agreement=true")
+TOY = {"dataset": ["toy-images"], "backbone": ["toy-pixels"], "method": METHODS}
+Grid = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def grid(fsf: Fsf) -> Grid:
+    """Run the benchmark with the toys, of which any option may be given anew."""
+
+    def call(
+        *more: str, methods: tuple[str, ...] = METHODS, dataset: str = "toy-images"
+    ) -> subprocess.CompletedProcess[str]:
+        named = [word for method in methods for word in ("--method", method)]
+        return fsf(
+            "benchmark", "fewstab", "--plugin", str(TOYS), "--dataset", dataset, "--backbone",
+            "toy-pixels", "--sampler", "toy-sampler", "--tasks", "12", *named, *more,
+        )  # fmt: skip
+
+    return call
+
+
+def ran(done: subprocess.CompletedProcess[str], code: int = 0) -> dict[str, Any]:
+    """The document printed by --json."""
+    assert done.returncode == code, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def rows(document: dict[str, Any], table: str, **where: Any) -> list[dict[str, Any]]:
+    found = [row for t in document["tables"] if t["table"] == f"Table {table}" for row in t["rows"]]
+    return [row for row in found if all(row[key] == value for key, value in where.items())]
+
+
+def described(job: Any) -> list[Any]:
+    return list(job.benchmark.experiments(job.selection))
+
+
+def options_of(job: Any) -> list[Any]:
+    """The options of each experiment, equal ones once."""
+    return [one.description.options for one in job.listed()]
+
+
+def test_the_experiments_are_the_product(planned: Any) -> None:
+    chosen = {**TOY, "shot": [1, 3], "detector": ["metadata:words", "toy-eyes"]}
+    job = planned("fewstab", chosen, sampler="toy-sampler", tasks=5)
+    names = [one.name for one in described(job)]
+    assert len(names) == len(job.listed()) == 3 * 2 * 2
+    assert names[:2] == [
+        "toy-near, toy-pixels, toy-images, 1-shot, metadata:words",
+        "toy-near, toy-pixels, toy-images, 1-shot, toy-eyes",
+    ]
+    assert [o["sampler"]["n_shot"] for o in options_of(job)] == [1] * 6 + [3] * 6
+
+
+def test_ablations_are_5_shot_and_share_the_papers_construction(planned: Any) -> None:
+    job = planned("fewstab", TOY, {"ablation": True}, sampler="toy-sampler", tasks=5)
+    # Plain ones at 1 and 5 shots; at 5 four more constructions, since SC3 = QC3 = the plain one.
+    assert len(options_of(job)) == 3 * 2 + 3 * 4
+    assert len(described(job)) == 3 * 2 + 3 * 6
+    for one in described(job):
+        sampler = job._described(one).options["sampler"]
+        assert TECHNIQUES.get(one.tags["technique"], {}).items() <= sampler.items()
+    only = planned("fewstab", {**TOY, "shot": [1]}, {"ablation": True}, sampler="toy-sampler")
+    assert {e.tags["shot"] for e in described(only) if e.tags["technique"]} == {1}
+
+
+def test_equal_experiments_are_one(planned: Any) -> None:
+    chosen = {**TOY, "method": ["toy-near", "toy-near"], "shot": [1, 1]}
+    assert len(options_of(planned("fewstab", chosen, sampler="toy-sampler"))) == 1
+
+
+def test_what_is_left_out_has_the_papers_value(planned: Any) -> None:
+    chosen = {"dataset": ["cub-200=toy-images"]}
+    job = planned("fewstab", chosen, dataset={"wordless": True}, training={"epochs": 0})
+    found = described(job)
+    assert found[0].tags["label"] == "CUB-200"
+    first = job._described(found[0]).options
+    names = [first[role]["name"] for role in ("backbone", "sampler", "detector")]
+    assert (*names, first["tasks"]) == ("resnet12", "fewstab", "vit-gpt2", 3000)
+    assert {one.tags["shot"] for one in found} == {1, 5}
+    methods = list(dict.fromkeys(one.tags["method"] for one in found))
+    assert {"protonet", "renet"} <= set(methods)
+    assert methods == [name for name in _fewstab.METHODS if name in methods]
+
+
+def test_the_embedded_data_set_has_words_and_a_small_backbone(planned: Any) -> None:
+    first = options_of(planned("fewstab", {"method": ["protonet"]}))[0]
+    names = [first[role]["name"] for role in ("dataset", "backbone")]
+    assert (*names, first["tasks"]) == ("planted", "conv64f", 600)
+    assert "detector" not in first
+
+
+def test_options_of_all_experiments_take_the_place_of_an_axis(planned: Any) -> None:
+    job = planned(
+        "fewstab", own={"ablation": True}, dataset="toy-images", method="toy-near",
+        backbone="toy-pixels", sampler={"name": "toy-sampler", "n_shot": 3},
+    )  # fmt: skip
+    assert len(options_of(job)) == 5
+    assert {one.tags["shot"] for one in described(job)} == {3}
+
+
+def test_attributes_are_read_for_all(planned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = planned("fewstab", TOY, sampler="toy-sampler", attributes="column:words")
+    assert {one.tags["words"] for one in described(job)} == {"words of column:words"}
+    assert {o["attributes"] for o in options_of(job)} == {"column:words"}
+    with pytest.raises(OptionError, match="read from column:words or detected, not both"):
+        described(planned("fewstab", {**TOY, "detector": ["toy-eyes"]}, attributes="column:words"))
+
+
+def test_overrides_set_options_of_some_experiments(grid: Grid, tmp_path: Path) -> None:
+    (tmp_path / "overrides.toml").write_text(
+        """
+        [training]
+        epochs = 0
+        steps = 7
+        [[overrides]]
+        [overrides.set.training]
+        learning_rate = 0.5
+        [[overrides]]
+        method = "protonet"
+        dataset = "miniImageNet"
+        shot = 1
+        [overrides.set.training]
+        learning_rate = 0.25
+        steps = 8
+        [overrides.set.sampler]
+        support = "targeted"
+        """
+    )
+    options = ("--shot", "1", "--shot", "2", "-o", "training.steps=9", "--config", "overrides.toml")
+    cells = ran(grid(*options, "--json", methods=("protonet",), dataset="miniImageNet=toy-images"))[
+        "experiments"
+    ]
+    records = [fsf_api.load_run(c["folder"]).record for c in cells]
+    stages = [r.stages[0].options for r in records]
+    samplers = [r.components["sampler"].options for r in records]
+    assert [s["learning_rate"] for s in stages] == [0.25, 0.5]
+    assert [s["steps"] for s in stages] == [9, 9]
+    assert [s["support"] for s in samplers] == ["targeted", "exclusive"]
+    assert [s["n_shot"] for s in samplers] == [1, 2]
+
+
+def test_methods_on_different_tasks_are_not_averaged(grid: Grid, tmp_path: Path) -> None:
+    (tmp_path / "overrides.toml").write_text(
+        "[[overrides]]\nmethod = 'toy-near'\n[overrides.set]\nseed = 7\n"
+    )
+    options = ("--shot", "5", *ABLATION, *AGREEMENT, "--json", "--config", "overrides.toml")
+    document = ran(grid(*options))
+    (drop,) = rows(document, "S5", quantity="SC1", methods=3)
+    (rho,) = rows(document, "4")
+    for row in (drop, rho):
+        assert row["measured"] is None
+        assert row["reason"] == "none: the methods were evaluated on different tasks"
+
+
+def test_outcomes_that_are_gone_are_told(grid: Grid) -> None:
+    document = ran(grid("--shot", "1", "--json"))
+    (Path(document["experiments"][0]["folder"]) / "outcomes-biased.parquet").unlink()
+    (rho,) = rows(ran(grid("--shot", "1", *AGREEMENT, "--json")), "4")
+    assert rho["measured"] is None
+    assert rho["reason"].startswith("none: ")
+
+
+@pytest.mark.parametrize(
+    ("override", "part"),
+    [
+        ("overrides = 3", "overrides must be a list of tables"),
+        ("[[overrides]]\nmethod = 'toy-near'", "number 1: sets no option"),
+        ("[[overrides]]\nway = 5\n[overrides.set]\nseed = 1", "unknown key 'way'"),
+        ("[[overrides]]\nmethod = 'protonett'\n[overrides.set]\nseed = 1", "mean 'protonet'"),
+        ("[[overrides]]\n[overrides.set.training]\nepoch = 1", "training.epoch"),
+    ],
+)
+def test_a_bad_override_is_told(grid: Grid, tmp_path: Path, override: str, part: str) -> None:
+    (tmp_path / "overrides.toml").write_text(override)
+    done = grid("--config", "overrides.toml")
+    assert done.returncode == 2
+    assert part in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("chosen", "options", "part"),
+    [
+        ({"dataset": ["MNIST=toy-images"]}, {}, "one of miniImageNet, tieredImageNet, CUB-200"),
+        ({"dataset": ["toy-images", "CUB-200=toy-images"]}, {}, "given twice"),
+        ({"method": ["toy-neer"]}, {}, "did you mean 'toy-near'"),
+        ({"model": ["somewhere"]}, {}, "model: the benchmark fewstab leaves this"),
+        ({}, {"placebo": True}, "placebo: the benchmark fewstab sets this itself"),
+        ({}, {"task_file": "x"}, "task_file: the benchmark fewstab sets this itself"),
+        ({}, {"sampler": "random"}, "its arms are random, and the benchmark fewstab needs"),
+        ({}, {"method": {"strength": "9"}}, "unknown option method.strength"),
+        ({}, {"sampler": {"name": "toy-sampler", "n_way": "1"}}, "n_way must be at least 2"),
+        ({}, {"tasks": "0"}, "tasks must be at least 1"),
+    ],
+)
+def test_a_bad_option_is_told(
+    planned: Any, chosen: dict[str, Any], options: dict[str, Any], part: str
+) -> None:
+    with pytest.raises((OptionError, PluginError)) as caught:
+        planned(
+            "fewstab", {**TOY, "shot": [1], **chosen}, **{"sampler": "toy-sampler", **options}
+        ).run()
+    assert part in str(caught.value)
+
+
+def test_a_construction_needs_a_sampler_that_has_it(planned: Any) -> None:
+    with pytest.raises(OptionError, match="sampler.support"):
+        planned("fewstab", TOY, {"ablation": True}, sampler="toy-plain").run()
+
+
+def test_bad_options_end_before_anything_runs(grid: Grid, tmp_path: Path) -> None:
+    for options in (
+        ("--output", "tables.xlsx"), ("--shot", "0"), ("--device", "abacus"),
+        ("-o", "method.x=1"), ("-o", "nothing"), ("--query-batch", "all"),
+    ):  # fmt: skip
+        done = grid(*options)
+        assert done.returncode == 2, (options, done.stderr)
+        assert done.stderr.strip().count("\n") == 0, done.stderr
+        assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_every_table_from_one_grid(grid: Grid) -> None:
+    document = ran(grid(*ABLATION, *AGREEMENT, "--json"))
+    names = [t["table"].removeprefix("Table ") for t in document["tables"]]
+    assert names == ["3", "S7", "S8", "S5", "S6", "4", "6"]
+    assert len(document["experiments"]) == 18
+    assert {cell["status"] for cell in document["experiments"]} == {"finished"}
+    folders = [cell["folder"] for cell in document["experiments"]]
+    assert len(set(folders)) == 18
+    for cell in document["experiments"]:
+        record = json.loads((Path(cell["folder"]) / "run.json").read_text())
+        assert record["fingerprint"] == cell["fingerprint"]
+    # Every value is that of its run.
+    for row in rows(document, "3") + rows(document, "S7"):
+        record = json.loads((Path(row["run"]) / "run.json").read_text())
+        arms = {"Acc": "acc-random", "wAcc-A": "wacc-biased", "wAcc-R": "wacc-random"}
+        name = arms[row["quantity"]]
+        assert row["measured"] == pytest.approx(100 * record["estimates"][name]["value"], abs=1e-5)
+        assert row["measured_half_width"] is not None
+        assert record["components"]["method"]["name"] == row["method"]
+        assert record["components"]["sampler"]["options"]["n_shot"] == row["shot"]
+    # Nothing was printed for data of no label.
+    assert {row["printed"] for t in document["tables"] for row in t["rows"]} == {None}
+
+
+def test_finished_cells_are_taken_as_they_are(grid: Grid) -> None:
+    first = ran(grid("--shot", "1", "--json"))
+    stamps = {c["folder"]: (Path(c["folder"]) / "run.json").stat().st_mtime_ns
+              for c in first["experiments"]}  # fmt: skip
+    again = grid("--shot", "1", "--json")
+    second = ran(again)
+    assert [c["reused"] for c in first["experiments"]] == [False] * 3
+    assert [c["reused"] for c in second["experiments"]] == [True] * 3
+    assert second["tables"] == first["tables"]
+    assert "to do" not in again.stderr
+    for folder, stamp in stamps.items():
+        assert (Path(folder) / "run.json").stat().st_mtime_ns == stamp
+
+
+def test_a_run_made_alone_is_a_cell(grid: Grid, fsf: Fsf) -> None:
+    done = fsf(
+        "run", "--json", "--plugin", str(TOYS), "--dataset", "toy-images",
+        "--backbone", "toy-pixels",
+        "--sampler", "toy-sampler", "--tasks", "12", "--method", "toy-near", "--shot", "1",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    cells = ran(grid("--shot", "1", "--json"))["experiments"]
+    assert [cell["reused"] for cell in cells] == [True, False, False]
+
+
+def test_it_goes_on_after_a_kill(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    methods = ("toy-near", "toy-blind", "toy-first")
+    monkeypatch.setenv("TOY_KILLS", "1")
+    killed = grid("--shot", "1", methods=methods)
+    assert killed.returncode == 130
+    listed = ran(grid("--shot", "1", "--dry-run", "--json", methods=methods))["experiments"]
+    assert [cell["run"] is not None for cell in listed] == [True, False, False]
+    monkeypatch.delenv("TOY_KILLS")
+    cells = ran(grid("--shot", "1", "--json", methods=methods))["experiments"]
+    assert [cell["reused"] for cell in cells] == [True, False, False]
+    assert {cell["status"] for cell in cells} == {"finished"}
+
+
+def test_a_failing_experiment_loses_no_other(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--shot", "1", "--shot", "12", *AGREEMENT, *ABLATION, "-o", "seed=3")
+    monkeypatch.setenv("TOY_FAILS", "1")
+    document = ran(grid(*options, "--json"), code=1)
+    reasons = {(row["method"], row["shot"]): row["reason"] for row in rows(document, "3")}
+    assert reasons["toy-blind", 1] == "failed: unexpected RuntimeError: the toy was told to fail"
+    for method in METHODS:
+        assert reasons[method, 12] == "failed, see below"
+    notes = document["tables"][0]["notes"]
+    assert any("n_shot must be at most 10, not 12" in note for note in notes)
+    assert reasons["toy-near", 1] == reasons["toy-first", 1] == ""
+    assert all(row["measured"] is None for row in rows(document, "3", shot=12))
+    # Two are too few to be ranked.
+    assert [r["reason"] for r in rows(document, "4")] == [
+        "none: it takes 3 methods, here are 2", "none: it takes 3 methods, here are 0",
+    ]  # fmt: skip
+    # The average leaves out what failed, and says so.
+    (drop,) = rows(document, "S5", quantity="SC1", shot=1, estimator="welch-t", methods=2)
+    assert drop["method"] == "toy-near;toy-first"
+    text = grid(*options)
+    assert text.returncode == 1
+    assert "failed: unexpected RuntimeError: the toy was told to fail" in text.stdout
+    assert "average drop (2 methods)" in text.stdout
+    monkeypatch.delenv("TOY_FAILS")
+    mended = ran(grid("--shot", "1", *AGREEMENT, "-o", "seed=3", "--json"))
+    assert [cell["reused"] for cell in mended["experiments"]] == [True, True, False]
+    assert rows(mended, "4")[0]["measured"] is not None
+
+
+def test_a_detector_without_its_model_fails_alone(grid: Grid) -> None:
+    options = ("--shot", "1", "--detector", "toy-eyes", "--detector", "toy-missing", *AGREEMENT)
+    document = ran(grid(*options, "--json"), code=1)
+    by_detector = {
+        name: rows(document, "S8", attributes=name) for name in ("toy-eyes", "toy-missing")
+    }
+    assert all(row["measured"] is not None for row in by_detector["toy-eyes"])
+    assert {row["reason"] for row in by_detector["toy-missing"]} == {
+        "failed: the toy model is in no cache"
+    }
+    assert rows(document, "6")[0]["reason"] == "none: it takes 3 methods, here are 0"
+
+
+def test_printed_values_stand_beside_the_right_cells(
+    grid: Grid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        _fewstab, "METHODS", {"toy-near": "RENet", "toy-first": "R2D2", "toy-blind": "ANIL"}
+    )
+    for module in (_fewstab_tables, _fewstab_agreement):
+        detectors = {"toy-eyes": "ViT-GPT2", "metadata:words": "BLIP"}
+        monkeypatch.setattr(module, "DETECTORS", detectors)
+    options = ("--detector", "toy-eyes", "--detector", "metadata:words")
+    document = ran(
+        grid(*ABLATION, *AGREEMENT, "--json", *options, dataset="MINIimagenet=toy-images")
+    )
+    spelt, printed = dict(_fewstab.METHODS), printed_values()
+    for table in ("3", "S7", "S8", "S5", "S6"):
+        for row in rows(document, table, methods=1):
+            key = (table, "miniImageNet", row["shot"], spelt[row["method"]], row["quantity"])
+            assert row["printed"] == printed[key].value, key
+            assert row["difference"] == pytest.approx(row["measured"] - row["printed"], abs=2e-6)
+            if table in ("3", "S7", "S8"):
+                halves = row["measured_half_width"], printed[key].half_width
+                assert row["printed_half_width"] == halves[1]
+                assert row["difference_half_width"] == pytest.approx(np.hypot(*halves), abs=1e-5)
+            else:
+                assert row["printed_half_width"] is None
+    # The average drop of the ten, and that of these three from their printed gaps.
+    (drop,) = rows(document, "S5", quantity="SC2", methods=3)
+    assert drop["printed"] == 13.89
+    assert drop["from_printed"] == pytest.approx((18.92 + 14.37 + 9.73) / 3, abs=1e-6)
+    (rho,) = rows(document, "4", shot=5)
+    assert (rho["printed"], rho["from_printed"]) == (0.95, 1.0)
+    (rho,) = rows(document, "6", shot=1)
+    assert (rho["printed"], rho["from_printed"]) == (0.98, 1.0)
+    assert rho["attributes"] == "toy-eyes;metadata:words"
+    notes = next(t["notes"] for t in document["tables"] if t["table"] == "Table 3")
+    for part in ("fingerprint toy-images-0", "toy-sampler", "12 random", "queries shown by task",
+                 "closed", "weights (here untrained)", "backbone (ResNet-12, here toy-pixels)",
+                 "attributes (ViT-GPT2's, here toy-eyes)"):  # fmt: skip
+        assert any(part in note for note in notes), (part, notes)
+
+
+def test_no_printed_value_beside_tasks_of_another_shape(grid: Grid) -> None:
+    labelled = {"dataset": "miniImageNet=toy-images"}
+    options = ("--method", "protonet", "-o", "training.epochs=0", "--shot", "1", "--json")
+    same = ran(grid(*options, **labelled))
+    other = ran(grid(*options, "-o", "sampler.n_query=10", **labelled))
+    assert rows(same, "3", method="protonet", quantity="wAcc-A")[0]["printed"] == 14.03
+    assert rows(other, "3", method="protonet", quantity="wAcc-A")[0]["printed"] is None
+    # A method that the paper has not measured has nothing to stand beside.
+    assert rows(same, "3", method="toy-near")[0]["printed"] is None
+
+
+def test_the_average_drop_and_its_interval(grid: Grid) -> None:
+    document = ran(grid("--shot", "5", *ABLATION, "--json"))
+    (drop,) = rows(document, "S6", quantity="QC1", methods=3)
+    runs = [row["run"] for row in rows(document, "S6", quantity="QC1", methods=1)]
+    means = {
+        arm: np.mean(
+            [fsf_api.load_run(run).outcomes[arm].class_accuracy.min(axis=1) for run in runs],
+            axis=0,
+        )
+        for arm in ("random", "biased")
+    }
+    assert drop["measured"] == pytest.approx(
+        100 * (means["random"].mean() - means["biased"].mean()), abs=1e-5
+    )
+    gaps = [row["measured"] for row in rows(document, "S6", quantity="QC1", methods=1)]
+    assert drop["measured"] == pytest.approx(np.mean(gaps), abs=1e-5)
+    welch = stats.ttest_ind(means["random"], means["biased"], equal_var=False).confidence_interval(
+        0.95
+    )
+    assert [drop["measured_low"], drop["measured_high"]] == pytest.approx(
+        [100 * welch.low, 100 * welch.high], abs=1e-5
+    )
+
+
+def test_one_task_leaves_no_interval(grid: Grid) -> None:
+    done = grid("--tasks", "1", "--shot", "5", *ABLATION)
+    assert done.returncode == 0, done.stderr
+    assert "(no interval)" in done.stdout
+    assert "nan" not in done.stdout
+
+
+def test_level_and_query_batch_are_told(grid: Grid) -> None:
+    done = grid("--shot", "1", "--query-batch", "class", "-o", "level=0.9")
+    assert "queries shown by class" in done.stdout
+    assert "intervals: 90 %" in done.stdout
+
+
+@pytest.mark.parametrize("suffix", ["md", "csv", "json", "tex"])
+def test_output_beside_what_is_printed(grid: Grid, tmp_path: Path, suffix: str) -> None:
+    done = grid("--shot", "1", "--output", f"tables.{suffix}")
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / f"tables.{suffix}"
+    if suffix == "csv":
+        with path.open(newline="") as file:
+            assert {row["table"] for row in csv.DictReader(file)} == {
+                "Table 3",
+                "Table S7",
+                "Table S8",
+            }
+    elif suffix == "json":
+        assert len(json.loads(path.read_text())["experiments"]) == 3
+    else:
+        values = [line for line in path.read_text().splitlines() if "toy-near" in line]
+        assert len(values) == 3
+
+
+def test_progress_and_listing(grid: Grid, tmp_path: Path) -> None:
+    listed = grid("--shot", "1", "--dry-run")
+    assert listed.returncode == 0
+    assert "3 experiments, 0 of them finished" in listed.stdout
+    assert not (tmp_path / "runs").exists()
+    done = grid("--shot", "1")
+    assert "experiment 2 of 3: toy-first, toy-pixels, toy-images, 1-shot, own words" in done.stderr
+    assert "3 experiments: 3 run now, 0 finished before, 0 failed" in done.stdout
+    assert "3 experiments, 3 of them finished" in grid("--shot", "1", "--dry-run").stdout
+    # Other outcomes are other runs; the level of an interval is not.
+    assert "0 of them finished" in grid("--shot", "1", "--dry-run", "--seed", "1").stdout
+    assert "3 of them finished" in grid("--shot", "1", "--dry-run", "-o", "level=0.9").stdout

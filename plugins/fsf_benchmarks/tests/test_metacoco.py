@@ -1,0 +1,157 @@
+"""`fsf benchmark metacoco`: which printed rows are measured, and what stands beside."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsf_benchmarks._metacoco import METHODS, printed_rows
+from fsframework.errors import OptionError, PluginError
+from tests.conftest import Fsf
+
+TOYS = Path(__file__).with_name("toy_grid.py")
+Tables = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def tables(fsf: Fsf) -> Tables:
+    def call(*more: str) -> subprocess.CompletedProcess[str]:
+        return fsf(
+            "benchmark", "metacoco", "--plugin", str(TOYS), "--dataset", "toy-contexts",
+            "--tasks", "10", "--queries", "2", "-o", "training.epochs=0", "-o", "image_size=16",
+            *more,
+        )  # fmt: skip
+
+    return call
+
+
+DATA = {"dataset": ["toy-contexts"]}
+
+
+def test_printed_rows_are_those_of_the_paper() -> None:
+    rows = printed_rows()
+    counts = {table: sum(row.table == table for row in rows) for table in ("2", "3", "7")}
+    assert counts == {"2": 36, "3": 20, "7": 24}
+    by = {(r.table, r.method, r.backbone): r.values for r in rows}
+    assert by["2", "ProtoNet", "WRN-28-10"][5].text() == "60.78"
+    assert by["3", "MatchingNet", "ResNet10"][1].text() == "43.72 ± 0.49"
+    assert by["7", "CAN", "ResNet18"][1].text() == "33.16 ± 0.25"
+    names = {row.method for row in rows}
+    assert set(METHODS.values()) <= names
+    # 10-way values are below 5-way ones of the same method and backbone.
+    for method in ("ProtoNet", "R2D2", "DN4", "CAN", "Baseline"):
+        for shot in (1, 5):
+            ways = [by[table, method, "ResNet12"][shot].value for table in ("2", "7")]
+            assert ways[0] > ways[1]
+
+
+def test_the_experiments_are_what_is_printed_and_installed(planned: Any) -> None:
+    job = planned("metacoco", DATA)
+    for experiment in job.benchmark.experiments(job.selection):
+        options, tags = job._described(experiment).options, experiment.tags
+        assert options["sampler"]["name"] == "random"
+        assert options["sampler"]["n_way"] == (10 if tags["table"] == "7" else 5)
+        assert options["sampler"]["n_shot"] == tags["shot"]
+        assert (options["tasks"], options["image_size"]) == (3000, 84)
+        assert options["backbone"]["name"] == tags["backbone"]
+    rows = list(job.benchmark._rows(job.selection))
+    reasons = {row.method: reason for row, _, _, reason in rows if reason}
+    assert reasons["Versa"] == reasons["MoCo"] == "not here"
+    assert {"ProtoNet", "DN4"}.isdisjoint(reasons)
+
+
+def described(job: Any) -> list[Any]:
+    return list(job.benchmark.experiments(job.selection))
+
+
+def test_a_choice_narrows_the_rows(planned: Any) -> None:
+    chosen = {**DATA, "method": ["protonet"], "backbone": ["conv64f"], "shot": [5]}
+    [only] = described(planned("metacoco", chosen, {"only": "7"}))
+    assert only.name == "ProtoNet, Conv64F, 10-way 5-shot"
+    both = {**DATA, "method": ["toy-near", "protonet"], "backbone": ["toy-pixels"], "shot": [1]}
+    found = described(planned("metacoco", both))
+    assert {one.tags["table"] for one in found} == {"Not printed"}
+    assert {one.tags["method"] for one in found} == {"toy-near", "protonet"}
+
+
+def test_what_another_table_prints_is_not_called_not_printed(planned: Any) -> None:
+    """Tables 2 and 7 have ProtoNet with ResNet12, and no table has it with ResNet10."""
+    one = {**DATA, "method": ["protonet"], "backbone": ["resnet12"]}
+    with pytest.raises(OptionError, match="and backbones; such rows are in Table 2 and 7$"):
+        described(planned("metacoco", one, {"only": "3"}))
+    both = {"method": ["protonet", "toy-near"], "backbone": ["resnet10", "resnet12"], "shot": [1]}
+    found = described(planned("metacoco", {**DATA, **both}, {"only": "3"}))
+    assert {(e.tags["table"], e.tags["method"], e.tags["backbone"]) for e in found} == {
+        ("Not printed", "protonet", "resnet10"),
+        ("Not printed", "toy-near", "resnet10"),
+        ("Not printed", "toy-near", "resnet12"),
+    }
+
+
+def test_what_does_not_exist_is_told(planned: Any) -> None:
+    with pytest.raises(OptionError, match="only: must be among 2, 3, 7, not '4'"):
+        planned("metacoco", DATA, {"only": "4"})
+    with pytest.raises(PluginError, match="unknown method 'protonett'"):
+        planned("metacoco", {**DATA, "method": ["protonett"]}).run()
+    with pytest.raises(OptionError, match="no row of the tables asked for"):
+        described(planned("metacoco", {**DATA, "method": ["dn4"]}, {"only": "3"}))
+
+
+def test_data_that_allow_no_such_tasks_are_told_once_and_before(tables: Tables) -> None:
+    """The toy's test split has 12 classes of 24 images."""
+    asked = ("-o", "benchmark.only=2", "--method", "protonet", "--backbone", "resnet12")
+    done = tables(*asked, "-o", "split=tset")
+    assert done.returncode == 2
+    assert done.stderr.startswith("fsf: toy-contexts: ")
+    assert done.stderr.count("\n") == 1
+    done = tables(*asked, "--queries", "40")
+    assert done.returncode == 2
+    assert done.stderr.startswith("fsf: toy-contexts, split test, 5-way 1-shot: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_experiments_are_listed_without_the_data(fsf: Fsf) -> None:
+    done = fsf("benchmark", "metacoco", "-o", "benchmark.only=7", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "ProtoNet, Conv64F, 10-way 1-shot" in done.stdout
+    assert "note: metacoco: not added yet; fsf data add metacoco PATH" in done.stdout
+    assert fsf("benchmark", "metacoco", "-o", "benchmark.only=7").returncode == 2
+
+
+def test_printed_values_stand_beside(tables: Tables) -> None:
+    asked = ("-o", "benchmark.only=7", "--method", "protonet", "--backbone", "conv64f")
+    done = tables(*asked, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (table,) = document["tables"]
+    first = table["rows"][0]
+    assert (first["quantity"], first["printed"], first["printed_half_width"]) == (
+        "1-shot", 23.72, 0.19,
+    )  # fmt: skip
+    assert first["n_tasks"] == 10
+    assert [first[k] for k in ("dataset", "method", "backbone", "way", "shot")] == [
+        "toy-contexts", "ProtoNet", "Conv64F", 10, 1,
+    ]  # fmt: skip
+    assert len(first["repeats"]) == 5
+    assert sum(first["repeats"]) / 5 == pytest.approx(first["measured"], abs=1e-3)
+    shown = tables(*asked)
+    assert "2 experiments: 0 run now, 2 finished before, 0 failed" in shown.stdout
+    assert "printed values are of MetaCoCo" in shown.stdout
+    assert "35.49 ± 0.22" in shown.stdout
+
+
+def test_rows_that_are_not_here_are_listed(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsf_benchmarks._metacoco.METHODS", {"matchingnet": "MatchingNet"})
+    done = tables("-o", "benchmark.only=3", "--shot", "1")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert any(
+        "MatchingNet +IFSL" in line and "not here" in line and "44.11" in line for line in lines
+    )
+    assert sum("not here" in line for line in lines) == 19

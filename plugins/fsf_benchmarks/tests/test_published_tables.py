@@ -1,0 +1,143 @@
+"""The printed tables agree with each other, and what is no such table is refused."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fsf_benchmarks._published import (
+    AVERAGE,
+    DATASETS,
+    METHODS,
+    SOURCES,
+    printed_values,
+    read_table,
+)
+from fsframework.errors import DataError
+from fsframework.statistics.ranking import spearman
+
+SHARED = Path(__file__).parents[4] / "shared" / "published"
+TEN = tuple(METHODS.values())
+PLACES = [(dataset, shot) for dataset in DATASETS for shot in (1, 5)]
+
+
+def column(table: str, dataset: str, shot: int, name: str) -> np.ndarray:
+    printed = printed_values()
+    return np.array([printed[table, dataset, shot, method, name].value for method in TEN])
+
+
+def test_every_cell_of_every_table_is_there() -> None:
+    sizes = {table: sum(key[0] == table for key in printed_values()) for table in SOURCES}
+    places, techniques = len(PLACES), len(DATASETS) * 3
+    assert sizes == {
+        "3": 10 * places * 2, "S7": 10 * places * 2, "S8": 10 * places * 2,
+        "S5": 11 * techniques, "S6": 11 * techniques, "4": places, "6": places,
+    }  # fmt: skip
+
+
+def test_accuracies_have_intervals_and_the_other_tables_none() -> None:
+    for (table, *_), value in printed_values().items():
+        assert value.has_interval == (table in ("3", "S7", "S8"))
+
+
+@pytest.mark.parametrize(("dataset", "shot"), PLACES)
+def test_three_tables_print_the_same_wacc_a(dataset: str, shot: int) -> None:
+    values = [
+        [printed_values()[table, dataset, shot, method, name] for method in TEN]
+        for table, name in (("3", "wAcc-A"), ("S7", "wAcc-A"), ("S8", "ViT-GPT2"))
+    ]
+    assert values[0] == values[1] == values[2]
+
+
+@pytest.mark.parametrize(("dataset", "shot"), PLACES)
+def test_table_4_follows_from_table_3(dataset: str, shot: int) -> None:
+    sides = column("3", dataset, shot, "wAcc-A"), column("3", dataset, shot, "wAcc-R")
+    rho = spearman(*sides)
+    assert rho == pytest.approx(stats.spearmanr(*sides).statistic, abs=1e-12)
+    assert round(rho, 2) == printed_values()["4", dataset, shot, "", "rho"].value
+
+
+NOT_REPRODUCED = {
+    ("miniImageNet", 1): 0.9879,
+    ("tieredImageNet", 5): 0.9394,
+    ("CUB-200", 1): 0.9879,
+    ("CUB-200", 5): 0.9879,
+}
+"""Cells of Table 6 that Table S8 contradicts, and what follows from it."""
+
+
+@pytest.mark.parametrize(("dataset", "shot"), PLACES)
+def test_table_6_follows_from_table_s8_but_for_four_cells(dataset: str, shot: int) -> None:
+    sides = column("S8", dataset, shot, "ViT-GPT2"), column("S8", dataset, shot, "BLIP")
+    rho = spearman(*sides)
+    assert rho == pytest.approx(stats.spearmanr(*sides).statistic, abs=1e-12)
+    printed = printed_values()["6", dataset, shot, "", "rho"].value
+    if (dataset, shot) in NOT_REPRODUCED:
+        assert rho == pytest.approx(NOT_REPRODUCED[dataset, shot], abs=5e-5)
+        assert round(rho, 2) != printed
+    else:
+        assert round(rho, 2) == printed
+
+
+@pytest.mark.parametrize("technique", ["SC1", "SC2", "SC3", "QC1", "QC2", "QC3"])
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_average_drops_follow_from_the_gaps(dataset: str, technique: str) -> None:
+    table = "S5" if technique.startswith("S") else "S6"
+    mean = column(table, dataset, 5, technique).mean()
+    # Gaps and average are rounded to 0.01 each.
+    printed = printed_values()[table, dataset, 5, AVERAGE, technique].value
+    assert mean == pytest.approx(printed, abs=0.01)
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_fewstabs_own_construction_has_the_gap_of_table_3(dataset: str) -> None:
+    gap = column("3", dataset, 5, "wAcc-R") - column("3", dataset, 5, "wAcc-A")
+    for table, technique in (("S5", "SC3"), ("S6", "QC3")):
+        np.testing.assert_allclose(column(table, dataset, 5, technique), gap, atol=0.011)
+
+
+@pytest.mark.shared_data
+def test_the_files_hold_what_was_published() -> None:
+    if not SHARED.is_dir():
+        pytest.skip(f"reference material is absent: {SHARED}")
+    ours = Path(__file__).parents[1] / "fsf_benchmarks" / "data"
+    for name in ("3", "s5", "s6", "s7", "s8"):
+        theirs = SHARED / f"fewstab_table{'_' if name != '3' else ''}{name}.csv"
+        with (
+            theirs.open(newline="") as one,
+            (ours / f"fewstab_table_{name.upper()}.csv").open(newline="") as other,
+        ):
+            assert list(csv.reader(one)) == list(csv.reader(other)), name
+
+
+HEAD = "dataset,shot,method,metric,value_percent,ci95_half_width\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("dataset,shot,method\n", "row 1 lacks the column metric and value_percent"),
+        (HEAD, "has no rows"),
+        (HEAD + "miniImageNet,1,ANIL,wAcc-A,10.38\n", "row 2 does not have as many cells"),
+        (HEAD + "miniImageNet,1,ANIL,wAcc-A,10.38,0.3,9\n", "row 2 does not have as many cells"),
+        (HEAD + "MNIST,1,ANIL,wAcc-A,10.38,0.3\n", "dataset: must be one of miniImageNet"),
+        (HEAD + "miniImageNet,2,ANIL,wAcc-A,10.38,0.3\n", "row 2, shot: must be 1 or 5, not 2"),
+        (HEAD + "miniImageNet,1,MAML,wAcc-A,10.38,0.3\n", "'MAML'"),
+        (HEAD + "miniImageNet,1,ANIL,Acc,10.38,0.3\n", "must be one of wAcc-A, wAcc-R, not 'Acc'"),
+        (HEAD + "miniImageNet,1,ANIL,wAcc-A,ten,0.3\n", "value_percent: must be a number from 0"),
+        (HEAD + "miniImageNet,1,ANIL,wAcc-A,nan,0.3\n", "must be a number"),
+        (HEAD + "miniImageNet,1,ANIL,wAcc-A,103.8,0.3\n", "to 100, not '103.8'"),
+        (HEAD + "miniImageNet,1,ANIL,wAcc-A,10.38,0.3\n" * 2, "row 3: miniImageNet, 1, ANIL"),
+    ],
+)
+def test_a_file_that_is_no_such_table_is_refused(tmp_path: Path, text: str, part: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(DataError) as caught:
+        read_table("3", path)
+    assert str(caught.value).startswith("table.csv: ")
+    assert part in str(caught.value)

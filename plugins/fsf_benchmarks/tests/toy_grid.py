@@ -1,0 +1,190 @@
+"""Plugins that make a grid instant: data sets, a backbone, three methods, an ablation sampler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fsframework.interfaces import (
+    AttributeDetector,
+    Backbone,
+    Control,
+    DataError,
+    Dataset,
+    FewShotMethod,
+    InfeasibleTask,
+    TaskSampler,
+)
+from fsframework.values import ImagePool, TaskSet, UInt8Array, task_rng
+
+
+class ToyImages(Dataset):
+    """15 classes of 30 images of 8 x 8 pixels: a class is a colour, a word a brightness."""
+
+    native_size = 8
+
+    def __init__(self, *, seed: int = 0, wordless: bool = False) -> None:
+        self.class_names = tuple(f"c{i:02d}" for i in range(15))
+        self.labels = np.repeat(np.arange(15), 30)
+        self.keys = tuple(f"{self.class_names[c]}/{i:03d}" for i, c in enumerate(self.labels))
+        names = self.class_names
+        self.splits = {"train": names[:6], "val": names[6:9], "test": names[9:]}
+        words = ("dark", "bright", "plain;dark", "plain")
+        column = tuple(words[i % 4] for i in range(450))
+        self.metadata = {} if wordless else {"words": column}
+        self.seed = seed
+        self.fingerprint = f"toy-images-{seed}-{wordless}"
+
+    def image(self, index: int) -> UInt8Array:
+        label = int(self.labels[index])
+        colour = np.random.default_rng([self.seed, label]).integers(60, 196, 3)
+        noise = np.random.default_rng([self.seed, label, index]).normal(0, 70, (8, 8, 3))
+        return np.clip(colour + noise, 0, 255).astype(np.uint8)
+
+
+class ToyContexts(Dataset):
+    """24 classes of 24 images of 16 x 16 pixels: a class is a colour, a context a strong tint."""
+
+    native_size = 16
+
+    def __init__(self) -> None:
+        self.class_names = tuple(f"c{i:02d}" for i in range(24))
+        self.labels = np.repeat(np.arange(24), 24)
+        self.keys = tuple(f"{self.class_names[c]}/{i:03d}" for i, c in enumerate(self.labels))
+        names = self.class_names
+        self.splits = {"train": names[:6], "val": names[6:12], "test": names[12:]}
+        self.metadata = {"context": tuple(f"tint-{i % 4}" for i in range(576))}
+        self.fingerprint = "toy-contexts"
+
+    def image(self, index: int) -> UInt8Array:
+        label = int(self.labels[index])
+        colour = np.random.default_rng([1, label]).integers(90, 166, 3)
+        tint = np.random.default_rng([2, index % 4]).integers(-50, 50, 3)
+        noise = np.random.default_rng([3, index]).normal(0, 40, (16, 16, 3))
+        return np.clip(colour + tint + noise, 0, 255).astype(np.uint8)
+
+
+class ToyPixels(Backbone):
+    """The mean colour of each quarter."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.nn.functional.adaptive_avg_pool2d(images, 2)
+
+
+class _Toy(FewShotMethod):
+    learns_from: ClassVar = "nothing"
+
+
+class ToyNear(_Toy):
+    """The nearest class mean."""
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        return -torch.cdist(query, support.mean(dim=2))
+
+
+class ToyFirst(_Toy):
+    """The nearest class mean, looking at one channel alone."""
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        return -torch.cdist(query[..., :1], support.mean(dim=2)[..., :1])
+
+
+class ToyBlind(_Toy):
+    """Always the same way; fails where the environment says so."""
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        if os.environ.get("TOY_FAILS"):
+            raise RuntimeError("the toy was told to fail")
+        if os.environ.get("TOY_KILLS"):
+            raise KeyboardInterrupt
+        scores = query.new_zeros((*query.shape[:2], support.shape[1]))
+        scores[..., 0] = 1.0
+        return scores
+
+
+class ToySampler(TaskSampler):
+    """Ties word 0 to every class and draws images at random, more of them with a restriction."""
+
+    needs_attributes = True
+
+    def __init__(
+        self,
+        *,
+        n_way: int = 5,
+        n_shot: int = 5,
+        n_query: int = 15,
+        support: Literal["random", "targeted", "exclusive"] = "exclusive",
+        query: Literal["intra", "inter", "inter-least"] = "inter-least",
+    ) -> None:
+        super().__init__(n_way=n_way, n_shot=n_shot, n_query=n_query)
+        self.support = support
+        self.query = query
+
+    def control(self) -> Control | None:
+        shape = {"n_way": self.n_way, "n_shot": self.n_shot, "n_query": self.n_query}
+        return Control(_ToyRandom(**shape), arms=("random", "biased"), symbols=("R", "A"))
+
+    def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
+        if self.n_shot > 10:
+            raise InfeasibleTask(f"n_shot must be at most 10, not {self.n_shot}")
+        assert n_tasks is not None
+        count = self.n_shot + self.n_query
+        classes = np.empty((n_tasks, self.n_way), np.int64)
+        images = np.empty((n_tasks, self.n_way, count), np.int64)
+        for task in range(n_tasks):
+            rng = task_rng(seed, task, f"toy {self.support} {self.query}")
+            classes[task] = rng.choice(len(pool.class_names), self.n_way, replace=False)
+            for way, label in enumerate(classes[task]):
+                images[task, way] = rng.choice(pool.members(label), count, replace=False)
+        return TaskSet.of(
+            pool, classes, images[..., : self.n_shot], images[..., self.n_shot :],
+            sampler="toy-sampler", options={}, seed=seed, attribute=np.zeros_like(classes),
+        )  # fmt: skip
+
+
+class _ToyRandom(TaskSampler):
+    """Draws classes and images at random."""
+
+    def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
+        assert n_tasks is not None
+        count = self.n_shot + self.n_query
+        classes = np.empty((n_tasks, self.n_way), np.int64)
+        images = np.empty((n_tasks, self.n_way, count), np.int64)
+        for task in range(n_tasks):
+            rng = task_rng(seed, task, "toy random")
+            classes[task] = rng.choice(len(pool.class_names), self.n_way, replace=False)
+            for way, label in enumerate(classes[task]):
+                images[task, way] = rng.choice(pool.members(label), count, replace=False)
+        return TaskSet.of(
+            pool, classes, images[..., : self.n_shot], images[..., self.n_shot :],
+            sampler="toy-random", options={}, seed=seed,
+        )  # fmt: skip
+
+
+class ToyPlain(ToySampler):
+    """Has one construction only."""
+
+    def __init__(self, *, n_way: int = 5, n_shot: int = 5, n_query: int = 15) -> None:
+        super().__init__(n_way=n_way, n_shot=n_shot, n_query=n_query)
+
+
+class ToyEyes(AttributeDetector):
+    """Calls an image dark or bright."""
+
+    def detect(self, images: Sequence[Any]) -> list[frozenset[str]]:
+        return [frozenset({"dark" if image.mean() < 128 else "bright"}) for image in images]
+
+
+class ToyMissing(AttributeDetector):
+    """Its model is not there."""
+
+    def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:
+        raise DataError("the toy model is in no cache")
+
+    def detect(self, images: Sequence[Any]) -> list[frozenset[str]]:
+        raise NotImplementedError
