@@ -69,7 +69,8 @@ def test_the_main_job_runs(installed: dict[str, str], tmp_path: Path) -> None:
     told = json.loads(
         fsf(
             installed, tmp_path, "run", "--method", "renet", "--sampler", "fewstab",
-            "--tasks", "20", "--queries", "5", "-o", "dataset.size=32", "-o", "dataset.n_per_class=30",
+            "--tasks", "20", "--queries", "5", "-o", "dataset.size=32",
+            "-o", "dataset.n_per_class=30",
             "-o", "training.epochs=1", "-o", "training.steps=2", "--json",
         )
     )  # fmt: skip
