@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from fsframework.errors import DataError, InfeasibleTask, OptionError
     from fsframework.interfaces.backbone import Backbone, Preprocessing
     from fsframework.interfaces.benchmark import (
-        AXES,
         Benchmark,
         BenchmarkResults,
         Labelled,
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from fsframework.interfaces.statistic import Statistic
 
 __all__ = [
-    "AXES",
     "About",
     "AttributeDetector",
     "Backbone",
@@ -56,7 +54,6 @@ __all__ = [
 ]
 
 _HOME = {
-    "AXES": "fsframework.interfaces.benchmark",
     "About": "fsframework.interfaces.dataset",
     "AttributeDetector": "fsframework.interfaces.detector",
     "Backbone": "fsframework.interfaces.backbone",

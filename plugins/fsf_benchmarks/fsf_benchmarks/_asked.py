@@ -8,7 +8,8 @@ from typing import Any
 from fsframework.api.data import opened
 from fsframework.api.grids import Session, overlay, plain_tree
 from fsframework.errors import OptionError, argument
-from fsframework.interfaces import AXES, Benchmark, Dataset, Labelled, Selection
+from fsframework.interfaces import Benchmark, Dataset, Labelled, Selection
+from fsframework.interfaces.benchmark import AXES
 
 __all__ = ["Tree", "check_reserved", "labelled", "selection_of", "without_choices"]
 
@@ -81,8 +82,7 @@ def selection_of(
         if given and axis not in benchmark.axes:
             there = ", ".join(argument(one) for one in benchmark.axes) or "nothing"
             raise OptionError(
-                f"{argument(axis)}: the benchmark {name} leaves this open to no choice; it lets "
-                f"you choose {there}"
+                f"{argument(axis)} cannot be chosen in the benchmark {name}; you can choose {there}"
             )
         values[axis] = tuple(map(labelled, given)) if axis in _LABELLED else given
     options: Tree = {}

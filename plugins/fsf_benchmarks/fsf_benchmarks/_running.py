@@ -26,7 +26,8 @@ from fsframework.api.grids import (
 )
 from fsframework.api.running import Run, run_described
 from fsframework.errors import FsfError, OptionError, argument
-from fsframework.interfaces import AXES, Benchmark, BenchmarkResults, Selection
+from fsframework.interfaces import Benchmark, BenchmarkResults, Selection
+from fsframework.interfaces.benchmark import AXES
 from fsframework.values import (
     ExperimentDescription,
     ExperimentResult,
@@ -261,7 +262,7 @@ def make_job(
         session: that knows the plugins.
         given: options, those of the benchmark itself below the key ``benchmark``.
         config: options of a file, which are weaker; ``overrides`` among them.
-        chosen: values by axis; see ``fsframework.interfaces.AXES``.
+        chosen: values by axis; see ``fsframework.interfaces.benchmark.AXES``.
 
     Raises:
         FsfError: there is no such benchmark, or an option is unknown or not allowed.

@@ -22,7 +22,7 @@ from fsframework.cli.options import (
     tree_of,
     workers_option,
 )
-from fsframework.interfaces import AXES
+from fsframework.interfaces.benchmark import AXES
 
 if TYPE_CHECKING:
     from fsf_benchmarks._running import FinishedBenchmark, Listed

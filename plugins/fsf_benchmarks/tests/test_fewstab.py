@@ -209,7 +209,7 @@ def test_a_bad_override_is_told(grid: Grid, tmp_path: Path, override: str, part:
         ({"dataset": ["MNIST=toy-images"]}, {}, "one of miniImageNet, tieredImageNet, CUB-200"),
         ({"dataset": ["toy-images", "CUB-200=toy-images"]}, {}, "given twice"),
         ({"method": ["toy-neer"]}, {}, "did you mean 'toy-near'"),
-        ({"model": ["somewhere"]}, {}, "model: the benchmark fewstab leaves this"),
+        ({"model": ["somewhere"]}, {}, "model cannot be chosen in the benchmark fewstab"),
         ({}, {"placebo": True}, "placebo: the benchmark fewstab sets this itself"),
         ({}, {"task_file": "x"}, "task_file: the benchmark fewstab sets this itself"),
         ({}, {"sampler": "random"}, "its arms are random, and the benchmark fewstab needs"),
