@@ -33,14 +33,15 @@ def _results(make: Make, *, failed: bool = False) -> BenchmarkResults:
     """Return made-up results of all experiments, the further ones last."""
     selection = toy_selection()
     described = _described(make, selection)
-    first = toy_benchmark_results(selection, described, failed=failed)
+    arms = make().arms
+    first = toy_benchmark_results(selection, described, arms=arms, failed=failed)
     try:
         further = list(make().further_experiments(first))
     except FsfError as error:
         if failed:
             raise NotApplicable(f"nothing goes on after a failure: {error}") from None
         raise
-    return toy_benchmark_results(selection, [*described, *further], failed=failed)
+    return toy_benchmark_results(selection, [*described, *further], arms=arms, failed=failed)
 
 
 @suite.check()
@@ -122,7 +123,7 @@ def check_choices_count(make: Make) -> None:
         selection = toy_selection(**{f"{axis}s": values})
         try:
             described = list(make().experiments(selection))
-            first = toy_benchmark_results(selection, described)
+            first = toy_benchmark_results(selection, described, arms=make().arms)
             described += make().further_experiments(first)
         except OptionError:
             continue  # it has its reasons against these

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,25 +154,36 @@ def toy_selection(**chosen: Any) -> Selection:
 
 
 _ARMS = ("random", "biased", "iid", "ood")
-"""Arms that made-up runs have all of, so that any benchmark finds its own."""
+"""Arms of every made-up run, next to those that its benchmark declares."""
 
 
 def toy_benchmark_results(
-    selection: Selection, experiments: Iterable[ExperimentDescription], *, failed: bool = False
+    selection: Selection,
+    experiments: Iterable[ExperimentDescription],
+    *,
+    arms: Sequence[str] = (),
+    failed: bool = False,
 ) -> BenchmarkResults:
     """Return made-up results of experiments: the estimates of Acc and wAcc in several arms.
 
     Args:
         selection: that the experiments were made for.
         experiments: as a benchmark describes them.
+        arms: that the benchmark declares; of two, the first is the control.
         failed: whether all of them failed.
     """
     described = list(experiments)
-    made = [_toy_result(one, seed, failed=failed) for seed, one in enumerate(described)]
+    made = [
+        _toy_result(one, seed, tuple(arms), failed=failed) for seed, one in enumerate(described)
+    ]
     return BenchmarkResults(selection, made)
 
 
-def _toy_result(description: ExperimentDescription, seed: int, *, failed: bool) -> ExperimentResult:
+def _toy_result(
+    description: ExperimentDescription, seed: int, declared: tuple[str, ...], *, failed: bool
+) -> ExperimentResult:
+    arms = tuple(dict.fromkeys((*declared, *_ARMS)))
+    contrast = Contrast(*declared) if len(declared) == 2 else Contrast("random", "biased")
     options = {
         "dataset": {"name": "toy"},
         "backbone": {"name": "conv64f"},
@@ -196,18 +207,19 @@ def _toy_result(description: ExperimentDescription, seed: int, *, failed: bool) 
         folder=Path("toys") / str(seed),
         fingerprint=f"toy-{seed}",
         data_fingerprint="toy images",
-        n_tasks=dict.fromkeys(_ARMS, 6),
-        estimates=_toy_estimates(seed),
+        n_tasks=dict.fromkeys(arms, 6),
+        estimates=_toy_estimates(arms, contrast, seed),
         notes=("a caution of the toys",),
         cautions=("a caution of the toys",),
-        load_outcomes=lambda: _toy_arm_outcomes(seed),
+        load_outcomes=lambda: _toy_arm_outcomes(arms, contrast, seed),
     )
 
 
-def _toy_estimates(seed: int) -> dict[str, Estimate]:
+def _toy_estimates(arms: tuple[str, ...], contrast: Contrast, seed: int) -> dict[str, Estimate]:
+    measured = (*((arm,) for arm in arms), (contrast.control, contrast.tested))
     found = {}
     for number, statistic in enumerate(("acc", "wacc")):
-        for place, arms in enumerate((*((arm,) for arm in _ARMS), ("random", "biased"))):
+        for place, of in enumerate(measured):
             value = 0.9 - 0.1 * place - 0.2 * number + 0.001 * seed
             estimate = Estimate(
                 statistic,
@@ -221,7 +233,7 @@ def _toy_estimates(seed: int) -> dict[str, Estimate]:
                 6,
                 200,
                 share=True,
-                arms=arms,
+                arms=of,
             )
             found[estimate.name] = estimate
     return found
@@ -237,10 +249,10 @@ def _toy_tasks(place: int) -> TaskSet:
     )
 
 
-def _toy_arm_outcomes(seed: int) -> ArmOutcomes:
-    tasks = {arm: _toy_tasks(place) for place, arm in enumerate(_ARMS)}
+def _toy_arm_outcomes(arms: tuple[str, ...], contrast: Contrast, seed: int) -> ArmOutcomes:
+    tasks = {arm: _toy_tasks(place) for place, arm in enumerate(arms)}
     outcomes = {}
     for place, (arm, one) in enumerate(tasks.items()):
         made = toy_outcomes(accuracy=0.8 - 0.1 * place, seed=seed)
         outcomes[arm] = Outcomes(made.predictions, one.digest, one.n_images, True)
-    return ArmOutcomes(outcomes, Arms(tasks, Contrast("random", "biased")))
+    return ArmOutcomes(outcomes, Arms(tasks, contrast))

@@ -1,3 +1,3 @@
-"""A method, a statistic, a sampler and a command for fsframework, from outside its repository."""
+"""An example of a package of plugins for fsframework that lives outside its repository."""
 
 __version__ = "0.1.0"
