@@ -390,7 +390,7 @@ def _in_other_splits(found: Found, chosen: Split, declaration: Declaration) -> l
                 f"the folders follow the split {other.name!r}, but {chosen.name!r} is used; "
                 f"set split={other.name} to use the other"
             ]
-    shown = first_few([f"{n!r} is in {lies} but belongs to {of}" for n, lies, of in wrong])
+    shown = first_few([f"{n!r} is in {folder} but belongs to {of}" for n, folder, of in wrong])
     return [
         f"{counted(len(wrong), 'class')} in the folder of a wrong split (the published split is "
         f"used): {shown}"
@@ -400,10 +400,10 @@ def _in_other_splits(found: Found, chosen: Split, declaration: Declaration) -> l
 def _wrong(found: Found, split: Split) -> list[tuple[str, str, str]]:
     of = {name: part for part, names in split.members.items() for name in names}
     return [
-        (name, lies, of.get(name, "none"))
+        (name, folder, of.get(name, "none"))
         for name in dict.fromkeys(found.classes)
-        for lies in found.placed.get(name, ())
-        if of.get(name) != lies
+        for folder in found.placed.get(name, ())
+        if of.get(name) != folder
     ]
 
 

@@ -320,8 +320,8 @@ class _Loaded:
         start = self.generation.decoder_start_token_id
         if start is None or self.kind != _ENCODER_DECODER:
             start = self.generation.bos_token_id
-        said = self.tokenizer(self.prompt, add_special_tokens=False)["input_ids"]
-        prompt = torch.tensor([[start, *said]]).repeat(len(shown), 1)
+        asked = self.tokenizer(self.prompt, add_special_tokens=False)["input_ids"]
+        prompt = torch.tensor([[start, *asked]]).repeat(len(shown), 1)
         if self.kind == _ENCODER_DECODER:
             return {**inputs, "decoder_input_ids": prompt}, prompt
         # BLIP removes the last token, which its tokenizer would have added.

@@ -171,8 +171,8 @@ def fill(net: nn.Module, tensors: dict[str, Tensor], where: str) -> None:
         if not missing and not unfit:
             net.load_state_dict({k: candidate[k] for k in own if k in candidate}, strict=False)
             return
-        said = _complaint(own, len(demanded), candidate, missing, unfit)
-        complaints.append((len(missing) + len(unfit), said))
+        fault = _complaint(own, len(demanded), candidate, missing, unfit)
+        complaints.append((len(missing) + len(unfit), fault))
     raise DataError(f"{where} does not fit: {min(complaints)[1]}")
 
 
