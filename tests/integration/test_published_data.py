@@ -96,7 +96,7 @@ def test_a_miniature_is_checked_and_measured(
 def test_data_that_are_something_else_end_in_the_expected_tree(fsf: Fsf, tmp_path: Path) -> None:
     done = fsf("run", "--dataset", f"cub:{folders(tmp_path / 'x', ['a', 'b'])}", *QUICK)
     assert done.returncode == 2
-    assert "nothing of Caltech-UCSD Birds-200-2011 is found here" in done.stderr
+    assert "no part of Caltech-UCSD Birds-200-2011 is found here" in done.stderr
     assert "└── CLASS/" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -124,7 +124,7 @@ def test_a_users_own_declaration(fsf: Fsf, tmp_path: Path) -> None:
     report = json.loads(fsf("data", "check", *data, "--json").stdout)
     assert report["problems"] == [
         "split train: 16 images of 2 classes, published 12 of 2",
-        "other numbers of images in 1 class: 'robin' 8 (published 4)",
+        "1 class with other numbers of images: 'robin' 8 (published 4)",
     ]
     done = fsf("run", *data, "--attributes", "column:context", *QUICK)
     assert done.returncode == 0, done.stderr

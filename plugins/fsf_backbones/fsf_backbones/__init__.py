@@ -24,7 +24,7 @@ _HOME = {
     "ResNet50": "_resnets",
     "WideResNet": "_wide_resnet",
 }
-"""The module of each name: asking for one imports no other."""
+"""The module that defines each name; using one name imports no other module."""
 
 
 def __getattr__(name: str) -> Any:

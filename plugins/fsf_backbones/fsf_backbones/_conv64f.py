@@ -15,7 +15,7 @@ _N_BLOCKS = 4
 
 
 class _FourBlocks(PooledBackbone):
-    """What the backbones of four convolutions share; a subclass says how many filters they have."""
+    """Base of the backbones of four convolutions; a subclass sets the number of filters."""
 
     _name: ClassVar[str]
     _width: ClassVar[int]
@@ -49,8 +49,8 @@ class _FourBlocks(PooledBackbone):
         block = nn.Sequential()
         block.add_module("conv", nn.Conv2d(in_channels, self._width, 3, padding=1))
         block.add_module("norm", nn.BatchNorm2d(self._width))
-        # Pooling before the rectifier gives the same numbers, as rectifiers rise monotonically,
-        # and leaves it a quarter of the work.
+        # Rectifiers are monotonic, so pooling first gives the same numbers with a quarter of the
+        # work.
         if pool:
             block.add_module("pool", nn.MaxPool2d(2))
         slope = self.negative_slope if self.leaky_relu else 0.0
@@ -80,12 +80,12 @@ class Conv64F(_FourBlocks):
             rather than 5 x 5.
         maxpool_last2: pool after the third block; without it and ``last_pool``, 21 x 21 maps.
         leaky_relu: rectify with a leaky ReLU.
-        negative_slope: of the leaky ReLU, in [0, 1); not used by the plain one.
+        negative_slope: slope of the leaky ReLU, in [0, 1); the plain ReLU ignores it.
         pooling: how ``vectors`` pools a map: ``flatten`` to ``64 * h * w`` numbers, channel
             first, or the ``mean`` over locations, 64 numbers.
-        mean: of pixel values in 0..1, red, green, blue; subtracted from the images. The usual
-            ImageNet values; weights trained with others need those.
-        std: by which the difference is divided, above 0.
+        mean: red, green and blue, in 0..1; subtracted from the pixel values. The default is
+            ImageNet's; weights trained with other values need those.
+        std: red, green and blue, above 0; divides the difference.
 
     Raises:
         OptionError: an option is outside its range.
@@ -112,12 +112,12 @@ class Conv32F(_FourBlocks):
             rather than 5 x 5.
         maxpool_last2: pool after the third block; without it and ``last_pool``, 21 x 21 maps.
         leaky_relu: rectify with a leaky ReLU.
-        negative_slope: of the leaky ReLU, in [0, 1); not used by the plain one.
+        negative_slope: slope of the leaky ReLU, in [0, 1); the plain ReLU ignores it.
         pooling: how ``vectors`` pools a map: ``flatten`` to ``32 * h * w`` numbers, channel
             first, or the ``mean`` over locations, 32 numbers.
-        mean: of pixel values in 0..1, red, green, blue; subtracted from the images. The usual
-            ImageNet values; weights trained with others need those.
-        std: by which the difference is divided, above 0.
+        mean: red, green and blue, in 0..1; subtracted from the pixel values. The default is
+            ImageNet's; weights trained with other values need those.
+        std: red, green and blue, above 0; divides the difference.
 
     Raises:
         OptionError: an option is outside its range.

@@ -1,4 +1,4 @@
-"""What all backbones share: normalisation, memory layout, pooling."""
+"""Normalisation, memory layout and pooling, shared by all backbones."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from fsframework.interfaces import Backbone, OptionError, Preprocessing
 __all__ = ["Colour", "PooledBackbone", "Pooling", "channels_last", "prepared", "thinned"]
 
 Colour = tuple[float, float, float]
-"""A number a channel: red, green, blue."""
+"""One number per channel: red, green, blue."""
 
 Pooling = Literal["mean", "flatten"]
 """How a map becomes a vector."""
 
 
 class PooledBackbone(Backbone):
-    """A backbone whose vectors are pooled maps, normalising images by options of its own.
+    """A backbone whose vectors are pooled maps and whose options set the normalisation.
 
     Args:
         pooling: the ``mean`` over locations, or ``flatten`` to ``C * h * w`` numbers, channel
             first.
-        mean: of pixel values in 0..1, subtracted from the images.
-        std: by which the difference is divided, above 0.
-        size: of the images it is made for, in pixels.
+        mean: red, green and blue, in 0..1; subtracted from the pixel values.
+        std: red, green and blue, above 0; divides the difference.
+        size: side of the images that the backbone is designed for, in pixels.
 
     Raises:
         OptionError: an option is outside its range.
@@ -60,9 +60,9 @@ def _normalisation(mean: Colour, std: Colour, size: int) -> Preprocessing:
 def channels_last(images: Tensor) -> Tensor:
     """Return images ``(n, c, h, w)`` with the channels innermost in memory.
 
-    Convolutions and all that follows them keep this layout, the fastest on CPUs and on GPUs with
-    tensor cores. Weights stay contiguous, as files of weights demand it; a convolution rearranges
-    them by itself. ``Tensor.contiguous(memory_format=...)`` would not work under
+    Convolutions and the layers after them preserve this layout, the fastest on CPUs and on GPUs
+    with tensor cores. Weights stay contiguous, as weight files require; each convolution
+    rearranges them internally. ``Tensor.contiguous(memory_format=...)`` does not work under
     ``torch.func.vmap``.
 
     >>> import torch
@@ -73,10 +73,15 @@ def channels_last(images: Tensor) -> Tensor:
 
 
 def prepared(images: Tensor, smallest_size: int, name: str) -> Tensor:
-    """Return images ``(n, 3, H, W)`` laid out for a backbone whose maps they must leave.
+    """Return images ``(n, 3, H, W)`` in the channels-last layout after checking their size.
+
+    Args:
+        images: normalised images.
+        smallest_size: side in pixels below which the backbone has no map.
+        name: of the backbone, for the message.
 
     Raises:
-        OptionError: they are smaller than ``smallest_size`` pixels.
+        OptionError: a side of the images is below ``smallest_size``.
     """
     height, width = images.shape[-2:]
     if min(height, width) < smallest_size:
@@ -90,7 +95,8 @@ def prepared(images: Tensor, smallest_size: int, name: str) -> Tensor:
 def thinned(maps: Tensor, stride: int) -> Tensor:
     """Return every ``stride``-th row and column of maps ``(n, C, h, w)``.
 
-    A 1 x 1 convolution of what is left is one with that stride, whose gradient some builds of
-    PyTorch write past the end of memory on a CPU: widths that are no multiple of 16, channels last.
+    A 1 x 1 convolution of the result equals a 1 x 1 convolution with that stride. The gradient of
+    the latter writes past the end of memory in some CPU builds of PyTorch, for channels-last maps
+    whose number of channels is not a multiple of 16.
     """
     return maps if stride == 1 else maps[..., ::stride, ::stride]

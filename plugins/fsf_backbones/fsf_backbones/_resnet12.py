@@ -22,22 +22,22 @@ class ResNet12(PooledBackbone):
     column. Source: Lee et al. 2019 (MetaOptNet), section 4.1, in the form that FEAT, RENet and
     LibFewShot's ``resnet12`` share.
 
-    In training the first two stages end in dropout, the last two in DropBlock (Ghiasi et al. 2018)
-    whose rate rises linearly to ``drop_rate`` over the first ``drop_ramp_steps`` batches.
+    In training, the first two stages end in dropout and the last two in DropBlock (Ghiasi et al.
+    2018), whose rate rises linearly to ``drop_rate`` over the first ``drop_ramp_steps`` batches.
 
     Args:
         widths: channels of the four stages.
         drop_rate: share of values dropped in training, in [0, 1).
-        drop_block_size: side of the dropped squares, in locations of the pooled map; a smaller
-            map lowers it to its own side.
-        drop_ramp_steps: batches over which DropBlock reaches ``drop_rate``; 0 for at once.
+        drop_block_size: side of the dropped squares, in locations of the pooled map; at most the
+            side of the map is used.
+        drop_ramp_steps: batches until DropBlock reaches ``drop_rate``; 0 for no ramp.
         maxpool_last2: pool in the last two stages; without it 84 x 84 images give 21 x 21 maps
             rather than 5 x 5.
-        pooling: how ``vectors`` pools a map: the ``mean`` over locations, as the papers have it,
-            or ``flatten`` to ``C * h * w`` numbers, channel first.
-        mean: of pixel values in 0..1, red, green, blue; subtracted from the images. The usual
-            ImageNet values; weights trained with others need those.
-        std: by which the difference is divided, above 0.
+        pooling: how ``vectors`` pools a map: the ``mean`` over locations, as in the papers, or
+            ``flatten`` to ``C * h * w`` numbers, channel first.
+        mean: red, green and blue, in 0..1; subtracted from the pixel values. The default is
+            ImageNet's; weights trained with other values need those.
+        std: red, green and blue, above 0; divides the difference.
 
     Raises:
         OptionError: an option is outside its range.
@@ -97,7 +97,7 @@ class ResNet12(PooledBackbone):
 
 
 class _Block(nn.Module):
-    """Three convolutions beside a shortcut, then pooling and dropping."""
+    """Three convolutions with a shortcut, then pooling and dropout."""
 
     def __init__(self, in_width: int, width: int, pool: bool, drop: nn.Module) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class _Block(nn.Module):
         y = _rectified(self.norm1(self.conv1(x)))
         y = _rectified(self.norm2(self.conv2(y)))
         y = self.norm3(self.conv3(y)) + self.shortcut_norm(self.shortcut(x))
-        # As the leaky ReLU rises monotonically it may follow the pooling, on a quarter of the map.
+        # The leaky ReLU is monotonic, so it can follow the pooling, on a quarter of the map.
         dropped: Tensor = self.drop(_rectified(self.pool(y)))
         return dropped
 
@@ -128,11 +128,11 @@ def _rectified(x: Tensor) -> Tensor:
 
 
 class _DropBlock(nn.Module):
-    """Zero whole squares of a map in training, and scale the rest up to keep the mean.
+    """Zero whole squares of a map in training and scale up the rest to keep the mean.
 
-    Ghiasi et al. 2018, algorithm 1, with a mask a channel as in MetaOptNet: a location is the
+    Ghiasi et al. 2018, algorithm 1, with one mask per channel as in MetaOptNet: a location is the
     corner of a dropped square with probability gamma, chosen so that about ``rate`` of all values
-    fall away.
+    are dropped.
     """
 
     n_steps: Tensor
@@ -142,7 +142,7 @@ class _DropBlock(nn.Module):
         self.rate = rate
         self.block_size = block_size
         self.ramp_steps = ramp_steps
-        # A buffer, so that a resumed training goes on with the ramp where it stopped.
+        # A buffer, so that a resumed training continues the ramp where it stopped.
         self.register_buffer("n_steps", torch.zeros((), dtype=torch.int64))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -155,7 +155,7 @@ class _DropBlock(nn.Module):
         ramp = (self.n_steps / self.ramp_steps).clamp(max=1) if self.ramp_steps else 1
         gamma = self.rate * ramp * (height * width) / (size**2 * corners[0] * corners[1])
         corner = (torch.rand(*x.shape[:2], *corners, device=x.device) < gamma).to(x.dtype)
-        # Spreading each corner over its square is a maximum over the squares that reach a location.
+        # A location is dropped if any square that covers it is: a maximum over their corners.
         margin = size - 1
         padded = functional.pad(corner, (margin, margin, margin, margin))
         kept = 1 - functional.max_pool2d(padded, size, stride=1)

@@ -15,16 +15,16 @@ __all__ = ["ResNet10", "ResNet18", "ResNet50"]
 Stem = Literal["7x7", "3x3"]
 """What comes before the four stages.
 
-``7x7`` is a 7 x 7 convolution and a 3 x 3 max-pooling, both of stride 2, made for images of 224
-pixels; ``3x3`` a 3 x 3 convolution of stride 1, made for those of 84.
+``7x7`` is a 7 x 7 convolution and a 3 x 3 max-pooling, both of stride 2, for images of 224 pixels;
+``3x3`` is a 3 x 3 convolution of stride 1, for images of 84 pixels.
 """
 
 _SIZES: dict[str, int] = {"7x7": 224, "3x3": 84}
-"""The images a stem is made for, in pixels."""
+"""Side of the images that each stem is designed for, in pixels."""
 
 
 class _Block(nn.Module):
-    """Convolutions beside a shortcut, which is a 1 x 1 convolution where the shapes differ."""
+    """Convolutions with a shortcut, which is a 1 x 1 convolution where the shapes differ."""
 
     expansion: ClassVar[int]
     downsample: nn.Sequential | None
@@ -67,8 +67,7 @@ class _BasicBlock(_Block):
 class _Bottleneck(_Block):
     """A 3 x 3 convolution between two 1 x 1: He et al. 2016, figure 5, right.
 
-    The stride is that of the 3 x 3 convolution, as everywhere today; the paper gave it to the
-    first.
+    The 3 x 3 convolution has the stride, as is usual today; in the paper the first one has it.
     """
 
     expansion = 4
@@ -90,9 +89,9 @@ class _Bottleneck(_Block):
 
 
 class _ResNet(PooledBackbone):
-    """What the residual backbones share; a subclass names its blocks and how many a stage has.
+    """Base of the residual backbones; a subclass sets the kind and number of blocks per stage.
 
-    Weights are called as PyTorch's own ResNets call them, so that published ones fit by name.
+    Weights have the names of PyTorch's own ResNets, so that published weights fit.
     """
 
     _name: ClassVar[str]
@@ -148,20 +147,20 @@ class _ResNet(PooledBackbone):
 class ResNet10(_ResNet):
     """Four residual blocks of two convolutions, the usual backbone across domains.
 
-    Source: Chen et al. 2019, section 4.1 and appendix A3, who take it at 224 pixels; MetaCoCo,
-    appendix C, describes the same four stages of one block, 64 to 512 channels wide.
+    Source: Chen et al. 2019, section 4.1 and appendix A3, at 224 pixels; MetaCoCo, appendix C,
+    describes the same four stages of one block, 64 to 512 channels wide.
 
     Args:
         stem: what comes before the stages: ``7x7``, a 7 x 7 convolution and a max-pooling, both
-            of stride 2, as the paper has it, or ``3x3``, a 3 x 3 convolution of stride 1. 84 x 84
-            images give 3 x 3 or 11 x 11 maps; the images are of 224 or 84 pixels unless the run
-            or the data say otherwise.
+            of stride 2, as in the paper, or ``3x3``, a 3 x 3 convolution of stride 1. 84 x 84
+            images give 3 x 3 or 11 x 11 maps. Images are 224 or 84 pixels wide unless the run or
+            the data set states another size.
         widths: channels of the four stages.
         pooling: how ``vectors`` pools a map: the ``mean`` over locations, or ``flatten`` to
             ``C * h * w`` numbers, channel first.
-        mean: of pixel values in 0..1, red, green, blue; subtracted from the images. The usual
-            ImageNet values; weights trained with others need those.
-        std: by which the difference is divided, above 0.
+        mean: red, green and blue, in 0..1; subtracted from the pixel values. The default is
+            ImageNet's; weights trained with other values need those.
+        std: red, green and blue, above 0; divides the difference.
 
     Raises:
         OptionError: an option is outside its range.
@@ -188,14 +187,14 @@ class ResNet18(_ResNet):
     Args:
         stem: what comes before the stages: ``3x3``, a 3 x 3 convolution of stride 1, or ``7x7``,
             a 7 x 7 convolution and a max-pooling, both of stride 2. 84 x 84 images give 11 x 11
-            or 3 x 3 maps; the images are of 84 or 224 pixels unless the run or the data say
-            otherwise.
+            or 3 x 3 maps. Images are 84 or 224 pixels wide unless the run or the data set states
+            another size.
         widths: channels of the four stages.
         pooling: how ``vectors`` pools a map: the ``mean`` over locations, or ``flatten`` to
             ``C * h * w`` numbers, channel first.
-        mean: of pixel values in 0..1, red, green, blue; subtracted from the images. The usual
-            ImageNet values; weights trained with others need those.
-        std: by which the difference is divided, above 0.
+        mean: red, green and blue, in 0..1; subtracted from the pixel values. The default is
+            ImageNet's; weights trained with other values need those.
+        std: red, green and blue, above 0; divides the difference.
 
     Raises:
         OptionError: an option is outside its range.
@@ -227,19 +226,19 @@ class ResNet50(_ResNet):
     """Sixteen residual blocks of three convolutions, the backbone of self-supervised learning.
 
     Source: He et al. 2016, table 1, with the stride in the 3 x 3 convolution of a block; the
-    backbone of MoCo and SimCLR, and of those in MetaCoCo's comparison.
+    backbone of MoCo and SimCLR, also in MetaCoCo's comparison.
 
     Args:
         stem: what comes before the stages: ``7x7``, a 7 x 7 convolution and a max-pooling, both
-            of stride 2, as the paper has it, or ``3x3``, a 3 x 3 convolution of stride 1. 84 x 84
-            images give 3 x 3 or 11 x 11 maps; the images are of 224 or 84 pixels unless the run
-            or the data say otherwise.
-        widths: channels within the blocks of the four stages; their maps have four times as many.
+            of stride 2, as in the paper, or ``3x3``, a 3 x 3 convolution of stride 1. 84 x 84
+            images give 3 x 3 or 11 x 11 maps. Images are 224 or 84 pixels wide unless the run or
+            the data set states another size.
+        widths: channels inside the blocks of the four stages; their maps have four times as many.
         pooling: how ``vectors`` pools a map: the ``mean`` over locations, or ``flatten`` to
             ``C * h * w`` numbers, channel first.
-        mean: of pixel values in 0..1, red, green, blue; subtracted from the images. The usual
-            ImageNet values; weights trained with others need those.
-        std: by which the difference is divided, above 0.
+        mean: red, green and blue, in 0..1; subtracted from the pixel values. The default is
+            ImageNet's; weights trained with other values need those.
+        std: red, green and blue, above 0; divides the difference.
 
     Raises:
         OptionError: an option is outside its range.

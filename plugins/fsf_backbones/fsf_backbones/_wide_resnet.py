@@ -24,14 +24,14 @@ class WideResNet(PooledBackbone):
     of 80 or 84 pixels, and the vector is the mean over locations.
 
     Args:
-        depth: number of layers, ``6 n + 4`` for ``n`` blocks a stage.
-        width: times 16, 32 and 64 channels of the three stages.
+        depth: number of layers, ``6 n + 4`` for ``n`` blocks per stage.
+        width: factor of the three stages' channels, which are 16, 32 and 64 at width 1.
         drop_rate: share of values dropped within a block in training, in [0, 1).
         pooling: how ``vectors`` pools a map: the ``mean`` over locations, or ``flatten`` to
             ``C * h * w`` numbers, channel first.
-        mean: of pixel values in 0..1, red, green, blue; subtracted from the images. The usual
-            ImageNet values; weights trained with others need those.
-        std: by which the difference is divided, above 0.
+        mean: red, green and blue, in 0..1; subtracted from the pixel values. The default is
+            ImageNet's; weights trained with other values need those.
+        std: red, green and blue, above 0; divides the difference.
 
     Raises:
         OptionError: an option is outside its range.
@@ -55,7 +55,7 @@ class WideResNet(PooledBackbone):
     ) -> None:
         super().__init__(pooling, mean, std)
         if depth < 10 or depth % 6 != 4:
-            raise OptionError(f"depth must be 10, 16, 22, 28 or so on by sixes, got {depth}")
+            raise OptionError(f"depth must be 10, 16, 22, 28 and so on in steps of 6, got {depth}")
         if width < 1:
             raise OptionError(f"width must be at least 1, got {width}")
         if not 0 <= drop_rate < 1:
@@ -86,7 +86,7 @@ class WideResNet(PooledBackbone):
 
 
 class _Block(nn.Module):
-    """Two 3 x 3 convolutions, each after its norm and rectifier, beside a shortcut."""
+    """Two 3 x 3 convolutions, each after its norm and rectifier, with a shortcut."""
 
     shortcut: nn.Conv2d | None
 

@@ -46,7 +46,7 @@ def test_fewer_poolings_leave_larger_maps(
 def test_conv32f_has_half_the_filters() -> None:
     narrow, wide = Conv32F().eval(), Conv64F()
     assert narrow(torch.zeros(1, 3, 84, 84)).shape == (1, 32, 5, 5)
-    # A block of n filters on m channels: 9 m n weights, n biases, a scale and a shift for each.
+    # A block of n filters on m channels: 9 m n weights, n biases, n scales and n shifts.
     for backbone, n in ((narrow, 32), (wide, 64)):
         by_hand = 9 * 3 * n + 3 * 9 * n * n + 4 * 3 * n
         assert sum(p.numel() for p in backbone.parameters()) == by_hand
@@ -100,7 +100,7 @@ def test_maps_are_stored_channels_last_and_weights_contiguous() -> None:
     assert all(p.is_contiguous() for p in backbone.state_dict().values())
 
 
-def test_runs_under_vmap_with_weights_of_each_task() -> None:
+def test_runs_under_vmap_with_weights_per_task() -> None:
     backbone = Conv64F().eval()
     images = torch.randn(2, 3, 3, 32, 32)
     weights = {n: torch.stack([p, 1.1 * p]) for n, p in backbone.named_parameters()}

@@ -15,7 +15,7 @@ SMALL = (8, 16, 24, 32)
 
 
 class SmallResNet12(ResNet12):
-    """ResNet12 with few channels, as the full one only takes longer."""
+    """ResNet12 with few channels, to save time."""
 
     def __init__(self, *, drop_rate: float = 0.1) -> None:
         super().__init__(widths=SMALL, drop_rate=drop_rate)
@@ -54,7 +54,7 @@ def test_smallest_images(pool: bool, side: int, smallest: int) -> None:
         backbone(torch.zeros(1, 3, smallest - 1, 84))
 
 
-def test_a_stage_is_three_convolutions_beside_a_shortcut() -> None:
+def test_a_stage_is_three_convolutions_with_a_shortcut() -> None:
     backbone = ResNet12(widths=SMALL).eval()
     expected = images = torch.randn(2, 3, 37, 41)
     for stage in backbone.stages:
@@ -113,7 +113,7 @@ def test_drop_block_drops_whole_squares_of_about_the_rate(side: int) -> None:
     block = _DropBlock(0.1, block_size=5, ramp_steps=0).train()
     x = torch.ones(64, 256, side, side)
     y = block(x)
-    # A location stays if none of the squares that reach it falls: squares may overlap.
+    # A location stays if none of the squares that cover it is dropped; squares may overlap.
     size = min(5, side)
     corners = side - size + 1
     gamma = 0.1 * side**2 / size**2 / corners**2
@@ -132,7 +132,7 @@ def test_drop_block_drops_whole_squares_of_about_the_rate(side: int) -> None:
     assert torch.equal(opened, zero), "every dropped location belongs to a dropped square"
 
 
-def test_drop_block_reaches_its_rate_step_by_step_and_goes_on_after_loading() -> None:
+def test_drop_block_reaches_its_rate_step_by_step_and_continues_after_loading() -> None:
     torch.manual_seed(0)
     block = _DropBlock(0.5, block_size=1, ramp_steps=4).train()
     x = torch.ones(32, 64, 8, 8)

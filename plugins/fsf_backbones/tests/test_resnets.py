@@ -35,13 +35,13 @@ def n_parameters(backbone: Backbone) -> int:
 @pytest.mark.parametrize(
     ("make", "published", "exactly"),
     [
-        # Of blocks alone, by hand: 73,984 + 230,144 + 919,040 + 3,673,088; stem 9,408 + 128.
+        # By hand, blocks: 73,984 + 230,144 + 919,040 + 3,673,088; stem: 9,408 + 128.
         (ResNet10, 4.9e6, 4_905_792),
         (partial(ResNet18, stem="7x7"), 11.18e6, 11_176_512),
-        # The 7 x 7 x 3 x 64 weights of the stem make way for 3 x 3 x 3 x 64.
+        # 3 x 3 x 3 x 64 weights replace the stem's 7 x 7 x 3 x 64.
         (ResNet18, 11.17e6, 11_176_512 - 9_408 + 1_728),
         (ResNet50, 23.5e6, 23_508_032),
-        # 36,479,194 are published with a classifier of ten classes: 640 x 10 weights, 10 biases.
+        # The published 36,479,194 include a classifier of ten classes: 640 x 10 weights, 10 biases.
         (WideResNet, 36.5e6, 36_479_194 - 6_410),
     ],
 )
@@ -76,7 +76,7 @@ def test_any_size_leaves_a_map(make: Any, size: int) -> None:
     assert make().eval()(torch.randn(2, 3, size, size)).isfinite().all()
 
 
-def test_the_images_are_those_the_stem_is_made_for() -> None:
+def test_the_image_size_is_that_of_the_stem() -> None:
     assert ResNet10(widths=NARROW).preprocessing.size == 224
     assert ResNet18(widths=NARROW).preprocessing.size == 84
     assert ResNet18(widths=NARROW, stem="7x7").preprocessing.size == 224
@@ -102,10 +102,10 @@ def test_maps_are_stored_channels_last_and_weights_contiguous(make: Any) -> None
 
 @pytest.mark.parametrize("make", SMALL)
 @pytest.mark.parametrize("training", [False, True])
-def test_runs_under_vmap_with_weights_of_each_task(make: Any, training: bool) -> None:
+def test_runs_under_vmap_with_weights_per_task(make: Any, training: bool) -> None:
     backbone = make().double().eval()
     if training:
-        # Statistics of the batch, as gradient methods have it, without keeping them.
+        # Gradient methods use the statistics of the batch and do not track them.
         for module in backbone.modules():
             if isinstance(module, torch.nn.BatchNorm2d):
                 module.running_mean = module.running_var = None
@@ -154,7 +154,7 @@ def test_a_wide_block_drops_only_in_training() -> None:
         (ResNet50, {"widths": (8, 16, 24, 0)}, "widths must be four positive integers"),
         (ResNet18, {"pooling": "max"}, "pooling must be 'mean' or 'flatten', got 'max'"),
         (ResNet18, {"std": (0.2, 0.2, -0.1)}, "std must be above 0 in every channel"),
-        (WideResNet, {"depth": 27}, "depth must be 10, 16, 22, 28 or so on by sixes, got 27"),
+        (WideResNet, {"depth": 27}, "depth must be 10, 16, 22, 28 and so on in steps of 6, got 27"),
         (WideResNet, {"depth": 4}, "depth must be 10, 16, 22, 28"),
         (WideResNet, {"width": 0}, "width must be at least 1, got 0"),
         (WideResNet, {"drop_rate": 1.0}, r"drop_rate must be in \[0, 1\), got 1.0"),

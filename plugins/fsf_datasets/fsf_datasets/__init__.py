@@ -1,4 +1,4 @@
-"""Data sets of fsframework: published ones, yours from a folder or a table, and rendered ones."""
+"""Data sets for fsframework: published ones, your own from a folder or a table, rendered ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOME = {
     "Planted": "planted",
     "declared": "_declared",
 }
-"""The module of each name: asking for one imports no other."""
+"""The module that defines each name; using one name imports no other module."""
 
 
 def __getattr__(name: str) -> Any:

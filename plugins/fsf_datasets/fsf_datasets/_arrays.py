@@ -1,7 +1,7 @@
-"""Images within arrays: the pickles of miniImageNet and tieredImageNet, the files of CIFAR-100.
+"""Images in arrays: the pickles of miniImageNet and tieredImageNet, the files of CIFAR-100.
 
-Of arrays in a file of the disk only the images that are looked at are read, one by one; those
-within a zip archive are read whole.
+From an array in a file on disk, only the requested images are read, one by one; an array in a zip
+archive is read completely.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _IMAGES = ("image_data", "data", "images", "images_png")
 _LABELS = ("labels", "label_specific", "fine_labels")
 _SIDE = 32
 _PLANES = 3 * _SIDE * _SIDE
-_AT_ONCE = 1000
+_BLOCK = 1000
 
 
 class _Rows(Pictures):
@@ -41,7 +41,7 @@ class _Rows(Pictures):
         self._places: list[tuple[int, int]] = []
 
     def add(self, block: Any, rows: Sequence[int]) -> None:
-        """Take rows of one more array."""
+        """Add rows of another array."""
         self._blocks.append(block)
         self._places.extend((len(self._blocks) - 1, int(row)) for row in rows)
 
@@ -52,7 +52,7 @@ class _Rows(Pictures):
 
 
 class _FileRows:
-    """An array ``(n, ...)`` of uint8 in a file, whose rows are read when they are asked for."""
+    """A uint8 array ``(n, ...)`` in a file, whose rows are read on request."""
 
     dtype = np.dtype(np.uint8)
 
@@ -71,7 +71,7 @@ class _FileRows:
 
 
 class _Encoded:
-    """Image files one after the other, as PNG or JPEG: arrays, bytes, or their place in a file."""
+    """A sequence of encoded PNG or JPEG images: arrays, bytes, or positions in a file."""
 
     def __init__(self, items: Sequence[Any], file: RawFile | None) -> None:
         self._items, self._file = items, file
@@ -89,11 +89,11 @@ class _Encoded:
             return self._file.read(*item)
         if isinstance(item, StoredArray):
             return item.numpy(_reader(self._file)).tobytes()
-        return item.encode("latin1") if isinstance(item, str) else item  # str: of Python 2
+        return item.encode("latin1") if isinstance(item, str) else item  # str: from Python 2
 
 
 class _Planes:
-    """Images stored as a red, a green and a blue plane, after ``skip`` bytes of each row."""
+    """Images stored as red, green and blue planes, after the first ``skip`` bytes of each row."""
 
     def __init__(self, rows: UInt8Array | _FileRows, skip: int) -> None:
         self._rows, self._skip = rows, skip
@@ -104,7 +104,7 @@ class _Planes:
 
 
 def _raw(tree: Tree, name: str) -> RawFile | None:
-    """Return a file to be read in parts, where it is one of the disk."""
+    """Return a file for reading in parts; ``None`` if it is not a file on disk."""
     local = tree.local(name)
     return None if local is None else RawFile(local)
 
@@ -117,7 +117,7 @@ def _reader(file: RawFile | None) -> Callable[[int, int], bytes] | None:
 
 
 def find_pickles(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
-    """Find the images of pickles (or ``.npz``) of images, labels and perhaps class names."""
+    """Find the images in pickles or ``.npz`` files of images, labels and optional class names."""
     found = Found(layout.name)
     pictures = _Rows()
     sources: list[str] = []
@@ -127,7 +127,7 @@ def find_pickles(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
         if len(there) < len(wanted):
             if there:
                 absent = next(n for n, file in zip(wanted, files, strict=True) if file is None)
-                found.problems.append(f"{there[0]} is there but {absent} is not; both are needed")
+                found.problems.append(f"{there[0]} needs {absent}, which is missing")
             continue
         sources += there
         content: dict[str, Any] = {}
@@ -140,40 +140,40 @@ def find_pickles(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
 
 
 def _content(tree: Tree, file: str) -> dict[str, Any]:
-    """Return what a pickle or ``.npz`` holds, by name."""
-    place, left = tree.place(file), _raw(tree, file)
+    """Return the contents of a pickle or ``.npz`` by name."""
+    place, local = tree.place(file), _raw(tree, file)
     if file.casefold().endswith(".npz"):
         return _npz(tree, file)
     with tree.open(file) as stream:
-        raw = read_pickle(stream, place, leave=left is not None)
+        raw = read_pickle(stream, place, leave=local is not None)
     if not isinstance(raw, dict):
         raw = {"images_png": raw}
     try:
         named = {_text(key): value for key, value in raw.items()}
-        return {key: _ready(value, left, key in _IMAGES) for key, value in named.items()}
+        return {key: _ready(value, local, key in _IMAGES) for key, value in named.items()}
     except ValueError as error:
         raise DataError(f"{place}: an array is damaged ({error})") from None
 
 
-def _ready(value: Any, left: RawFile | None, images: bool = False) -> Any:
+def _ready(value: Any, local: RawFile | None, images: bool = False) -> Any:
     if isinstance(value, dict):
-        return {key: _ready(inner, left) for key, inner in value.items()}
+        return {key: _ready(inner, local) for key, inner in value.items()}
     if isinstance(value, StoredArray):
         pixels = value.dtype == np.uint8 and len(value.shape) > 1 and not value.fortran
-        if left is not None and pixels and isinstance(value.data, Extent):
-            return _FileRows(left, value.data.start, value.shape)
+        if local is not None and pixels and isinstance(value.data, Extent):
+            return _FileRows(local, value.data.start, value.shape)
         if not isinstance(value.data, list):
-            return value.numpy(_reader(left))
+            return value.numpy(_reader(local))
         value = value.data
     whole = (StoredArray, Extent, bytes, str)
     if images and isinstance(value, (list, tuple)) and value:
-        return _Encoded(value, left) if all(isinstance(v, whole) for v in value) else value
+        return _Encoded(value, local) if all(isinstance(v, whole) for v in value) else value
     return value
 
 
 def _npz(tree: Tree, file: str) -> dict[str, Any]:
-    """Return the arrays of an ``.npz``; pixels stay in the file where they are not compressed."""
-    place, left = tree.place(file), _raw(tree, file)
+    """Return the arrays of an ``.npz``; uncompressed pixels stay in the file."""
+    place, local = tree.place(file), _raw(tree, file)
     try:
         with tree.open(file) as stream, zipfile.ZipFile(stream) as archive:
             found: dict[str, Any] = {}
@@ -181,18 +181,18 @@ def _npz(tree: Tree, file: str) -> dict[str, Any]:
                 name = member.filename.removesuffix(".npy")
                 if name not in (*_IMAGES, *_LABELS):
                     continue
-                if left is not None and member.compress_type == zipfile.ZIP_STORED:
-                    found[name] = _left(left, member)
+                if local is not None and member.compress_type == zipfile.ZIP_STORED:
+                    found[name] = _uncompressed(local, member)
                 if found.get(name) is None:
                     with archive.open(member) as raw:
                         found[name] = np.lib.format.read_array(raw, allow_pickle=False)
             return found
     except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise DataError(f"{place}: no .npz of plain arrays, or cut short ({error})") from None
+        raise DataError(f"{place}: not a complete .npz of plain arrays ({error})") from None
 
 
-def _left(file: RawFile, member: zipfile.ZipInfo) -> _FileRows | None:
-    """Return the array of a member that is not compressed, if it holds pixels."""
+def _uncompressed(file: RawFile, member: zipfile.ZipInfo) -> _FileRows | None:
+    """Return the array of an uncompressed member; ``None`` if it does not contain pixels."""
     with file.path.open("rb") as stream:
         stream.seek(member.header_offset + 26)
         lengths = stream.read(4)
@@ -214,7 +214,7 @@ def _take(
     place: str,
     names: ClassNames | None,
 ) -> None:
-    """Take the images of one split."""
+    """Add the images of one split to ``found`` and ``pictures``."""
     images = next((content[key] for key in _IMAGES if key in content), None)
     encoded = isinstance(images, _Encoded)
     if not encoded and not (
@@ -225,8 +225,8 @@ def _take(
     ):
         held = ", ".join(content) or "nothing"
         raise DataError(
-            f"{place}: holds no images, uint8 (n, height, width, 3), under {' or '.join(_IMAGES)}; "
-            f"it holds {held}"
+            f"{place}: must contain images, uint8 (n, height, width, 3), under "
+            f"{' or '.join(_IMAGES)}, not {held}"
         )
     assert images is not None
     count = len(images)
@@ -236,9 +236,9 @@ def _take(
         text = written.get(label)
         name = None if text is None else (text if names is None else names(text))
         if name is None:
-            found.nameless = True
+            found.numbered = True
             name = f"{split}/{label:02d}" if isinstance(label, int) else f"{split}/{label}"
-        found.laid[name].add(split)
+        found.placed[name].add(split)
         found.add(name, [f"{name}/{row:05d}" for row in members])
         pictures.add(images, members)
 
@@ -256,11 +256,13 @@ def _rows_of_classes(content: Mapping[str, Any], place: str, count: int) -> dict
             rows[_text(label) if isinstance(label, (str, bytes)) else int(label)].append(row)
         if sum(map(len, rows.values())) != count:
             total = sum(map(len, rows.values()))
-            raise DataError(f"{place}: holds {count:,} images and {total:,} labels")
+            raise DataError(f"{place}: contains {count:,} images but {total:,} labels")
     else:
-        raise DataError(f"{place}: holds no class_dict and no {' or '.join(_LABELS)}")
+        raise DataError(f"{place}: must contain class_dict or {' or '.join(_LABELS)}")
     if any(not 0 <= row < count for members in rows.values() for row in members):
-        raise DataError(f"{place}: holds {count:,} images and names others")
+        raise DataError(
+            f"{place}: contains {count:,} images, but its class_dict has rows beyond them"
+        )
     return (
         {label: rows[label] for label in sorted(rows, key=str)}
         if listed
@@ -269,7 +271,7 @@ def _rows_of_classes(content: Mapping[str, Any], place: str, count: int) -> dict
 
 
 def _written(content: Mapping[str, Any], rows: Mapping[Any, Any]) -> dict[Any, str]:
-    """Return the name of each label, as far as the pickle says it."""
+    """Return the name of each label that the pickle names."""
     if all(isinstance(label, str) for label in rows):
         return {label: label for label in rows}
     by_name = content.get("catname2label")
@@ -293,7 +295,7 @@ def _text(value: Any) -> str:
 
 
 def find_cifar(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
-    """Find CIFAR-100's own files: binary ones, or pickles of Python."""
+    """Find the original files of CIFAR-100: the binary ones or the Python pickles."""
     binary = tree.nearest("fine_label_names.txt")
     if binary is not None:
         with tree.open(binary) as stream:
@@ -304,7 +306,7 @@ def find_cifar(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
         return Found(layout.name)
     content = _content(tree, meta)
     if "fine_label_names" not in content:
-        raise DataError(f"{tree.place(meta)}: holds no fine_label_names")
+        raise DataError(f"{tree.place(meta)}: must contain fine_label_names")
     fine = [_text(name) for name in content["fine_label_names"]]
     return _cifar(layout, tree, names, fine, meta, ("", _pickled))
 
@@ -324,17 +326,19 @@ def _cifar(
     for part in ("train", "test"):
         file = tree.nearest(f"{part}{suffix}")
         if file is None:
-            found.problems.append(f"{part}{suffix} is not there")
+            found.problems.append(f"{part}{suffix} is missing")
             continue
         sources.append(file)
         labels, planes = read(tree, file)
         if labels.size and labels.max() >= len(fine):
-            raise DataError(f"{tree.place(file)}: holds the label {labels.max()} of {len(fine)}")
+            raise DataError(
+                f"{tree.place(file)}: labels must be below {len(fine)}, not {labels.max()}"
+            )
         for label in np.unique(labels).tolist():
             name = fine[label] if names is None else names(fine[label])
             rows = np.flatnonzero(labels == label).tolist()
             if name is None:
-                found.strangers[fine[label]] += len(rows)
+                found.unknown[fine[label]] += len(rows)
                 continue
             found.add(name, [f"{name}/{part}_{row:05d}" for row in rows])
             pictures.add(planes, rows)
@@ -345,27 +349,28 @@ def _cifar(
 
 def _binary(tree: Tree, file: str) -> tuple[Any, _Planes]:
     """Read rows of a coarse label, a fine label and 3,072 pixels."""
-    left, width = _raw(tree, file), _PLANES + 2
-    if left is None:
+    local, width = _raw(tree, file), _PLANES + 2
+    if local is None:
         with tree.open(file) as stream:
             raw = np.frombuffer(stream.read(), np.uint8)
-    size = raw.size if left is None else left.size
+    size = raw.size if local is None else local.size
     if size == 0 or size % width:
         raise DataError(
-            f"{tree.place(file)}: {size:,} bytes are no multiple of {width:,}; cut short?"
+            f"{tree.place(file)}: the size must be a multiple of {width:,} bytes, not {size:,}; "
+            "is the file incomplete?"
         )
-    if left is None:
+    if local is None:
         rows = raw.reshape(-1, width)
         return np.array(rows[:, 1]), _Planes(rows, 2)
     labels = [
-        np.frombuffer(left.read(start, width * _AT_ONCE), np.uint8).reshape(-1, width)[:, 1].copy()
-        for start in range(0, size, width * _AT_ONCE)
+        np.frombuffer(local.read(start, width * _BLOCK), np.uint8).reshape(-1, width)[:, 1].copy()
+        for start in range(0, size, width * _BLOCK)
     ]
-    return np.concatenate(labels), _Planes(_FileRows(left, 0, (size // width, width)), 2)
+    return np.concatenate(labels), _Planes(_FileRows(local, 0, (size // width, width)), 2)
 
 
 def _pickled(tree: Tree, file: str) -> tuple[Any, _Planes]:
-    """Read the pickle of 3,072 pixels a row and fine labels."""
+    """Read a pickle with 3,072 pixels per row and fine labels."""
     content = _content(tree, file)
     data, labels = content.get("data"), np.array(_plain(content.get("fine_labels", [])))
     if (
@@ -373,5 +378,5 @@ def _pickled(tree: Tree, file: str) -> tuple[Any, _Planes]:
         or data.dtype != np.uint8
         or data.shape != (len(labels), _PLANES)
     ):
-        raise DataError(f"{tree.place(file)}: holds no data and fine_labels of CIFAR-100")
+        raise DataError(f"{tree.place(file)}: must contain data and fine_labels of CIFAR-100")
     return labels, _Planes(data, 0)

@@ -1,4 +1,4 @@
-"""Recognising the published classes of a data set in the names of a user's folders."""
+"""Matching the names of a user's folders with the published classes of a data set."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _SYNSET = re.compile(r"(n\d{8})(?!\d)")
 
 
 class ClassNames:
-    """Finds the published class that a written name means, or none.
+    """Finds the published class that a written name means.
 
-    Tried in this order: the same text; the same synset (``n02085620-Chihuahua`` for ``n02085620``);
-    the same letters and digits, whatever their case and what stands between; the same but for a
-    leading number (``190.Red_cockaded_Woodpecker``); that number alone. A form that two classes
-    share finds neither.
+    Names match by, in this order: the same text; the same synset (``n02085620-Chihuahua`` for
+    ``n02085620``); the same letters and digits, ignoring case and separators; the same without a
+    leading number (``190.Red_cockaded_Woodpecker``); only that number. A form that two classes
+    share matches neither.
 
     >>> names = ClassNames(["190.Red_cockaded_Woodpecker", "F-16A/B", "747-100", "747-200"])
     >>> names("red cockaded woodpecker"), names("00190"), names("F-16A_B"), names("747")
@@ -38,7 +38,7 @@ class ClassNames:
         self._seen: dict[str, str | None] = {}
 
     def __call__(self, written: str) -> str | None:
-        """Return the class, or ``None`` if there is none, or more than one."""
+        """Return the class, or ``None`` unless exactly one class matches."""
         if written not in self._seen:
             self._seen[written] = self._find(unicodedata.normalize("NFC", written))
         return self._seen[written]

@@ -1,4 +1,4 @@
-"""The closed contours of the planted classes: star-shaped, smooth and far from one another."""
+"""The closed contours of the planted classes: star-shaped, smooth and clearly different."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TABLE_SIZE = 512
 _N_CANDIDATES = 2000
 _SLIMMEST = 0.28  # smallest radius of a contour whose largest is 1
 _COARSE = 64  # angles at which two candidates are compared
-_TURNS = 5  # steps of 360/64 degrees either way that do not make a contour another one
+_TURNS = 5  # steps of 360/64 degrees either way that count as the same contour
 _CONTOURS = 3  # stream of random numbers
 
 
@@ -20,8 +20,7 @@ def _table_angles() -> FloatArray:
     """Return the angle in radians of each table entry.
 
     A table is indexed by ``copysign(1 - x / (|x| + |y|), y)``, -2 to 2, rather than by the angle:
-    it costs a division where an arc tangent costs ten times as much, and every machine computes
-    it to the same bit.
+    it costs one division, a tenth of an arc tangent, and every machine computes the same bits.
     """
     turn = np.arange(TABLE_SIZE) / TABLE_SIZE * 4 - 2
     x = 1 - np.abs(turn)
@@ -35,7 +34,7 @@ TABLE_ANGLES = _table_angles()
 def _draw_waves(rng: np.random.Generator) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return order, height and phase of the waves of each candidate, each ``(candidates, 5)``.
 
-    One wave is strong and gives 2 to 7 lobes, four are weak and bend the regular figure.
+    One strong wave makes 2 to 7 lobes; four weak ones bend the regular figure.
     """
     count = _N_CANDIDATES
     order = np.tile(np.array([0.0, 1, 2, 3, 4]), (count, 1))
@@ -54,7 +53,7 @@ def _radii(waves: tuple[FloatArray, FloatArray, FloatArray], angles: FloatArray)
 
 
 def _same_figures(radii: FloatArray) -> FloatArray:
-    """Return a coarse contour turned a little either way and mirrored, ``(variants, angles)``."""
+    """Return a coarse contour rotated slightly either way and mirrored, ``(variants, angles)``."""
     turns = range(-_TURNS, _TURNS + 1)
     return np.stack([np.roll(figure, turn) for figure in (radii, radii[::-1]) for turn in turns])
 
@@ -62,9 +61,9 @@ def _same_figures(radii: FloatArray) -> FloatArray:
 def draw_contours(seed: int, n_classes: int) -> FloatArray:
     """Return the radius of each class at ``TABLE_ANGLES``, float64 ``(n_classes, TABLE_SIZE)``.
 
-    Of some 1,500 random contours those are kept that are far from one another: each next one is
-    the farthest from all before it (Gonzalez 1985), small turns and mirror images counting as the
-    same. They are then shuffled, since the first ones are the most extreme.
+    From about 1,500 random contours, each next one chosen is the farthest from all previous ones
+    (Gonzalez 1985); small rotations and mirror images count as the same contour. The chosen ones
+    are then shuffled, because the first ones are the most extreme.
     """
     rng = np.random.default_rng([seed, _CONTOURS])
     waves = _draw_waves(rng)
@@ -76,7 +75,8 @@ def draw_contours(seed: int, n_classes: int) -> FloatArray:
     likeness = np.full(len(coarse), -np.inf)
     while len(chosen) < n_classes:
         figures = _same_figures(coarse[chosen[-1]])
-        # half the squared length less the squared distance, which spares the differences
+        # Maximising this inner product less half the squared lengths minimises the squared
+        # distance without computing differences.
         alike = (figures @ coarse.T).max(axis=0) - np.square(figures[0]).sum() / 2
         np.maximum(likeness, alike, out=likeness)
         chosen.append(int((likeness - np.square(coarse).sum(axis=1) / 2).argmin()))

@@ -1,4 +1,4 @@
-"""What a declaration of a data set may say, and reading it."""
+"""Declarations of data sets: their parts, and reading them from a file."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ __all__ = ["Declaration", "Layout", "Pixels", "Split", "placeholders", "read_dec
 Kind = Literal["folders", "tables", "pickles", "cifar-100"]
 SPLITS = ("train", "val", "test")
 WHOLE = "all"
-"""The name under which counts of a whole data set stand, where its splits are not published."""
+"""The name for counts of a whole data set whose splits are not published."""
 
 _MISSING: Any = object()
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """What is done to each image before anybody sees it.
+    """Treatment of each image before it is returned.
 
     Args:
-        size: height and width that each is brought to; ``None`` leaves them as they are.
-        interpolation: how.
-        invert: whether black becomes white and white black.
+        size: height and width in pixels to resize to; ``None`` keeps the size.
+        interpolation: name of the resampling filter.
+        invert: whether to swap black and white.
     """
 
     size: int | None = None
@@ -44,24 +44,24 @@ class Pixels:
 
 @dataclass(frozen=True)
 class Layout:
-    """One way in which the files of a data set may lie; which options count depends on ``kind``.
+    """One possible layout of the files of a data set; ``kind`` decides which options apply.
 
     Args:
-        name: what it is called.
-        kind: one of the four ways there are.
-        levels: names of the folders of an image, the last being the one that holds it
+        name: name of the layout.
+        kind: one of the four kinds.
+        levels: names of the folders above an image, the last one directly above it
             (``folders``).
-        class_: the class, with levels in braces (``folders``).
-        within: the folder below which images count, where there is one (``folders``).
+        class_: template of the class, with levels in braces (``folders``).
+        within: the folder below which images count, if it exists (``folders``).
         pattern: a regular expression with named groups, searched in each file's name (``folders``).
-        columns: metadata columns, with levels and groups in braces (``folders``).
+        columns: templates of metadata columns, with levels and groups in braces (``folders``).
         tables: names of the CSV files (``tables``).
         image: the column with the image's file name (``tables``).
-        label: the column with its class; ``None`` where each class is a column of its own and
-            holds 1 for the images of that class (``tables``).
+        label: the column with the class; ``None`` if each class has its own column, with the value
+            1 for the images of that class (``tables``).
         files: for each split its file, or its files of images and of labels (``pickles``).
-        ignore_others: whether images of other classes are no news, as the files as published
-            hold some (``folders`` and ``tables``).
+        ignore_others: whether images of other classes are not reported, because the published
+            files contain some (``folders`` and ``tables``).
     """
 
     name: str
@@ -80,17 +80,17 @@ class Layout:
 
 @dataclass(frozen=True)
 class Split:
-    """Which classes are for what, as published or as drawn.
+    """A split of the classes into train, val and test, as published or drawn.
 
     Args:
-        name: what it is called.
-        source: who published it, or how it came about.
+        name: name of the split.
+        source: who published it, or how it was made.
         inline: the classes of each split, with the number of images where it is published.
-        file: the file that says so instead.
-        draw: numbers of classes for train, val and test, drawn by ``seed`` among those there are.
-        seed: of that draw.
-        rotations: degrees by which images are turned, each turn being classes of its own.
-        stated: numbers of classes and images of each split, where ``members`` do not tell.
+        file: the file with the classes of each split, instead of ``inline``.
+        draw: numbers of classes for train, val and test, to draw from the classes that exist.
+        seed: seed of that draw.
+        rotations: degrees by which images are rotated; each rotation of a class is a new class.
+        stated: numbers of classes and images of each split, if ``members`` do not give them.
     """
 
     name: str
@@ -110,17 +110,17 @@ class Split:
 
     @property
     def members(self) -> Mapping[str, Mapping[str, int | None]]:
-        """The classes of each split, with the number of images of each where it is known."""
+        """The classes of each split, with their number of images where it is known."""
         return self._read[0]
 
     @property
     def files(self) -> Mapping[str, frozenset[str]]:
-        """The images of each class by the names of their files, where the split chooses images."""
+        """The file names of each class's images, if the split selects images."""
         return self._read[1]
 
     @property
     def counts(self) -> Mapping[str, tuple[int, int]]:
-        """Numbers of classes and of images of each split, turned images included, as published."""
+        """Published numbers of classes and images of each split, including rotations."""
         if self.stated is not None:
             return self.stated
         turns = len(self.rotations) or 1
@@ -132,19 +132,19 @@ class Split:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What is declared of a data set.
+    """The declaration of a data set.
 
     Args:
-        file: where.
-        name: lower-case kebab.
-        summary: what it is, in a sentence.
-        notes: sentences on what a user should know.
-        title: as its authors write it; ``licence``, ``source``, ``citation`` and ``images_from``
-            are those of ``About``.
-        native_size: height and width the images are made for.
-        pixels: what is done to them.
-        layouts: how the files may lie; that which finds most images is taken.
-        splits: by name, the usual one first.
+        file: the TOML file.
+        name: name of the data set in lower-case kebab.
+        summary: description in one sentence.
+        notes: further sentences that a user should know.
+        title: the authors' name of the data set; ``licence``, ``source``, ``citation`` and
+            ``images_from`` are those of ``About``.
+        native_size: usual height and width of the images in pixels.
+        pixels: treatment of the images.
+        layouts: possible layouts; the one that finds most images is used.
+        splits: splits by name, the default first.
     """
 
     file: Path
@@ -163,12 +163,12 @@ class Declaration:
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
-        """Every class that a split names, each once; none where splits are drawn."""
+        """Every class that a split names, without duplicates; empty if splits are drawn."""
         found = (c for s in self.splits.values() for names in s.members.values() for c in names)
         return tuple(dict.fromkeys(found))
 
     def about(self, split: str | None = None) -> About:
-        """Return what is published, with the counts of a split, by default of the usual one."""
+        """Return the published facts, with the counts of a split, by default of the first one."""
         chosen = self.splits.get(split) if split else next(iter(self.splits.values()), None)
         return About(
             title=self.title,
@@ -192,9 +192,9 @@ class Declaration:
             lines = [(name, "") for name in [*folders, "*.jpg, *.png, ..."]]
             text = "\n".join(_branch(depth, name) for depth, (name, _) in enumerate(lines))
             example = self._example()
-            return f"PATH/\n{text}" + (f"\n(a class: {example})" if example else "")
+            return f"PATH/\n{text}" + (f"\n(example of a class: {example})" if example else "")
         if layout.kind == "tables":
-            label = layout.label or "one column a class, holding 1"
+            label = layout.label or "one per class with the value 1"
             columns = f"   columns: {layout.image}, {label}"
             rows = [f"├── {table}{columns}" for table in layout.tables]
             return "\n".join(["PATH/", *rows, "└── images/", "    └── *.jpg, *.png, ..."])
@@ -232,7 +232,7 @@ def placeholders(template: str) -> list[str]:
 
 
 class _Table:
-    """A table of the file, whose keys are taken one by one; what is left over is unknown."""
+    """A table of the file whose keys are taken one by one; keys left over are unknown."""
 
     def __init__(self, raw: Mapping[str, Any], file: Path, where: str = "") -> None:
         self.raw, self.file, self.where = dict(raw), file, where
@@ -246,7 +246,7 @@ class _Table:
         """Return the value of a key, of the type that ``what`` names.
 
         Raises:
-            DataError: it is missing without a default, or of another type.
+            DataError: the key is missing and has no default, or its value has another type.
         """
         self.known.append(key)
         if key not in self.raw:
@@ -259,14 +259,14 @@ class _Table:
         return value
 
     def tables(self, key: str) -> Iterator[tuple[str, _Table]]:
-        """Yield the tables within a table, by name."""
+        """Yield the named tables within a table."""
         for name, inner in self.take(key, "a table", {}).items():
             if not isinstance(inner, dict):
                 raise self.fail(f"{key}.{name}", f"must be a table, not {inner!r}")
             yield name, _Table(inner, self.file, f"{self.where}{key}.{name}: ")
 
     def finish(self) -> None:
-        """Raise if a key is left."""
+        """Raise an error if a key is left over."""
         for key in self.raw:
             near = difflib.get_close_matches(key, self.known, 1)
             hint = f" (did you mean {near[0]}?)" if near else ""
@@ -286,15 +286,15 @@ def _count_pair(value: Any) -> bool:
 
 
 _TYPES: dict[str, Any] = {
-    "a text": lambda v: isinstance(v, str) and bool(v.strip()),
-    "a name of small letters, digits and single hyphens": lambda v: (
+    "a string": lambda v: isinstance(v, str) and bool(v.strip()),
+    "a name of lower-case letters, digits and single hyphens": lambda v: (
         isinstance(v, str) and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", v)
     ),
     "true or false": lambda v: isinstance(v, bool),
-    "a whole number of at least 1": lambda v: _is_int(v) and v >= 1,
-    "a whole number of at least 0": lambda v: _is_int(v) and v >= 0,
-    "a list of texts": _texts,
-    "a list of texts, not empty": lambda v: _texts(v) and bool(v),
+    "an integer of at least 1": lambda v: _is_int(v) and v >= 1,
+    "an integer of at least 0": lambda v: _is_int(v) and v >= 0,
+    "a list of strings": _texts,
+    "a non-empty list of strings": lambda v: _texts(v) and bool(v),
     "a table": lambda v: isinstance(v, dict),
     "a list of tables": lambda v: (
         isinstance(v, list) and bool(v) and all(isinstance(t, dict) for t in v)
@@ -311,7 +311,7 @@ _TYPES: dict[str, Any] = {
     "nearest, box, bilinear, hamming, bicubic or lanczos": lambda v: (
         v in ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
     ),
-    "a list of classes, or a table of their numbers of images": lambda v: (
+    "a list of classes or a table of their numbers of images": lambda v: (
         _texts(v) or (isinstance(v, dict) and all(_is_int(n) and n >= 0 for n in v.values()))
     ),
 }
@@ -321,8 +321,8 @@ def read_declaration(file: Path) -> Declaration:
     """Read the declaration of a data set.
 
     Raises:
-        DataError: it is missing, no TOML, or a key is unknown, missing or of the wrong type; the
-            message names file and key.
+        DataError: the file is missing or not TOML, or a key is unknown, missing or of the wrong
+            type; the message names file and key.
     """
     try:
         raw = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -333,19 +333,19 @@ def read_declaration(file: Path) -> Declaration:
     except tomllib.TOMLDecodeError as error:
         raise DataError(f"{file}: not TOML ({error})") from None
     table = _Table(raw, file)
-    name = table.take("name", "a name of small letters, digits and single hyphens")
-    title = table.take("title", "a text")
+    name = table.take("name", "a name of lower-case letters, digits and single hyphens")
+    title = table.take("title", "a string")
     found = Declaration(
         file=file,
         name=name,
-        summary=table.take("summary", "a text", f"{title}."),
-        notes=tuple(table.take("notes", "a list of texts", [])),
+        summary=table.take("summary", "a string", f"{title}."),
+        notes=tuple(table.take("notes", "a list of strings", [])),
         title=title,
-        licence=table.take("licence", "a text", "unknown"),
-        source=table.take("source", "a text", "unknown"),
-        citation=table.take("citation", "a text", "unknown"),
-        images_from=tuple(table.take("images_from", "a list of texts", [])),
-        native_size=table.take("native_size", "a whole number of at least 1", None),
+        licence=table.take("licence", "a string", "unknown"),
+        source=table.take("source", "a string", "unknown"),
+        citation=table.take("citation", "a string", "unknown"),
+        images_from=tuple(table.take("images_from", "a list of strings", [])),
+        native_size=table.take("native_size", "an integer of at least 1", None),
         pixels=_pixels(_Table(table.take("pixels", "a table", {}), file, "pixels.")),
         layouts=_layouts(table),
         splits={n: _split(n, inner) for n, inner in table.tables("splits")},
@@ -356,7 +356,7 @@ def read_declaration(file: Path) -> Declaration:
 
 def _pixels(table: _Table) -> Pixels:
     found = Pixels(
-        table.take("size", "a whole number of at least 1", None),
+        table.take("size", "an integer of at least 1", None),
         table.take("interpolation", "nearest, box, bilinear, hamming, bicubic or lanczos", "box"),
         table.take("invert", "true or false", False),
     )
@@ -373,27 +373,27 @@ def _layouts(table: _Table) -> tuple[Layout, ...]:
     names = [layout.name for layout in found]
     for name in names:
         if names.count(name) > 1:
-            raise table.fail("layouts", f"hold {name!r} twice; give each a name of its own")
+            raise table.fail("layouts", f"has {name!r} twice; give each layout another name")
     return tuple(found)
 
 
 def _layout(table: _Table) -> Layout:
     kind: Kind = table.take("kind", "folders, tables, pickles or cifar-100")
-    options: dict[str, Any] = {"kind": kind, "name": table.take("name", "a text", kind)}
+    options: dict[str, Any] = {"kind": kind, "name": table.take("name", "a string", kind)}
     if kind == "folders":
         options |= _folders(table)
     elif kind == "tables":
-        options["tables"] = tuple(table.take("tables", "a list of texts, not empty"))
-        options["image"] = table.take("image", "a text", "filename")
+        options["tables"] = tuple(table.take("tables", "a non-empty list of strings"))
+        options["image"] = table.take("image", "a string", "filename")
         one_hot = table.take("one_hot", "true or false", False)
-        label = table.take("label", "a text", "label")
+        label = table.take("label", "a string", "label")
         options["label"] = None if one_hot else label
     elif kind == "pickles":
         files = table.take("files", "a table")
         for split, names in files.items():
             if split not in SPLITS or not _texts(names) or len(names) not in (1, 2):
-                rule = "must be one file, or one of images and one of labels, for train, val, test"
-                raise table.fail(f"files.{split}", f"{rule}, not {names!r}")
+                rule = "must be one file, or a file of images and one of labels, for train, val or"
+                raise table.fail(f"files.{split}", f"{rule} test, not {names!r}")
         if not files:
             raise table.fail("files", "must name a file for train, val or test")
         options["files"] = {split: tuple(names) for split, names in files.items()}
@@ -404,9 +404,9 @@ def _layout(table: _Table) -> Layout:
 
 
 def _folders(table: _Table) -> dict[str, Any]:
-    levels = tuple(table.take("levels", "a list of texts, not empty", ["class"]))
-    class_ = table.take("class", "a text", "{class}")
-    pattern = table.take("pattern", "a text", None)
+    levels = tuple(table.take("levels", "a non-empty list of strings", ["class"]))
+    class_ = table.take("class", "a string", "{class}")
+    pattern = table.take("pattern", "a string", None)
     columns = table.take("columns", "a table", {})
     expression = None
     if pattern is not None:
@@ -421,13 +421,13 @@ def _folders(table: _Table) -> dict[str, Any]:
     ]:
         _demand_template(table, key, template, known)
     if not placeholders(class_):
-        raise table.fail("class", f"must hold a level in braces, not {class_!r}")
-    # a level or group without a column of that name is one itself
+        raise table.fail("class", f"must contain a level in braces, not {class_!r}")
+    # A level or group without a column of its name becomes a column.
     own = [n for n in (*levels, *groups) if n not in ("class", "_") and n not in columns]
     return {
         "levels": levels,
         "class_": class_,
-        "within": table.take("within", "a text", None),
+        "within": table.take("within", "a string", None),
         "pattern": expression,
         "columns": {**{name: f"{{{name}}}" for name in own}, **columns},
     }
@@ -437,20 +437,20 @@ def _demand_template(table: _Table, key: str, template: Any, known: Sequence[str
     try:
         names = placeholders(template)
     except (TypeError, ValueError):
-        raise table.fail(key, f"must be a text with names in braces, not {template!r}") from None
+        raise table.fail(key, f"must be a string with names in braces, not {template!r}") from None
     for name in names:
         if name not in known:
-            raise table.fail(key, f"names {{{name}}}, which is none of {', '.join(known)}")
+            raise table.fail(key, f"contains {{{name}}}; allowed in braces: {', '.join(known)}")
 
 
 def _split(name: str, table: _Table) -> Split:
-    what = "a list of classes, or a table of their numbers of images"
+    what = "a list of classes or a table of their numbers of images"
     inline = {split: table.take(split, what, None) for split in SPLITS}
-    file = table.take("file", "a text", None)
+    file = table.take("file", "a string", None)
     draw = table.take("draw", "three numbers of classes, for train, val and test", None)
     given = {split: _numbers(raw) for split, raw in inline.items() if raw is not None}
     if bool(given) + (file is not None) + (draw is not None) != 1:
-        rule = "must have one of: classes under train, val and test; a file; a draw"
+        rule = "must have exactly one of: classes under train, val and test; file; draw"
         raise DataError(f"{table.file}: splits.{name} {rule}")
     stated = table.take("counts", "a table", None)
     for split, pair in (stated or {}).items():
@@ -459,11 +459,11 @@ def _split(name: str, table: _Table) -> Split:
             raise table.fail(f"counts.{split}", f"{rule}, not {pair!r}")
     found = Split(
         name=name,
-        source=table.take("source", "a text", "unknown"),
+        source=table.take("source", "a string", "unknown"),
         inline=given or None,
         file=None if file is None else table.file.parent / file,
         draw=None if draw is None else cast(tuple[int, int, int], tuple(draw)),
-        seed=table.take("seed", "a whole number of at least 0", 0),
+        seed=table.take("seed", "an integer of at least 0", 0),
         rotations=tuple(table.take("rotations", "a list of 0, 90, 180 and 270", [])),
         stated=None if stated is None else {s: (pair[0], pair[1]) for s, pair in stated.items()},
     )
@@ -482,18 +482,18 @@ def _demand_disjoint(members: Mapping[str, Mapping[str, Any]], where: str) -> No
         for name in classes:
             if seen.setdefault(name, split) != split:
                 raise DataError(
-                    f"{where}: the class {name!r} stands in {seen[name]!r} and {split!r}; a class "
-                    "belongs to one split"
+                    f"{where}: the class {name!r} is in {seen[name]!r} and {split!r}; each class "
+                    "must be in one split"
                 )
 
 
 def _read_split_file(
     file: Path,
 ) -> tuple[dict[str, dict[str, int | None]], dict[str, frozenset[str]]]:
-    """Read ``{"train": [class, ...], ...}``, JSON, or JSON compressed by xz.
+    """Read ``{"train": [class, ...], ...}`` from JSON or xz-compressed JSON.
 
     A split may be a table of the classes' numbers of images instead; ``files`` names the images of
-    each class, where a split chooses among those there are.
+    each class if the split selects images.
     """
     try:
         content = file.read_bytes()
@@ -503,15 +503,15 @@ def _read_split_file(
     except (ValueError, lzma.LZMAError) as error:
         raise DataError(f"{file}: not JSON ({error})") from None
     files = raw.pop("files", {}) if isinstance(raw, dict) else {}
-    what = "a list of classes, or a table of their numbers of images"
+    what = "a list of classes or a table of their numbers of images"
     if not isinstance(raw, dict) or not all(_TYPES[what](v) for v in raw.values()):
-        raise DataError(f'{file}: must hold {{"train": [class, ...], ...}}')
+        raise DataError(f'{file}: must contain {{"train": [class, ...], ...}}')
     members = {split_name(split): _numbers(v) for split, v in raw.items() if v}
     unknown = [split for split in members if split not in SPLITS]
     if unknown:
-        raise DataError(f"{file}: must hold train, val and test, not {unknown[0]!r}")
+        raise DataError(f"{file}: must contain only train, val and test, not {unknown[0]!r}")
     if not isinstance(files, dict) or not all(_texts(names) for names in files.values()):
-        raise DataError(f'{file}: files must hold {{"class": [file, ...], ...}}')
+        raise DataError(f'{file}: files must contain {{"class": [file, ...], ...}}')
     _demand_disjoint(members, str(file))
     chosen = {name: frozenset(names) for name, names in files.items()}
     for classes in members.values():

@@ -1,4 +1,4 @@
-"""Data sets that a declaration describes, of this package, of another one or of a user."""
+"""Data sets described by a declaration of this package, another package or a user."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from fsframework.values import digest_of
 __all__ = ["Declared", "declared"]
 
 _SHARES = (0.64, 0.16, 0.2)
-_MOST_TURNED = 64
+_MAX_CACHED = 64
 
 
 class Declared(ImageFileDataset):
-    """A data set as a TOML file declares it: its layouts, classes, splits and published counts.
+    """A data set whose layouts, classes, splits and published counts are declared in a TOML file.
 
-    The files may lie in any of the declared layouts, in a folder or in a ``.zip`` archive, below
-    any extra folders; the layout that finds most images is taken. Classes are recognised whatever
-    case or separators their folders' names have. What is there but not as published is told by
-    ``problems()`` and can be used.
+    The files may have any of the declared layouts, in a folder or in a ``.zip`` archive, below any
+    extra folders; the layout that finds most images is used. Classes are recognised regardless of
+    case and separators in folder names. ``problems()`` lists what differs from the published data
+    set; such data can still be used.
 
     Args:
         declaration: the TOML file.
         path: the folder or ``.zip`` archive with the images.
-        split: the name of one of the declared splits; by default the first.
-        split_file: instead of these, a ``.json`` or ``.csv`` file with the classes of each split,
-            as the data set ``folder`` reads it.
+        split: the name of a declared split; by default the first.
+        split_file: a ``.json`` or ``.csv`` file with the classes of each split, used instead of
+            the declared splits and read as by the data set ``folder``.
 
     Raises:
-        DataError: the declaration is wrong, or nothing of the data set is found; its picture shows
-            the trees that are expected.
-        OptionError: there is no such split.
+        DataError: the declaration is wrong, or no part of the data set is found; its picture shows
+            the expected trees of files.
+        OptionError: the split is not declared.
     """
 
     argument: ClassVar[str | None] = "declaration"
@@ -88,7 +88,7 @@ class Declared(ImageFileDataset):
     # --- construction ----------------------------------------------------------------------
 
     def _keep_chosen(self, found: Found, chosen: Split | None) -> Sequence[int]:
-        """Return the images that the split names, where it names images and these are they."""
+        """Return the indices of the images that the split names; all if it names none of them."""
         every = range(len(found.files))
         usual = next(iter(self._declared.splits.values()), None)
         files = chosen.files if chosen else usual.files if usual else {}
@@ -105,8 +105,7 @@ class Declared(ImageFileDataset):
             return every
         if len(kept) < len(every):
             self._problems.append(
-                "left out, not named by the published split: "
-                f"{counted(len(every) - len(kept), 'image')}"
+                f"left out, not in the published split: {counted(len(every) - len(kept), 'image')}"
             )
         return kept
 
@@ -143,8 +142,8 @@ class Declared(ImageFileDataset):
             given = SplitOptions(self.split_file, _SHARES, 0)
             self.splits = given.splits(self.class_names, None, self.path)
             return
-        if found.nameless or (chosen is None and _lie_by_split(found)):
-            named = _as_they_lie(found)
+        if found.numbered or (chosen is None and _in_split_folders(found)):
+            named = _splits_of_folders(found)
             self.splits = _in_order(named, present)
         elif chosen is None or chosen.draw is not None:
             self.splits = self._drawn(chosen)
@@ -152,8 +151,8 @@ class Declared(ImageFileDataset):
             self.splits = _in_order(_turned(chosen), present)
         if chosen is not None:
             self._problems += _problems(found, chosen, self._declared, self.splits, self._sizes())
-        if found.strangers:
-            self._problems.append(_strangers(found))
+        if found.unknown:
+            self._problems.append(_unknown(found))
         if found.unmatched:
             files = counted(len(found.unmatched), "file")
             shown = quoted(found.unmatched)
@@ -173,26 +172,26 @@ class Declared(ImageFileDataset):
 
     # --- images ----------------------------------------------------------------------------
 
-    def _rgb(self, index: int, least: int | None = None) -> Image.Image:
+    def _rgb(self, index: int, min_size: int | None = None) -> Image.Image:
         degrees = self._degrees[index % len(self._degrees)]
         if len(self._degrees) == 1:
-            image = self._upright(index, least)
-        else:  # the turns of an image mostly follow one another
-            key = (index // len(self._degrees), least)
+            image = self._upright(index, min_size)
+        else:  # the rotations of an image are mostly requested one after the other
+            key = (index // len(self._degrees), min_size)
             found = self._turned.get(key)
             if found is None:
-                if len(self._turned) >= _MOST_TURNED:
+                if len(self._turned) >= _MAX_CACHED:
                     self._turned.clear()
-                found = self._turned[key] = self._upright(index, least)
+                found = self._turned[key] = self._upright(index, min_size)
             image = found
         return image.transpose(_TURNS[degrees]) if degrees else image
 
-    def _upright(self, index: int, least: int | None) -> Image.Image:
+    def _upright(self, index: int, min_size: int | None) -> Image.Image:
         pixels = self._declared.pixels
         if self._pictures is not None:
             image = self._picture(index)
         else:
-            image = super()._rgb(index, least and max(least, pixels.size or 0))
+            image = super()._rgb(index, min_size and max(min_size, pixels.size or 0))
         if pixels.size is not None and image.size != (pixels.size, pixels.size):
             method = Image.Resampling[pixels.interpolation.upper()]
             image = image.resize((pixels.size, pixels.size), method)
@@ -202,7 +201,7 @@ class Declared(ImageFileDataset):
         assert self._pictures is not None
         try:
             return self._pictures[self._rows[index // len(self._degrees)]]
-        except Exception as error:  # what a decoder raises on a damaged image is its own affair
+        except Exception as error:  # the type of a decoder's error depends on the format
             raise DataError(
                 f"{self._place(index)}: not a readable image ({reason(error)})"
             ) from error
@@ -213,12 +212,12 @@ class Declared(ImageFileDataset):
         return super()._place(index)
 
     def problems(self) -> list[str]:
-        """Name what is there but not as published: images and classes missing, and others."""
+        """Return the differences from the published data set, one sentence each."""
         return list(self._problems)
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """Changes with size or time of a file, with the classes, splits and treatment of pixels."""
+        """A digest that changes with the files, classes, splits and treatment of pixels."""
         return digest_of(
             "declared",
             self._declared.name,
@@ -231,7 +230,7 @@ class Declared(ImageFileDataset):
 
     @cached_property
     def pixels_fingerprint(self) -> str:  # type: ignore[override]
-        """Changes with size or time of a file, and with the treatment of pixels."""
+        """A digest that changes with the size or time of a file and the treatment of pixels."""
         return digest_of(
             "declared",
             self._declared.name,
@@ -249,10 +248,12 @@ _TURNS = {
 
 
 def _chosen(declaration: Declaration, split: str | None, file: Path | None) -> Split | None:
-    """Return the declared split that is asked for; ``None`` where a file is, or none declared."""
+    """Return the requested declared split; ``None`` for a file or if no split is declared."""
     if file is not None:
         if split is not None:
-            raise OptionError(f"give split ({split!r}) or split_file ({str(file)!r}), not both")
+            raise OptionError(
+                f"split ({split!r}) and split_file ({str(file)!r}) must not both be given"
+            )
         return None
     if split is None:
         return next(iter(declaration.splits.values()), None)
@@ -260,16 +261,16 @@ def _chosen(declaration: Declaration, split: str | None, file: Path | None) -> S
         return declaration.splits[split]
     known = ", ".join(declaration.splits) or "none is declared"
     raise OptionError(
-        f"split must be a split of {declaration.name} ({known}), not {split!r}; "
-        "a file of your own is given as split_file"
+        f"split must be a split of {declaration.name} ({known}), not {split!r}; pass a file of "
+        "classes as split_file"
     )
 
 
 def _best(declaration: Declaration, tree: Tree) -> tuple[Found, list[Found]]:
-    """Return what the layout that finds most images found, and what each did.
+    """Return the result of the layout that finds most images, and the results of all layouts.
 
     Raises:
-        DataError: a layout is damaged and no other finds an image.
+        DataError: a file of a layout is damaged and no other layout finds images.
     """
     names = ClassNames(declaration.classes) if declaration.classes else None
     tried: list[Found] = []
@@ -288,21 +289,21 @@ def _best(declaration: Declaration, tree: Tree) -> tuple[Found, list[Found]]:
 
 
 def _not_found(declaration: Declaration, tree: Tree, tried: Iterable[Found]) -> DataError:
-    seen = sorted({name for found in tried for name in found.strangers}, key=natural)
-    what = f"{tree.root}: nothing of {declaration.title} is found here"
+    seen = sorted({name for found in tried for name in found.unknown}, key=natural)
+    what = f"{tree.root}: no part of {declaration.title} is found here"
     if seen:
-        what += f": none of the folders is a class of it (there are {quoted(seen)})"
+        what += f": no folder is one of its classes (found: {quoted(seen)})"
     elif not tree.names:
-        what += ": there is no file"
+        what += ": there are no files"
     problems = [problem for found in tried for problem in found.problems]
     if problems:
         what += f" ({first_few(problems, joint='; ')})"
     pictures = [f"{name}:\n{tree_}" for name, tree_ in declaration.about().layouts.items()]
-    return DataError(what, picture="\n\n".join(["one of these is expected:", *pictures]))
+    return DataError(what, picture="\n\n".join(["One of these is expected:", *pictures]))
 
 
 def _common_folders(files: Sequence[str]) -> int:
-    """Return the number of characters of the folders that all files lie in, but their classes'."""
+    """Return the number of characters in the folders common to all files, above their classes."""
     folders = {file.rpartition("/")[0] for file in files}
     parts = [folder.split("/") for folder in folders]
     depth = 0
@@ -311,21 +312,21 @@ def _common_folders(files: Sequence[str]) -> int:
     return sum(len(part) + 1 for part in parts[0][:depth])
 
 
-def _lie_by_split(found: Found) -> bool:
-    """Say whether the files lie by split, each class in one."""
-    laid = [found.laid.get(name, set()) for name in set(found.classes)]
-    return all(len(splits) == 1 for splits in laid)
+def _in_split_folders(found: Found) -> bool:
+    """Return whether each class is in the folder of exactly one split."""
+    placed = [found.placed.get(name, set()) for name in set(found.classes)]
+    return all(len(splits) == 1 for splits in placed)
 
 
-def _as_they_lie(found: Found) -> Splits:
+def _splits_of_folders(found: Found) -> Splits:
     return {
-        split: tuple(name for name, splits in found.laid.items() if splits == {split})
+        split: tuple(name for name, splits in found.placed.items() if splits == {split})
         for split in SPLITS
     }
 
 
 def _turned(chosen: Split) -> Splits:
-    """Return the classes of a split, with the turns that make classes of their own."""
+    """Return the classes of each split, including their rotations."""
     if not chosen.rotations:
         return {split: tuple(names) for split, names in chosen.members.items()}
     return {
@@ -335,7 +336,7 @@ def _turned(chosen: Split) -> Splits:
 
 
 def _in_order(named: Mapping[str, Sequence[str]], present: set[str]) -> Splits:
-    """Return of each split the classes that are there; a split without any is left out."""
+    """Return the classes of each split that are present, without empty splits."""
     kept = {s: tuple(n for n in named.get(s, ()) if n in present) for s in SPLITS}
     return {split: names for split, names in kept.items() if names}
 
@@ -350,35 +351,35 @@ def _problems(
     splits: Mapping[str, Sequence[str]],
     sizes: Mapping[str, int],
 ) -> list[str]:
-    told: list[str] = []
-    if found.nameless:
-        told.append("classes are numbered, as the files do not name them")
+    problems: list[str] = []
+    if found.numbered:
+        problems.append("classes are numbered because the files do not name them")
     else:
-        told += _missing(chosen, sizes)
-        told += _laid_otherwise(found, chosen, declaration)
-    told += _other_counts(chosen, splits, sizes)
-    if not found.nameless:
-        told += _other_sizes(chosen, sizes)
-    return told
+        problems += _missing(chosen, sizes)
+        problems += _in_other_splits(found, chosen, declaration)
+    problems += _other_counts(chosen, splits, sizes)
+    if not found.numbered:
+        problems += _other_sizes(chosen, sizes)
+    return problems
 
 
 def _missing(chosen: Split, sizes: Mapping[str, int]) -> list[str]:
-    told = []
+    problems = []
     for split, names in _turned(chosen).items():
         absent = [name for name in names if name not in sizes]
         if absent and len(absent) == len(names):
-            told.append(f"split {split}: none of its {len(names):,} classes is there")
+            problems.append(f"split {split}: all {len(names):,} classes missing")
         elif absent:
-            told.append(
+            problems.append(
                 f"split {split}: {len(absent):,} of {len(names):,} classes missing: "
                 f"{quoted(absent)}"
             )
-    return told
+    return problems
 
 
-def _laid_otherwise(found: Found, chosen: Split, declaration: Declaration) -> list[str]:
-    """Name the classes that lie in another split than the published one."""
-    if not _lie_by_split(found) or not chosen.members:
+def _in_other_splits(found: Found, chosen: Split, declaration: Declaration) -> list[str]:
+    """Return the classes that are in the folder of another split than the published one."""
+    if not _in_split_folders(found) or not chosen.members:
         return []
     wrong = _wrong(found, chosen)
     if not wrong:
@@ -386,45 +387,48 @@ def _laid_otherwise(found: Found, chosen: Split, declaration: Declaration) -> li
     for other in declaration.splits.values():
         if other.members and not _wrong(found, other):
             return [
-                f"the files lie by the split {other.name!r} while {chosen.name!r} is used; "
-                f"say split={other.name} to use theirs"
+                f"the folders follow the split {other.name!r}, but {chosen.name!r} is used; "
+                f"set split={other.name} to use the other"
             ]
-    shown = first_few([f"{n!r} lies in {lies} and belongs to {of}" for n, lies, of in wrong])
-    return [f"wrong split of {counted(len(wrong), 'class')} (the published one is used): {shown}"]
+    shown = first_few([f"{n!r} is in {folder} but belongs to {of}" for n, folder, of in wrong])
+    return [
+        f"{counted(len(wrong), 'class')} in the folder of a wrong split (the published split is "
+        f"used): {shown}"
+    ]
 
 
 def _wrong(found: Found, split: Split) -> list[tuple[str, str, str]]:
     of = {name: part for part, names in split.members.items() for name in names}
     return [
-        (name, lies, of.get(name, "none"))
+        (name, folder, of.get(name, "none"))
         for name in dict.fromkeys(found.classes)
-        for lies in found.laid.get(name, ())
-        if of.get(name) != lies
+        for folder in found.placed.get(name, ())
+        if of.get(name) != folder
     ]
 
 
 def _other_counts(
     chosen: Split, splits: Mapping[str, Sequence[str]], sizes: Mapping[str, int]
 ) -> list[str]:
-    told = []
+    problems = []
     for split, (classes, images) in chosen.counts.items():
         names = [*sizes] if split == WHOLE else splits.get(split, ())
         here = sum(sizes[name] for name in names)
-        # what is not published is 0, and cannot differ
+        # An unpublished number is 0 and cannot differ.
         if not names and split != WHOLE:
             continue
         if len(names) != classes or (images and here != images):
             published = f"{images:,} of {classes:,}" if images else counted(classes, "class")
-            what = "in all" if split == WHOLE else f"split {split}"
-            told.append(
+            what = "in total" if split == WHOLE else f"split {split}"
+            problems.append(
                 f"{what}: {counted(here, 'image')} of {counted(len(names), 'class')}, "
                 f"published {published}"
             )
-    return told
+    return problems
 
 
 def _other_sizes(chosen: Split, sizes: Mapping[str, int]) -> list[str]:
-    """Name classes with another number of images than published."""
+    """Return the classes whose number of images differs from the published one."""
     turned = [f"/rot{turn:03d}" for turn in chosen.rotations] or [""]
     other = [
         f"{name + turn!r} {sizes[name + turn]:,} (published {count:,})"
@@ -435,12 +439,12 @@ def _other_sizes(chosen: Split, sizes: Mapping[str, int]) -> list[str]:
     ]
     if not other:
         return []
-    return [f"other numbers of images in {counted(len(other), 'class')}: {first_few(other)}"]
+    return [f"{counted(len(other), 'class')} with other numbers of images: {first_few(other)}"]
 
 
-def _strangers(found: Found) -> str:
-    names = sorted(found.strangers, key=natural)
-    return f"left out, as no class: {counted(found.strangers.total(), 'image')} of {quoted(names)}"
+def _unknown(found: Found) -> str:
+    names = sorted(found.unknown, key=natural)
+    return f"left out, not a class: {counted(found.unknown.total(), 'image')} of {quoted(names)}"
 
 
 # --- classes ---------------------------------------------------------------------------------
@@ -449,11 +453,11 @@ def _strangers(found: Found) -> str:
 def declared(file: Path, *, module: str | None = None) -> type[Declared]:
     """Return the class of the data set that a TOML file declares, for an entry point.
 
-    Nothing but the declaration is read until the class is called with a path.
+    Only the declaration is read until the class is called with a path.
 
     Args:
         file: the declaration.
-        module: the module that the class belongs to; by default the calling one.
+        module: the module that the class belongs to; by default that of the caller.
 
     Raises:
         DataError: the declaration is wrong.
@@ -488,7 +492,7 @@ def _constructor(declaration: Declaration) -> Callable[..., None]:
 
 def _text(declaration: Declaration, first: Split | None) -> str:
     splits = [
-        f"    {split.name}: {split.source}" + (" (the usual one)" if split is first else "")
+        f"    {split.name}: {split.source}" + (" (the default)" if split is first else "")
         for split in declaration.splits.values()
     ]
     lines = [
@@ -501,7 +505,7 @@ def _text(declaration: Declaration, first: Split | None) -> str:
         "Args:",
         "    path: the folder or .zip archive with the images.",
         "    split: one of the splits below.",
-        "    split_file: instead, a .json or .csv file with the classes of each split.",
+        "    split_file: a .json or .csv file with the classes of each split, used instead.",
         "",
         "Splits:",
         *splits,

@@ -1,8 +1,8 @@
-"""The figures of textures and companions: how deep within one a point lies.
+"""The figures of textures and companions, as signed distances to their edges.
 
-Each function takes two coordinates and returns the distance to the edge, positive within and exact
-near the edge, all arrays of one shape. Textures repeat with period 1; a companion lies within the
-unit circle, y pointing down.
+Each function takes two coordinates and returns the distance to the edge, positive inside and exact
+near the edge; all arrays have one shape. Textures repeat with period 1; a companion fits in the
+unit circle, with y pointing down.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _length(u: FloatArray, v: FloatArray) -> FloatArray:
 
 
 def _wave(u: FloatArray) -> FloatArray:
-    """Return a smooth wave of period 1 and range -1 to 1, made of parabolas."""
+    """Return a smooth wave of period 1 and range -1 to 1, composed of parabolas."""
     part: FloatArray = u - np.floor(u + 0.5)
     wave: FloatArray = 8 * part * (1 - 2 * np.abs(part))
     return wave
@@ -89,7 +89,7 @@ def _ring(u: FloatArray, v: FloatArray) -> FloatArray:
 
 
 def _star(u: FloatArray, v: FloatArray) -> FloatArray:
-    """Fold the plane onto half a spike of a five-pointed star (Quilez, "2D distance functions")."""
+    """Fold the plane onto half a point of a five-pointed star (Quilez, "2D distance functions")."""
     k_x, k_y = math.cos(math.pi / 5), math.sin(math.pi / 5)
     a, b = np.abs(u), -v
     for side in (1, -1):
@@ -111,7 +111,7 @@ TEXTURES: Figures = MappingProxyType(
         "wavy": _wavy,
     }
 )
-"""The part of the background that has its second colour; ``plain`` has none."""
+"""The part of the background with the second colour; ``plain`` has no such part."""
 
 COMPANIONS: Figures = MappingProxyType(
     {

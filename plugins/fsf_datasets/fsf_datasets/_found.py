@@ -1,4 +1,4 @@
-"""What a layout finds among the files of a user."""
+"""The images that a layout finds among the files of a user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPLIT_NAMES = {"training": "train", "testing": "test"}
 
 
 def split_of_name(name: str) -> str | None:
-    """Return the split that a folder or file is named after, if it is.
+    """Return the split that the name of a folder or file means; ``None`` for any other name.
 
     >>> split_of_name("Validation"), split_of_name("training"), split_of_name("trained")
     ('val', 'train', None)
@@ -27,7 +27,7 @@ def split_of_name(name: str) -> str | None:
 
 
 class Pictures:
-    """Images that are no files of their own."""
+    """Images that are not separate files."""
 
     def __getitem__(self, index: int) -> Image.Image:
         """Return one image."""
@@ -36,32 +36,32 @@ class Pictures:
 
 @dataclass
 class Found:
-    """The images that a layout finds, and what is odd about them.
+    """The images that a layout finds, and everything unusual about them.
 
     Args:
-        layout: its name.
+        layout: name of the layout.
         classes: the class of each image.
-        files: the file of each image; where ``pictures`` holds the images, a name of its own.
+        files: the file of each image, or a made-up name if ``pictures`` contains the images.
         columns: metadata of each image.
-        laid: the splits in which the files of each class lie, where they lie by split.
-        strangers: how many images lie under names that are no class.
+        placed: the splits whose folders contain each class, if folders are named after splits.
+        unknown: number of images under each name that is not a class.
         unmatched: files that the pattern does not match.
-        pictures: the images, where they are no files of their own.
-        sources: files that the images depend on, besides themselves.
-        nameless: whether classes are known by split and number only.
-        problems: what else a user should know, a sentence each.
+        pictures: the images, if they are not separate files.
+        sources: other files that the images depend on.
+        numbered: whether classes are known only by split and number.
+        problems: anything else that a user should know, one sentence each.
     """
 
     layout: str
     classes: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     columns: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    laid: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    strangers: Counter[str] = field(default_factory=Counter)
+    placed: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    unknown: Counter[str] = field(default_factory=Counter)
     unmatched: list[str] = field(default_factory=list)
     pictures: Pictures | None = None
     sources: tuple[str, ...] = ()
-    nameless: bool = False
+    numbered: bool = False
     problems: list[str] = field(default_factory=list)
 
     def add(self, name: str, files: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""What data sets made of image files share: reading, resizing many at once, fingerprints."""
+"""Base of the data sets of image files: reading, parallel resizing and fingerprints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fsframework.values import IntArray, UInt8Array, digest_of
 
 __all__ = ["ImageFileDataset", "files_digest"]
 
-_MOST_THREADS = 8
+_MAX_THREADS = 8
 
 
 class ImageFileDataset(Dataset):
@@ -26,13 +26,13 @@ class ImageFileDataset(Dataset):
     _files: tuple[str, ...]
 
     def image(self, index: int) -> UInt8Array:
-        """Return one image, RGB uint8 ``(H, W, 3)``, turned as its EXIF orientation says.
+        """Return one image, RGB uint8 ``(H, W, 3)``, rotated according to its EXIF orientation.
 
-        Transparent pixels are laid over white, 16-bit grey is scaled to 8 bits, and of an animation
-        the first frame is taken.
+        Transparent pixels are blended with white, 16-bit grey is scaled to 8 bits, and the first
+        frame of an animation is used.
 
         Raises:
-            DataError: it cannot be read; the message names its file.
+            DataError: the image cannot be read; the message names its file.
         """
         return np.asarray(self._rgb(index))
 
@@ -42,23 +42,23 @@ class ImageFileDataset(Dataset):
         """Return images resized to a square, RGB uint8 ``(n, size, size, 3)``.
 
         Raises:
-            DataError: one cannot be read; the message names its file.
-            OptionError: Pillow has no such interpolation.
+            DataError: an image cannot be read; the message names its file.
+            OptionError: Pillow does not have the interpolation.
         """
         return self._squares(indices, size, interpolation, scaled=False)
 
     def scaled_images(
         self, indices: Sequence[int] | IntArray, size: int, interpolation: str = "bilinear"
     ) -> UInt8Array:
-        """Return what ``images`` does, near enough, JPEG files being decoded at 1/2, 1/4 or 1/8.
+        """Return approximately the result of ``images``, decoding JPEG files at a reduced scale.
 
-        The smallest of these scales that is no smaller than ``size`` is taken (the discrete cosine
-        transform of 8 x 8 blocks gives it without the fine detail); other formats are decoded as
-        ever. What is left out would have been averaged away, but not by the same filter.
+        The scale is the smallest of 1/2, 1/4 and 1/8 that is not smaller than ``size``; the
+        discrete cosine transform of 8 x 8 blocks gives it without the fine detail. Other formats
+        are decoded as usual. Resizing would remove the omitted detail too, but with another filter.
 
         Raises:
-            DataError: one cannot be read; the message names its file.
-            OptionError: Pillow has no such interpolation.
+            DataError: an image cannot be read; the message names its file.
+            OptionError: Pillow does not have the interpolation.
         """
         return self._squares(indices, size, interpolation, scaled=True)
 
@@ -74,42 +74,42 @@ class ImageFileDataset(Dataset):
                 image = image.resize((size, size), method)
             out[place] = np.asarray(image)
 
-        # decoding and resizing release the interpreter's lock
+        # Decoding and resizing release the interpreter's lock.
         with ThreadPoolExecutor(_workers()) as pool:
             for _ in pool.map(fill, range(len(indices))):
                 pass
         return out
 
-    def _rgb(self, index: int, least: int | None = None) -> Image.Image:
-        """Return an image; ``least`` pixels a side will do, where it is given."""
+    def _rgb(self, index: int, min_size: int | None = None) -> Image.Image:
+        """Return an image, decoded at any scale of at least ``min_size`` pixels if it is given."""
         try:
             with self._tree.open(self._files[index]) as stream, Image.open(stream) as image:
-                if least is not None:
-                    image.draft(None, (least, least))  # does nothing to other formats
+                if min_size is not None:
+                    image.draft(None, (min_size, min_size))  # no effect on other formats
                 return _to_rgb(image)
         except FileNotFoundError:
             raise self._unreadable(index, "no such file") from None
-        except Exception as error:  # what a decoder raises on a damaged file depends on its format
+        except Exception as error:  # the type of a decoder's error depends on the format
             raise self._unreadable(index, f"not a readable image ({reason(error)})") from error
 
     def _unreadable(self, index: int, why: str) -> DataError:
         return DataError(f"{self._place(index)}: {why}", reason=why)
 
     def _place(self, index: int) -> str:
-        """Return where the user finds the image: its file."""
+        """Return the location of an image for messages: its file."""
         return self._tree.place(self._files[index])
 
 
 def _workers() -> int:
-    """Return how many images are decoded at a time: ``FSF_WORKERS``, else as cores may be used."""
+    """Return the number of decoding threads: ``FSF_WORKERS``, or the number of usable cores."""
     asked = os.environ.get("FSF_WORKERS", "")
     if asked:
         if not asked.isdecimal() or int(asked) < 1:
-            raise OptionError(f"FSF_WORKERS must be a number of at least 1, not {asked!r}")
+            raise OptionError(f"FSF_WORKERS must be an integer of at least 1, not {asked!r}")
         return int(asked)
-    # Not every system can say how many of its cores this process may use.
+    # Not every system reports how many cores this process may use.
     usable = getattr(os, "sched_getaffinity", None)
-    return min(_MOST_THREADS, len(usable(0)) if usable is not None else os.cpu_count() or 1)
+    return min(_MAX_THREADS, len(usable(0)) if usable is not None else os.cpu_count() or 1)
 
 
 def _resampling(interpolation: str) -> Image.Resampling:
@@ -121,7 +121,7 @@ def _resampling(interpolation: str) -> Image.Resampling:
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):  # 16-bit grey, which Pillow would cut off at 255
+    if image.mode.startswith("I"):  # 16-bit grey, which Pillow would clip at 255
         grey = np.asarray(image, dtype=np.int64)
         image = Image.fromarray(((grey + 128) // 257).clip(0, 255).astype(np.uint8))
     image.load()
@@ -134,5 +134,5 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def files_digest(tree: Tree, files: Sequence[str]) -> str:
-    """Return a digest of the state of each file: size and time of change, or checksum."""
+    """Return a digest of the state of all files: size and modification time, or checksum."""
     return digest_of(tree.states(files))

@@ -1,4 +1,4 @@
-"""The ways in which the files of a data set may lie: in folders, in tables, in arrays."""
+"""The layouts of the files of a data set: folders, tables or arrays."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ __all__ = ["find"]
 
 
 def find(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
-    """Return what a layout finds; nothing where the files do not lie so.
+    """Return the images that a layout finds; none if the files have another layout.
 
     Args:
-        layout: how they may lie.
+        layout: the layout to try.
         tree: the files.
-        names: the published classes; ``None`` where any class will do.
+        names: the published classes; ``None`` to accept any class.
 
     Raises:
-        DataError: they do lie so, and a file is damaged or a class is there twice.
+        DataError: the files have this layout, but a file is damaged or two folders are one class.
     """
     found = _FINDERS[layout.kind](layout, tree, names)
     if layout.ignore_others and found.files:
-        found.strangers.clear()
+        found.unknown.clear()
     return found
 
 
@@ -41,7 +41,7 @@ def find(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
 
 @dataclass
 class _Place:
-    """What the folder of an image says of it."""
+    """The class and split that the folder of an image gives."""
 
     name: str | None
     written: str
@@ -68,21 +68,21 @@ def _find_folders(layout: Layout, tree: Tree, names: ClassNames | None) -> Found
             continue
         place = _place(inner, by_split, layout, names)
         if place.name is None:
-            found.strangers[place.written] += len(files)
+            found.unknown[place.written] += len(files)
             continue
         spellings[place.name].setdefault(place.written, folder)
         if place.split is not None:
-            found.laid[place.name].add(place.split)
+            found.placed[place.name].add(place.split)
         found.add(place.name, files)
         _add_columns(found, layout, place.levels, files)
     for name, written in spellings.items():
         if len(written) > 1:
             raise DataError(
-                f"{tree.root}: the folders {quoted(list(written.values()))} are both the class "
+                f"{tree.root}: the folders {quoted(list(written.values()))} all mean the class "
                 f"{name!r}; keep one"
             )
     if loose:
-        found.problems.append(f"left out, outside the folder of a class: {counted(loose, 'image')}")
+        found.problems.append(f"left out, not in a class folder: {counted(loose, 'image')}")
     return found
 
 
@@ -94,7 +94,7 @@ def _images_within(tree: Tree, within: str | None) -> Sequence[str]:
 
 
 def _common(folders: Iterable[tuple[str, ...]], levels: int) -> int:
-    """Return how many leading folders all images share, leaving at least ``levels``."""
+    """Return the number of leading folders shared by all images, leaving at least ``levels``."""
     deep = [folder for folder in folders if len(folder) >= levels]
     if not deep:
         return 0
@@ -106,7 +106,7 @@ def _common(folders: Iterable[tuple[str, ...]], levels: int) -> int:
 
 
 def _are_split_folders(folders: Iterable[tuple[str, ...]], skipped: int, levels: int) -> bool:
-    """Say whether the outermost folders that differ are named train, val and test."""
+    """Return whether the outermost folders that differ are named train, val and test."""
     inner = [folder[skipped:] for folder in folders]
     return all(len(f) > levels and split_of_name(f[0]) is not None for f in inner if f)
 
@@ -114,7 +114,7 @@ def _are_split_folders(folders: Iterable[tuple[str, ...]], skipped: int, levels:
 def _place(
     inner: tuple[str, ...], by_split: bool, layout: Layout, names: ClassNames | None
 ) -> _Place:
-    """Find the class in the folders of an image: the innermost that is a known one."""
+    """Return the class of an image: the innermost of its folders that is a known class."""
     first, depth = int(by_split), len(layout.levels)
     starts = range(len(inner) - depth, first - 1, -1)
     nearest: _Place | None = None
@@ -161,29 +161,30 @@ def _find_tables(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
     rows: dict[str, list[str]] = defaultdict(list)
     for table in tables:
         missing: list[str] = []
-        doubtful: list[str] = []
+        ambiguous: list[str] = []
         split = split_of_name(table.rpartition("/")[2].partition(".")[0])
         for file, label in _rows(tree, table, layout):
             name = label if names is None else names(label)
             if name is None:
-                found.strangers[label] += 1
+                found.unknown[label] += 1
                 continue
             if split is not None:
-                found.laid[name].add(split)
+                found.placed[name].add(split)
             places = images.find(file, label, table)
             if len(places) == 1:
                 rows[name].append(places[0])
             else:
-                (doubtful if places else missing).append(file)
+                (ambiguous if places else missing).append(file)
         last = table.rpartition("/")[2]
         if missing:
             found.problems.append(
-                f"{last} lists {counted(len(missing), 'image')} not there: {quoted(missing)}"
+                f"{last} lists {counted(len(missing), 'missing image')}: {quoted(missing)}"
             )
-        if doubtful:
-            number = counted(len(doubtful), "image")
+        if ambiguous:
+            number = counted(len(ambiguous), "image")
             found.problems.append(
-                f"left out, as {last} lists {number} there more than once: {quoted(doubtful)}"
+                f"left out, listed in {last} but found more than once: {number}: "
+                f"{quoted(ambiguous)}"
             )
     for name, files in rows.items():
         found.add(name, list(dict.fromkeys(files)))
@@ -192,7 +193,7 @@ def _find_tables(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
 
 
 class _Images:
-    """Image files by their last name, in any case and with or without an ending."""
+    """Image files by file name, ignoring case, with or without an extension."""
 
     def __init__(self, tree: Tree) -> None:
         self._by_stem: dict[str, list[str]] = defaultdict(list)
@@ -200,11 +201,11 @@ class _Images:
             self._by_stem[name.rpartition("/")[2].rpartition(".")[0].casefold()].append(name)
 
     def find(self, file: str, label: str, table: str) -> list[str]:
-        """Return the images that a row may mean: one, if it is clear."""
+        """Return the images that a row may mean: exactly one if it is unambiguous."""
         last = file.rpartition("/")[2].casefold()
         same = self._by_stem.get(last.rpartition(".")[0] or last, [])
         found = [name for name in same if name.casefold().endswith(last)]
-        if not found:  # named without an ending, or with that of another format
+        if not found:  # named without an extension, or with that of another format
             found = self._by_stem.get(last, same if ending(last) in ENDINGS else [])
         if len(found) > 1:
             folder = table.rpartition("/")[0]
@@ -218,7 +219,7 @@ class _Images:
 
 
 def _rows(tree: Tree, table: str, layout: Layout) -> list[tuple[str, str]]:
-    """Return file name and class of each row; cells beyond the header do not count."""
+    """Return file name and class of each row; cells beyond the header are ignored."""
     place = tree.place(table)
     try:
         with tree.open(table) as stream:
@@ -249,7 +250,7 @@ def _rows(tree: Tree, table: str, layout: Layout) -> list[tuple[str, str]]:
 
 
 def _label(cells: Sequence[str], header: Sequence[str], image: int) -> str:
-    """Return the name of the one column that holds 1."""
+    """Return the name of the only column with the value 1; empty if there is not exactly one."""
     ones = [
         name
         for place, (name, cell) in enumerate(zip(header, cells, strict=False))

@@ -1,4 +1,4 @@
-"""How the messages of this package name things."""
+"""Numbers, names and reasons as the messages of this package print them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def first_few(texts: Sequence[str], most: int = 3, joint: str = ", ") -> str:
-    """Return the first texts and how many are left.
+    """Return the first texts and the number of the others.
 
     >>> first_few(["row 2", "row 3", "row 7", "row 9"])
     'row 2, row 3, row 7 and 1 more'
@@ -29,7 +29,7 @@ def first_few(texts: Sequence[str], most: int = 3, joint: str = ", ") -> str:
 
 
 def quoted(names: Sequence[str]) -> str:
-    """Return the first names in quotes and how many are left.
+    """Return the first names in quotes and the number of the others.
 
     >>> quoted(["cat", "dog"])
     "'cat', 'dog'"
@@ -38,7 +38,7 @@ def quoted(names: Sequence[str]) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return what a decoder says is wrong, without the object that it was reading.
+    """Return the message of a decoder's error without the object that it was reading.
 
     >>> reason(OSError("cannot identify image file <_io.BytesIO object at 0x7f>"))
     'cannot identify image file'

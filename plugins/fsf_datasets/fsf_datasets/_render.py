@@ -1,8 +1,9 @@
-"""From attributes and poses to pixels, a block of images at a time.
+"""Rendering of attributes and poses to pixels, one block of images at a time.
 
-Only ``+ - * /``, square roots, roundings and table look-ups touch a pixel: each is defined to the
-last bit, so an image does not depend on its block nor, beyond the tables, on the machine.
-Lengths are in half images: the image spans ``[-1, 1]`` both ways, x to the right and y down.
+Pixels are computed only with ``+ - * /``, square roots, rounding and table look-ups. Each of these
+is defined to the last bit, so an image does not depend on its block or, apart from the tables, on
+the machine. Lengths are in half images: the image spans ``[-1, 1]`` in both directions, with x to
+the right and y down.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fsframework.values import FloatArray, IntArray, UInt8Array
 __all__ = ["N_DRAWS", "RENDERER_VERSION", "Scenes", "render"]
 
 RENDERER_VERSION = 1
-"""To be raised whenever a pixel may change."""
+"""Must be raised whenever a pixel may change."""
 
 
 BACKGROUND_RGB = {
@@ -45,7 +46,7 @@ COLOUR_RGB = {
     "yellow": (250, 216, 48),
 }
 # Brightness in the middle, its slope to the right and its slope downwards; then the tint. Neither
-# passes 1 anywhere, nor does any colour pass 255, so that no pixel need be clipped.
+# exceeds 1 anywhere and no colour exceeds 255, so no pixel needs clipping.
 LIGHTING = {
     "dawn": ((0.77, -0.23, 0.0), (1.0, 0.97, 0.90)),
     "dusk": ((0.77, 0.23, 0.0), (1.0, 0.93, 0.92)),
@@ -57,11 +58,11 @@ _RIM_GREY, _LINE_GREY, _COMPANION_GREY = 252, 30, 240
 _RIM, _LINE = 0.06, 0.045  # width of the white rim outside and the dark line inside a contour
 _OBJECT_RADIUS, _COMPANION_RADIUS = 0.76, 0.25
 _COMPANION_CORNER = 0.70
-_BLOCK_PIXELS = 1 << 17  # pixels worked on at once: what a processor's second cache holds
+_BLOCK_PIXELS = 1 << 17  # pixels per block, which fit in a processor's second-level cache
 
 
 class _Draw(IntEnum):
-    """What each random number of an image is for."""
+    """The use of each random number of an image."""
 
     GAIN = 0
     OBJECT_X = 1
@@ -82,17 +83,17 @@ class _Draw(IntEnum):
 
 
 N_DRAWS = 23
-"""Random numbers an image takes."""
+"""Random numbers per image."""
 
 
 @dataclass(frozen=True)
 class Scenes:
-    """What is to be seen in ``n`` images.
+    """The contents of ``n`` images.
 
     Args:
         values: int ``(n, kinds)``, index into each kind of ``KINDS``.
         contours: float64 ``(n, TABLE_SIZE)``, radius of the object's contour.
-        uniform: float64 ``(n, N_DRAWS)`` in [0, 1): what pose, scale and jitter are made of.
+        uniform: float64 ``(n, N_DRAWS)`` in [0, 1), from which pose, scale and jitter are computed.
     """
 
     values: IntArray
@@ -106,11 +107,11 @@ class Scenes:
         return Scenes(self.values[part], self.contours[part], self.uniform[part])
 
     def between(self, draw: _Draw, low: float, high: float) -> FloatArray:
-        """Return one random number an image in [low, high), float32 ``(n, 1, 1)``."""
+        """Return one random number per image in [low, high), float32 ``(n, 1, 1)``."""
         return (low + (high - low) * self.uniform[:, draw, None, None]).astype(np.float32)
 
     def value_is(self, kind: str, value: str) -> IntArray:
-        """Return the places of the images with a value."""
+        """Return the indices of the images with a value."""
         column = list(KINDS).index(kind)
         return np.flatnonzero(self.values[:, column] == KINDS[kind].index(value))
 
@@ -150,7 +151,7 @@ def _render_block(scenes: Scenes, size: int, out: UInt8Array) -> None:
         plane += grey
         np.multiply(inside, _column(colour, channel), out=coloured)
         plane += coloured
-        out[..., channel] = plane  # cuts off: the grey holds the half that rounds
+        out[..., channel] = plane  # truncates; the grey contains the 0.5 that rounds
 
 
 def _column(table: FloatArray, channel: int) -> FloatArray:
@@ -158,7 +159,7 @@ def _column(table: FloatArray, channel: int) -> FloatArray:
 
 
 def _accent(background: FloatArray) -> FloatArray:
-    """Return the second colour of the texture: darker on a light background, lighter on a dark."""
+    """Return the texture's second colour: darker on a light background, lighter on a dark one."""
     dark = background.mean(axis=1, keepdims=True) < 90
     return np.where(dark, background + 46, background * 0.76)
 
@@ -179,8 +180,8 @@ def _frame(
     unit: FloatArray | float,
     middle: tuple[FloatArray, FloatArray],
 ) -> tuple[FloatArray, FloatArray]:
-    """Return coordinates about a middle, in axes turned by ``angle`` radians and in a unit."""
-    # in double precision, for the rounding to float32 to hide the last bit of the library's sine
+    """Return coordinates relative to ``middle``, rotated by ``angle`` radians, in a unit."""
+    # Double precision, so that rounding to float32 hides the last bit of the library's sine.
     cosine = np.cos(angle.astype(np.float64)).astype(np.float32) / unit
     sine = np.sin(angle.astype(np.float64)).astype(np.float32) / unit
     x, y = x - middle[0], y - middle[1]
@@ -188,9 +189,9 @@ def _frame(
 
 
 def _coverage(pixels: FloatArray, beyond: float = 0.0) -> FloatArray:
-    """Return the share of each pixel that lies inside an edge, moved outwards by ``beyond``.
+    """Return the share of each pixel inside an edge that is moved outwards by ``beyond``.
 
-    Both are distances in pixels, positive within.
+    Both are distances in pixels; ``pixels`` is positive inside.
     """
     covered = pixels + (beyond + 0.5)
     np.clip(covered, 0, 1, out=covered)
@@ -200,10 +201,10 @@ def _coverage(pixels: FloatArray, beyond: float = 0.0) -> FloatArray:
 def _object_layers(
     scenes: Scenes, x: FloatArray, y: FloatArray, light: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return what composes the object with its background, each ``(n, size, size)``.
+    """Return the layers that combine the object with its background, each ``(n, size, size)``.
 
-    A pixel is ``behind`` times the background, plus the ``grey`` of rim and line and the half that
-    rounds, plus ``inside`` times the colour.
+    A pixel is ``behind`` times the background, plus ``grey`` (rim, line and the 0.5 that rounds),
+    plus ``inside`` times the colour.
     """
     half = x.size / 2
     pixels, glow = _object_distance(scenes, x, y)
@@ -224,7 +225,7 @@ def _object_layers(
 
 
 def _object_distance(scenes: Scenes, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return distance to the contour in pixels, positive within, and brightness of the inside."""
+    """Return distance to the contour in pixels, positive inside, and brightness of the inside."""
     u, v = _object_coordinates(scenes, x, y)
     place = _table_places(u, v)
     u *= u
@@ -239,7 +240,7 @@ def _object_distance(scenes: Scenes, x: FloatArray, y: FloatArray) -> tuple[Floa
     place -= before
     before += (np.arange(len(scenes), dtype=np.float32) * radius.shape[1])[:, None, None]
     entry = before.astype(np.intp)
-    edge = step.take(entry, mode="clip")  # nothing to clip, but the other modes are slower
+    edge = step.take(entry, mode="clip")  # nothing to clip; the other modes are slower
     edge *= place
     edge += radius.take(entry, mode="clip")
     pixels = edge - r
@@ -254,8 +255,8 @@ def _object_distance(scenes: Scenes, x: FloatArray, y: FloatArray) -> tuple[Floa
 def _object_coordinates(
     scenes: Scenes, x: FloatArray, y: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the pixels' coordinates about the object's middle and along its axes."""
-    right, below = _companion_side(scenes)  # the object makes way for its companion
+    """Return the pixels' coordinates relative to the object's middle and along its axes."""
+    right, below = _companion_side(scenes)  # the object is shifted away from its companion
     middle = (
         scenes.between(_Draw.OBJECT_X, -0.08, 0.08) - 0.08 * right,
         scenes.between(_Draw.OBJECT_Y, -0.08, 0.08) - 0.08 * below,
@@ -268,10 +269,10 @@ def _object_coordinates(
 
 
 def _contour_tables(scenes: Scenes) -> tuple[FloatArray, FloatArray]:
-    """Return radius and slant of each image's own contour, float32 ``(n, TABLE_SIZE + 1)``.
+    """Return radius and slant of each image's contour, float32 ``(n, TABLE_SIZE + 1)``.
 
-    The slant is the cosine between the radius and the normal, by which a radial distance is
-    multiplied to become, near the edge, the distance to it.
+    The slant is the cosine between the radius and the normal. Near the edge, a radial distance
+    times the slant is the distance to the edge.
     """
     bend = np.ones_like(scenes.contours)
     for column, wave in enumerate(_BENDS, start=_Draw.BEND):
@@ -292,7 +293,7 @@ def _closed(table: FloatArray) -> FloatArray:
 
 
 def _table_places(u: FloatArray, v: FloatArray) -> FloatArray:
-    """Return where in a contour's table each pixel's direction stands, in [0, TABLE_SIZE]."""
+    """Return the position of each pixel's direction in a contour's table, in [0, TABLE_SIZE]."""
     span = np.abs(u)
     span += np.abs(v)
     np.maximum(span, 1e-6, out=span)
@@ -321,13 +322,13 @@ def _texture(scenes: Scenes, x: FloatArray, y: FloatArray, size: int) -> FloatAr
 
 
 def _companion_side(scenes: Scenes) -> tuple[FloatArray, FloatArray]:
-    """Return whether the companion is to the right (1) or left (-1), below or above."""
+    """Return whether the companion is right (1) or left (-1), and below (1) or above (-1)."""
     corner = (scenes.uniform[:, _Draw.CORNER] * 4).astype(np.int64)[:, None, None]
     return (corner % 2 * 2 - 1).astype(np.float32), (corner // 2 * 2 - 1).astype(np.float32)
 
 
 def _add_companions(scenes: Scenes, behind: FloatArray, grey: FloatArray) -> None:
-    """Put each companion between background and object, in place."""
+    """Draw each companion between background and object, in place."""
     size = behind.shape[1]
     right, below = _companion_side(scenes)
     middle = (
@@ -358,7 +359,7 @@ def _add_companions(scenes: Scenes, behind: FloatArray, grey: FloatArray) -> Non
 
 
 def _window_starts(centre: FloatArray, width: int, size: int) -> IntArray:
-    """Return the first pixel of a window about the centre, moved to lie within the image."""
+    """Return the first pixel of a window around the centre, moved into the image."""
     start: IntArray = np.floor((centre + 1) * (size / 2) - width / 2).astype(np.intp)
     np.clip(start, 0, size - width, out=start)
     return start

@@ -1,4 +1,4 @@
-"""Which classes are for training, for validation and for the test: read from a file or drawn."""
+"""Splits of classes into training, validation and test: read from a file or drawn."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Splits = dict[str, tuple[str, ...]]
 
 
 def split_name(name: str) -> str:
-    """Return the name this project gives a split: ``valid`` and ``validation`` are ``val``."""
+    """Return this project's name of a split: ``valid`` and ``validation`` become ``val``."""
     return _OTHER_NAMES.get(name, name)
 
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """The options by which ``folder`` and ``csv`` split their classes.
+    """The options that define how ``folder`` and ``csv`` split their classes.
 
     Raises:
-        OptionError: the fractions are not three shares of a whole, or the seed is negative.
+        OptionError: the fractions are not three shares that sum to 1, or the seed is negative.
     """
 
     split: Path | None
@@ -40,7 +40,7 @@ class SplitOptions:
 
     def __post_init__(self) -> None:
         shares = self.split_fractions
-        # written so that NaN fails too
+        # Comparisons written so that NaN fails too.
         if len(shares) != 3 or not all(s >= 0 for s in shares) or not abs(sum(shares) - 1) < 1e-6:
             raise OptionError(
                 "split_fractions must be three numbers of at least 0 for train, val and test "
@@ -52,10 +52,15 @@ class SplitOptions:
     def splits(self, class_names: Sequence[str], given: Splits | None, where: Path) -> Splits:
         """Return the classes of each split, in the order of ``class_names``.
 
-        The file ``split`` comes first, then what the data themselves say, then the draw.
+        The file ``split`` takes precedence, then the splits given by the data, then the draw.
+
+        Args:
+            class_names: all classes.
+            given: the splits given by the data; ``None`` if there are none.
+            where: the data, for messages.
 
         Raises:
-            DataError: the file is no split of these classes; the message names both.
+            DataError: the file names a class that does not exist; the message names both.
         """
         if self.split is not None:
             named = _read(self.split)
@@ -80,8 +85,8 @@ class SplitOptions:
 def _counts(n_classes: int, fractions: Sequence[float]) -> list[int]:
     """Return the number of classes of train, val and test.
 
-    Shares are rounded down, though to no less than one class. What is left goes to test, then val,
-    then train; what is too much comes off the largest, val before train before test.
+    Shares are rounded down, but to at least one class. Remaining classes go to test, then val, then
+    train; surplus classes are taken from the largest split, val before train before test.
 
     >>> _counts(100, (0.64, 0.16, 0.2)), _counts(16, (0.64, 0.16, 0.2))
     ([64, 16, 20], [10, 2, 4])
@@ -102,15 +107,15 @@ def _counts(n_classes: int, fractions: Sequence[float]) -> list[int]:
 
 
 def _read(file: Path) -> Splits:
-    """Read a split from JSON or CSV, by the ending of its name.
+    """Read a split from a JSON or CSV file, depending on the file extension.
 
     Raises:
-        DataError: the file is missing, damaged or puts a class into two splits.
+        DataError: the file is missing or damaged, or puts a class into two splits.
     """
     readers = {".json": _from_json, ".csv": _from_csv}
     reader = readers.get(file.suffix.lower())
     if reader is None:
-        raise DataError(f"{file}: a file of splits ends in .json or .csv")
+        raise DataError(f"{file}: the name of a split file must end in .json or .csv")
     return disjoint(reader(file), str(file))
 
 
@@ -120,7 +125,7 @@ def _from_json(file: Path) -> list[tuple[str, str]]:
     except ValueError as error:
         raise DataError(f"{file}: not JSON ({error})") from None
     if not isinstance(raw, dict):
-        raise DataError(f'{file}: must hold {{"train": [class, ...], ...}}')
+        raise DataError(f'{file}: must contain {{"train": [class, ...], ...}}')
     for split, names in raw.items():
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise DataError(f"{file}: the split {split!r} must be a list of class names")
@@ -139,7 +144,7 @@ def disjoint(pairs: Iterable[tuple[str, str]], where: str) -> Splits:
     """Return the classes of each split from pairs (class, split); equal pairs count once.
 
     Raises:
-        DataError: a class stands in two splits.
+        DataError: a class is in two splits.
     """
     split_of: dict[str, str] = {}
     members: dict[str, list[str]] = {}
@@ -150,8 +155,8 @@ def disjoint(pairs: Iterable[tuple[str, str]], where: str) -> Splits:
             members.setdefault(split, []).append(name)
         elif split_of[name] != split:
             raise DataError(
-                f"{where}: the class {name!r} stands in the splits {split_of[name]!r} and "
-                f"{split!r}; a class belongs to one split"
+                f"{where}: the class {name!r} is in the splits {split_of[name]!r} and "
+                f"{split!r}; each class must be in one split"
             )
     return {split: tuple(names) for split, names in members.items()}
 

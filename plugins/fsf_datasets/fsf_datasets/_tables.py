@@ -23,10 +23,10 @@ class Table:
 
 
 def read_text(file: Path) -> str:
-    """Return the text of a UTF-8 file, its line ends as they are.
+    """Return the text of a UTF-8 file with its line ends unchanged.
 
     Raises:
-        DataError: it is missing or not UTF-8.
+        DataError: the file is missing or not UTF-8.
     """
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
@@ -38,10 +38,11 @@ def read_text(file: Path) -> str:
 
 
 def read_table(file: Path, needed: Sequence[str]) -> Table:
-    """Read a CSV file whose ``needed`` columns are there; spaces around cells do not count.
+    """Read a CSV file that has the ``needed`` columns; spaces around cells are removed.
 
     Raises:
-        DataError: it is no such table; the message lists the first rows that are wrong.
+        DataError: the file or a column is missing, or rows are wrong; the message lists the first
+            of them.
     """
     try:
         lines = list(csv.reader(io.StringIO(read_text(file), newline=""), strict=True))
@@ -55,7 +56,7 @@ def read_table(file: Path, needed: Sequence[str]) -> Table:
     if wrong:
         raise DataError(f"{file}: {first_few(wrong, joint='; ')}")
     if not numbered:
-        raise DataError(f"{file}: holds no row below its header")
+        raise DataError(f"{file}: has no rows below its header")
     cells = zip(*(row for _, row in numbered), strict=True)
     return Table(dict(zip(header, cells, strict=True)), tuple(number for number, _ in numbered))
 
@@ -65,11 +66,11 @@ def _demand_header(header: Sequence[str], needed: Sequence[str], file: Path) -> 
     if missing:
         raise DataError(
             f"{file}: row 1 must name the columns {' and '.join(needed)}, separated by commas; "
-            f"{' and '.join(missing)} missing in {', '.join(header) or 'an empty row'}"
+            f"it lacks {' and '.join(missing)}: {', '.join(header) or 'an empty row'}"
         )
     for number, name in enumerate(header, start=1):
         if not name:
-            raise DataError(f"{file}: row 1 gives column {number} no name")
+            raise DataError(f"{file}: column {number} has no name in row 1")
         if name in header[: number - 1]:
             raise DataError(f"{file}: row 1 names the column {name!r} twice")
 
@@ -77,8 +78,8 @@ def _demand_header(header: Sequence[str], needed: Sequence[str], file: Path) -> 
 def _fault(
     number: int, row: Sequence[str], header: Sequence[str], needed: Sequence[str]
 ) -> str | None:
-    """Return what is wrong with a row, if anything."""
+    """Return what is wrong with a row; ``None`` if nothing is."""
     if len(row) != len(header):
-        return f"row {number} has {len(row)} cells where the header has {len(header)}"
+        return f"row {number} has {len(row)} cells but the header has {len(header)}"
     empty = [name for name in needed if not row[header.index(name)]]
     return f"row {number} has no {' and no '.join(empty)}" if empty else None

@@ -1,4 +1,4 @@
-"""Files by their relative names, whether they lie in a folder or in a zip archive."""
+"""Files by relative name, in a folder or in a zip archive."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ __all__ = [
 ]
 
 ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".ppm"})
-"""How the names of image files end, in any case."""
+"""Extensions of image files, compared in lower case."""
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".rar", ".7z", ".gz")
 _LOCAL_HEADER = 30  # bytes before the name of a member (PKWARE APPNOTE, section 4.3.7)
 
 
 class RawFile:
-    """A file whose bytes are read from any place, by many threads and processes at a time.
+    """A file that threads and processes can read at any position at the same time.
 
-    It is read and not mapped: mapped pages count as memory of the process until others need them.
+    It is not memory-mapped, because mapped pages count as memory of the process until others need
+    them.
 
     Args:
         path: the file.
@@ -55,11 +56,11 @@ class RawFile:
         self.size = os.fstat(self._file).st_size
 
     def __reduce__(self) -> tuple[type[RawFile], tuple[Path]]:
-        """Open the file anew where this is unpickled."""
+        """Reopen the file on unpickling."""
         return type(self), (self.path,)
 
     def read(self, start: int, count: int) -> bytes:
-        """Return ``count`` bytes from ``start`` on, fewer where the file ends."""
+        """Return ``count`` bytes from position ``start``, or fewer at the end of the file."""
         part = self._part(start, count)
         if len(part) == count:
             return part
@@ -71,8 +72,8 @@ class RawFile:
         return b"".join(parts)
 
     def _part(self, start: int, count: int) -> bytes:
-        """Return at least one byte, unless the file ends, and at most ``count``."""
-        if hasattr(os, "pread"):  # needs no lock, and processes that share the file do not mix
+        """Return between one and ``count`` bytes; none at the end of the file."""
+        if hasattr(os, "pread"):  # needs no lock and does not move a position that others share
             return os.pread(self._file, count, start)
         with self._lock:
             os.lseek(self._file, start, os.SEEK_SET)
@@ -80,20 +81,20 @@ class RawFile:
 
 
 class Tree(ABC):
-    """Files below a root; a name is relative to it, parted by ``/`` and in Unicode's NFC."""
+    """Files below a root; names are relative to it, separated by ``/`` and in Unicode NFC."""
 
     root: Path
     """The folder or archive."""
 
     names: tuple[str, ...]
-    """Every file but hidden ones, sorted as text."""
+    """Every file that is not hidden, sorted as text."""
 
     folders: frozenset[str]
-    """Every folder below the root but hidden ones."""
+    """Every folder below the root that is not hidden."""
 
     @cached_property
     def images(self) -> tuple[str, ...]:
-        """The image files, by the endings of their names."""
+        """The image files, recognised by their extensions."""
         return tuple(name for name in self.names if ending(name) in ENDINGS)
 
     @cached_property
@@ -104,47 +105,47 @@ class Tree(ABC):
         return found
 
     def nearest(self, last: str) -> str | None:
-        """Return the file of a name, in any case, that lies nearest to the root; no image."""
+        """Return the file with this name (ignoring case) nearest to the root; never an image."""
         same = self._others.get(last.casefold(), ())
         return min(same, key=lambda name: (name.count("/"), name), default=None)
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO:
-        """Open a file for reading; threads may do so at the same time.
+        """Open a file for reading; several threads may do so at the same time.
 
         Raises:
-            FileNotFoundError: there is none.
-            OSError: it is there but cannot be read, or is damaged within its archive.
+            FileNotFoundError: the file does not exist.
+            OSError: the file exists but cannot be read, or is damaged within its archive.
         """
 
     @abstractmethod
     def states(self, names: Iterable[str]) -> list[str]:
-        """Return for each file what changes when its content does, cheap to know."""
+        """Return for each file a cheap text that changes with its content."""
 
     @abstractmethod
     def place(self, name: str) -> str:
-        """Return where the user finds a file."""
+        """Return the location of a file for messages."""
 
     def local(self, name: str) -> Path | None:
-        """Return the path of a file that can be read in parts, if it has one."""
+        """Return the path of a file that can be read in parts; ``None`` if it has no path."""
         return None
 
 
 class FolderTree(Tree):
-    """Files below a folder of the disk.
+    """Files below a folder on disk.
 
     Args:
         root: the folder.
-        walk: whether to look which files there are; without, any name may be asked for.
+        walk: whether to list the files; otherwise any name may be requested.
 
     Raises:
-        DataError: two names are the same text, or one is not printable.
+        DataError: two names differ only in their Unicode form, or a name is not printable.
     """
 
     def __init__(self, root: Path, *, walk: bool = True) -> None:
         self.root = root
         self._walked = walk
-        self._prefix = os.path.join(root, "")  # noqa: PTH118 - a Path a file would cost seconds
+        self._prefix = os.path.join(root, "")  # noqa: PTH118 - a Path per file would cost seconds
         self._written: dict[str, str] = {}
         folders: set[str] = set()
         found = list(self._walk("", (), folders)) if walk else []
@@ -152,8 +153,8 @@ class FolderTree(Tree):
         self.folders = frozenset(unicodedata.normalize("NFC", folder) for folder in folders)
 
     def _walk(self, above: str, real_above: tuple[str, ...], folders: set[str]) -> Iterator[str]:
-        """Yield each file; links are followed unless they lead back above."""
-        folder = os.path.join(self.root, above)  # noqa: PTH118 - a Path a file would cost seconds
+        """Yield each file; links are followed unless they lead back to a folder above."""
+        folder = os.path.join(self.root, above)  # noqa: PTH118 - a Path per file would cost seconds
         real = os.path.realpath(folder)
         if real in real_above:
             return
@@ -174,7 +175,7 @@ class FolderTree(Tree):
             name = unicodedata.normalize("NFC", written)
             if not name.isprintable():
                 place = str(self.root / written)
-                raise DataError(f"{place!a}: the name of a file must be printable Unicode")
+                raise DataError(f"{place!a}: file names must be printable Unicode")
             if name in names:
                 raise DataError(
                     f"{self.root / written}: another file has the same name in another Unicode form"
@@ -194,7 +195,7 @@ class FolderTree(Tree):
         return open(self._path(name), "rb")  # noqa: PTH123 - as above
 
     def states(self, names: Iterable[str]) -> list[str]:
-        """Return size and time of change of each file; a missing one counts as missing."""
+        """Return size and modification time of each file, or ``missing``."""
         return [self._state(name) for name in names]
 
     def _state(self, name: str) -> str:
@@ -214,16 +215,16 @@ class FolderTree(Tree):
 
 
 class ZipTree(Tree):
-    """Files within a zip archive, read where they are; nothing is unpacked.
+    """Files within a zip archive, read without unpacking.
 
-    A ``zipfile.ZipFile`` may not be shared between threads, and one a thread would read the table
-    of contents anew. So the table is read once and members are read by their place in the file.
+    Threads cannot share a ``zipfile.ZipFile``, and one per thread would read the table of contents
+    again. So the table is read once and members are read by their position in the file.
 
     Args:
         root: the archive.
 
     Raises:
-        DataError: it is no whole zip archive, or is encrypted.
+        DataError: the file is not a complete zip archive, or is encrypted.
     """
 
     def __init__(self, root: Path) -> None:
@@ -233,7 +234,7 @@ class ZipTree(Tree):
                 members = archive.infolist()
         except (zipfile.BadZipFile, OSError, ValueError) as error:
             raise DataError(
-                f"{root}: not a whole zip archive ({error}); was its download cut short?"
+                f"{root}: not a complete zip archive ({error}); was its download interrupted?"
             ) from None
         self._members: dict[str, zipfile.ZipInfo] = {}
         folders: set[str] = set()
@@ -249,18 +250,18 @@ class ZipTree(Tree):
             if member.flag_bits & 1:
                 raise DataError(f"{root}: its files are encrypted; unpack it first")
             if not name.isprintable():
-                raise DataError(f"{root}: {name!a}: a file's name must be printable Unicode")
+                raise DataError(f"{root}: {name!a}: file names must be printable Unicode")
             self._members[name] = member
         self.names = tuple(sorted(self._members))
         self.folders = frozenset(folders)
         self._file = RawFile(root)
 
     def __reduce__(self) -> tuple[type[ZipTree], tuple[Path]]:
-        """Open the archive anew where this is unpickled."""
+        """Reopen the archive on unpickling."""
         return type(self), (self.root,)
 
     def open(self, name: str) -> BinaryIO:
-        """Open a file for reading; it is read whole and its checksum compared."""
+        """Open a file for reading; its checksum is verified first."""
         return io.BytesIO(self._content(name))
 
     def _content(self, name: str) -> bytes:
@@ -292,7 +293,7 @@ class ZipTree(Tree):
             raise OSError(f"{error}") from None
 
     def states(self, names: Iterable[str]) -> list[str]:
-        """Return size and checksum of each file; a missing one counts as missing."""
+        """Return size and checksum of each file, or ``missing``."""
         return [
             f"{self._members[name].file_size} {self._members[name].CRC:08x}"
             if name in self._members
@@ -301,12 +302,12 @@ class ZipTree(Tree):
         ]
 
     def place(self, name: str) -> str:
-        """Return the archive and the name within it."""
+        """Return the archive and the name inside it."""
         return f"{self.root}: {name}"
 
 
 def _name_in_archive(member: zipfile.ZipInfo) -> str:
-    """Return the name of a member; UTF-8 that is not marked as such, as macOS writes it, too."""
+    """Return the name of a member, also if it is UTF-8 without the UTF-8 flag, as on macOS."""
     name = member.filename
     if not member.flag_bits & 0x800 and not name.isascii():
         with contextlib.suppress(UnicodeError):
@@ -315,10 +316,10 @@ def _name_in_archive(member: zipfile.ZipInfo) -> str:
 
 
 def open_tree(path: Path) -> Tree:
-    """Return the files of a folder or of a zip archive.
+    """Return the files of a folder or zip archive.
 
     Raises:
-        DataError: there is none, or it is an archive of another type.
+        DataError: the path does not exist, or is a file other than a zip archive.
     """
     if path.is_dir():
         return FolderTree(path)
@@ -327,24 +328,24 @@ def open_tree(path: Path) -> Tree:
     if path.suffix.lower() == ".zip":
         return ZipTree(path)
     if path.name.lower().endswith(_ARCHIVES):
-        raise DataError(f"{path}: unpack it first; read are folders and .zip archives")
-    raise DataError(f"{path}: is a file; give a folder or a .zip archive")
+        raise DataError(f"{path}: unpack this archive first; only folders and .zip files are read")
+    raise DataError(f"{path}: must be a folder or a .zip archive, not another file")
 
 
 def images_of(tree: Tree) -> tuple[str, ...]:
     """Return the names of the image files in natural order.
 
     Raises:
-        DataError: there is none.
+        DataError: there are no images.
     """
     if not tree.images:
         endings = ", ".join(sorted(ending[1:] for ending in ENDINGS))
-        raise DataError(f"{tree.root}: holds no image ({endings})")
-    return tuple(sorted(tree.images, key=_counted))  # they are sorted as text before
+        raise DataError(f"{tree.root}: contains no images ({endings})")
+    return tuple(sorted(tree.images, key=_counted))  # already sorted as text; the sort is stable
 
 
 def ending(name: str) -> str:
-    """Return the ending of a file's name in lower case.
+    """Return the extension of a file name in lower case.
 
     >>> ending("cat/1.PNG"), ending("a.b/README")
     ('.png', '')
@@ -358,7 +359,7 @@ _NUMBERS = re.compile(r"[0-9]+")
 
 
 def natural(text: str) -> tuple[str, str]:
-    """Return a key that sorts ``cat2`` before ``cat10``; equal ones by their text.
+    """Return a key that sorts ``cat2`` before ``cat10``; ties are sorted as text.
 
     >>> sorted(["cat10", "cats", "cat2", "b/1", "b", "cat010"], key=natural)
     ['b', 'b/1', 'cat2', 'cat010', 'cat10', 'cats']
@@ -367,9 +368,9 @@ def natural(text: str) -> tuple[str, str]:
 
 
 def _counted(text: str) -> str:
-    """Return a text with the length of each number before it, so that longer ones come later.
+    """Return a text with the length of each number before it, so that longer numbers sort later.
 
-    One text a name, since the names of a large data set are many.
+    The key is one string per name to save memory in large data sets.
     """
     return _NUMBERS.sub(_with_length, text)
 

@@ -1,8 +1,8 @@
-"""Reading pickles of arrays without running what stands in them, nor reading their pixels.
+"""Reading pickles of arrays without running code from them or loading their pixels.
 
-A pickle is a programme. Here it may build plain containers, texts, bytes, numbers and NumPy arrays
-and nothing else, and it never calls NumPy: arrays come out as descriptions of themselves, and long
-runs of bytes as their place in the file, from which they can be read when they are needed.
+A pickle is a program. Here it may only build plain containers, strings, bytes, numbers and NumPy
+arrays, and it never calls NumPy: an array becomes a description, and a long run of bytes becomes
+its position in the file, from which it can be read on demand.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from fsframework.interfaces import DataError
 
 __all__ = ["Extent", "StoredArray", "read_pickle"]
 
-_LEAST = 256
-"""Bytes from which a run is left in the file."""
+_MIN_RUN = 256
+"""Size in bytes from which a run is left in the file."""
 
 _DTYPE = re.compile(r"[<>|=]?[biufcSUO?][0-9]*")
 
 
 class Extent(NamedTuple):
-    """A run of bytes left in the file: where it starts and how many there are."""
+    """A run of bytes left in the file: its start and its size."""
 
     start: int
     size: int
 
 
 class _Refused(Exception):
-    """A pickle asks for what is not admitted."""
+    """A pickle asks for something that is not allowed."""
 
 
 class StoredArray:
-    """An array as its pickle describes it; ``numpy`` makes one of it."""
+    """An array as described in its pickle; ``numpy()`` creates the array."""
 
     __slots__ = ("data", "dtype", "fortran", "shape")
 
@@ -49,14 +49,14 @@ class StoredArray:
         self.data: bytes | Extent | list[Any] = b""
 
     def __setstate__(self, state: Any) -> None:
-        """Take what NumPy's arrays store: version, shape, dtype, order and data."""
+        """Set the state that NumPy stores: version, shape, dtype, order and data."""
         _, shape, dtype, fortran, data = state
         self._fill(shape, dtype, bool(fortran), data)
 
     def _fill(self, shape: Any, dtype: Any, fortran: bool, data: Any) -> None:
         if isinstance(shape, int):
             shape = (shape,)
-        if isinstance(data, str):  # of Python 2, whose text is bytes
+        if isinstance(data, str):  # from Python 2, whose strings are bytes
             data = data.encode("latin1")
         if isinstance(data, bytearray):
             data = bytes(data)
@@ -65,21 +65,21 @@ class StoredArray:
             or not isinstance(data, (bytes, Extent, list))
             or not all(isinstance(n, int) and n >= 0 for n in shape)
         ):
-            raise _Refused("an array is not stored as NumPy stores one")
+            raise _Refused("an array is not stored in NumPy's format")
         self.shape, self.dtype, self.fortran, self.data = tuple(shape), dtype.dtype, fortran, data
 
     def numpy(self, read: Callable[[int, int], bytes] | None = None) -> npt.NDArray[Any]:
         """Return the array.
 
         Args:
-            read: gives bytes of the file, from a start and a number, for data that was left there.
+            read: returns bytes of the file, given start and size, for data left in the file.
 
         Raises:
-            ValueError: shape and data do not agree.
+            ValueError: shape and data do not agree, or the array contains objects.
         """
         data = self.data
         if isinstance(data, list):
-            raise ValueError("it holds objects")
+            raise ValueError("it contains objects")
         if isinstance(data, Extent):
             assert read is not None
             data = read(*data)
@@ -88,26 +88,26 @@ class StoredArray:
 
 
 class _DType:
-    """A dtype as its pickle describes it."""
+    """A dtype as described in its pickle."""
 
     def __init__(self, text: Any, *_: Any) -> None:
         if isinstance(text, bytes):
             text = text.decode("latin1")
         if not isinstance(text, str) or not _DTYPE.fullmatch(text):
-            raise _Refused(f"the dtype {text!r} is not of plain numbers or texts")
+            raise _Refused(f"the dtype {text!r} is not one of plain numbers or strings")
         self.dtype: np.dtype[Any] = np.dtype(text)
 
     def __setstate__(self, state: Any) -> None:
         order = state[1].decode() if isinstance(state[1], bytes) else state[1]
         if any(part is not None for part in state[2:5]):
-            raise _Refused("a dtype with fields")
+            raise _Refused("it contains a dtype with fields")
         if order in ("<", ">"):
             self.dtype = self.dtype.newbyteorder("<" if order == "<" else ">")
 
 
 def _reconstruct(cls: Any, _shape: Any, _typecode: Any) -> StoredArray:
     if cls is not StoredArray:
-        raise _Refused("an array of a class of its own")
+        raise _Refused("it contains an array of another class")
     return StoredArray()
 
 
@@ -124,16 +124,16 @@ def _scalar(dtype: Any, data: Any = b"") -> Any:
 
 
 def _encoded(text: Any, encoding: Any) -> bytes:
-    """Return the bytes that Python 3 stores as text in pickles that Python 2 could read."""
+    """Return the bytes that Python 3 stores as a string in pickles that Python 2 can read."""
     if not isinstance(text, str) or encoding != "latin1":
-        raise _Refused("text in an encoding of its own")
+        raise _Refused("it contains a string in an encoding other than latin1")
     return text.encode("latin1")
 
 
 def _bytes(content: Any = b"") -> bytes:
-    """Return bytes of bytes; a number would ask for as many."""
+    """Return bytes unchanged; for a number, ``bytes`` would allocate that many."""
     if not isinstance(content, (bytes, Extent)):
-        raise _Refused("it makes bytes of something else")
+        raise _Refused("it makes bytes from something else")
     return content  # type: ignore[return-value]
 
 
@@ -169,7 +169,7 @@ _ADMITTED: dict[tuple[str, str], Callable[..., Any]] = {
 }
 
 
-# The unpickler written in Python has a function for each opcode, so single ones can be replaced.
+# The pure-Python unpickler has one function per opcode, so single ones can be replaced.
 _PurePython: Any = pickle._Unpickler
 
 
@@ -190,8 +190,8 @@ class _Unpickler(_PurePython):  # type: ignore[misc]
             return _ADMITTED[module, name]
         except KeyError:
             raise _Refused(
-                f"it asks for {module}.{name}; admitted are arrays, plain containers, texts, bytes "
-                "and numbers"
+                f"it asks for {module}.{name}; only arrays, plain containers, strings, bytes and "
+                "numbers are allowed"
             ) from None
 
     def persistent_load(self, pid: Any) -> Any:
@@ -215,7 +215,7 @@ class _Unpickler(_PurePython):  # type: ignore[misc]
     def _run(self, size: int) -> bytes | Extent:
         self._demand(size)
         frame = self._unframer.current_frame
-        if not self._leave or size < _LEAST:
+        if not self._leave or size < _MIN_RUN:
             return self.read(size)  # type: ignore[no-any-return]
         if frame is not None and frame.tell() < len(frame.getbuffer()):
             start = self._start_of_frame + frame.tell()
@@ -248,29 +248,29 @@ class _Unpickler(_PurePython):  # type: ignore[misc]
     def load_build(self) -> None:
         state = self.stack.pop()
         if not isinstance(self.stack[-1], (StoredArray, _DType)):
-            raise _Refused("it sets attributes of something that is no array")
+            raise _Refused("it sets attributes of something that is not an array")
         self.stack[-1].__setstate__(state)
 
     dispatch[pickle.BUILD[0]] = load_build
 
 
 def read_pickle(stream: BinaryIO, place: str, *, leave: bool = False) -> Any:
-    """Return what a pickle holds: plain containers, with a ``StoredArray`` for each array.
+    """Return the contents of a pickle: plain containers, with a ``StoredArray`` for each array.
 
     Args:
         stream: the pickle; seekable.
-        place: what messages call it.
-        leave: whether long runs of bytes stay in the file and come out as an ``Extent``.
+        place: location of the pickle for messages.
+        leave: whether long runs of bytes stay in the file and become an ``Extent``.
 
     Raises:
-        DataError: it is damaged, or asks for anything else; the message names what.
+        DataError: the pickle is damaged or asks for anything else, which the message names.
     """
     try:
         return _Unpickler(stream, leave).load()
     except _Refused as error:
         raise DataError(f"{place}: this pickle is not read: {error}") from None
     except RecursionError:
-        raise DataError(f"{place}: this pickle is not read: it nests too deep") from None
-    except Exception as error:  # a damaged pickle is an arbitrary programme
+        raise DataError(f"{place}: this pickle is not read: it is nested too deeply") from None
+    except Exception as error:  # a damaged pickle is an arbitrary program
         cause = str(error) or "it ends too early"
-        raise DataError(f"{place}: no pickle, or damaged or cut short ({cause})") from None
+        raise DataError(f"{place}: not a pickle, or damaged or incomplete ({cause})") from None

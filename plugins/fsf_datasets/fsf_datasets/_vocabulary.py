@@ -1,4 +1,4 @@
-"""The planted attributes: their words, who prefers which, and the caption they make."""
+"""The planted attributes: their words, the preferences of the classes, and captions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsframework.values import IntArray
 __all__ = ["KINDS", "NOTHING", "caption_of", "draw_attributes", "draw_preferences", "words_of"]
 
 NOTHING = "none"
-"""The companion that is not there; it is a value, yet no word."""
+"""The value for no companion; it is not a word."""
 
 KINDS = MappingProxyType(
     {
@@ -22,16 +22,16 @@ KINDS = MappingProxyType(
         "lighting": ("dawn", "dusk", "midnight", "noon"),
     }
 )
-"""The values of each kind of attribute; no word stands in two kinds."""
+"""The values of each kind of attribute; no word is in two kinds."""
 
-_PREFERENCES, _VALUES = 1, 2  # streams of random numbers that never meet
+_PREFERENCES, _VALUES = 1, 2  # independent streams of random numbers
 
 
 def draw_preferences(seed: int, n_classes: int) -> IntArray:
-    """Return the value each class prefers, int ``(n_classes, kinds)``, every value about as often.
+    """Return the preferred value of each class, int ``(n_classes, kinds)``.
 
-    Values are dealt like cards, a shuffled deck after the other, so that neighbouring classes and
-    hence every split show them all.
+    Values are dealt like cards, one shuffled deck after the other, so that all are about equally
+    frequent and every split contains them all.
     """
     columns = []
     for kind, values in enumerate(KINDS.values()):
@@ -46,8 +46,8 @@ def draw_attributes(
 ) -> IntArray:
     """Return the value of each kind in each image, int ``(n_classes * n_per_class, kinds)``.
 
-    With probability ``strength`` it is the one the class prefers, else any of them, uniformly. The
-    first images of a class are the same whatever ``n_per_class``.
+    With probability ``strength`` it is the preferred value of the class; otherwise it is drawn
+    uniformly from all values. The first images of a class do not depend on ``n_per_class``.
     """
     sizes = np.array([len(values) for values in KINDS.values()])
     blocks = []

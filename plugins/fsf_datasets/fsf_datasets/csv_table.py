@@ -1,4 +1,4 @@
-"""A table of images: their paths, their labels and whatever else is known of them."""
+"""A table of images with their paths, labels and metadata."""
 
 from __future__ import annotations
 
@@ -23,27 +23,26 @@ class CsvTable(ImageFileDataset):
     """Image files listed in a CSV file with the columns ``path`` and ``label``.
 
     Paths are relative to ``root``. A column ``split`` (``train``, ``val``, ``test`` or another
-    name; ``valid`` and ``validation`` are ``val``; empty: in no split) says which split a row's
-    class is in, unless the option ``split`` is given. Every further column is metadata. The text is
-    UTF-8; spaces around a cell do not count and empty lines are passed over. The images need not
-    exist until they are looked at. Row numbers in messages count as in a spreadsheet: the header
-    is row 1.
+    name; ``valid`` and ``validation`` mean ``val``; empty means no split) assigns the class of each
+    row to a split, unless the option ``split`` is given. All other columns are metadata. The text
+    is UTF-8; spaces around cells and empty lines are ignored. The images need not exist until they
+    are read. Messages number rows as a spreadsheet does: the header is row 1.
 
     Args:
         path: the CSV file.
-        root: the folder, or the ``.zip`` archive, that paths are relative to; by default the folder
-            of the CSV file.
+        root: the folder or ``.zip`` archive that paths are relative to; by default the folder of
+            the CSV file.
         split: a file with the classes of each split, JSON ``{"train": [class, ...], "val": ...}``
-            or CSV with the columns ``class`` (or ``label``) and ``split``. A class it does not
-            name is in no split.
-        split_fractions: shares of train, val and test when classes are drawn, as they are where
-            neither the column nor the file says more. Shares are rounded down, though to no
-            less than one class; what is left goes to test, then val, then train.
+            or CSV with the columns ``class`` (or ``label``) and ``split``. Classes that it does not
+            name are in no split.
+        split_fractions: shares of train, val and test if classes are drawn because neither the
+            column nor the file assigns them. Shares are rounded down, but to at least one class;
+            remaining classes go to test, then val, then train.
         split_seed: seed of that draw.
 
     Raises:
         DataError: the table is missing, damaged or contradicts itself; the message names the rows.
-        OptionError: an option is not what it must be.
+        OptionError: an option is outside its range.
     """
 
     argument = "path"
@@ -79,14 +78,14 @@ class CsvTable(ImageFileDataset):
         self.splits = options.splits(self.class_names, given, self.path)
         self.metadata = columns
         folder = self.path.parent if self.root is None else self.root
-        # an archive knows its files; those of a folder are looked for when they are needed
+        # An archive lists its files; those of a folder are searched for only when needed.
         archive = folder.suffix.lower() == ".zip" and folder.is_file()
         self._tree = open_tree(folder) if archive else FolderTree(folder, walk=False)
         self._files = self.keys
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """Changes with the table and with size or time of an image; looks at every image once."""
+        """A digest that changes with the table and with the size or time of any image file."""
         return digest_of(
             "csv",
             self.keys,
@@ -98,7 +97,7 @@ class CsvTable(ImageFileDataset):
 
     @cached_property
     def pixels_fingerprint(self) -> str:  # type: ignore[override]
-        """Changes with the files alone."""
+        """A digest that changes only with the files."""
         return digest_of("csv", self.keys, files_digest(self._tree, self._files))
 
     def _place(self, index: int) -> str:
@@ -110,9 +109,9 @@ def _demand_unique(keys: Sequence[str], rows: Sequence[int], file: Path) -> None
     double: list[str] = []
     for key, row in zip(keys, rows, strict=True):
         if first.setdefault(key, row) != row:
-            double.append(f"{key!r} stands in rows {first[key]} and {row}")
+            double.append(f"{key!r} is in rows {first[key]} and {row}")
     if double:
-        raise DataError(f"{file}: {first_few(double, joint='; ')}; a path stands once")
+        raise DataError(f"{file}: {first_few(double, joint='; ')}; each path must appear once")
 
 
 def _splits_by_row(
@@ -129,10 +128,11 @@ def _splits_by_row(
         split = split_name(raw)
         known, where = first.setdefault(name, (split, row))
         if known != split and name not in wrong:
-            wrong[name] = f"{name!r} is in {known!r} by row {where}, in {split!r} by row {row}"
+            wrong[name] = f"{name!r} is in {known!r} in row {where} but in {split!r} in row {row}"
     if wrong:
         raise DataError(
-            f"{file}: {first_few(list(wrong.values()), joint='; ')}; a label belongs to one split"
+            f"{file}: {first_few(list(wrong.values()), joint='; ')}; each label must be in one "
+            "split"
         )
     members: dict[str, list[str]] = {}
     for name, (split, _) in first.items():

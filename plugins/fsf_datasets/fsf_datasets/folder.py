@@ -1,4 +1,4 @@
-"""A folder of images, one sub-folder a class."""
+"""A folder of images with one sub-folder per class."""
 
 from __future__ import annotations
 
@@ -22,35 +22,36 @@ _SPLIT_FOLDERS = frozenset({"train", "val", "test"})
 
 
 class Folder(ImageFileDataset):
-    r"""Image files in a folder for each class, at any depth.
+    r"""Image files in one folder per class, at any depth.
 
-    The class of an image is the path of the folder that holds it (``Greek/character01``), less the
-    leading folders common to all images. Hidden files and other kinds of file are passed over.
-    A key is the path of the file relative to ``path``.
+    The class of an image is the path of the folder that contains it (``Greek/character01``),
+    without the leading folders common to all images. Hidden files and files of other types are
+    ignored. A key is the path of the file relative to ``path``.
 
     Splits come from the file ``split`` if given. Otherwise, if the top folders are ``train``,
     ``val`` (or ``valid``, ``validation``) and ``test``, or two of these, they are the splits and
-    their names are no part of the class. Otherwise the classes are drawn.
+    their names are not part of the class. Otherwise the splits are drawn.
 
     Args:
         path: the folder, or a ``.zip`` archive, which need not be unpacked.
         split: a file with the classes of each split, JSON ``{"train": [class, ...], "val": ...}``
-            or CSV with the columns ``class`` (or ``label``) and ``split``. A class it does not
-            name is in no split.
-        split_fractions: shares of train, val and test when classes are drawn. Shares are rounded
-            down, though to no less than one class; what is left goes to test, then val, then train.
+            or CSV with the columns ``class`` (or ``label``) and ``split``. Classes that it does not
+            name are in no split.
+        split_fractions: shares of train, val and test if splits are drawn. Shares are rounded down,
+            but to at least one class; remaining classes go to test, then val, then train.
         split_seed: seed of that draw.
         pattern: a regular expression with named groups, searched in each key; each group becomes
             a metadata column (``-(?P<texture>[a-z]+)\d+`` on ``cat/cat1-oven2.png`` gives
-            ``oven``). A group that takes no part gives the empty string.
-        levels: how many folders, below those of splits and those common to all images, name the
-            class; what lies below is the metadata column ``context`` (1: ``crow/winter/3.jpg`` is
-            a crow in the context winter). ``None``: all of them, and no such column.
+            ``oven``). A group that does not take part in the match gives the empty string.
+        levels: number of folders that name the class, below those of splits and those common to
+            all images; the folders below are the metadata column ``context`` (1:
+            ``crow/winter/3.jpg`` is a crow in the context winter). ``None``: all folders name the
+            class, and there is no column.
 
     Raises:
-        DataError: there is no such folder, no image in it, an image outside any class, a key the
-            pattern does not match, or a split that does not fit the classes.
-        OptionError: an option is not what it must be.
+        DataError: the folder does not exist or contains no image, an image is outside the class
+            folders, a key does not match the pattern, or a split does not fit the classes.
+        OptionError: an option is outside its range.
     """
 
     argument = "path"
@@ -80,7 +81,7 @@ class Folder(ImageFileDataset):
         self.keys = self._files = images_of(self._tree)
         folders = _class_folders(self.keys, self.path)
         in_splits = self.split is None and _are_splits(folders)
-        # One name a folder, not one an image; in the order of the images, as sets have none.
+        # One name per folder, not per image; a dictionary keeps the order, a set would not.
         own = {folder: folder[1:] if in_splits else folder for folder in dict.fromkeys(folders)}
         named = {folder: "/".join(parts[:levels]) for folder, parts in own.items()}
         classes = [named[folder] for folder in folders]
@@ -107,11 +108,11 @@ class Folder(ImageFileDataset):
 
     @cached_property
     def pixels_fingerprint(self) -> str:  # type: ignore[override]
-        """Changes with the files alone."""
+        """A digest that changes only with the files."""
         return digest_of("folder", self.keys, files_digest(self._tree, self._files))
 
     def problems(self) -> list[str]:
-        """Name the folders that should be a class but hold no image, and those that lie deeper."""
+        """Return class folders without images, and those nested deeper than the others."""
         leaves = self._tree.folders - {_above(folder) for folder in self._tree.folders}
         empty = sorted(leaves - {_above(file) for file in self._files})
         found = [f"no image in {quoted(empty)}"] if empty else []
@@ -119,28 +120,30 @@ class Folder(ImageFileDataset):
         deeper = sorted(name for name, depth in self._depths.items() if depth > usual)
         if deeper and self.levels is None:
             found.append(
-                f"classes of their own, for they lie deeper than others: {quoted(deeper)}; "
-                f"levels={usual} takes them to the folder above"
+                f"separate classes because they are nested deeper than others: {quoted(deeper)}; "
+                f"levels={usual} merges them into the folder above"
             )
         return found
 
 
 def _above(name: str) -> str:
-    """Return the folder that a file or folder lies in."""
+    """Return the folder that contains a file or folder."""
     return name.rpartition("/")[0]
 
 
 def _class_folders(keys: Sequence[str], root: Path) -> list[tuple[str, ...]]:
-    """Return the folders each image is in, less the leading ones common to all.
+    """Return the folders above each image, without the leading ones common to all.
 
     Raises:
-        DataError: images lie in the root itself, where no folder names their class.
+        DataError: images are in the root itself, where no folder names their class.
     """
-    # One tuple a folder, not one an image.
+    # One tuple per folder, not per image.
     parts = {above: tuple(above.split("/")) for above in {_above(key) for key in keys}}
     if "" in parts:
         loose = [key for key in keys if "/" not in key]
-        raise DataError(f"{root}: each image must lie in the folder of its class: {quoted(loose)}")
+        raise DataError(
+            f"{root}: each image must be in the folder of its class, unlike {quoted(loose)}"
+        )
     depth, deepest = 0, min(map(len, parts.values())) - 1
     while depth < deepest and len({folder[depth] for folder in parts.values()}) == 1:
         depth += 1
@@ -159,7 +162,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     except re.error as error:
         raise OptionError(f"pattern must be a regular expression: {error} in {pattern!r}") from None
     if not expression.groupindex:
-        raise OptionError(f"pattern must have a named group, (?P<name>...), not {pattern!r}")
+        raise OptionError(f"pattern must have a named group (?P<name>...), not {pattern!r}")
     return expression
 
 

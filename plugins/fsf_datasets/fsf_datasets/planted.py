@@ -1,4 +1,4 @@
-"""A rendered data set whose spurious attributes are known and as strong as one likes."""
+"""A rendered data set with known spurious attributes of adjustable strength."""
 
 from __future__ import annotations
 
@@ -30,26 +30,27 @@ _POSES = 4  # stream of random numbers
 class Planted(Dataset):
     """Rendered shapes with planted spurious attributes; nothing is downloaded.
 
-    A class is a closed contour, shown turned, shifted, scaled and a little bent. Background,
-    texture, colour, companion and lighting have nothing to do with it, but every class prefers one
-    value of each: with probability ``strength`` an image has that value, otherwise any of them,
-    uniformly. There are 100 classes: 64 to train, 16 to validate, 20 to test.
+    A class is a closed contour, shown rotated, shifted, scaled and slightly bent. Background,
+    texture, colour, companion and lighting are unrelated to it, but every class prefers one value
+    of each: with probability ``strength`` an image has that value; otherwise the value is drawn
+    uniformly from all of them. There are 100 classes: 64 train, 16 val and 20 test.
 
-    An image depends on ``seed``, ``strength``, its class and its number within the class, and on
-    nothing else; ``strength`` changes its attributes and never its pose.
+    An image depends only on ``seed``, ``strength``, its class and its number within the class;
+    ``strength`` changes its attributes but never its pose.
 
     Args:
         size: height and width in pixels of ``image``, at least 16; ``images`` renders any size.
-            The default lets the main job end within three minutes on 2 cores; papers use 84.
-        n_per_class: images a class.
-        strength: 0 makes attributes independent of the class, 1 makes them one with it.
-        seed: another seed is another set of contours, preferences and images.
+            The default keeps a default run within three minutes on 2 cores; papers use 84.
+        n_per_class: images per class.
+        strength: 0 makes attributes independent of the class, 1 gives all images of a class its
+            preferred values.
+        seed: changes contours, preferences and images.
 
     Attributes:
-        preferences: for each kind of attribute the value each class prefers.
+        preferences: for each kind of attribute, the preferred value of each class.
 
     Raises:
-        OptionError: an option is out of its range.
+        OptionError: an option is outside its range.
 
     >>> data = Planted(n_per_class=2)
     >>> data.keys[34], data.class_names[17], data.image(34).shape
@@ -74,7 +75,7 @@ class Planted(Dataset):
         _at_least("n_per_class", n_per_class, 1)
         _at_least("seed", seed, 0)
         if not 0 <= strength <= 1:
-            raise OptionError(f"strength must lie between 0 and 1, not {strength}")
+            raise OptionError(f"strength must be between 0 and 1, not {strength}")
         self.size = self.native_size = size
         self.n_per_class = n_per_class
         self.strength = strength
@@ -101,7 +102,7 @@ class Planted(Dataset):
         """Return one image, RGB uint8 ``(size, size, 3)``.
 
         Raises:
-            IndexError: there is no such image.
+            IndexError: the index is out of range.
         """
         image: UInt8Array = self.images([index], self.size)[0]
         return image

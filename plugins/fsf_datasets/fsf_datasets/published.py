@@ -1,4 +1,4 @@
-"""The published data sets that this package declares, a class each, made when it is asked for."""
+"""The published data sets that this package declares, one class each, created on first use."""
 
 from __future__ import annotations
 

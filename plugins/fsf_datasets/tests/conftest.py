@@ -13,13 +13,13 @@ SHARED = Path(__file__).resolve().parents[3].parent / "shared"
 @pytest.fixture(scope="session")
 def shared() -> Path:
     if not SHARED.is_dir():
-        pytest.skip("the reference material is not beside the checkout")
+        pytest.skip("the reference material is not next to the checkout")
     return SHARED
 
 
 @pytest.fixture
 def write() -> Callable[..., Path]:
-    """Write a small image of one colour, making its folders."""
+    """Write a small image of one colour, creating its folders."""
 
     def write_image(file: Path, colour: tuple[int, int, int] = (10, 20, 30)) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -56,13 +56,13 @@ def test_without_a_split_column_classes_are_drawn(table: Callable[[str], Path]) 
     assert other.fingerprint != data.fingerprint
 
 
-def test_a_split_file_overrules_the_column(table: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_split_file_overrides_the_column(table: Callable[[str], Path], tmp_path: Path) -> None:
     (tmp_path / "split.csv").write_text("class,split\na,test\n")
     file = table("path,label,split\n1.png,a,train\n2.png,a,test\n")
     assert CsvTable(path=file, split=tmp_path / "split.csv").splits == {"test": ("a",)}
 
 
-def test_images_are_looked_at_only_when_asked_for(
+def test_images_are_read_only_on_request(
     table: Callable[[str], Path], write: Write, tmp_path: Path
 ) -> None:
     data = CsvTable(path=table("path,label\n\nhere.png,a\ngone.png,b\n"))
@@ -99,23 +99,23 @@ def test_fingerprint_notes_missing_and_changed_images(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "row 1 must name the columns path and label.*missing in an empty row"),
-        ("path,class\n1.png,a\n", "label missing in path, class"),
-        ("path;label\n1.png;a\n", "separated by commas; path and label missing in path;label"),
+        ("", "row 1 must name the columns path and label.*lacks path and label: an empty row"),
+        ("path,class\n1.png,a\n", "it lacks label: path, class"),
+        ("path;label\n1.png;a\n", "separated by commas; it lacks path and label: path;label"),
         ("path,label,path\n", "row 1 names the column 'path' twice"),
-        ("path,label,\n1.png,a,x\n", "row 1 gives column 3 no name"),
-        ("path,label\n", "holds no row below its header"),
+        ("path,label,\n1.png,a,x\n", "column 3 has no name in row 1"),
+        ("path,label\n", "has no rows below its header"),
         ("path,label\n1.png,a\n2.png,\n,b\n", "row 3 has no label; row 4 has no path"),
         ("path,label,site\n,,x\n", "row 2 has no path and no label"),
-        ("path,label\n1.png,a,b\n", "row 2 has 3 cells where the header has 2"),
-        ("path,label\n1.png\n", "row 2 has 1 cells where the header has 2"),
+        ("path,label\n1.png,a,b\n", "row 2 has 3 cells but the header has 2"),
+        ("path,label\n1.png\n", "row 2 has 1 cells but the header has 2"),
         (
             "path,label\n1.png,a\n2.png,a\n\n./1.png,b\n2.png,a\n",
-            r"'1\.png' stands in rows 2 and 5; '2\.png' stands in rows 3 and 6",
+            r"'1\.png' is in rows 2 and 5; '2\.png' is in rows 3 and 6",
         ),
         (
             "path,label,split\n1.png,a,train\n2.png,b,test\n3.png,a,test\n4.png,b,\n",
-            "'a' is in 'train' by row 2, in 'test' by row 4; 'b' is in 'test' by row 3, in '' by",
+            "'a' is in 'train' in row 2 but in 'test' in row 4; 'b' is in 'test' in row 3 but in",
         ),
         ('path,label\n"1.png,a\n', "not a CSV file"),
     ],

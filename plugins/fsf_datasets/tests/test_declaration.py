@@ -1,4 +1,4 @@
-"""Declarations: what they may say, and a user's own."""
+"""Declarations: what they may contain, and a user's own."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def save(file: Path, value: int = 9, size: tuple[int, int] = (8, 6)) -> None:
     ("text", "message"),
     [
         ("name = ", "not TOML"),
-        ('title = "x"', "name is missing; it must be a name of small letters"),
-        ('name = "No Good"\ntitle = "x"', "name must be a name of small .*not 'No Good'"),
-        ('name = "x"', "title is missing; it must be a text"),
+        ('title = "x"', "name is missing; it must be a name of lower-case letters"),
+        ('name = "No Good"\ntitle = "x"', "name must be a name of lower-case .*not 'No Good'"),
+        ('name = "x"', "title is missing; it must be a string"),
         (LEAST + 'licens = "MIT"', r"licens is unknown \(did you mean licence\?\); known: name, "),
-        (LEAST + "licence = 3", "licence must be a text, not 3"),
-        (LEAST + 'images_from = "imagenet-1k"', "images_from must be a list of texts, not 'imagen"),
-        (LEAST + "native_size = 0", "native_size must be a whole number of at least 1, not 0"),
-        (LEAST + "[pixels]\nsize = true", r"pixels\.size must be a whole number .*not True"),
+        (LEAST + "licence = 3", "licence must be a string, not 3"),
+        (LEAST + 'images_from = "imagenet-1k"', "images_from must be a list of strings, not 'imag"),
+        (LEAST + "native_size = 0", "native_size must be an integer of at least 1, not 0"),
+        (LEAST + "[pixels]\nsize = true", r"pixels\.size must be an integer .*not True"),
         (LEAST + '[pixels]\ncolour = "no"', r"pixels\.colour is unknown"),
         (
             LEAST + '[pixels]\ninterpolation = "best"',
@@ -58,15 +58,15 @@ def save(file: Path, value: int = 9, size: tuple[int, int] = (8, 6)) -> None:
         (LEAST + '[[layouts]]\nkind = "folders"\ntables = ["a"]', "layouts 1: tables is unknown"),
         (
             LEAST + '[[layouts]]\nkind = "folders"\n[[layouts]]\nkind = "folders"',
-            "layouts hold 'folders' twice",
+            "layouts has 'folders' twice",
         ),
         (
             LEAST + '[[layouts]]\nkind = "folders"\nclass = "{species}"',
-            r"layouts 1: class names \{species\}, which is none of class",
+            r"layouts 1: class contains \{species\}; allowed in braces: class",
         ),
         (
             LEAST + '[[layouts]]\nkind = "folders"\nclass = "same"',
-            "layouts 1: class must hold a level in braces, not 'same'",
+            "layouts 1: class must contain a level in braces, not 'same'",
         ),
         (
             LEAST + '[[layouts]]\nkind = "folders"\npattern = "("',
@@ -77,11 +77,11 @@ def save(file: Path, value: int = 9, size: tuple[int, int] = (8, 6)) -> None:
             r"layouts 1: files\.base must be one file",
         ),
         (LEAST + "[splits]\nx = 3", r"splits\.x must be a table, not 3"),
-        (LEAST + "[splits.x]", r"splits\.x must have one of: classes under train"),
-        (LEAST + '[splits.x]\ntest = ["a"]\ndraw = [0, 0, 1]', r"splits\.x must have one of"),
+        (LEAST + "[splits.x]", r"splits\.x must have exactly one of: classes under train"),
+        (LEAST + '[splits.x]\ntest = ["a"]\ndraw = [0, 0, 1]', r"splits\.x must have exactly one"),
         (LEAST + "[splits.x]\ndraw = [1, 2]", "draw must be three numbers of classes"),
-        (LEAST + '[splits.x]\ntest = "a"', "test must be a list of classes, or a table of their"),
-        (LEAST + '[splits.x]\ntrain = ["a"]\ntest = ["a"]', "the class 'a' stands in 'train' and"),
+        (LEAST + '[splits.x]\ntest = "a"', "test must be a list of classes or a table of their"),
+        (LEAST + '[splits.x]\ntrain = ["a"]\ntest = ["a"]', "the class 'a' is in 'train' and"),
         (LEAST + '[splits.x]\ntest = ["a"]\nrotations = [45]', "rotations must be a list of 0, 90"),
         (
             LEAST + '[splits.x]\ntest = ["a"]\ncounts = { test = 3 }',
@@ -100,17 +100,15 @@ def test_wrong_declarations_name_file_and_key(text: str, message: str, tmp_path:
     [
         ("gone.json", None, "cannot be read"),
         ("a.json", b"{", "not JSON"),
-        ("a.json", b"[]", "must hold"),
-        ("a.json", b'{"test": "cat"}', "must hold"),
-        ("a.json", b'{"base": ["cat"]}', "must hold train, val and test, not 'base'"),
-        ("a.json", b'{"test": ["cat"], "val": ["cat"]}', "the class 'cat' stands in"),
-        ("a.json", b'{"test": ["cat"], "files": {"cat": 3}}', "files must hold"),
+        ("a.json", b"[]", "must contain"),
+        ("a.json", b'{"test": "cat"}', "must contain"),
+        ("a.json", b'{"base": ["cat"]}', "must contain only train, val and test, not 'base'"),
+        ("a.json", b'{"test": ["cat"], "val": ["cat"]}', "the class 'cat' is in"),
+        ("a.json", b'{"test": ["cat"], "files": {"cat": 3}}', "files must contain"),
         ("a.json.xz", b"{}", "not JSON"),
     ],
 )
-def test_wrong_files_of_splits(
-    name: str, content: bytes | None, message: str, tmp_path: Path
-) -> None:
+def test_wrong_split_files(name: str, content: bytes | None, message: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
     file = write(tmp_path, LEAST + f'[splits.x]\nfile = "{name}"')
@@ -119,7 +117,7 @@ def test_wrong_files_of_splits(
         Declared(declaration=file, path=tmp_path / "images")
 
 
-def test_the_least_declaration_is_a_folder_by_class(tmp_path: Path) -> None:
+def test_the_minimal_declaration_means_a_folder_per_class(tmp_path: Path) -> None:
     for c in range(10):
         save(tmp_path / "images" / f"c{c}" / "1.png")
     data = Declared(declaration=write(tmp_path, LEAST), path=tmp_path / "images")
@@ -169,11 +167,11 @@ test = ["Rosa gallica"]
     assert data.image(0).tolist() == [[[55, 255, 255]] * 4] * 4
     assert data.problems() == [
         "split train: 1 image of 1 class, published 2 of 1",
-        "other numbers of images in 1 class: 'Rosa canina' 1 (published 2)",
+        "1 class with other numbers of images: 'Rosa canina' 1 (published 2)",
     ]
 
 
-def test_a_compressed_file_of_splits_beside_the_declaration(tmp_path: Path) -> None:
+def test_a_compressed_split_file_next_to_the_declaration(tmp_path: Path) -> None:
     raw = json.dumps({"train": ["a"], "valid": {"b": 2}}).encode()
     (tmp_path / "s.json.xz").write_bytes(lzma.compress(raw))
     file = write(tmp_path, LEAST + '[splits.x]\nfile = "s.json.xz"')
@@ -299,7 +297,7 @@ def test_the_page_lists_every_data_set_as_it_is_declared() -> None:
         LEAST + '[splits.x]\ntest = ["a"]\nzzz = 1',
     ],
 )
-def test_the_page_names_every_key_there_is(text: str, tmp_path: Path) -> None:
+def test_the_page_names_every_key(text: str, tmp_path: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     with pytest.raises(DataError, match="zzz is unknown; known: ") as caught:
         read_declaration(write(tmp_path, text))

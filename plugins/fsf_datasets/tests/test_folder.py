@@ -30,7 +30,7 @@ def test_classes_are_folders_in_natural_order(tmp_path: Path, write: Write) -> N
     assert data.image(1).tolist() == [[[10, 20, 30]] * 8] * 6
 
 
-def test_a_path_as_text_will_do(tmp_path: Path, write: Write) -> None:
+def test_a_path_may_be_a_string(tmp_path: Path, write: Write) -> None:
     write(tmp_path / "a" / "1.png")
     data = Folder(path=str(tmp_path))  # type: ignore[arg-type]
     assert data.path == tmp_path
@@ -44,7 +44,7 @@ def test_nested_classes_lose_the_folders_common_to_all(tmp_path: Path, write: Wr
     assert data.keys[0] == "omniglot/Greek/alpha/1.png"
 
 
-def test_levels_tell_classes_from_contexts(tmp_path: Path, write: Write) -> None:
+def test_levels_separate_classes_from_contexts(tmp_path: Path, write: Write) -> None:
     for key in ("crow/winter/1", "crow/spring/2", "crow/3", "owl/winter/at night/4"):
         write(tmp_path / f"{key}.png")
     data = Folder(path=tmp_path, levels=1)
@@ -78,8 +78,8 @@ def test_a_stray_nested_folder_is_a_problem(tmp_path: Path, write: Write) -> Non
     data = Folder(path=tmp_path)
     assert data.class_names == ("crow", "owl", "owl/extra/deep")
     assert data.problems() == [
-        "classes of their own, for they lie deeper than others: 'owl/extra/deep'; levels=1 takes "
-        "them to the folder above"
+        "separate classes because they are nested deeper than others: 'owl/extra/deep'; levels=1 "
+        "merges them into the folder above"
     ]
 
 
@@ -97,21 +97,21 @@ def test_names_beyond_ascii_have_one_form(tmp_path: Path, write: Write) -> None:
     assert data.image(0).shape == (6, 8, 3)
 
 
-def test_names_that_differ_in_form_only(tmp_path: Path, write: Write) -> None:
+def test_names_that_differ_only_in_unicode_form(tmp_path: Path, write: Write) -> None:
     for form in ("NFC", "NFD"):
         write(tmp_path / unicodedata.normalize(form, "Käse") / "1.png")
     if len(list(tmp_path.iterdir())) == 1:
-        pytest.skip("this file system keeps one form")
+        pytest.skip("this file system stores one form only")
     with pytest.raises(DataError, match="another file has the same name in another Unicode form"):
         Folder(path=tmp_path)
 
 
-def test_names_that_are_no_unicode(tmp_path: Path) -> None:
+def test_names_that_are_not_unicode(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     try:
         Path(os.fsdecode(os.fsencode(tmp_path) + b"/a/\xff.png")).write_bytes(b"")
     except OSError:
-        pytest.skip("this file system takes no such name")
+        pytest.skip("this file system does not allow the name")
     with pytest.raises(DataError, match="must be printable Unicode"):
         Folder(path=tmp_path)
 
@@ -128,12 +128,12 @@ def test_folders_named_as_splits(tmp_path: Path, write: Write) -> None:
 def test_folders_named_as_splits_must_not_share_a_class(tmp_path: Path, write: Write) -> None:
     for key in ("train/cat", "test/cat"):
         write(tmp_path / key / "1.png")
-    with pytest.raises(DataError, match="the class 'cat' stands in the splits 'test' and 'train'"):
+    with pytest.raises(DataError, match="the class 'cat' is in the splits 'test' and 'train'"):
         Folder(path=tmp_path)
 
 
 def test_nothing_depends_on_the_order_of_a_set(tmp_path: Path, write: Write) -> None:
-    """Python orders sets of text anew in every process."""
+    """Python orders sets of strings differently in every process."""
     for key in ("val/owl", "train/cat", "train/dog", "test/cow", "test/hen", "val/ant"):
         write(tmp_path / key / "1.png")
     code = (
@@ -191,16 +191,16 @@ def test_wrong_patterns(tmp_path: Path, pattern: str, message: str) -> None:
 
 
 def test_folders_without_images(tmp_path: Path, write: Write) -> None:
-    with pytest.raises(DataError, match="holds no image"):
+    with pytest.raises(DataError, match="contains no images"):
         Folder(path=tmp_path)
     with pytest.raises(DataError, match="gone: no such folder"):
         Folder(path=tmp_path / "gone")
     write(tmp_path / "loose.png")
-    with pytest.raises(DataError, match=r"must lie in the folder of its class: 'loose\.png'"):
+    with pytest.raises(DataError, match=r"must be in the folder of its class, unlike 'loose\.png'"):
         Folder(path=tmp_path)
 
 
-def test_linked_folders_are_followed_and_circles_are_not(tmp_path: Path, write: Write) -> None:
+def test_linked_folders_are_followed_but_not_in_circles(tmp_path: Path, write: Write) -> None:
     write(tmp_path / "elsewhere" / "1.png")
     write(tmp_path / "root" / "dog" / "1.png")
     (tmp_path / "root" / "cat").symlink_to(tmp_path / "elsewhere")

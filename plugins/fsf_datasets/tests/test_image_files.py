@@ -1,4 +1,4 @@
-"""What the folder and the table share: reading images and splitting classes."""
+"""Reading images and splitting classes, shared by the folder and the table."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_palette(tmp_path: Path) -> None:
     assert only(save(tmp_path, image)).tolist() == [[[200, 10, 20], [1, 2, 3]]]
 
 
-def test_transparent_pixels_lie_over_white(tmp_path: Path) -> None:
+def test_transparent_pixels_are_blended_with_white(tmp_path: Path) -> None:
     pixels = np.array([[[100, 0, 0, 255], [100, 0, 0, 0], [100, 0, 0, 128]]], np.uint8)
     image = only(save(tmp_path, Image.fromarray(pixels)))
     assert image.tolist() == [[[100, 0, 0], [255, 255, 255], [177, 127, 127]]]
@@ -71,7 +71,7 @@ def test_cmyk_jpeg(tmp_path: Path) -> None:
 def test_exif_orientation_is_honoured(tmp_path: Path) -> None:
     image = Image.fromarray(np.zeros((2, 4, 3), np.uint8))
     exif = Image.Exif()
-    exif[0x0112] = 6  # to be turned by a quarter
+    exif[0x0112] = 6  # rotate by 90 degrees
     assert only(save(tmp_path, image, exif=exif)).shape == (4, 2, 3)
 
 
@@ -122,7 +122,7 @@ def animals(tmp_path: Path, write: Write) -> Path:
     return tmp_path / "images"
 
 
-def test_drawn_splits_share_out_every_class() -> None:
+def test_drawn_splits_cover_every_class() -> None:
     names = [f"class{i}" for i in range(100)]
     options = SplitOptions(None, FRACTIONS, 0)
     splits = options.splits(names, None, Path("data"))
@@ -136,10 +136,10 @@ def test_drawn_splits_share_out_every_class() -> None:
     assert SplitOptions(None, FRACTIONS, 1).splits(names, None, Path("data")) != splits
 
 
-def test_an_empty_share_is_no_split(animals: Path) -> None:
+def test_a_share_of_zero_makes_no_split(animals: Path) -> None:
     data = Folder(path=animals, split_fractions=(0, 0, 1))
     assert data.splits == {"test": data.class_names}
-    with pytest.raises(DataError, match="there is no split 'train'; there are test"):
+    with pytest.raises(DataError, match="the data set has no split 'train'; its splits are"):
         data.pool("train")
 
 
@@ -177,9 +177,9 @@ def test_split_file_csv(animals: Path, tmp_path: Path, column: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("s.txt", "", r"s\.txt: a file of splits ends in \.json or \.csv"),
+        ("s.txt", "", r"s\.txt: the name of a split file must end in \.json or \.csv"),
         ("s.json", "{", r"s\.json: not JSON"),
-        ("s.json", "[]", r'must hold \{"train"'),
+        ("s.json", "[]", r'must contain \{"train"'),
         ("s.json", '{"train": "ant"}', "the split 'train' must be a list of class names"),
         ("s.json", '{"train": [1]}', "the split 'train' must be a list of class names"),
         (
@@ -190,11 +190,11 @@ def test_split_file_csv(animals: Path, tmp_path: Path, column: str) -> None:
         (
             "s.json",
             '{"train": ["ant"], "test": ["ant"]}',
-            "the class 'ant' stands in the splits 'train' and 'test'",
+            "the class 'ant' is in the splits 'train' and 'test'",
         ),
-        ("s.csv", "class,split\nant,train\nant,test\n", "the class 'ant' stands in the splits"),
+        ("s.csv", "class,split\nant,train\nant,test\n", "the class 'ant' is in the splits"),
         ("s.csv", "name,split\nant,train\n", "row 1 must name a column class or label"),
-        ("s.csv", "class,part\nant,train\n", "split missing in class, part"),
+        ("s.csv", "class,part\nant,train\n", "it lacks split: class, part"),
         ("s.csv", "class,split\nant,train\nbee,\n", "row 3 has no split"),
     ],
 )

@@ -24,7 +24,7 @@ def data() -> Planted:
 
 
 def scenes(count: int = 16, **fixed: str) -> Scenes:
-    """Scenes with the same objects in the same places, whatever attributes are fixed."""
+    """Scenes with the same objects at the same positions, independent of the fixed attributes."""
     rng = np.random.default_rng(7)
     values = np.stack([rng.integers(len(words), size=count) for words in KINDS.values()], axis=1)
     for kind, word in fixed.items():
@@ -53,8 +53,8 @@ def test_classes_keys_and_splits(data: Planted) -> None:
         ({"n_per_class": 0}, "n_per_class must be an integer of at least 1, not 0"),
         ({"n_per_class": 2.5}, "n_per_class must be an integer of at least 1, not 2.5"),
         ({"seed": -1}, "seed must be an integer of at least 0, not -1"),
-        ({"strength": 1.5}, "strength must lie between 0 and 1, not 1.5"),
-        ({"strength": float("nan")}, "strength must lie between 0 and 1, not nan"),
+        ({"strength": 1.5}, "strength must be between 0 and 1, not 1.5"),
+        ({"strength": float("nan")}, "strength must be between 0 and 1, not nan"),
     ],
 )
 def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
@@ -62,7 +62,7 @@ def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
         Planted(**options)
 
 
-def test_every_word_stands_in_one_kind_and_has_its_figure() -> None:
+def test_every_word_is_in_one_kind_and_has_its_figure() -> None:
     words = [word for kind in KINDS.values() for word in kind]
     assert len(words) == len(set(words))
     assert {*TEXTURES, "plain"} == set(KINDS["texture"])
@@ -71,7 +71,7 @@ def test_every_word_stands_in_one_kind_and_has_its_figure() -> None:
         assert list(values) == sorted(values)
 
 
-def test_words_and_captions_say_what_the_columns_say(data: Planted) -> None:
+def test_words_and_captions_agree_with_the_columns(data: Planted) -> None:
     for index in range(0, len(data.keys), 97):
         values = {data.metadata[kind][index] for kind in KINDS} - {NOTHING}
         assert data.metadata["words"][index] == ";".join(sorted(values))
@@ -80,11 +80,11 @@ def test_words_and_captions_say_what_the_columns_say(data: Planted) -> None:
         assert NOTHING not in caption
 
 
-def test_words_need_no_contour_and_no_pose() -> None:
+def test_words_need_neither_contour_nor_pose() -> None:
     assert not {"_contours", "_uniform"} & set(vars(Planted(n_per_class=2)))
 
 
-def test_strength_one_shows_nothing_but_the_preferences() -> None:
+def test_strength_one_shows_only_the_preferences() -> None:
     data = Planted(strength=1, n_per_class=7)
     for kind in KINDS:
         expected = np.array(data.preferences[kind])[data.labels]
@@ -129,7 +129,7 @@ def test_every_split_prefers_every_value_about_equally(data: Planted) -> None:
         start += len(classes)
 
 
-def test_more_images_a_class_change_none() -> None:
+def test_more_images_per_class_change_no_image() -> None:
     few, many = Planted(n_per_class=3), Planted(n_per_class=11)
     a, b = 42 * 3 + 2, 42 * 11 + 2
     assert few.keys[a] == many.keys[b]
@@ -159,7 +159,7 @@ def test_strength_changes_attributes_and_never_the_pose() -> None:
     assert np.array_equal(weak.images(same[:20], 32), strong.images(same[:20], 32))
 
 
-def test_another_process_with_another_hash_seed_sees_the_same() -> None:
+def test_another_process_with_another_hash_seed_gives_the_same() -> None:
     program = (
         "from fsf_datasets import Planted; from fsframework.values import digest_of;"
         "data = Planted(n_per_class=2);"
@@ -213,25 +213,25 @@ def test_seeds_give_other_contours_and_other_words() -> None:
 def test_corners_have_the_colour_of_the_background(background: str, lighting: str) -> None:
     images = pixels(background=background, lighting=lighting, texture="plain", companion=NOTHING)
     corners = images[:, [3, 3, -4, -4], [3, -4, 3, -4]].mean(axis=1)
-    (brightness, _, _), tint = render.LIGHTING[lighting]
-    full = np.array(render.BACKGROUND_RGB[background]) * brightness * np.array(tint)
+    (brightness, _, _), tint = _render.LIGHTING[lighting]
+    full = np.array(_render.BACKGROUND_RGB[background]) * brightness * np.array(tint)
     assert np.all(corners <= full + 1)
     assert np.all(corners >= 0.94 * full - 1)
 
 
-def test_colour_fills_the_object_and_nothing_else() -> None:
+def test_colour_fills_only_the_object() -> None:
     fixed = {"lighting": "noon", "companion": NOTHING}
     red, blue = pixels(colour="red", **fixed), pixels(colour="blue", **fixed)
     changed = (red != blue).any(axis=-1)
     share = changed.mean(axis=(1, 2))
     assert 0.03 < share.min() < share.max() < 0.4
     assert not changed[:, [0, 0, -1, -1], [0, -1, 0, -1]].any()
-    full = np.array(render.COLOUR_RGB["red"])
+    full = np.array(_render.COLOUR_RGB["red"])
     brightest = red[changed].max(axis=0)
     assert np.all(np.abs(brightest - full) < 0.08 * full + 2)
 
 
-def test_background_changes_nothing_but_the_background() -> None:
+def test_background_changes_only_the_background() -> None:
     fixed = {"texture": "plain", "companion": NOTHING}
     changed = (pixels(background="snow", **fixed) != pixels(background="brick", **fixed)).any(-1)
     inside = (pixels(colour="red", **fixed) != pixels(colour="blue", **fixed)).any(-1)
@@ -248,7 +248,7 @@ def test_texture_adds_the_second_colour(texture: str) -> None:
 
 
 @pytest.mark.parametrize("companion", sorted(COMPANIONS))
-def test_companion_stands_in_its_corner(companion: str) -> None:
+def test_companion_is_in_its_corner(companion: str) -> None:
     fixed = {"background": "meadow", "texture": "plain"}
     empty, full = pixels(companion=NOTHING, **fixed), pixels(companion=companion, **fixed)
     changed = (empty != full).any(-1)
@@ -266,7 +266,7 @@ def test_companions_look_different() -> None:
             assert np.all((np.abs(first - second).max(axis=-1) > 60).sum(axis=(1, 2)) >= 12)
 
 
-def test_lighting_falls_from_its_side() -> None:
+def test_lighting_comes_from_its_side() -> None:
     images = {word: pixels(lighting=word, companion=NOTHING) for word in KINDS["lighting"]}
     left_less_right = {
         word: (image[:, :, :8].mean(axis=(1, 2, 3)) - image[:, :, -8:].mean(axis=(1, 2, 3)))
@@ -278,12 +278,12 @@ def test_lighting_falls_from_its_side() -> None:
 
 
 def test_no_pixel_can_leave_its_range() -> None:
-    for (middle, right, down), tint in render.LIGHTING.values():
+    for (middle, right, down), tint in _render.LIGHTING.values():
         assert abs(right) + abs(down) < middle <= 1 - abs(right) - abs(down) + 1e-12
         assert max(tint) <= 1
-    palette = np.array([*render.BACKGROUND_RGB.values(), *render.COLOUR_RGB.values()])
+    palette = np.array([*_render.BACKGROUND_RGB.values(), *_render.COLOUR_RGB.values()])
     assert 0 <= palette.min() <= palette.max() <= 255
-    assert render._accent(palette).max() <= 255
+    assert _render._accent(palette).max() <= 255
 
 
 def test_contours_are_far_from_one_another() -> None:
@@ -297,7 +297,7 @@ def test_contours_are_far_from_one_another() -> None:
 
 
 def test_table_angles_invert_the_place_in_the_table() -> None:
-    place = render._table_places(np.cos(TABLE_ANGLES), np.sin(TABLE_ANGLES))
+    place = _render._table_places(np.cos(TABLE_ANGLES), np.sin(TABLE_ANGLES))
     assert np.allclose(place, np.arange(TABLE_ANGLES.size), atol=1e-6)
 
 

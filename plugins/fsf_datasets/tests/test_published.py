@@ -1,4 +1,4 @@
-"""Every published data set in each of its layouts, on a miniature that the test makes."""
+"""Every published data set in each of its layouts, as a miniature that the test creates."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ EVERY = [(name, layout.name) for name in NAMES for layout in declaration(name).l
 
 
 def members(name: str, split: str | None = None) -> dict[str, list[str]]:
-    """Two classes of each split; where splits are drawn, some of no published name."""
+    """Two classes of each split; if splits are drawn, classes with made-up names."""
     found = declaration(name).splits
     chosen = found[split] if split else next(iter(found.values()))
     if chosen.draw is not None:
@@ -64,7 +64,7 @@ def save(file: Path, seed: int = 0) -> None:
 def make(
     name: str, layout: str, root: Path, classes: Mapping[str, list[str]] | None = None
 ) -> Path:
-    """Write a miniature of a data set in one of its layouts."""
+    """Create a miniature of a data set in one of its layouts."""
     chosen = next(lay for lay in declaration(name).layouts if lay.name == layout)
     makers: dict[str, Callable[[Layout, Path, Mapping[str, list[str]], str], None]] = {
         "folders": make_folders,
@@ -169,7 +169,7 @@ def zipped(folder: Path, file: Path) -> Path:
 
 
 def demand_tasks(data: Declared) -> None:
-    """Draw random tasks of every split and look at the images of one."""
+    """Draw random tasks from every split and read the images of one task."""
     for split in data.splits:
         pool = data.pool(split)
         ways = min(2, len(pool.class_names))
@@ -198,7 +198,9 @@ def test_there_is_a_declaration_for_every_name() -> None:
 
 
 @pytest.mark.parametrize(("name", "layout"), EVERY, ids=[" ".join(e) for e in EVERY])
-def test_a_miniature_is_found_and_told_as_one(name: str, layout: str, root: Path) -> None:
+def test_a_miniature_is_found_and_reported_as_incomplete(
+    name: str, layout: str, root: Path
+) -> None:
     cls = cls_of(name)
     data = cls(path=make(name, layout, root / "extra" / "folder").parent)
     assert data.layout == layout
@@ -211,7 +213,7 @@ def test_a_miniature_is_found_and_told_as_one(name: str, layout: str, root: Path
         }
     problems = data.problems()
     assert any("published" in problem for problem in problems), problems
-    assert not any("lie" in p or "wrong" in p for p in problems), problems
+    assert not any("follow" in p or "wrong" in p for p in problems), problems
     demand_tasks(data)
 
 
@@ -224,7 +226,7 @@ def test_the_contract_is_kept(name: str, root: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "layout"), EVERY, ids=[" ".join(e) for e in EVERY])
-def test_an_archive_serves_as_the_folder_does(
+def test_an_archive_is_read_like_its_folder(
     name: str, layout: str, root: Path, tmp_path: Path
 ) -> None:
     folder = cls_of(name)(path=make(name, layout, root))
@@ -237,7 +239,7 @@ def test_an_archive_serves_as_the_folder_does(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_published_is_known_without_data(name: str) -> None:
+def test_published_facts_are_known_without_data(name: str) -> None:
     about = cls_of(name).about
     assert about is not None
     assert about.title
@@ -248,15 +250,15 @@ def test_what_is_published_is_known_without_data(name: str) -> None:
     assert all(split.source != "unknown" for split in declaration(name).splits.values())
 
 
-def test_images_of_imagenet_are_said_to_be() -> None:
+def test_data_sets_from_imagenet_declare_it() -> None:
     from_imagenet = {name for name in NAMES if "imagenet-1k" in declaration(name).images_from}
     assert from_imagenet == {"miniimagenet", "tieredimagenet", "stanford-dogs", "cue-conflict"}
 
 
-# --- what is not as published -------------------------------------------------------------------
+# --- differences from the published data --------------------------------------------------------
 
 
-def test_a_class_missing_is_named_with_its_split(root: Path) -> None:
+def test_a_missing_class_is_named_with_its_split(root: Path) -> None:
     make("cifar-fs", "folders", root)
     shutil.rmtree(root / members("cifar-fs")["val"][0])
     shutil.rmtree(root / members("cifar-fs")["test"][0])
@@ -264,28 +266,28 @@ def test_a_class_missing_is_named_with_its_split(root: Path) -> None:
     data = cls_of("cifar-fs")(path=root)
     assert list(data.splits) == ["train", "val"]
     problems = data.problems()
-    assert "split test: none of its 20 classes is there" in problems
+    assert "split test: all 20 classes missing" in problems
     missing = next(p for p in problems if p.startswith("split val: 15 of 16 classes missing: "))
     assert repr(members("cifar-fs")["val"][0]) in missing
     assert "split train: 8 images of 2 classes, published 38,400 of 64" in problems
 
 
-def test_what_is_no_class_is_left_out_and_named(root: Path) -> None:
+def test_folders_that_are_not_classes_are_left_out_and_named(root: Path) -> None:
     make("eurosat", "folders", root)
     save(root / "Desert" / "1.png")
     save(root / "loose.png")
     data = cls_of("eurosat")(path=root)
     assert data.class_names == ("AnnualCrop", "Forest")
     problems = data.problems()
-    assert "left out, as no class: 1 image of 'Desert'" in problems
-    assert "left out, outside the folder of a class: 1 image" in problems
+    assert "left out, not a class: 1 image of 'Desert'" in problems
+    assert "left out, not in a class folder: 1 image" in problems
     assert any(
-        p.startswith("other numbers of images in 2 classes: 'AnnualCrop' 4 (published 3,000)")
+        p.startswith("2 classes with other numbers of images: 'AnnualCrop' 4 (published 3,000)")
         for p in problems
     )
 
 
-def test_folders_in_a_wrong_split_are_told_and_the_published_one_is_used(root: Path) -> None:
+def test_classes_in_a_wrong_split_are_reported_and_the_published_split_is_used(root: Path) -> None:
     first = members("dtd")
     for split, classes in first.items():
         make("dtd", "folders", root / split, {split: classes})
@@ -295,31 +297,29 @@ def test_folders_in_a_wrong_split_are_told_and_the_published_one_is_used(root: P
     data = cls_of("dtd")(path=root)
     assert strayed in data.splits["train"]
     assert (
-        f"wrong split of 1 class (the published one is used): {strayed!r} lies in test and "
-        "belongs to train"
+        f"1 class in the folder of a wrong split (the published split is used): {strayed!r} is in "
+        "test but belongs to train"
     ) in data.problems()
 
 
-def test_files_that_lie_by_another_published_split_name_it(root: Path) -> None:
+def test_folders_of_another_published_split_name_it(root: Path) -> None:
     for split, classes in members("cub", "chen").items():
         make("cub", "folders", root / split, {split: classes})
     problems = cls_of("cub")(path=root).problems()
-    assert any(p.startswith("the files lie by the split 'chen'") for p in problems)
-    assert not any(
-        "split" in p and "lie" in p for p in cls_of("cub")(path=root, split="chen").problems()
-    )
+    assert any(p.startswith("the folders follow the split 'chen'") for p in problems)
+    assert not any("follow" in p for p in cls_of("cub")(path=root, split="chen").problems())
 
 
-def test_folders_of_a_split_of_images_do_not_count_as_one_of_classes(root: Path) -> None:
+def test_folders_of_a_split_of_images_are_not_a_split_of_classes(root: Path) -> None:
     for part in ("train", "test"):
         make("cifar-fs", "folders", root / part)
     data = cls_of("cifar-fs")(path=root)
     assert list(data.splits) == ["train", "val", "test"]
-    assert not any("lie" in p or "wrong" in p for p in data.problems())
+    assert not any("follow" in p or "wrong" in p for p in data.problems())
     assert len(set(data.keys)) == 2 * 6 * PER_CLASS
 
 
-def test_a_file_of_splits_that_contradicts_is_an_error(root: Path, tmp_path: Path) -> None:
+def test_a_split_file_with_unknown_classes_is_an_error(root: Path, tmp_path: Path) -> None:
     make("dtd", "folders", root)
     one = members("dtd")["train"][0]
     file = tmp_path / "mine.json"
@@ -329,10 +329,10 @@ def test_a_file_of_splits_that_contradicts_is_an_error(root: Path, tmp_path: Pat
     file.write_text(json.dumps({"test": [one, "tartan"]}))
     with pytest.raises(DataError, match="'test' names classes that are not in .*'tartan'"):
         cls_of("dtd")(path=root, split_file=file)
-    with pytest.raises(OptionError, match=r"split of dtd \(meta-dataset\), not 'feat'; a file"):
+    with pytest.raises(OptionError, match=r"split of dtd \(meta-dataset\), not 'feat'; pass"):
         cls_of("dtd")(path=root, split="feat")
     with pytest.raises(
-        OptionError, match=r"give split \('meta-dataset'\) or split_file .*not both"
+        OptionError, match=r"split \('meta-dataset'\) and split_file .* must not both be given"
     ):
         cls_of("dtd")(path=root, split="meta-dataset", split_file=file)
 
@@ -342,19 +342,18 @@ def test_nothing_found_shows_the_expected_trees(root: Path) -> None:
     with pytest.raises(DataError) as caught:
         cls_of("miniimagenet")(path=root)
     assert str(caught.value).endswith(
-        "nothing of miniImageNet is found here: none of the folders is a class of it (there are "
-        "'cats')"
+        "no part of miniImageNet is found here: no folder is one of its classes (found: 'cats')"
     )
     for sign in ("├── train.csv", "└── CLASS/", "mini-imagenet-cache-val.pkl", "n01532829"):
         assert sign in caught.value.picture
     (root / "cats" / "1.png").unlink()
-    with pytest.raises(DataError, match="here: there is no file"):
+    with pytest.raises(DataError, match="here: there are no files"):
         cls_of("miniimagenet")(path=root)
     with pytest.raises(DataError, match="no such folder"):
         cls_of("miniimagenet")(path=root / "gone")
 
 
-def test_an_image_cut_short_is_named(root: Path, tmp_path: Path) -> None:
+def test_an_incomplete_image_is_named(root: Path, tmp_path: Path) -> None:
     make("eurosat", "folders", root)
     file = root / "Forest" / "0001_02.png"
     file.write_bytes(file.read_bytes()[:60])
@@ -384,7 +383,7 @@ def test_an_image_cut_short_is_named(root: Path, tmp_path: Path) -> None:
         ("metacoco", "T-Shirt/in snow", "t-shirt"),
     ],
 )
-def test_names_are_recognised_however_written(
+def test_names_are_recognised_in_any_spelling(
     name: str, written: str, meant: str, root: Path
 ) -> None:
     save(root / written / "IMAGE.PNG")
@@ -406,12 +405,12 @@ def test_two_folders_of_one_class_are_an_error(root: Path) -> None:
     for written in ("Forest", "forest "):
         save(root / written / "1.png")
     with pytest.raises(
-        DataError, match="'Forest', 'forest ' are both the class 'Forest'; keep one"
+        DataError, match="'Forest', 'forest ' all mean the class 'Forest'; keep one"
     ):
         cls_of("eurosat")(path=root)
 
 
-def test_a_name_that_two_classes_share_is_neither(root: Path) -> None:
+def test_a_name_that_two_classes_share_matches_neither(root: Path) -> None:
     save(root / "747" / "1.png")
     save(root / "747-100" / "1.png")
     data = cls_of("aircraft")(path=root)
@@ -419,7 +418,7 @@ def test_a_name_that_two_classes_share_is_neither(root: Path) -> None:
     assert any("'747'" in problem for problem in data.problems())
 
 
-# --- what is particular -------------------------------------------------------------------------
+# --- single data sets ---------------------------------------------------------------------------
 
 
 def test_only_the_images_that_the_split_names(root: Path) -> None:
@@ -430,7 +429,7 @@ def test_only_the_images_that_the_split_names(root: Path) -> None:
     save(root / synset / "n9999999900000001.png")
     data = cls_of("miniimagenet")(path=root)
     assert [Path(key).stem for key in data.keys] == [Path(file).stem for file in named]
-    assert "left out, not named by the published split: 1 image" in data.problems()
+    assert "left out, not in the published split: 1 image" in data.problems()
 
 
 def test_rows_without_an_image_and_images_twice(root: Path) -> None:
@@ -440,13 +439,13 @@ def test_rows_without_an_image_and_images_twice(root: Path) -> None:
     twice = sorted((root / "images").iterdir())[0]
     save(root / "copies" / twice.name)
     problems = cls_of("miniimagenet")(path=root).problems()
-    assert any(f"lists 1 image not there: {gone.name!r}" in problem for problem in problems)
+    assert any(f"lists 1 missing image: {gone.name!r}" in problem for problem in problems)
     assert any(
-        f"lists 1 image there more than once: {twice.name!r}" in problem for problem in problems
+        f"but found more than once: 1 image: {twice.name!r}" in problem for problem in problems
     )
 
 
-def test_rows_name_images_with_another_ending_or_none(root: Path) -> None:
+def test_rows_name_images_with_another_extension_or_none(root: Path) -> None:
     synsets = members("miniimagenet")["train"]
     for file in ("a.png", "a.b.PNG", "c.png"):
         save(root / "images" / file)
@@ -459,10 +458,10 @@ def test_rows_name_images_with_another_ending_or_none(root: Path) -> None:
         "a.png": synsets[1],
         "c.png": synsets[0],
     }
-    assert any("lists 1 image not there: 'c.d'" in problem for problem in data.problems())
+    assert any("lists 1 missing image: 'c.d'" in problem for problem in data.problems())
 
 
-def test_other_findings_of_chestx_are_no_news(root: Path) -> None:
+def test_other_findings_of_chestx_are_not_reported(root: Path) -> None:
     make("chestx", "table", root)
     table = root / "Data_Entry_2017.csv"
     before = cls_of("chestx")(path=root)
@@ -486,7 +485,7 @@ def test_wrong_tables(text: str, message: str, root: Path) -> None:
         cls_of("miniimagenet")(path=root)
 
 
-def test_characters_are_small_white_on_black_and_turned(root: Path) -> None:
+def test_characters_are_small_white_on_black_and_rotated(root: Path) -> None:
     drawing = np.full((105, 105), 255, np.uint8)
     drawing[:30, 50:60] = 0  # a stroke at the top
     file = root / "images_background" / "Angelic" / "character01" / "0965_07.png"
@@ -500,7 +499,7 @@ def test_characters_are_small_white_on_black_and_turned(root: Path) -> None:
     for quarters in range(4):
         wanted = np.rot90(255 - small, quarters)
         assert np.array_equal(data.image(quarters), np.repeat(wanted[..., None], 3, axis=2))
-    assert data.image(1)[13, 0, 0] == 255  # turned left, the top is on the left
+    assert data.image(1)[13, 0, 0] == 255  # rotated left, the top is on the left
     plain = cls_of("omniglot")(path=root, split="lake")
     assert plain.class_names == ("Angelic/character01",)
     assert plain.about is not None
@@ -516,14 +515,14 @@ def test_contexts_and_textures_are_metadata(root: Path) -> None:
         assert set(cue.metadata[column]) == {"oven"}
 
 
-def test_files_that_the_pattern_does_not_match_are_told(root: Path) -> None:
+def test_files_that_the_pattern_does_not_match_are_reported(root: Path) -> None:
     save(root / "cat" / "plain.png")
     data = cls_of("cue-conflict")(path=root)
     assert data.metadata["texture"] == ("",)
     assert any("does not match 1 file: " in problem for problem in data.problems())
 
 
-def test_concepts_named_train_are_no_split(root: Path) -> None:
+def test_concepts_named_train_are_not_a_split(root: Path) -> None:
     for concept in ("train", "dog"):
         save(root / concept / "on grass" / "1.png")
     assert cls_of("metacoco")(path=root).class_names == ("dog", "train")
@@ -541,32 +540,32 @@ def test_cifar_from_pickles_of_python(root: Path) -> None:
     binary, python = (cls_of("cifar-fs")(path=root / part) for part in ("bin", "py"))
     assert binary.keys == python.keys
     assert np.array_equal(binary.images(range(24), 32), python.images(range(24), 32))
-    # the rows are drawn alike for both parts: image 0 of the first class is row 0 of train
+    # Both parts have the same random rows: image 0 of the first class is row 0 of train.
     assert np.array_equal(binary.image(0), pixels(12, 32)[0])
     (root / "bin" / "train.bin").write_bytes(b"\0" * 5000)
-    with pytest.raises(DataError, match=r"train\.bin: 5,000 bytes are no multiple of 3,074"):
+    with pytest.raises(DataError, match=r"train\.bin: .*multiple of 3,074 bytes, not 5,000"):
         cls_of("cifar-fs")(path=root / "bin")
 
 
-def test_classes_that_a_pickle_only_numbers(root: Path) -> None:
+def test_classes_that_a_pickle_only_numbers_are_named_after_the_split(root: Path) -> None:
     root.mkdir()
     content = {"data": pixels(8), "labels": [64] * 4 + [65] * 4}
     file = root / "miniImageNet_category_split_val.pickle"
     file.write_bytes(pickle.dumps(content, protocol=4))
     data = cls_of("miniimagenet")(path=root)
     assert data.splits == {"val": ("val/64", "val/65")}
-    assert "classes are numbered, as the files do not name them" in data.problems()
+    assert "classes are numbered because the files do not name them" in data.problems()
     assert np.array_equal(data.image(5), content["data"][5])
     file.write_bytes(pickle.dumps({**content, "labels": [1]}))
-    with pytest.raises(DataError, match=r"holds 8 images and 1 labels"):
+    with pytest.raises(DataError, match=r"contains 8 images but 1 labels"):
         cls_of("miniimagenet")(path=root)
     file.write_bytes(pickle.dumps({"pictures": 3}))
-    with pytest.raises(DataError, match=r"holds no images.*it holds pictures"):
+    with pytest.raises(DataError, match=r"must contain images.*, not pictures"):
         cls_of("miniimagenet")(path=root)
 
 
 def of_python_2(images: list[bytes]) -> bytes:
-    """Return what Python 2 pickles of a list of texts, which are bytes, by protocol 2."""
+    """Return Python 2's pickle, protocol 2, of a list of strings, which are bytes there."""
     texts = b"".join(pickle.BINSTRING + len(raw).to_bytes(4, "little") + raw for raw in images)
     return pickle.PROTO + b"\x02" + pickle.EMPTY_LIST + pickle.MARK + texts + b"e."
 
@@ -592,7 +591,7 @@ def arrays_of(images: list[bytes]) -> bytes:
 def test_encoded_images_in_folder_and_archive(
     write: Callable[[list[bytes]], bytes], root: Path, tmp_path: Path
 ) -> None:
-    """Long ones stay in the file, short ones are in memory."""
+    """Long images stay in the file, short ones are in memory."""
     make("tieredimagenet", "PNG pickles", root)
     plain = np.full((84, 84, 3), 9, np.uint8)
     content = [plain, *pixels(2 * PER_CLASS)[1:]]
@@ -621,7 +620,7 @@ def test_labels_may_be_bytes(root: Path) -> None:
     ("name", "layout"),
     [("miniimagenet", "cache pickles"), ("tieredimagenet", "arrays"), ("cifar-fs", "CIFAR-100")],
 )
-def test_pixels_are_read_when_they_are_asked_for(name: str, layout: str, root: Path) -> None:
+def test_pixels_are_read_on_request(name: str, layout: str, root: Path) -> None:
     make(name, layout, root)
     data = cls_of(name)(path=root)
     before = data.image(0)
@@ -634,7 +633,7 @@ def test_pixels_are_read_when_they_are_asked_for(name: str, layout: str, root: P
     assert not data.image(0).any()
 
 
-def test_a_damaged_layout_beside_a_whole_one_is_a_problem(root: Path) -> None:
+def test_a_damaged_layout_next_to_a_complete_one_is_a_problem(root: Path) -> None:
     make("miniimagenet", "folders", root)
     (root / "train.csv").write_text("a,b\n")
     data = cls_of("miniimagenet")(path=root)
@@ -645,17 +644,15 @@ def test_a_damaged_layout_beside_a_whole_one_is_a_problem(root: Path) -> None:
     )
 
 
-def test_labels_without_their_images_are_told(root: Path) -> None:
+def test_labels_without_their_images_are_reported(root: Path) -> None:
     make("tieredimagenet", "arrays", root)
     (root / "val_images.npz").unlink()
     (root / "test_images.npz").write_bytes((root / "test_images.npz").read_bytes()[:500])
-    with pytest.raises(
-        DataError, match=r"test_images\.npz: no \.npz of plain arrays, or cut short"
-    ):
+    with pytest.raises(DataError, match=r"test_images\.npz: not a complete \.npz of plain arrays"):
         cls_of("tieredimagenet")(path=root)
     (root / "test_images.npz").unlink()
     problems = cls_of("tieredimagenet")(path=root).problems()
-    assert "val_labels.pkl is there but val_images.npz is not; both are needed" in problems
+    assert "val_labels.pkl needs val_images.npz, which is missing" in problems
 
 
 def test_a_pickle_that_asks_for_more_is_refused(root: Path) -> None:
@@ -768,7 +765,7 @@ def test_splits_of_cub_are_the_published_ones(shared: Path) -> None:
 
 
 @pytest.mark.shared_data
-def test_counts_are_the_printed_ones_or_the_notes_say_why_not(shared: Path) -> None:
+def test_counts_are_the_printed_ones_or_the_notes_explain_the_difference(shared: Path) -> None:
     printed = {row[0]: row for row in rows_of(shared / "published/metacoco_table1_benchmarks.csv")}
     same = {
         "miniimagenet": "miniImageNet",
@@ -810,7 +807,7 @@ def test_counts_are_the_printed_ones_or_the_notes_say_why_not(shared: Path) -> N
 
 @pytest.mark.shared_data
 @pytest.mark.parametrize("name", ["cifar-fs", "fc100"])
-def test_sixty_images_a_class_of_cifar(name: str, shared: Path) -> None:
+def test_sixty_images_per_class_of_cifar(name: str, shared: Path) -> None:
     data = cls_of(name)(path=shared / "data" / "cifar100_small.zip")
     about = data.about
     assert about is not None
@@ -826,7 +823,7 @@ def test_sixty_images_a_class_of_cifar(name: str, shared: Path) -> None:
 
 @pytest.mark.shared_data
 @pytest.mark.parametrize("split", ["vinyals", "torchmeta", "lake"])
-def test_omniglot_whole_has_no_problem(split: str, shared: Path) -> None:
+def test_complete_omniglot_has_no_problems(split: str, shared: Path) -> None:
     data = cls_of("omniglot")(path=shared / "data" / "omniglot.zip", split=split)
     assert data.problems() == []
     assert data.about is not None
@@ -838,7 +835,7 @@ def test_omniglot_whole_has_no_problem(split: str, shared: Path) -> None:
 
 @pytest.mark.shared_data
 @pytest.mark.parametrize("split", ["shapes", "all"])
-def test_cue_conflict_whole_has_no_problem(split: str, shared: Path) -> None:
+def test_complete_cue_conflict_has_no_problems(split: str, shared: Path) -> None:
     data = cls_of("cue-conflict")(path=shared / "data" / "cue_conflict_84.zip", split=split)
     assert data.problems() == []
     assert set(data.metadata["context"]) == set(data.class_names)

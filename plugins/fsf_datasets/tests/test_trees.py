@@ -1,4 +1,4 @@
-"""Folders and zip archives, read alike."""
+"""Folders and zip archives, read in the same way."""
 
 from __future__ import annotations
 
@@ -80,15 +80,15 @@ def test_every_compression_from_many_threads(method: int, tmp_path: Path) -> Non
 
     with ThreadPoolExecutor(8) as pool:
         assert dict(zip(tree.names, pool.map(read, tree.names), strict=True)) == content
-    again = copy.deepcopy(tree)  # by the same road as to another process
+    again = copy.deepcopy(tree)  # in the same way as to another process
     assert again.names == tree.names
     assert tree.states(["0.bin", "gone"])[1] == "missing"
 
 
-def test_a_file_is_read_whole_though_the_system_gives_parts(
+def test_a_file_is_read_completely_if_the_system_returns_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Linux gives at most 2 GiB less a page at a time."""
+    """Linux returns at most 2 GiB less one page at a time."""
     content = bytes(range(200))
     tree = ZipTree(archive(tmp_path / "a.zip", {"x.png": content}, zipfile.ZIP_STORED))
     given = os.pread
@@ -102,7 +102,7 @@ def test_a_file_is_read_whole_though_the_system_gives_parts(
     assert file.read(300, 5) == b""
 
 
-def test_an_archive_with_something_before_it(tmp_path: Path) -> None:
+def test_an_archive_with_leading_bytes(tmp_path: Path) -> None:
     file = archive(tmp_path / "x.zip", {"a.txt": b"hello"})
     file.write_bytes(b"#!/bin/sh\n" + file.read_bytes())
     with open_tree(file).open("a.txt") as stream:
@@ -113,7 +113,7 @@ def test_names_that_macos_writes(tmp_path: Path) -> None:
     written = unicodedata.normalize("NFD", "Käse")
     file = archive(tmp_path / "x.zip", {f"{written}/1.png": png()})
     raw = file.read_bytes()
-    # the mark that names are UTF-8, bit 11, taken away in both headers
+    # Clear bit 11, which marks names as UTF-8, in both headers.
     raw = raw.replace(b"PK\x03\x04\x14\x00\x00\x08", b"PK\x03\x04\x14\x00\x00\x00")
     file.write_bytes(
         raw.replace(b"PK\x01\x02\x14\x03\x14\x00\x00\x08", b"PK\x01\x02\x14\x03\x14\x00\x00\x00")
@@ -123,10 +123,10 @@ def test_names_that_macos_writes(tmp_path: Path) -> None:
     assert Folder(path=file).class_names == ("Käse",)
 
 
-def test_an_archive_cut_short(tmp_path: Path) -> None:
+def test_an_incomplete_archive(tmp_path: Path) -> None:
     file = archive(tmp_path / "x.zip", {f"cat/{i}.png": png(i) for i in range(9)})
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(DataError, match=r"x\.zip: not a whole zip archive .*cut short\?"):
+    with pytest.raises(DataError, match=r"x\.zip: not a complete zip archive .*interrupted\?"):
         Folder(path=file)
 
 
@@ -146,15 +146,15 @@ def test_a_damaged_image_in_an_archive_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.tar.gz", "x.tgz", "x.TAR", "x.7z"])
-def test_other_archives_are_to_be_unpacked(name: str, tmp_path: Path) -> None:
+def test_other_archives_must_be_unpacked(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(DataError, match="unpack it first; read are folders and .zip archives"):
+    with pytest.raises(DataError, match="unpack this archive first; only folders and .zip files"):
         Folder(path=tmp_path / name)
 
 
 def test_neither_folder_nor_archive(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_bytes(b"")
-    with pytest.raises(DataError, match=r"x\.txt: is a file; give a folder or a \.zip archive"):
+    with pytest.raises(DataError, match=r"x\.txt: must be a folder or a \.zip archive"):
         Folder(path=tmp_path / "x.txt")
 
 

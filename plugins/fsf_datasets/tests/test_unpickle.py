@@ -1,4 +1,4 @@
-"""The unpickler that admits arrays and plain containers only."""
+"""The unpickler that allows only arrays and plain containers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_arrays_of_every_protocol(protocol: int, leave: bool) -> None:
 
 
 def test_arrays_of_python_2() -> None:
-    # what Python 2's cPickle wrote, protocol 2: text is bytes, pixels too
+    # Written by Python 2's cPickle, protocol 2: strings are bytes, and so are pixels.
     pixels = np.arange(256 * 3, dtype=np.uint32).astype(np.uint8)
     short = b"U" + bytes([2]) + b"u1"
     content = (
@@ -122,11 +122,11 @@ def test_tricks_are_refused(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("protocol", range(6))
-def test_pickles_cut_short(protocol: int) -> None:
+def test_incomplete_pickles(protocol: int) -> None:
     content = pickle.dumps({"data": np.zeros((100, 100), np.uint8)}, protocol=protocol)
     for leave in (False, True):
         for end in (0, 1, 10, len(content) // 2, len(content) - 1):
-            with pytest.raises(DataError, match=r"^x\.pkl: no pickle, or damaged or cut short"):
+            with pytest.raises(DataError, match=r"^x\.pkl: not a pickle, or damaged or incomplete"):
                 read(content[:end], leave)
 
 

@@ -1,4 +1,4 @@
-"""Reading files of captions: rows of a file one after the other, broken ones among them."""
+"""Reading caption files row by row, including broken rows."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Format = Literal["jsonl", "csv", "token"]
 _SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 _TOKEN = re.compile(r"(?P<key>[^\t]*)#(?P<number>[0-9]+)\t(?P<caption>.*)", re.DOTALL)
 _FORMATS = (
-    "it must hold JSON objects with key and caption, one a line, CSV with the columns key and "
+    "it must contain JSON objects with key and caption, one per line, CSV with the columns key and "
     "caption, or lines IMAGE#NUMBER<TAB>CAPTION"
 )
 
 
 class Row(NamedTuple):
-    """A row of a file of captions.
+    """A row of a caption file.
 
     Args:
-        number: 1 for the first of the file.
-        key: of the image.
-        place: which of the image's captions it is; always 0 where there can be one only.
+        number: row number in the file, from 1.
+        key: key of the image.
+        place: number of the caption among those of the image; 0 in formats with only one.
         caption: the text.
-        fault: what is wrong with the row; ``key`` and ``caption`` mean nothing then.
+        fault: what is wrong with the row; if set, ``key`` and ``caption`` are meaningless.
     """
 
     number: int
@@ -45,10 +45,10 @@ class Row(NamedTuple):
 
 
 def find_format(path: Path) -> Format:
-    """Tell a file's format by its suffix or, where that says nothing, by its first line.
+    """Return the format of a file by its suffix or, for other suffixes, by its first line.
 
     Raises:
-        DataError: it cannot be read, is empty or in another format.
+        DataError: the file cannot be read, is empty or has another format.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
@@ -64,11 +64,11 @@ def find_format(path: Path) -> Format:
         return "token"
     if {"key", "caption"} <= {cell.strip() for cell in next(csv.reader([first]), [])}:
         return "csv"
-    raise DataError(f"{path}: row 1 is of no format that is known; {_FORMATS}")
+    raise DataError(f"{path}: row 1 has an unknown format; {_FORMATS}")
 
 
 def read_rows(path: Path, kind: Format) -> Iterator[Row]:
-    """Yield the rows of a file that hold anything, broken ones included, one at a time.
+    """Yield the rows of a file that are not empty, including broken ones.
 
     Raises:
         DataError: the file cannot be read, or it is CSV and its header lacks a column.
@@ -102,7 +102,7 @@ def _lines(path: Path) -> Iterator[str]:
         with _opened(path) as file:
             yield from file
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path}: is not a whole gzip file ({error})") from None
+        raise DataError(f"{path}: is not a complete gzip file ({error})") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
 
@@ -162,7 +162,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
             if header is None:
                 raise DataError(f"{path}: row {number} is not CSV ({error})") from None
             yield Row(number, fault=f"is not CSV ({error})")
-            # An unclosed quote swallows what follows: only its own line is lost.
+            # An unclosed quote swallows the lines after it: parse those again, lose only its own.
             reader = csv.reader(noted(itertools.chain(taken[1:], lines)), strict=True)
             continue
         if header is None:
@@ -172,7 +172,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
         elif len(cells) == len(header):
             yield Row(number, cells[key_at].strip(), 0, cells[caption_at])
         elif any(cell.strip() for cell in cells):
-            yield Row(number, fault=f"has {len(cells)} cells where the header has {len(header)}")
+            yield Row(number, fault=f"has {len(cells)} cells but the header has {len(header)}")
     if header is None:
         raise DataError(f"{path}: is empty; row 1 must name the columns key and caption")
 
@@ -183,5 +183,5 @@ def _demand_columns(header: list[str], path: Path, number: int) -> None:
             problem = "lacks" if count == 0 else "repeats"
             raise DataError(
                 f"{path}: row {number} {problem} the column {name}; it must name key and caption, "
-                f"and names {', '.join(header) or 'nothing'}"
+                f"not {', '.join(header) or 'nothing'}"
             )

@@ -1,4 +1,4 @@
-"""English words with their commonest part of speech, read from the installed TextBlob."""
+"""English words with their most common part of speech, read from the installed TextBlob."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIBILANTS = ("s", "x", "z", "ch", "sh")
 _DOUBLING = re.compile("(?:[^aeiou]|qu)*[aeiou][^aeiouwxy]")
 _CONSONANT_Y = re.compile("[^aeiou]y$")
 
-# Plurals that no suffix tells; the closed class of English.
+# Plurals without a regular suffix, a closed class in English.
 _IRREGULAR_PLURALS = {
     "cacti": "cactus",
     "calves": "calf",
@@ -42,15 +42,15 @@ _IRREGULAR_PLURALS = {
     "thieves": "thief",
 }
 
-# Nouns that have no singular in this sense: what comes in pairs, and some masses.
+# Nouns without a singular in this sense: pairs and some mass nouns.
 _PLURAL_ONLY = (
     "barracks binoculars clothes goggles headphones headquarters jeans leggings outskirts pajamas "
     "panties pants people pliers police pyjamas scissors series shorts species sunglasses "
     "surroundings sweatpants thanks tights tongs trousers tweezers"
 )
 
-# Suffix of a plural and of its singular, the special before the general: where the lexicon knows
-# several singulars the last rule wins, where it knows none the first.
+# Suffixes of plurals and their singulars, specific rules before general ones: if the lexicon knows
+# several singulars the last rule wins, if it knows none the first.
 _PLURAL_RULES = (
     ("women", "woman"),
     ("men", "man"),
@@ -74,11 +74,11 @@ _PLURAL_RULES = (
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Words and the Penn Treebank tag each mostly has.
+    """Words with their most common Penn Treebank tag.
 
     Args:
-        tags: word, with capitals where it is mostly written so, to its tag.
-        name: what to cite, such as ``textblob 0.20.1``.
+        tags: tag of each word; words that usually have capitals are written with them.
+        name: name and version to cite, such as ``textblob 0.20.1``.
     """
 
     tags: Mapping[str, str]
@@ -88,7 +88,7 @@ class Lexicon:
     def load(cls) -> Lexicon:
         """Read the lexicon that TextBlob ships: 94,000 words, after Brill (1992).
 
-        The file is read where it lies: importing the package would import NLTK with it.
+        The file is read directly, because importing the package would import NLTK.
 
         Raises:
             DataError: TextBlob is not installed, or its files are not the known ones.
@@ -101,7 +101,7 @@ class Lexicon:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise DataError(
-                f"{path}: no such file; the lexicon of textblob was to be here"
+                f"{path}: no such file; the lexicon of textblob is expected here"
             ) from None
         tags = {}
         for line in text.splitlines():
@@ -109,20 +109,20 @@ class Lexicon:
             if len(entry) > 1 and not line.startswith(_COMMENT):
                 tags[entry[0]] = entry[1].split("|")[0]
         if tags.get("dog") != "NN":
-            raise DataError(f"{path}: not the lexicon of textblob, where 'dog' is a noun (NN)")
+            raise DataError(f"{path}: must be the lexicon of textblob, where 'dog' is a noun (NN)")
         return cls(tags, lexicon_version())
 
     def verb(self, base: str) -> bool:
-        """Return whether a word can be a verb: it is one, or has a form in -ing or -ed."""
+        """Return whether a word can be a verb: tagged as one, or with a form in -ing or -ed."""
         tags = self.tags
         if tags.get(base) in ("VB", "VBP"):
             return True
-        # One short syllable doubles its last letter: "stop" has "stopping", "car" no "caring".
+        # A short syllable doubles its last letter: "stopping" is of "stop", "caring" not of "car".
         stem = base + base[-1:] if _DOUBLING.fullmatch(base) else base.removesuffix("e")
         return tags.get(stem + "ing") == "VBG" or tags.get(stem + "ed") in ("VBD", "VBN")
 
     def noun(self, base: str) -> bool:
-        """Return whether a word can be a noun in the singular: it is one, or has a plural."""
+        """Return whether a word can be a singular noun: tagged as one, or with a plural."""
         if self.tags.get(base) == "NN":
             return True
         if base.endswith(_SIBILANTS):
@@ -134,7 +134,7 @@ class Lexicon:
         return self.tags.get(plural) == "NNS"
 
     def plural(self, word: str) -> bool:
-        """Return whether a word is a plural for sure, whatever its tag says."""
+        """Return whether a word is certainly a plural, independent of its tag."""
         if word in _IRREGULAR_PLURALS or (word.endswith("men") and word[:-2] + "an" in self.tags):
             return True
         if len(word) < 5 or word.endswith(("ss", "us", "is")):
@@ -150,7 +150,7 @@ class Lexicon:
         return any(self.tags.get(base) in ("VB", "VBP") or self.verb(base) for base in bases)
 
     def stems(self, word: str) -> list[str]:
-        """Return the words of which ``word`` may be the form in -s, best first; maybe none."""
+        """Return the words of which ``word`` may be the form in -s, best first; may be empty."""
         found = []
         if word.endswith("ies"):
             found.append(word[:-3] + "y")
@@ -173,7 +173,7 @@ class Lexicon:
 
 
 def lexicon_version() -> str:
-    """Return name and version of the package that ships the lexicon."""
+    """Return name and version of the package that contains the lexicon."""
     try:
         return f"textblob {importlib.metadata.version('textblob')}"
     except importlib.metadata.PackageNotFoundError:

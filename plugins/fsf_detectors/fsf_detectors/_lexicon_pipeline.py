@@ -28,7 +28,7 @@ def _lexicon() -> Lexicon:
 
 
 class LexiconTaggerPipe:
-    """Sets ``tag_``, ``pos_`` and the number of nouns in spaCy's documents."""
+    """Sets ``tag_``, ``pos_`` and the grammatical number of nouns in spaCy's documents."""
 
     def __init__(self) -> None:
         self.tagger = LexiconTagger(_lexicon())
@@ -47,7 +47,7 @@ class LexiconTaggerPipe:
 
 
 def register_tagger() -> None:
-    """Make the tagger known to spaCy under the name ``FACTORY``, once a process."""
+    """Register the tagger with spaCy under the name ``FACTORY``, once per process."""
     from spacy.language import Language
 
     if not Language.has_factory(FACTORY):
@@ -59,10 +59,10 @@ def register_tagger() -> None:
 
 
 def lexicon_pipeline() -> Language:
-    """Build the pipeline; it can be saved, and loaded where ``register_tagger`` was called.
+    """Build the pipeline; it can be saved, and loaded again after ``register_tagger``.
 
     Raises:
-        DataError: the lexicon is not where the installed TextBlob should have it.
+        DataError: the installed TextBlob does not contain the lexicon.
     """
     import spacy
     from spacy.lookups import Lookups
@@ -80,8 +80,8 @@ def lexicon_pipeline() -> Language:
 class LexiconWords:
     """The pipeline's tokens without its documents, which would take most of the time.
 
-    Tokens depend on nothing beyond the spaces around them, lemmas on nothing but word and tag: each
-    is asked of spaCy once and kept. Only the tags see a whole text.
+    Tokens depend only on the text between spaces, lemmas only on word and tag, so each is computed
+    by spaCy once and cached. Only tagging needs the whole text.
     """
 
     def __init__(self, nlp: Language) -> None:
@@ -89,7 +89,7 @@ class LexiconWords:
         from spacy.vocab import Vocab
 
         rules = nlp.tokenizer
-        # A vocabulary without attributes: the pipeline's works out twenty for each new word.
+        # A vocabulary without attributes: the pipeline's computes twenty for each new word.
         self._vocab = Vocab()
         self._tokenizer = Tokenizer(
             self._vocab,
@@ -106,7 +106,7 @@ class LexiconWords:
         self.tags: Callable[[list[str]], list[str]] = nlp.get_pipe(FACTORY).tagger.tag
 
     def tokens(self, text: str) -> tuple[list[str], list[bool]]:
-        """Return the tokens of a text, and of each whether the next follows without a space."""
+        """Return the tokens of a text, and for each whether the next follows without a space."""
         words: list[str] = []
         glued: list[bool] = []
         for piece in text.split():
@@ -119,7 +119,7 @@ class LexiconWords:
         return words, glued
 
     def lemma(self, word: str, tag: str) -> str:
-        """Return what the pipeline's lemmatizer makes of a word with this tag."""
+        """Return the pipeline's lemma of a word with this tag."""
         from spacy.tokens import Doc
 
         pos, number = universal(tag), _NUMBER.get(tag, "")

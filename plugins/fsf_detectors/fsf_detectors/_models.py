@@ -1,7 +1,7 @@
-"""Models of the hub and of local folders: found, checked, loaded and fingerprinted.
+"""Finding, checking, loading and fingerprinting models from the hub and from local folders.
 
-Whatever comes from the hub is first put into its cache; from then on a model is a folder, and is
-loaded from there alone.
+A model from the hub is first downloaded to the hub's cache; from then on it is a folder and is
+loaded only from there.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WEIGHTS = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-"""Where Transformers looks for weights, in its order."""
+"""Weight files in the order in which Transformers searches for them."""
 _VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "*.model")
 _PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 _SETTINGS = (
@@ -72,18 +72,18 @@ PINNED = {
     "nlpconnect/vit-gpt2-image-captioning": "dc68f91c06a1ba6f15268e5b9c13ae7a7c514084",
     "openai/clip-vit-base-patch32": "3d74acf9a28c67741b2f4f2ea7635f0aaf6f0268",
 }
-"""Commits on the hub that the detectors' own models are taken at, where no other is asked for: a
-table made next year shall hold the words of one made today."""
+"""Default commits of the detectors' own models, so that a table made next year has the same words
+as one made today."""
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """Where a model lies.
+    """The folder of a model.
 
     Args:
-        name: as the user gave it, for messages.
-        path: of the folder that holds its files.
-        commit: of the hub's repository the files belong to; ``None`` for a folder of the user's.
+        name: name given by the user, for messages.
+        path: path of the folder that contains the files.
+        commit: commit of the hub's repository; ``None`` for a local folder.
     """
 
     name: str
@@ -92,23 +92,24 @@ class ModelFolder:
 
     @classmethod
     def find(cls, name: str, revision: str | None, *, offline: bool) -> ModelFolder:
-        """Find a model by the path of a folder or by its name on the hub, downloading if needed.
+        """Find a model by folder or by name on the hub, downloading it if needed.
 
         Args:
-            name: a folder that exists counts before a name of the hub.
+            name: path or name; an existing folder takes precedence over a name on the hub.
             revision: branch, tag or commit of the hub's repository; by default the commit in
-                ``PINNED``, else its main branch.
-            offline: take what is in the hub's cache and make no network call.
+                ``PINNED``, or the main branch of other models.
+            offline: use only the hub's cache and make no network call.
 
         Raises:
-            DataError: there is no such model, or it is not here and cannot be had.
-            OptionError: a revision of a local folder was asked for.
+            DataError: the model does not exist or is not available.
+            OptionError: a revision of a local folder was requested.
         """
         path = Path(name).expanduser()
         if path.is_dir():
             if revision is not None:
                 raise OptionError(
-                    f"revision {revision!r}: only models of the hub have one, not the folder {name}"
+                    f"revision must not be set for the folder {name}, only for models on the hub, "
+                    f"got {revision!r}"
                 )
             return cls(name, path, None)
         if path.exists():
@@ -119,14 +120,14 @@ class ModelFolder:
         return cls(name, snapshot, snapshot.name)
 
     def weights(self) -> list[Path]:
-        """Return the files of weights that are loaded.
+        """Return the weight files that are loaded.
 
         Raises:
-            DataError: there are none, or one that the index names is missing.
+            DataError: there are no weight files, or one that the index names is missing.
         """
         first = next((self.path / n for n in _WEIGHTS if (self.path / n).is_file()), None)
         if first is None:
-            raise DataError(f"{self}: no weights in it (model.safetensors or pytorch_model.bin)")
+            raise DataError(f"{self}: contains no weights (model.safetensors or pytorch_model.bin)")
         if first.suffix != ".json":
             return [first]
         try:
@@ -135,17 +136,15 @@ class ModelFolder:
             raise DataError(f"{first}: not an index of weights") from None
         files = [first.parent / str(name) for name in names]
         if missing := [file.name for file in files if not file.is_file()]:
-            raise DataError(
-                f"{self}: the file {missing[0]!r}, which {first.name} names, is missing"
-            )
+            raise DataError(f"{self}: the file {missing[0]!r}, named in {first.name}, is missing")
         return files
 
     def provenance(self) -> dict[str, str]:
-        """Return name and commit, and digests of the weights and of all that goes with them.
+        """Return name and commit, and digests of the weights and of the other files.
 
-        ``weights`` is the SHA-256 of the file of weights, the same number that the hub lists; of
-        several files, that of their digests, one a line. ``files`` covers configuration,
-        vocabulary and processors. Some 1.5 GB are read a second.
+        ``weights`` is the SHA-256 of the weight file, as listed on the hub; for several files, that
+        of their digests, one per line. ``files`` covers configuration, vocabulary and processors.
+        About 1.5 GB are read per second.
         """
         found = {"model": self.name} | ({"revision": self.commit} if self.commit else {})
         settings = {file for pattern in _SETTINGS for file in self.path.glob(pattern)}
@@ -169,7 +168,7 @@ def _of_lines(lines: Sequence[str]) -> str:
 
 
 def _snapshot(name: str, revision: str | None, offline: bool) -> Path:
-    """Return the folder of the hub's cache that holds a model, downloading what is not there."""
+    """Return the folder of a model in the hub's cache, downloading missing files."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -198,24 +197,24 @@ def _snapshot(name: str, revision: str | None, offline: bool) -> Path:
                 folder = fetch("pytorch_model*")
     except HFValidationError:
         raise DataError(
-            f"model {name}: neither a folder nor a name of the hub, which is OWNER/NAME"
+            f"model {name}: must be a folder or a name on the hub, OWNER/NAME"
         ) from None
     except GatedRepoError:
         raise DataError(
-            f"model {name}: the hub gives it only to those who accepted its terms; accept them on "
-            "its page and log in with: hf auth login"
+            f"model {name}: the hub requires you to accept its terms; accept them on its page and "
+            "log in with: hf auth login"
         ) from None
     except RepositoryNotFoundError:
-        raise DataError(f"model {name}: no such folder, and no such model on the hub") from None
+        raise DataError(f"model {name}: neither a folder nor a model on the hub") from None
     except RevisionNotFoundError:
-        raise DataError(f"model {name}: the hub knows no revision {revision!r} of it") from None
+        raise DataError(f"model {name}: the hub has no revision {revision!r} of it") from None
     except LocalEntryNotFoundError:
-        why = "the network is not to be used" if offline else "the hub cannot be reached"
+        why = "network access is turned off" if offline else "the hub cannot be reached"
         raise DataError(
-            f"model {name}{at}: not on this machine, and {why}; where there is a network, run "
-            f"hf download {name}{option}, or give the path of a folder that holds the model"
+            f"model {name}{at}: not on this machine, and {why}; on a machine with a network, run "
+            f"hf download {name}{option}, or pass the path of a folder that contains the model"
         ) from None
-    # The errors of the library that talks to the network are not part of the hub's interface.
+    # The errors of the underlying network library are not part of the hub's interface.
     except Exception as error:
         raise DataError(f"model {name}{at}: cannot be downloaded ({_reason(error)})") from error
     return folder
@@ -228,9 +227,9 @@ def _reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def shut_up() -> Iterator[None]:
-    """Keep log lines and progress bars of the Hugging Face libraries off the terminal.
+    """Suppress log lines and progress bars of the Hugging Face libraries.
 
-    What matters in them is checked and raised as an error instead.
+    Problems that they would report are checked here and raised as errors.
     """
     mend_torchvision()
     from huggingface_hub import utils as hub
@@ -252,14 +251,14 @@ def shut_up() -> Iterator[None]:
 
 
 def load_config(folder: ModelFolder) -> Any:
-    """Read what kind of model it is.
+    """Return the configuration of a model.
 
     Raises:
-        DataError: no model is in the folder, or one that Transformers does not know.
+        DataError: the folder contains no model, or one that Transformers does not know.
     """
     if not (folder.path / "config.json").is_file():
-        empty = "the folder is empty" if not any(folder.path.iterdir()) else "no config.json in it"
-        raise DataError(f"{folder}: no model of Transformers, {empty}")
+        empty = "the folder is empty" if not any(folder.path.iterdir()) else "it has no config.json"
+        raise DataError(f"{folder}: not a model of Transformers; {empty}")
     with shut_up():
         from transformers import AutoConfig
 
@@ -269,7 +268,7 @@ def load_config(folder: ModelFolder) -> Any:
         except Exception as error:
             raise DataError(
                 f"{folder}: its config.json names no model that Transformers knows "
-                f"({_reason(error)}); code that a model brings along is never run"
+                f"({_reason(error)}); code supplied with a model is never run"
             ) from error
 
 
@@ -279,15 +278,17 @@ _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 def load_model(
     folder: ModelFolder, auto_class: Any, config: Any, dtype: torch.dtype, device: str
 ) -> Any:
-    """Load weights, without running any code they may hold, and make the model ready to be used.
+    """Load a model in evaluation mode without running any code in its files.
 
     Args:
-        auto_class: the class of Transformers whose ``from_pretrained`` chooses the model's.
-        config: of ``load_config``.
-        dtype: of the weights; ``device`` where they go.
+        folder: the folder of the model.
+        auto_class: the class of Transformers whose ``from_pretrained`` chooses the model's class.
+        config: result of ``load_config``.
+        dtype: number format of the weights.
+        device: PyTorch device of the weights.
 
     Raises:
-        DataError: the weights are damaged, or do not fill the model.
+        DataError: the weights are damaged or incomplete.
     """
     folder.weights()
     with shut_up():
@@ -298,11 +299,11 @@ def load_model(
         # Anything may come of files that anyone wrote.
         except Exception as error:
             raise DataError(
-                f"{folder}: its weights cannot be loaded, they are damaged or of another model "
-                f"({_reason(error)})"
+                f"{folder}: its weights cannot be loaded; they are damaged or belong to another "
+                f"model ({_reason(error)})"
             ) from error
     parameters = {name for name, _ in model.named_parameters()}
-    # Of ViT-GPT2 and TrOCR no pooler is published, and none is used.
+    # ViT-GPT2 and TrOCR are published without a pooler and do not use one.
     missing = sorted(
         key
         for key in report["missing_keys"]
@@ -311,17 +312,16 @@ def load_model(
     if missing:
         raise DataError(
             f"{folder}: {len(missing)} of the {len(parameters)} parameters of a "
-            f"{type(model).__name__} have no weights in it, such as {missing[0]!r}; "
-            "they would be random"
+            f"{type(model).__name__} have no weights, such as {missing[0]!r}; they would be random"
         )
     return model.eval().requires_grad_(False).to(device)
 
 
 def load_image_processor(folder: ModelFolder) -> Any:
-    """Load what makes pixel values of pictures; Pillow resizes, whatever else is installed.
+    """Load the image processor of a model; it always resizes with Pillow.
 
     Raises:
-        DataError: the folder holds none.
+        DataError: the folder contains no image processor, or it cannot be loaded.
     """
     _demand(folder, _PROCESSORS, "image processor")
     with shut_up():
@@ -337,12 +337,12 @@ def load_image_processor(folder: ModelFolder) -> Any:
 
 
 def load_tokenizer(folder: ModelFolder) -> Any:
-    """Load what makes tokens of text.
+    """Load the tokenizer of a model.
 
     Raises:
-        DataError: the folder holds none.
+        DataError: the folder contains no tokenizer, or it cannot be loaded.
     """
-    # Without its files some classes make a tokenizer that knows no word, and say nothing.
+    # Without these files some classes silently create a tokenizer with an empty vocabulary.
     _demand(folder, _VOCABULARIES, "tokenizer")
     with shut_up():
         from transformers import AutoTokenizer
@@ -357,10 +357,10 @@ def load_tokenizer(folder: ModelFolder) -> Any:
 
 
 def load_processor(folder: ModelFolder) -> Any:
-    """Load image processor and tokenizer as one; Pillow resizes, whatever else is installed.
+    """Load image processor and tokenizer as one processor; it always resizes with Pillow.
 
     Raises:
-        DataError: the folder holds no such pair.
+        DataError: the folder does not contain both, or they cannot be loaded.
     """
     image_processor = load_image_processor(folder)
     _demand(folder, _VOCABULARIES, "tokenizer")
@@ -384,21 +384,21 @@ def load_processor(folder: ModelFolder) -> Any:
 
 def _demand(folder: ModelFolder, patterns: Sequence[str], what: str) -> None:
     if not any(True for pattern in patterns for _ in folder.path.glob(pattern)):
-        raise DataError(f"{folder}: no {what} in it ({' or '.join(patterns)})")
+        raise DataError(f"{folder}: contains no {what} ({' or '.join(patterns)})")
 
 
 def check_dtype(name: str) -> None:
-    """Refuse a number format that is not among ``DtypeName``.
+    """Check that a number format is one of ``DtypeName``.
 
     Raises:
-        OptionError: there is no such format.
+        OptionError: it is not.
     """
     if name not in (known := get_args(DtypeName)):
         raise OptionError(f"dtype must be one of {', '.join(known)}, not {name!r}")
 
 
 def resolve_dtype(name: DtypeName, device: str) -> torch.dtype:
-    """Return the number format of an option on a device."""
+    """Return the PyTorch number format for an option on a device."""
     import torch
 
     if name == "auto":
@@ -410,10 +410,10 @@ def resolve_dtype(name: DtypeName, device: str) -> torch.dtype:
 def pictures(images: Sequence[UInt8Array]) -> list[Image]:
     """Return Pillow images of uint8 RGB arrays ``(H, W, 3)``.
 
-    A processor that is given an array guesses which of its axes holds the channels.
+    Given arrays, a processor would guess which axis contains the channels.
 
     Raises:
-        DataError: an array is of another type or shape.
+        DataError: an array has another type or shape.
     """
     from PIL import Image
 
@@ -426,10 +426,10 @@ def pictures(images: Sequence[UInt8Array]) -> list[Image]:
 
 
 class Batched(Generic[_Answer]):
-    """A function of images, asked about as many at once as the memory of the GPU allows.
+    """A function of images, called with as many images at a time as GPU memory allows.
 
     Args:
-        answer: returns one answer an image; the answer must not depend on the images beside it.
+        answer: returns one answer per image, which must not depend on the other images.
     """
 
     def __init__(self, answer: Callable[[Sequence[UInt8Array]], list[_Answer]]) -> None:
@@ -437,10 +437,10 @@ class Batched(Generic[_Answer]):
         self._most: int | None = None
 
     def __call__(self, images: Sequence[UInt8Array]) -> list[_Answer]:
-        """Return the answers; where memory runs out, this and later batches are halved.
+        """Return the answers; if memory runs out, this and all later batches are halved.
 
         Raises:
-            DataError: memory does not suffice for one image.
+            DataError: there is not enough memory for one image.
         """
         import torch
 
@@ -454,10 +454,10 @@ class Batched(Generic[_Answer]):
             except torch.cuda.OutOfMemoryError:
                 if size == 1:
                     raise DataError(
-                        "the memory of the GPU does not suffice for one image; use a smaller "
-                        "model, fewer beams or --device cpu"
+                        "GPU memory is too small for one image; use a smaller model, fewer beams "
+                        "or --device cpu"
                     ) from None
-            # Out of the handler, or its traceback would keep the tensors of the failed batch.
+            # Outside the handler, whose traceback keeps the tensors of the failed batch alive.
             self._most = size // 2
             torch.cuda.empty_cache()
         return answers

@@ -1,4 +1,4 @@
-"""Parts of speech from a lexicon, the form of a word and its neighbours."""
+"""Part-of-speech tagging by a lexicon, the form of a word and its neighbours."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNIVERSAL = {
     for tag in tags.split()
 }
 
-# Closed classes, where the lexicon is silent or has the rarer use.
+# Closed classes that the lexicon lacks or lists with a rarer use.
 _CLOSED = {
     word: tag
     for tag, words in {
@@ -65,7 +65,7 @@ _ADJECTIVAL = _set("JJ JJR JJS")
 _FINITE = _set("VB VBP VBZ VBD MD")
 _DETERMINERS = _set("DT PRP$ POS WP$ PDT")
 _PRESENT_OR_PAST = _set("VBP VBZ VBD MD")
-_OBJECT = _set("DT PRP$ PRP PDT")  # what begins an object
+_OBJECT = _set("DT PRP$ PRP PDT")  # tags that begin an object
 _BEFORE_NOUN = _NOMINAL | _ADJECTIVAL | _set("CD VBG VBN")
 _AFTER_VERB = _set("IN RP RB TO VBG")
 
@@ -97,27 +97,27 @@ _DEMONYM_ENDINGS = ("an", "ese", "ish", "ic", "ch", "ni", "qi")
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What is known of a word by itself."""
+    """The properties of a word without its context."""
 
     tag: str
     lower: str
-    fixed: bool = True  # its tag stands in any context
-    verb: bool = False  # can it be one?
+    fixed: bool = True  # the tag does not depend on the context
+    verb: bool = False  # whether it can be a verb
     noun: bool = False
     gerund: bool = False
     capital: bool = False
     article: bool = False  # "a" or "an"
     opens: bool = False  # a clause may begin after it
-    ends: bool = False  # a sentence
-    common: _Entry | None = None  # of the word without its capitals, if there is such a word
+    ends: bool = False  # it ends a sentence
+    common: _Entry | None = None  # entry of the word without capitals, if that is a word
 
 
 class LexiconTagger:
-    """Tags words by a lexicon; rules of form and of context decide what it leaves open.
+    """Tags words by a lexicon, and by rules of form and context where it does not decide.
 
     Source: the stages are those of Brill (1992), "A simple rule-based part of speech tagger";
-    the rules are ours. Which tags a word may have beside its own follows from which of its
-    inflected forms the lexicon knows.
+    the rules are ours. The inflected forms of a word in the lexicon determine which other tags it
+    may have.
     """
 
     def __init__(self, lexicon: Lexicon) -> None:
@@ -127,8 +127,8 @@ class LexiconTagger:
     def tag(self, words: Sequence[str]) -> list[str]:
         """Return the Penn Treebank tag of each token of a text.
 
-        Two tags are ours: ``ADD`` for addresses, after the English Web Treebank, and ``FW`` for
-        any word in another script.
+        Two tags are used differently: ``ADD`` for addresses, as in the English Web Treebank, and
+        ``FW`` for any word in another script.
         """
         known = self._entries
         entries = []
@@ -170,7 +170,7 @@ class LexiconTagger:
                 noun = word not in _NEVER_NOUNS and lexicon.noun(word)
             elif tag in ("NNS", "VBZ"):
                 stems = lexicon.stems(word)
-                # A noun that the lexicon does not have may be a new verb: "a boy skateboards".
+                # A noun that is not in the lexicon may be a new verb: "a boy skateboards".
                 known = word in lexicon.tags and any(stem in lexicon.tags for stem in stems)
                 verb = tag == "VBZ" or not known or any(map(lexicon.verb, stems))
                 noun = tag == "NNS" or any(map(lexicon.noun, stems))
@@ -188,7 +188,7 @@ class LexiconTagger:
         )
 
     def _by_form(self, word: str) -> str:
-        """Return a tag for a lower-case word that the lexicon does not have."""
+        """Return a tag for a lower-case word that is not in the lexicon."""
         tags = self._lexicon.tags
         letters = [char for char in word if char.isalpha()]
         if not any(map(str.isalnum, word)):
@@ -226,7 +226,7 @@ class LexiconTagger:
         return "JJR" if self._derived(word, "er", "JJ") else "NN"
 
     def _derived(self, word: str, ending: str, tag: str) -> bool:
-        """Return whether a word without its ending has a tag, such as "snow" of "snowy"."""
+        """Return whether a word without its ending has a tag, such as "snow" for "snowy"."""
         stem = word.removesuffix(ending)
         if stem == word or len(stem) < 3:
             return False
@@ -245,7 +245,7 @@ class LexiconTagger:
 
 
 class _Context:
-    """Where in a text the tagger stands: what is to the left is decided, to the right not."""
+    """The tagger's position in a text: words to the left are tagged, those to the right not."""
 
     __slots__ = (
         "ahead",
@@ -269,18 +269,18 @@ class _Context:
         self.ahead = "."  # first tag of the next word
         self.next: _Entry | None = None
         self.rest: Iterable[_Entry] = ()  # the next word and all after it
-        self.start = True  # a sentence has yet to begin
+        self.start = True  # a sentence has not begun yet
         self.first = False  # the word is the first of a sentence
-        self.clause_open = True  # there was no finite verb yet
+        self.clause_open = True  # no finite verb has been found yet
         self.determined = False  # in a noun phrase that began with a determiner or a number
         self.third = False  # after a verb in the third person
         self.singular = False  # in a noun phrase that began with "a" or "an"
 
     @property
     def before_noun(self) -> bool:
-        """Whether the noun phrase goes on."""
+        """Whether the noun phrase continues."""
         if self.singular and self.ahead == "VB":
-            return True  # "a red stop sign": no singular has a verb in this form
+            return True  # "a red stop sign": a singular takes no verb in this form
         joined = self.next is not None and self.next.lower in _JOINING
         return joined or self.ahead in _BEFORE_NOUN
 
@@ -335,10 +335,10 @@ def _plural_noun(entry: _Entry, at: _Context) -> str:
     if at.prev == "CC" and at.third and (at.before != "NNS" or at.ahead in _OBJECT):
         return "VBZ"  # "sits and watches"
     if at.clause_open and at.prev in ("NN", "NNP"):
-        # "a dog jumps": the article wants a singular, so this is no plural.
+        # "a dog jumps": the article requires a singular, so this is not a plural.
         if at.singular or at.ahead in _OBJECT:
             return "VBZ"
-        # A clause has one finite verb: is there another to come?
+        # A clause has one finite verb, so check whether another one follows.
         if at.ahead in _AFTER_VERB and not any(later.tag in _PRESENT_OR_PAST for later in at.rest):
             return "VBZ"
     if at.clause_open and at.prev == "JJ" and not at.determined and at.ahead in _OBJECT:
@@ -425,7 +425,7 @@ def _in_context(entries: list[_Entry]) -> list[str]:
         at.first = at.start
         if at.start:
             if entry.common is not None and not (following and following.capital):
-                entry = entry.common  # the capital is the sentence's
+                entry = entry.common  # the capital only marks the start of the sentence
             at.start = not entry.lower[:1].isalnum()
         tag = entry.tag
         if not entry.fixed:

@@ -1,4 +1,4 @@
-"""A torchvision whose compiled part does not load must not keep Transformers from loading."""
+"""Loading Transformers even if the compiled part of torchvision does not load."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["mend_torchvision"]
 
 @functools.lru_cache(maxsize=1)
 def mend_torchvision() -> object:
-    """Make ``import torchvision`` work where its wheel was built for another PyTorch.
+    """Make ``import torchvision`` work if its wheel was built for another PyTorch.
 
-    Transformers imports torchvision wherever it is installed. If its compiled operators do not
-    load, that import fails because two of them are missing when their meta kernels are registered;
-    declared, without an implementation, they let it pass. Nothing here calls them: images are
-    resized by Pillow. Where torchvision works, or is not installed, nothing happens.
+    Transformers imports torchvision if it is installed. If the compiled operators do not load, that
+    import fails because two of them are missing when their meta kernels are registered. Declaring
+    them without an implementation lets the import succeed. Nothing here calls them, because Pillow
+    resizes the images. If torchvision works or is not installed, nothing happens.
 
     Returns:
-        What keeps the declarations alive, or ``None``.
+        An object that keeps the declarations alive, or ``None``.
     """
     if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is None:
         return None

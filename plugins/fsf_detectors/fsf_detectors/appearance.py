@@ -1,4 +1,4 @@
-"""Plain words for what can be measured in pixels: light, colour, place, direction, detail."""
+"""Plain words for properties measured in pixels: light, colour, position, direction, detail."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fsframework.values import BoolArray, FloatArray, UInt8Array
 __all__ = ["RULES", "Appearance", "Rule", "measured"]
 
 _SIDE, _EDGE = 32, 4
-"""Pixels of a side that every image is brought to, and of the border on each side."""
+"""Side of the resized images and width of the border on each side, in pixels."""
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 _NOTHING = 1e-4
-"""Mean square of what stands out from the border, below which an image counts as empty."""
+"""Mean square of the difference from the ground below which an image counts as empty."""
 _FAINT = 0.06
-"""Largest less smallest channel of the border, below which it has no hue."""
+"""Largest minus smallest channel of the ground below which it has no hue."""
 
 
 @dataclass(frozen=True)
@@ -73,25 +73,25 @@ RULES: tuple[Rule, ...] = (
     Rule("smooth", "fineness", high=0.2),
     Rule("fine", "fineness", low=0.64),
 )
-"""Every word, in the order of the documentation. No statistic of a data set stands behind a
-threshold: each is a fixed number, so that an image has the same words wherever it stands."""
+"""Every word, in the order of the documentation. Thresholds are fixed numbers, not statistics of a
+data set, so that an image has the same words in every data set."""
 
 
 class Appearance(AttributeDetector):
-    """Plain words for light, colour, place, direction and detail, measured in the pixels.
+    """Plain words for light, colour, position, direction and detail, measured in the pixels.
 
-    It needs no weights, no network and no words made by people, and so can be run on any images,
-    drawings of black on white as well as photographs. What it names are statistics of an image,
-    not objects in it: ``left`` says that what differs from the border lies left of the middle,
-    ``blue-border`` that the border is blue, be it sky, sea or a wall. A gap measured with these
-    words tells how much a classifier leans on such properties of images, and nothing of its
-    leaning on grass or sofas; and for some classes such a property is no accident but part of what
-    they are (a swan is bright, an I is tall).
+    It needs no weights, no network and no annotations, so it runs on any images, black-on-white
+    drawings as well as photographs. The words name statistics of an image, not objects in it:
+    ``left`` means that the pixels that differ from the border are left of the middle,
+    ``blue-border`` that the border is blue, whether it shows sky, sea or a wall. A gap measured
+    with these words shows how much a classifier relies on such properties, not whether it relies
+    on grass or sofas. For some classes such a property is not accidental but inherent (a swan is
+    bright, an I is tall).
 
-    Every image is first brought to 32 x 32 pixels by averaging over areas, values from 0 to 1. Its
-    *ground* is the median colour of the outermost 4 pixels of each side, the *border*; what
-    *stands out* at a pixel is the largest difference of a channel from the ground. ``measured``
-    says how each measure is made, ``RULES`` which range of it has which word.
+    Every image is first reduced to 32 x 32 pixels by averaging over areas, with values from 0 to 1.
+    Its *ground* is the median colour of the *border*, the outermost 4 pixels on each side. The
+    *difference* of a pixel is the largest difference of one of its channels from the ground.
+    ``measured`` defines the measures and ``RULES`` the range of a measure for each word.
 
     >>> ink = np.full((40, 40, 3), 255, np.uint8)
     >>> ink[10:30, 6:8] = 0
@@ -100,7 +100,7 @@ class Appearance(AttributeDetector):
     """
 
     def detect(self, images: Sequence[UInt8Array]) -> list[frozenset[str]]:
-        """Return the words of each uint8 RGB image ``(H, W, 3)``, sizes as they come."""
+        """Return the words of each uint8 RGB image ``(H, W, 3)``, of any size."""
         if not len(images):
             return []
         measures = measured(images)
@@ -109,12 +109,12 @@ class Appearance(AttributeDetector):
 
     def provenance(self) -> Mapping[str, str]:
         """Return the number of words and a digest of their rules."""
-        told = repr([(r.word, r.measure, r.low, r.high) for r in RULES])
-        return {"rules": f"{len(RULES)} words, sha256:{hashlib.sha256(told.encode()).hexdigest()}"}
+        rules = repr([(r.word, r.measure, r.low, r.high) for r in RULES])
+        return {"rules": f"{len(RULES)} words, sha256:{hashlib.sha256(rules.encode()).hexdigest()}"}
 
 
 def _holds(rule: Rule, values: FloatArray) -> BoolArray:
-    # A NaN, where there is nothing to measure, is in no range.
+    # NaN means that there is nothing to measure; it is in no range.
     return np.asarray((values >= rule.low) & (values < rule.high))
 
 
@@ -122,27 +122,30 @@ def measured(images: Sequence[UInt8Array]) -> dict[str, FloatArray]:
     """Return every measure of uint8 RGB images ``(H, W, 3)``, float32 ``(n,)`` each.
 
     - ``light``, ``contrast``: mean and standard deviation of the luminance (ITU-R BT.601 weights).
-    - ``chroma``: mean over pixels of the largest less the smallest channel.
-    - ``border_spread``: standard deviation of the luminance along the border.
-    - ``border_hue``: of the ground, in degrees, red at 360 and shades towards yellow up to 430
-      (70); NaN for a ground of nearly no hue.
-    - ``above``: mean luminance of the upper half less that of the lower.
-    - ``middle``: mean luminance of the middle quarter of the area less that of the border.
-    - ``x``, ``y``: mean place of what stands out, weighted by its square, from -0.5 (left, top) to
-      0.5; ``off_centre`` its distance from the middle; ``spread`` its root mean square distance
-      from that place, in sides; ``stretch`` the logarithm of its standard deviation along x over
-      that along y. NaN where nothing stands out.
-    - ``fill``: what stands out in the central sixteenth over the mean; NaN where nothing does.
+    - ``chroma``: mean over pixels of the largest minus the smallest channel.
+    - ``border_spread``: standard deviation of the luminance in the border.
+    - ``border_hue``: hue of the ground in degrees, with red at 360 and shades towards yellow up to
+      430 (70); NaN for a ground with almost no hue.
+    - ``above``: mean luminance of the upper half minus that of the lower half.
+    - ``middle``: mean luminance of the middle quarter of the area minus that of the border.
+    - ``x``, ``y``: mean position of the pixels, weighted by their squared difference, from -0.5
+      (left, top) to 0.5; ``off_centre``: distance of that position from the middle; ``spread``:
+      root mean square distance of the pixels from it, with the same weights, in sides;
+      ``stretch``: logarithm of their standard deviation along x over that along y. NaN if no pixel
+      differs.
+    - ``fill``: mean difference in the central sixteenth over the mean of all pixels; NaN if no
+      pixel differs.
     - ``symmetry``: correlation of the luminance with its mirror image, left and right exchanged.
     - ``edges``: mean length of the luminance's gradient, as the difference two pixels apart.
     - ``upright``, ``falling``: cosine and sine part of the doubled direction of the gradients
-      (structure tensor), in -1 .. 1: 1 for upright lines, -1 for level ones; 1 for lines falling
-      from the upper left to the lower right, -1 for rising ones; ``coherence`` the length of both.
-    - ``ink``: share of pixels that stand out by more than 0.15.
+      (structure tensor), in -1..1. ``upright`` is 1 for vertical lines and -1 for horizontal ones;
+      ``falling`` is 1 for lines from the upper left to the lower right and -1 for rising ones;
+      ``coherence`` is the length of both.
+    - ``ink``: share of pixels with a difference above 0.15.
     - ``fineness``: share of the luminance's variance within squares of 4 x 4 pixels.
 
     Raises:
-        DataError: an array is of another type or shape.
+        DataError: an array has another type or shape.
     """
     x = np.stack([_reduced(image) for image in images]).astype(np.float32) / 255
     light = x @ _LUMA
@@ -181,28 +184,28 @@ def _reduced(image: UInt8Array) -> UInt8Array:
 
 
 def _over(part: FloatArray, whole: FloatArray, otherwise: float) -> FloatArray:
-    """Divide, with a value for images that are all of one brightness."""
+    """Return ``part / whole``, or ``otherwise`` for images of uniform brightness."""
     some = whole > _NOTHING
     return np.where(some, part / np.where(some, whole, 1), otherwise)
 
 
 def _hue(colour: FloatArray) -> FloatArray:
-    """Return hues in 70 .. 430 degrees of colours ``(n, 3)``; NaN where there is nearly none."""
+    """Return the hues of colours ``(n, 3)`` in 70..430 degrees; NaN for nearly grey colours."""
     r, g, b = colour.T
     chroma = colour.max(axis=1) - colour.min(axis=1)
-    # The angle of the colour in the plane of equal channels' sum.
+    # The angle of the colour in the plane of constant channel sum.
     hue = np.degrees(np.arctan2(np.sqrt(3) * (g - b), 2 * r - g - b)) % 360
     return np.where(chroma < _FAINT, np.nan, np.where(hue < 70, hue + 360, hue))
 
 
 def _correlation(first: FloatArray, second: FloatArray) -> FloatArray:
     a, b = (v - v.mean(axis=(1, 2), keepdims=True) for v in (first, second))
-    # Mirrored, an image has the variance it had.
+    # A mirrored image has the same variance.
     return _over((a * b).mean(axis=(1, 2)), (a * a).mean(axis=(1, 2)), 1.0)
 
 
 def _places(out: FloatArray) -> dict[str, FloatArray]:
-    """Return where what stands out lies."""
+    """Return the measures of position from the differences ``(n, 32, 32)``."""
     weight = out**2
     total = weight.mean(axis=(1, 2))
     some = total > _NOTHING
@@ -227,11 +230,11 @@ def _places(out: FloatArray) -> dict[str, FloatArray]:
 
 
 def _directions(light: FloatArray) -> dict[str, FloatArray]:
-    """Return how much of an edge there is, and which way edges go."""
+    """Return the strength and the direction of edges from the luminance ``(n, 32, 32)``."""
     x = light[:, 1:-1, 2:] - light[:, 1:-1, :-2]
     y = light[:, 2:, 1:-1] - light[:, :-2, 1:-1]
     energy = (x**2 + y**2).mean(axis=(1, 2))
-    # The gradient stands across the line: where both parts have one sign, the line rises.
+    # The gradient is perpendicular to the line: if both parts have the same sign, the line rises.
     upright = _over((x**2 - y**2).mean(axis=(1, 2)), energy, 0.0)
     falling = _over((-2 * x * y).mean(axis=(1, 2)), energy, 0.0)
     return {

@@ -1,7 +1,7 @@
 """Captions by image-to-text models, the first half of FewSTAB's text-based attribute detection.
 
-Zheng et al. 2024, section 4.2, step 1; the words are selected from the captions by a
-``WordSelector``. Transformers runs the models and is imported when one is loaded.
+Zheng et al. 2024, section 4.2, step 1; a ``WordSelector`` selects the words from the captions.
+Transformers runs the models; it is imported when a model is loaded.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ class ImageToText(Captioner):
     """Captions by any image-to-text model of Transformers, from the hub or a folder.
 
     Captions are found by beam search without sampling, with the settings given here and never
-    with those the model came with; of the model only the numbers of its special tokens are kept.
-    In float32 a caption does not depend on the images beside it, but for rounding, which can tip
-    the balance between captions that are equally likely.
+    those supplied with the model; only the ids of the model's special tokens are used. In float32
+    a caption does not depend on the other images, except for rounding, which can decide between
+    equally likely captions.
 
     Args:
         model: name on the hub or path of a folder.
         revision: branch, tag or commit on the hub. By default the models of ``vit-gpt2`` and
-            ``blip`` are taken at a pinned commit, others at the head of their main branch. The
-            commit that was used stands in the provenance.
-        prompt: how each caption begins, or what is asked of a model that answers; it is no part
-            of the caption.
-        max_tokens: most tokens of a caption; as in ``max_length`` of Transformers, its start
-            token counts, a prompt does not.
-        num_beams: width of the beam search; 1 always takes the likeliest token.
+            ``blip`` are used at a pinned commit, others at the head of their main branch. The
+            provenance contains the commit that was used.
+        prompt: start of each caption, or the question to a model that answers questions; it is not
+            part of the caption.
+        max_tokens: maximum number of tokens in a caption; as for ``max_length`` of Transformers,
+            the start token counts but a prompt does not.
+        num_beams: width of the beam search; 1 always takes the most likely token.
         dtype: number format of the weights; ``auto`` is float32 on a CPU and float16 elsewhere.
         selector: selects words from captions; by default ``SpacySelector()``.
 
     Raises:
-        OptionError: an option is out of range.
+        OptionError: an option is outside its range.
     """
 
     argument: ClassVar[str] = "model"
     usual_components: ClassVar[Mapping[str, str]] = {"selector": "spacy"}
     model_type: ClassVar[str | None] = None
-    """The one type of model accepted, as ``model_type`` of its configuration names it."""
+    """The only accepted ``model_type`` of a model's configuration; ``None`` accepts any."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ImageToText(Captioner):
             raise OptionError("model must be the name of a model on the hub or a folder, not empty")
         if max_tokens < 2:
             raise OptionError(
-                f"max_tokens must be at least 2, the start token and one more, not {max_tokens}"
+                f"max_tokens must be at least 2 (the start token and one more), not {max_tokens}"
             )
         if num_beams < 1:
             raise OptionError(f"num_beams must be at least 1, not {num_beams}")
@@ -92,7 +92,7 @@ class ImageToText(Captioner):
         self._loaded: _Loaded | None = None
 
     def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:
-        """Load the model; done again only for another device.
+        """Load the model; repeated only for another device.
 
         Args:
             device: a PyTorch device.
@@ -100,17 +100,16 @@ class ImageToText(Captioner):
 
         Raises:
             DataError: the model is missing, damaged, or does not describe images.
-            OptionError: an option does not go with this model.
+            OptionError: an option does not fit this model.
         """
         if self._loaded is None or self._loaded.device != device:
-            self._loaded = None  # two at once may not fit into memory
+            self._loaded = None  # two models may not fit into memory
             self._loaded = _Loaded(self, device, offline)
 
     def describe(self, images: Sequence[UInt8Array]) -> list[str]:
-        """Return a caption for each uint8 RGB image ``(H, W, 3)``, sizes as they come.
+        """Return a caption for each uint8 RGB image ``(H, W, 3)``, of any size.
 
-        All images go through the model at once; where the memory of a GPU does not suffice, in
-        halves.
+        All images are one batch; a batch that does not fit into GPU memory is halved.
         """
         return self._ready().captions(images) if len(images) else []
 
@@ -132,14 +131,14 @@ class ImageToText(Captioner):
         return self._loaded
 
     def _generation(self) -> dict[str, Any]:
-        """Return the settings of ``GenerationConfig``; penalties and the like are neutral."""
+        """Return the settings of ``GenerationConfig``, with neutral penalties."""
         return {
             "do_sample": False,
             "num_beams": self.num_beams,
             "max_new_tokens": self.max_tokens - 1,
             "repetition_penalty": 1.0,
             "no_repeat_ngram_size": 0,
-            # Transformers warns of these where there is one beam.
+            # Transformers warns about these with one beam.
             **({"length_penalty": 1.0, "early_stopping": False} if self.num_beams > 1 else {}),
         }
 
@@ -151,9 +150,9 @@ class VitGpt2(ImageToText):
     a shortened commit; four beams and ``max_length=16`` are the model's published settings.
 
     Args:
-        model: name on the hub or path of a folder that holds the model.
+        model: name on the hub or path of a folder.
         revision: as for ``ImageToText``.
-        max_tokens: most tokens of a caption, its start token included.
+        max_tokens: maximum number of tokens in a caption, including its start token.
         num_beams: width of the beam search.
         dtype: number format of the weights.
         selector: selects words from captions; by default ``SpacySelector()``.
@@ -185,13 +184,14 @@ class Blip(ImageToText):
     """Captions by BLIP (large), FewSTAB's second captioner.
 
     Source: Zheng et al. 2024, section 5.1 and reference 23. Beams and length are those of the
-    model's authors for captions of COCO; their least length of five tokens is not imposed.
+    model's authors for captions of COCO; their minimum length of five tokens is not imposed.
 
     Args:
-        model: name on the hub or path of a folder that holds the model.
+        model: name on the hub or path of a folder.
         revision: as for ``ImageToText``.
-        prompt: how each caption begins, such as ``a picture of``; it is no part of the caption.
-        max_tokens: most tokens of a caption; its start token counts, a prompt does not.
+        prompt: start of each caption, such as ``a picture of``; it is not part of the caption.
+        max_tokens: maximum number of tokens in a caption; the start token counts but a prompt does
+            not.
         num_beams: width of the beam search.
         dtype: number format of the weights.
         selector: selects words from captions; by default ``SpacySelector()``.
@@ -243,7 +243,7 @@ class _Loaded:
             self.processor = load_processor(folder)
             self.image_processor = self.processor.image_processor
             self.tokenizer = self.processor.tokenizer
-        # What is generated goes on at the right end of a prompt.
+        # Generation continues at the right end of a prompt.
         self.tokenizer.padding_side = "left"
         if not options.prompt and getattr(self.processor, "chat_template", None):
             raise OptionError(
@@ -261,10 +261,10 @@ class _Loaded:
         self.captions = Batched(self._captions)
 
     def _set_generation(self, settings: Mapping[str, Any]) -> Any:
-        """Put our settings in the place of the model's, and return those of the whole model.
+        """Replace the model's generation settings and return those of the whole model.
 
-        Its parts are told too, since some models hand the work to one of them and since whatever
-        a configuration leaves open is taken from the part's own.
+        The settings of its parts are replaced too, because some models delegate to a part, and
+        values that a configuration leaves open are taken from the part's.
         """
         from transformers import GenerationConfig
 
@@ -295,8 +295,8 @@ class _Loaded:
             texts = self._decoded(tokens)
             if prompt is not None and torch.equal(tokens[:, : prompt.shape[1]], prompt):
                 behind = self._decoded(tokens[:, prompt.shape[1] :])
-                # As text if possible: a token that goes on with a word of the prompt looks
-                # different at the beginning of a text.
+                # As text if possible: a token that continues a word of the prompt is decoded
+                # differently at the beginning of a text.
                 texts = [
                     whole.removeprefix(begun) if whole.startswith(begun) else rest
                     for whole, begun, rest in zip(texts, self._decoded(prompt), behind, strict=True)
@@ -308,7 +308,7 @@ class _Loaded:
         return texts
 
     def _inputs(self, images: Sequence[UInt8Array]) -> tuple[dict[str, Any], Any]:
-        """Return what ``generate`` is given, and the tokens with which all it returns begins."""
+        """Return the inputs of ``generate``, and the tokens at the start of its outputs."""
         import torch
 
         shown = pictures(images)
@@ -320,11 +320,11 @@ class _Loaded:
         start = self.generation.decoder_start_token_id
         if start is None or self.kind != _ENCODER_DECODER:
             start = self.generation.bos_token_id
-        said = self.tokenizer(self.prompt, add_special_tokens=False)["input_ids"]
-        prompt = torch.tensor([[start, *said]]).repeat(len(shown), 1)
+        asked = self.tokenizer(self.prompt, add_special_tokens=False)["input_ids"]
+        prompt = torch.tensor([[start, *asked]]).repeat(len(shown), 1)
         if self.kind == _ENCODER_DECODER:
             return {**inputs, "decoder_input_ids": prompt}, prompt
-        # BLIP takes off the last token, which its tokenizer would have put there.
+        # BLIP removes the last token, which its tokenizer would have added.
         end = [prompt[:, :1]] if self.kind == "blip" else []
         ids = torch.cat([prompt, *end], dim=1)
         return {**inputs, "input_ids": ids, "attention_mask": torch.ones_like(ids)}, prompt
@@ -347,15 +347,16 @@ class _Loaded:
 
 
 def _demand_captioner(folder: ModelFolder, config: Any, wanted: str | None) -> None:
-    """Refuse a model that makes no text of images, or one of another type than wanted."""
+    """Refuse a model that does not produce text from images, or one of another type."""
     with shut_up():
         from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
 
     kind = config.model_type
     built = ", ".join(getattr(config, "architectures", None) or []) or f"a {kind} model"
     if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
-        raise DataError(f"{folder}: it holds {built}, which makes no text of images")
+        raise DataError(f"{folder}: must produce text from images, which {built} does not")
     if wanted is not None and kind != wanted:
         raise DataError(
-            f"{folder}: it holds {built}, not a {wanted} model; use the detector captioner for it"
+            f"{folder}: must contain a {wanted} model, not {built}; use the detector captioner "
+            "for it"
         )

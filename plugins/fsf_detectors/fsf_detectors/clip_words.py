@@ -1,4 +1,4 @@
-"""Words of a vocabulary that an image resembles, by the similarity of CLIP's embeddings."""
+"""Words of a vocabulary that match an image, by the similarity of CLIP's embeddings."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ _TEXTS_A_CALL = 256
 
 
 class ClipWords(AttributeDetector, ImageTextModel):
-    """Words of a vocabulary whose embedding by CLIP lies near that of the image.
+    """Words of a vocabulary whose CLIP embedding is similar to that of the image.
 
-    A word is seen in an image if the cosine of the angle between the embeddings of the image and
-    of ``template`` with the word is at least ``threshold``; each word is judged by itself. The
-    scale is the model's: cosines of CLIP ViT-B/32 mostly lie between 0.15 and 0.35, those of other
-    models lie elsewhere. Look at ``similarities`` of some images before you trust a threshold.
+    An image has a word if the cosine of the angle between the embeddings of the image and of
+    ``template`` with the word is at least ``threshold``; each word is judged separately. The scale
+    depends on the model: cosines of CLIP ViT-B/32 are mostly between 0.15 and 0.35, those of other
+    models in other ranges. Check ``similarities`` of some images before you trust a threshold.
 
-    Source: zero-shot prediction of Radford et al. 2021, section 3.1.2, with a threshold in the
-    place of the softmax over classes, since any number of attributes may be true.
+    Source: zero-shot prediction of Radford et al. 2021, section 3.1.2, with a threshold instead of
+    the softmax over classes, because any number of attributes may be present.
 
     Args:
         model: CLIP or SigLIP, name on the hub or path of a folder.
         revision: branch, tag or commit on the hub; by default a pinned commit of the default
             model, and the main branch of others.
-        vocabulary: UTF-8 text, one word or phrase a line; empty lines and those that begin with
-            ``#`` do not count. By default about 200 colours, textures, materials, places and
-            things.
-        template: what stands around a word when it is embedded; ``{}`` is its place.
-        threshold: least cosine similarity, -1 to 1.
-        top: at most so many words an image, the most similar ones; ``None`` for no limit.
+        vocabulary: UTF-8 text, one word or phrase per line; empty lines and those that begin with
+            ``#`` are ignored. By default about 200 colours, textures, materials, places and
+            objects.
+        template: the text to embed for a word, with ``{}`` in its place.
+        threshold: minimum cosine similarity, -1 to 1.
+        top: maximum number of words per image, the most similar ones; ``None`` for no limit.
         dtype: number format of the weights; ``auto`` is float32 on a CPU and float16 elsewhere.
 
     Raises:
-        OptionError: an option is out of range.
+        OptionError: an option is outside its range.
     """
 
     argument: ClassVar[str] = "model"
@@ -74,13 +74,11 @@ class ClipWords(AttributeDetector, ImageTextModel):
         if not model.strip():
             raise OptionError("model must be the name of a model on the hub or a folder, not empty")
         if template.count("{}") != 1:
-            raise OptionError(f"template must hold {{}} exactly once, not {template!r}")
+            raise OptionError(f"template must contain {{}} exactly once, not {template!r}")
         if not -1 <= threshold <= 1:
-            raise OptionError(
-                f"threshold is a cosine and must lie between -1 and 1, not {threshold}"
-            )
+            raise OptionError(f"threshold must be a cosine between -1 and 1, not {threshold}")
         if top is not None and top < 1:
-            raise OptionError(f"top must be at least 1 or none, not {top}")
+            raise OptionError(f"top must be none or at least 1, not {top}")
         check_dtype(dtype)
         self.model = model
         self.revision = revision
@@ -92,7 +90,7 @@ class ClipWords(AttributeDetector, ImageTextModel):
         self._loaded: _Loaded | None = None
 
     def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:
-        """Load the model and embed the vocabulary; done again only for another device.
+        """Load the model and embed the vocabulary; repeated only for another device.
 
         Args:
             device: a PyTorch device.
@@ -102,11 +100,11 @@ class ClipWords(AttributeDetector, ImageTextModel):
             DataError: model or vocabulary is missing, broken or of the wrong kind.
         """
         if self._loaded is None or self._loaded.device != device:
-            self._loaded = None  # two at once may not fit into memory
+            self._loaded = None  # two models may not fit into memory
             self._loaded = _Loaded(self, device, offline)
 
     def detect(self, images: Sequence[UInt8Array]) -> list[frozenset[str]]:
-        """Return the words near each uint8 RGB image ``(H, W, 3)``, sizes as they come."""
+        """Return the words of each uint8 RGB image ``(H, W, 3)``, of any size."""
         words = self._ready().words
         return [
             frozenset(words[i] for i in self._chosen(cosines))
@@ -114,9 +112,9 @@ class ClipWords(AttributeDetector, ImageTextModel):
         ]
 
     def similarities(self, images: Sequence[UInt8Array]) -> FloatArray:
-        """Return the cosines, float32 ``(n_images, n_words)``, by which a threshold is chosen.
+        """Return the cosines, float32 ``(n_images, n_words)``, from which to choose a threshold.
 
-        The order of words is that of ``words``.
+        The words are in the order of ``words``.
         """
         return np.asarray(self.image_features(images) @ self._ready().embedded.T)
 
@@ -127,7 +125,7 @@ class ClipWords(AttributeDetector, ImageTextModel):
         return np.array(found, np.float32).reshape(-1, loaded.embedded.shape[1])
 
     def text_features(self, texts: Sequence[str]) -> FloatArray:
-        """Return a unit vector for each text, float32 ``(n, d)``; too long ones are cut off."""
+        """Return a unit vector for each text, float32 ``(n, d)``; long texts are truncated."""
         loaded = self._ready()
         if not len(texts):
             return np.zeros((0, loaded.embedded.shape[1]), np.float32)
@@ -172,8 +170,8 @@ class _Loaded:
         if config.model_type not in _KINDS:
             built = ", ".join(getattr(config, "architectures", None) or [])
             raise DataError(
-                f"{folder}: it holds {built or f'a {config.model_type} model'}, and must hold a "
-                "CLIP or SigLIP model with both its towers"
+                f"{folder}: must contain a CLIP or SigLIP model with both towers, not "
+                f"{built or f'a {config.model_type} model'}"
             )
         self.device = device
         self.dtype = resolve_dtype(options.dtype, device)
@@ -192,7 +190,7 @@ class _Loaded:
         import torch
 
         length = self.model.config.text_config.max_position_embeddings
-        # SigLIP was trained on texts padded to the full length, CLIP tells padding from text.
+        # SigLIP was trained on texts padded to the full length; CLIP masks padding.
         padding = "max_length" if self.model.config.model_type == "siglip" else True
         parts = []
         with torch.inference_mode(), shut_up():
@@ -217,17 +215,17 @@ class _Loaded:
 
 
 def _unit(features: Any) -> Any:
-    """Return float32 vectors of length 1 from what a tower gives."""
+    """Return float32 vectors of length 1 from the output of a tower."""
     from torch.nn.functional import normalize
 
     return normalize(getattr(features, "pooler_output", features).float(), dim=-1)
 
 
 def _read_vocabulary(path: Path | None) -> tuple[str, ...]:
-    """Return the words of a file, or those that come with the package.
+    """Return the words of a file, or those of the package.
 
     Raises:
-        DataError: it cannot be read, holds no word, or holds one twice.
+        DataError: the file cannot be read, contains no words, or contains a word twice.
     """
     if path is None:
         home = importlib.resources.files("fsf_detectors") / "data" / "attributes.txt"
@@ -250,5 +248,5 @@ def _read_vocabulary(path: Path | None) -> tuple[str, ...]:
             )
         rows[word] = row
     if not rows:
-        raise DataError(f"vocabulary {path}: holds no word; it must have one a line")
+        raise DataError(f"vocabulary {path}: must contain at least one word, one per line")
     return tuple(rows)

@@ -1,4 +1,4 @@
-"""Words and captions that are known already: of a metadata column, or made elsewhere."""
+"""Words and captions that are already known: from a metadata column or a file."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _EXAMPLES = 3
 
 
 class Metadata(AttributeDetector):
-    """Words that the data set carries in a metadata column; no image is opened.
+    """Words from a metadata column of the data set; no image is opened.
 
     Args:
         column: name of the column.
-        separator: what stands between two words; white space around a word does not count.
+        separator: separates two words; white space around a word is ignored.
 
     Raises:
         OptionError: the separator is empty.
@@ -39,7 +39,7 @@ class Metadata(AttributeDetector):
 
     def __init__(self, *, column: str = "words", separator: str = ";") -> None:
         if not separator:
-            raise OptionError("separator must be at least one character, not empty")
+            raise OptionError("separator must have at least one character")
         self.column = column
         self.separator = separator
 
@@ -47,7 +47,7 @@ class Metadata(AttributeDetector):
         """Return the words of each record.
 
         Raises:
-            DataError: the data set has no such column.
+            DataError: the data set does not have the column.
         """
         return [self._words(record) for record in images]
 
@@ -57,7 +57,7 @@ class Metadata(AttributeDetector):
         except KeyError:
             columns = ", ".join(sorted(record.metadata)) or "none"
             raise DataError(
-                f"image {record.key!r}: no metadata column {self.column!r}; "
+                f"image {record.key!r} has no metadata column {self.column!r}; "
                 f"columns of this data set: {columns}"
             ) from None
         return frozenset(word.strip() for word in cell.split(self.separator)) - {""}
@@ -68,28 +68,28 @@ class Metadata(AttributeDetector):
 
 
 class Skipped(NamedTuple):
-    """Rows that were left out: how many, and what is wrong with the first three."""
+    """Skipped rows: their number, and the faults of the first three."""
 
     rows: int
     examples: tuple[str, ...]
 
 
 class CaptionsFile(Captioner):
-    """Captions made elsewhere, read from a file; no image is opened.
+    """Captions read from a file; no image is opened.
 
-    The file is UTF-8 text, perhaps packed (``.gz``): JSON objects with ``key`` and ``caption``,
-    one a line (``.jsonl``); CSV with the columns ``key`` and ``caption``, in any order and among
-    others (``.csv``); or lines ``IMAGE#NUMBER<TAB>CAPTION``, several captions an image, as those
-    of Flickr8k. Where the suffix is another, the first line tells.
+    The file is UTF-8 text, optionally compressed (``.gz``): JSON objects with ``key`` and
+    ``caption``, one per line (``.jsonl``); CSV with the columns ``key`` and ``caption``, in any
+    order, and any others (``.csv``); or lines ``IMAGE#NUMBER<TAB>CAPTION`` with several captions
+    per image, as in Flickr8k. For other suffixes, the first line decides the format.
 
     An image without a caption has no words.
 
     Args:
-        path: of the file.
-        captions: of an image with several captions, ``all``, joined by increasing number, or the
-            ``first``, the one of least number.
-        match: an image has the caption of its whole ``key``, or of its file ``name``, the part of
-            the key behind the last ``/``.
+        path: path of the file.
+        captions: for an image with several captions, ``all``, joined by increasing number, or the
+            ``first``, the one with the lowest number.
+        match: match captions with images by the whole ``key``, or by the file ``name``, the part of
+            the key after the last ``/``.
         on_error: at a row that is broken or repeats a key, ``stop``, or ``skip`` the row.
         selector: selects words from captions; by default ``SpacySelector()``.
     """
@@ -127,8 +127,8 @@ class CaptionsFile(Captioner):
         """Read the file, once.
 
         Raises:
-            DataError: it is missing, of no known format, or has a row that is broken or repeats
-                a key; the message names file, row and fault.
+            DataError: the file is missing, has an unknown format, or has a row that is broken or
+                repeats a key; the message names file, row and fault.
         """
         del device, offline
         if self._captions is None:
@@ -136,12 +136,12 @@ class CaptionsFile(Captioner):
 
     @property
     def skipped(self) -> Skipped:
-        """The rows left out with ``on_error = "skip"``."""
+        """The rows skipped with ``on_error = "skip"``."""
         self._known()
         return self._skipped
 
     def describe(self, images: Sequence[ImageRecord]) -> list[str]:
-        """Return the caption of each record, empty where the file has none."""
+        """Return the caption of each record; empty if the file has none."""
         known = self._known()
         return [known.get(self._id(record.key), "") for record in images]
 
@@ -155,28 +155,28 @@ class CaptionsFile(Captioner):
         return [key for key in known if key not in images]
 
     def notes(self, keys: Sequence[str], others: Sequence[str] = ()) -> list[str]:
-        """Return what is wrong with the file, or with how it fits these images.
+        """Return the problems of the file and of how it fits these images.
 
         Raises:
-            DataError: it has no caption for any image, or ``match = "name"`` does not tell two
-                images apart.
+            DataError: the file has no caption for any image, or two images have the same name with
+                ``match = "name"``.
         """
         known = self._known()
         images = self._ids(keys)
         elsewhere = {self._id(key) for key in others}
-        strangers = [key for key in known if key not in images and key not in elsewhere]
+        unmatched = [key for key in known if key not in images and key not in elsewhere]
         if keys and not any(key in images for key in known):
             raise DataError(self._nothing_matches(keys))
         found = []
         if count := self._skipped.rows:
             found.append(
-                f"{self.path}: {_counted(count, 'row')} skipped, as on_error = skip says; "
+                f"{self.path}: {_counted(count, 'row')} skipped because of on_error=skip; "
                 f"{self._skipped.examples[0]}"
             )
-        if strangers:
+        if unmatched:
             found.append(
-                f"{self.path}: {_counted(len(strangers), 'caption')} "
-                f"{'matches' if len(strangers) == 1 else 'match'} no image: {_named(strangers)}"
+                f"{self.path}: {_counted(len(unmatched), 'caption')} "
+                f"{'matches' if len(unmatched) == 1 else 'match'} no image: {_named(unmatched)}"
             )
         lacking = [key for one, key in images.items() if one not in known]
         if lacking:
@@ -194,7 +194,7 @@ class CaptionsFile(Captioner):
         return found + self._foreign([known[key] for key in mine])
 
     def provenance(self) -> Mapping[str, str]:
-        """Return name and SHA-256 of the file, the options, and the selector's."""
+        """Return name and SHA-256 of the file, the options, and the provenance of the selector."""
         self._known()
         return {
             "file": self.path.name,
@@ -220,8 +220,8 @@ class CaptionsFile(Captioner):
             other = images.setdefault(self._id(key), key)
             if other != key:
                 raise DataError(
-                    f"match = name: the images {other!r} and {key!r} have the same file name; "
-                    "use match = key"
+                    f"match=name: the images {other!r} and {key!r} have the same file name; "
+                    "use match=key"
                 )
         return images
 
@@ -230,8 +230,8 @@ class CaptionsFile(Captioner):
         kind = find_format(path)
         faults: list[str] = []
         skipped = 0
-        # The captions of an image by their numbers, or its only one: a dict each would double
-        # the memory where there is one only.
+        # The captions of an image by number, or its only one: a dict per image would double the
+        # memory for a file with one caption per image.
         several = kind == "token"
         numbered: dict[str, dict[int, str]] = {}
         captions: dict[str, str] = {}
@@ -251,14 +251,14 @@ class CaptionsFile(Captioner):
                     captions[key] = row.caption
                 continue
             if self.on_error == "stop":
-                raise DataError(f"{self.path}: {fault}; on_error = skip leaves out such rows")
+                raise DataError(f"{self.path}: {fault}; on_error=skip leaves out such rows")
             skipped += 1
             faults = faults if len(faults) == _EXAMPLES else [*faults, fault]
         self._skipped = Skipped(skipped, tuple(faults))
         for key in list(numbered):  # emptied as the joined captions grow
             captions[key] = self._joined(numbered.pop(key))
         if not captions:
-            raise DataError("; ".join([f"{self.path}: holds no caption", *faults[:1]]))
+            raise DataError("; ".join([f"{self.path}: contains no captions", *faults[:1]]))
         with path.open("rb") as file:
             self._digest = hashlib.file_digest(file, "sha256").hexdigest()
         return captions
@@ -267,12 +267,12 @@ class CaptionsFile(Captioner):
         texts = [numbered[number].strip() for number in sorted(numbered)]
         if self.captions == "first":
             return texts[0]
-        # Sentences stay apart, or a tagger takes the end of one for the beginning of the next.
+        # End each sentence, or a tagger joins the end of one with the beginning of the next.
         ended = [t if t.endswith((".", "!", "?")) else f"{t}." for t in texts[:-1] if t]
         return " ".join([*ended, texts[-1]]).strip()
 
     def _repeated(self, row: Row, rows: Iterator[Row]) -> str:
-        """Say which row a row repeats; the rows are read again, since none is remembered."""
+        """Return which row a row repeats; the rows are read again because none is stored."""
         key = self._id(row.key)
         first = next(
             r for r in rows if not r.fault and self._id(r.key) == key and r.place == row.place
@@ -288,23 +288,23 @@ class CaptionsFile(Captioner):
         names = {key.rpartition("/")[2] for key in keys}
         hint = ""
         if self.match == "key" and any(key.rpartition("/")[2] in names for key in known):
-            hint = "; file names do match: use match = name"
+            hint = "; file names match: use match=name"
         return (
-            f"{self.path}: none of its {len(known):,} captions matches any of the {len(keys):,} "
-            f"images; its keys are {_named(list(known))}, those of the images "
+            f"{self.path}: its {len(known):,} captions match none of the {len(keys):,} images; its "
+            f"keys are {_named(list(known))}, those of the images "
             f"{_named([self._id(key) for key in keys[:_EXAMPLES]])}{hint}"
         )
 
     def _foreign(self, captions: Sequence[str]) -> list[str]:
-        """Say if many captions seem not to be English; at most 10,000 of them are looked at."""
+        """Return a note if many captions do not seem to be English; samples at most 10,000."""
         sample = captions[:: len(captions) // _SAMPLE + 1]
         foreign = [text for text in sample if _seems_foreign(text)]
         if len(foreign) <= _FOREIGN_SHARE * len(sample):
             return []
         share = len(foreign) / len(sample)
         return [
-            f"{self.path}: about {share:.0%} of the captions seem not to be English sentences, "
-            f"such as {foreign[0][:60]!r}; words are selected by the rules of English"
+            f"{self.path}: about {share:.0%} of the captions do not seem to be English sentences, "
+            f"such as {foreign[0][:60]!r}; words are selected with English rules"
         ]
 
 
@@ -319,7 +319,7 @@ _ENOUGH_WORDS = 5
 
 
 def _seems_foreign(text: str) -> bool:
-    """Tell whether most letters are not Latin, or five words or more are none of the commonest.
+    """Return whether most letters are not Latin, or five or more words include no common one.
 
     >>> _seems_foreign("Ein Hund springt auf einer Wiese herum"), _seems_foreign("black dog")
     (True, False)

@@ -1,4 +1,4 @@
-"""Nouns and adjectives of captions, by spaCy."""
+"""Selection of nouns and adjectives from captions with spaCy."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Compounds = Literal["apart", "joined"]
 Adjectives = Literal["all", "noun-chunks", "none"]
 
 _DEFAULT_PIPELINE = "en_core_web_sm"
-# Components by what they can do to parts of speech and lemmas: nothing at all, or something. The
-# first are left out where there is none but these: who knows what another reads.
+# Components that do not affect parts of speech and lemmas, and all standard components. The first
+# are disabled only if there are no others, because another component may read their output.
 _NEEDLESS = {"ner", "entity_linker", "entity_ruler", "spancat", "textcat", "textcat_multilabel"}
 _STANDARD = _NEEDLESS | {
     "attribute_ruler",
@@ -46,33 +46,34 @@ _PROBE = "a black dog runs through the tall grass"
 _NO_INNER = str.maketrans("", "", "-'’")
 _POSSESSIVES = {"my", "your", "his", "her", "its", "our", "their", "whose"}
 
-# One letter a token, so that a noun chunk is a regular expression: determiner, adjective,
+# One letter per token, so that a noun chunk is a regular expression: determiner, adjective,
 # participle (V), adverb (R), comma or conjunction, noun.
 _CHUNK = re.compile("D+(?:R*[AV](?:C?R*[AV])*)?N+|R*A(?:C?R*A)*N+")
 _KINDS = {"DET": "D", "NUM": "D", "ADJ": "A", "ADV": "R", "CCONJ": "C", "NOUN": "N", "PROPN": "N"}
 
 
 class SpacySelector(WordSelector):
-    """Nouns, as lemmas, and adjectives of captions, by a spaCy pipeline.
+    """Selects nouns, as lemmas, and adjectives from captions with a spaCy pipeline.
 
-    All words are lower-case and NFC-normalised. A word has a letter, and nothing but letters,
-    digits and inner hyphens or apostrophes; a single letter of a script with capitals is none
-    (the "t" of "t-shirt", which spaCy splits). Nouns are what the pipeline tags ``NOUN``; proper
-    nouns (``PROPN``) are left out, as they name who and not what is seen. Adjectives are ``ADJ``
-    and stay in their degree ("larger"). A noun without a lemma stands as it is written.
+    All words are lower-case and NFC-normalised. A word has at least one letter and consists of
+    letters, digits and inner hyphens or apostrophes; a single letter of a script with capitals is
+    not a word (the "t" of "t-shirt", which spaCy splits). Nouns are tokens that the pipeline tags
+    ``NOUN``; proper nouns (``PROPN``) are left out, because they name who is shown, not what.
+    Adjectives are tagged ``ADJ`` and keep their degree ("larger"). A noun without a lemma is used
+    as written.
 
     Source: Omega of FewSTAB (Zheng et al. 2024), section 4.2, step 2, and section 5.1.
 
     Args:
-        pipeline: a spaCy pipeline, installed or a folder. ``auto`` takes ``en_core_web_sm`` where
-            it is installed and else ``lexicon``: spaCy's English tokenizer, tags by the lexicon of
+        pipeline: a spaCy pipeline, installed or a folder. ``auto`` is ``en_core_web_sm`` if it is
+            installed, otherwise ``lexicon``: spaCy's English tokenizer, tags from the lexicon of
             TextBlob (Brill 1992) with rules of form and context, and spaCy's rule lemmatizer. On
             the development part of UD English EWT it finds nouns with F1 0.88 and adjectives with
-            F1 0.87; it knows no other language.
-        compounds: "stop sign" as ``apart``, "stop" and "sign", or ``joined``, "stop sign": by the
-            arcs ``compound`` of the pipeline's parser, or adjacent nouns where it has none. What
-            stands before the last noun keeps its form ("sports car").
-        adjectives: ``all``; those within ``noun-chunks``, spaCy's or, without a parser,
+            F1 0.87; it supports no other language.
+        compounds: ``apart`` gives "stop" and "sign", ``joined`` gives "stop sign", from the arcs
+            ``compound`` of the pipeline's parser or, without a parser, from adjacent nouns. Only
+            the last noun is a lemma ("sports car").
+        adjectives: ``all``; only those within ``noun-chunks``, spaCy's or, without a parser,
             determiners and adjectives before a noun, so that "the car is red" loses "red"; or
             ``none``.
 
@@ -108,10 +109,10 @@ class SpacySelector(WordSelector):
 
     @cached_property
     def nlp(self) -> Language:
-        """The spaCy pipeline, loaded when first asked for.
+        """The spaCy pipeline, loaded on first use.
 
         Raises:
-            DataError: spaCy cannot load it, or it gives no parts of speech.
+            DataError: spaCy cannot load the pipeline, or it does not tag parts of speech.
         """
         from fsf_detectors._lexicon_pipeline import lexicon_pipeline, register_tagger
 
@@ -136,16 +137,16 @@ class SpacySelector(WordSelector):
                     nlp.disable_pipe(name)
         if not nlp(_PROBE).has_annotation("POS"):
             raise DataError(
-                f"the pipeline {self.pipeline!r} gives no parts of speech; its components are "
+                f"the pipeline {self.pipeline!r} must tag parts of speech; its components are "
                 f"{', '.join(nlp.pipe_names) or 'none'}"
             )
         return nlp
 
     def select(self, captions: Sequence[str]) -> list[frozenset[str]]:
-        """Return nouns and adjectives of each caption; equal captions are read once.
+        """Return nouns and adjectives of each caption; equal captions are processed once.
 
         Raises:
-            DataError: the pipeline cannot be loaded, or gives no parts of speech.
+            DataError: the pipeline cannot be loaded, or does not tag parts of speech.
         """
         texts = [_text(caption) for caption in captions]
         different = list(dict.fromkeys(texts))
@@ -174,7 +175,7 @@ class SpacySelector(WordSelector):
         return facts | {"compounds": self.compounds, "adjectives": self.adjectives}
 
     def notes(self) -> list[str]:
-        """Say so where the lexicon takes the place of a trained pipeline."""
+        """Return a note if the lexicon replaces a trained pipeline."""
         if self._found != "lexicon":
             return []
         from fsf_detectors._lexicon import lexicon_version
@@ -195,7 +196,7 @@ class SpacySelector(WordSelector):
         return {}
 
     def _by_lexicon(self, text: str) -> frozenset[str]:
-        """Select as from the lexicon pipeline's document, each word and tag being read once."""
+        """Select as from the lexicon pipeline's document, processing each word and tag once."""
         from fsf_detectors._tagging import universal
 
         source, known = self._lexicon_words, self._known
@@ -236,10 +237,10 @@ class SpacySelector(WordSelector):
         """Return the words of a text.
 
         Args:
-            tokens: all but the spaces.
+            tokens: all tokens except spaces.
             glued: whether the next token follows without a space.
-            modifiers: whether the token belongs to a noun on its right; None: nobody knows.
-            chunked: whether the token stands in a noun chunk; None: nobody knows.
+            modifiers: whether the token belongs to a noun on its right; ``None`` if unknown.
+            chunked: whether the token is in a noun chunk; ``None`` if unknown.
         """
         if self.compounds == "joined":
             words = set(_joined(tokens, glued, modifiers))
@@ -257,7 +258,7 @@ class SpacySelector(WordSelector):
 
 
 def _text(caption: str) -> str:
-    """Return a caption in NFC, and without the lone surrogates that spaCy cannot read."""
+    """Return a caption in NFC without lone surrogates, which spaCy cannot read."""
     if caption.isascii():
         return caption
     return unicodedata.normalize("NFC", caption.encode("utf-8", "replace").decode("utf-8"))
@@ -265,7 +266,7 @@ def _text(caption: str) -> str:
 
 class _Token(NamedTuple):
     pos: str
-    text: str  # lower-case; empty if it has no shape of a word
+    text: str  # lower-case; empty if it is not shaped like a word
     lemma: str  # the same
     hyphen: bool
     kind: str  # its letter in ``_CHUNK``
@@ -284,7 +285,7 @@ def _token(text: str, pos: str, tag: str, lemma: str) -> _Token:
 
 @lru_cache(maxsize=1 << 16)
 def _word(text: str) -> str:
-    """Return the text in lower case, or "" if it is no word."""
+    """Return the text in lower case, or "" if it is not a word."""
     word = unicodedata.normalize("NFC", text.lower())
     core = word[:1] + word[1:-1].translate(_NO_INNER) + word[1:][-1:]
     # Vowel signs of many scripts are marks, which isalnum() does not count.
@@ -294,7 +295,7 @@ def _word(text: str) -> str:
 
 def _joined(tokens: list[_Token], glued: list[bool], modifiers: list[bool] | None) -> Iterator[str]:
     """Yield each noun together with the nouns before it that belong to it."""
-    before = ""  # what of the compound stands to the left
+    before = ""  # the left part of the compound
     for i, token in enumerate(tokens):
         if token.pos != "NOUN" or not token.text:
             continue
@@ -315,7 +316,7 @@ def _joined(tokens: list[_Token], glued: list[bool], modifiers: list[bool] | Non
 
 
 def _chunk_pattern(tokens: list[_Token]) -> list[bool]:
-    """Return for each token whether it stands in a noun chunk, by ``_CHUNK``."""
+    """Return for each token whether it is in a noun chunk according to ``_CHUNK``."""
     inside = [False] * len(tokens)
     for found in _CHUNK.finditer("".join(token.kind for token in tokens)):
         inside[found.start() : found.end()] = [True] * (found.end() - found.start())
@@ -334,9 +335,8 @@ def _find(pipeline: str) -> str | Path:
     if pipeline and (folder / "config.cfg").is_file():
         return folder
     raise OptionError(
-        f"pipeline: {pipeline!r} is neither an installed spaCy pipeline nor a folder with a "
-        "config.cfg; spaCy's own are installed by 'python -m spacy download NAME', while 'auto' "
-        "and 'lexicon' need nothing"
+        "pipeline must be auto, lexicon, an installed spaCy pipeline or a folder with a "
+        f"config.cfg, not {pipeline!r}; 'python -m spacy download NAME' installs spaCy's pipelines"
     )
 
 
@@ -352,7 +352,7 @@ def _installed(name: str) -> bool:
 
 
 def _title(folder: Path) -> str:
-    """Return language, name and version of a pipeline, as its meta.json has them."""
+    """Return language, name and version of a pipeline from its meta.json."""
     try:
         meta: dict[str, Any] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         return f"{meta['lang']}_{meta['name']} {meta['version']}"
@@ -361,7 +361,7 @@ def _title(folder: Path) -> str:
 
 
 def _digest(folder: Path) -> str:
-    """Return the SHA-256 of a folder's files, their names included."""
+    """Return the SHA-256 of a folder's files and their names."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder).as_posix().encode()

@@ -22,7 +22,7 @@ def flickr8k() -> Path:
 
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
-    """Tiny tensors cost more to share out than to work on."""
+    """Limit threads, because sharing tiny tensors costs more than computing with them."""
     import torch
 
     before = torch.get_num_threads()

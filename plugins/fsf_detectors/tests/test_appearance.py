@@ -1,4 +1,4 @@
-"""Words of pictures drawn so that there can be no doubt of them."""
+"""Words of pictures drawn so that their words are beyond doubt."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_measures_worked_by_hand() -> None:
     assert found["ink"] == share
     assert (found["x"], found["y"]) == pytest.approx((0.125, -0.125), abs=1e-6)
     assert found["off_centre"] == pytest.approx(0.125 * np.sqrt(2), abs=1e-6)
-    # Eight places a thirty-second apart: variance (64 - 1) / 12 of the square of the step.
+    # Eight positions 1/32 apart: their variance is (64 - 1) / 12 times the squared step.
     assert found["spread"] == pytest.approx(np.sqrt(2 * 63 / 12) / 32, abs=1e-5)
     assert found["stretch"] == pytest.approx(0, abs=1e-5)
     assert found["above"] == pytest.approx(2 * share, abs=1e-6)
@@ -108,7 +108,7 @@ def test_measures_worked_by_hand() -> None:
     assert np.isnan(found["border_hue"])
 
 
-def test_words_depend_on_the_image_alone() -> None:
+def test_words_depend_only_on_the_image() -> None:
     rng = np.random.default_rng(SEED)
     sizes = rng.integers(5, 90, (12, 2))
     images = [rng.integers(0, 256, (h, w, 3), dtype=np.uint8) for h, w in sizes]
@@ -133,7 +133,7 @@ def test_the_readme_has_every_rule() -> None:
         assert f"| `{rule.word}` | `{rule.measure}` {said} |" in text
 
 
-def test_what_is_no_image_is_refused() -> None:
+def test_arrays_that_are_not_images_are_refused() -> None:
     with pytest.raises(DataError, match=r"must be uint8 \(height, width, 3\), not uint8 \(8, 8\)"):
         Appearance().detect([np.zeros((8, 8), np.uint8)])
 

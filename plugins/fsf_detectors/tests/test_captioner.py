@@ -59,7 +59,7 @@ def captions(cls: type[ImageToText], kind: str, images: Sequence[Any], **options
 
 
 def reference(kind: str, images: Sequence[np.ndarray], **settings: Any) -> list[str]:
-    """Caption the way the documentation of Transformers does."""
+    """Caption as shown in the documentation of Transformers."""
     from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer
 
     folder = tiny_path(kind)
@@ -255,7 +255,7 @@ class TestMemory:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
         monkeypatch.setattr(VisionEncoderDecoderModel, "generate", out_of_memory)
-        with pytest.raises(DataError, match="does not suffice for one image"):
+        with pytest.raises(DataError, match="too small for one image"):
             captions(VitGpt2, "vit-gpt2", seen[0])
 
 
@@ -305,7 +305,7 @@ class TestProvenance:
         both = hashlib.sha256("".join(f"{d}\n" for d in digests).encode()).hexdigest()
         assert detector.provenance()["weights"] == f"sha256:{both}"
         (folder / "b.safetensors").unlink()
-        with pytest.raises(DataError, match=r"the file 'b\.safetensors', which .* names, is miss"):
+        with pytest.raises(DataError, match=r"the file 'b\.safetensors', named in .*, is missing"):
             VitGpt2(model=str(folder), selector=EveryWord()).prepare()
 
 
@@ -314,7 +314,7 @@ class TestOffline:
         assert captions(VitGpt2, "vit-gpt2", seen[0][:2])
         assert no_network == []
 
-    def test_a_model_of_the_cache_needs_none_and_tells_its_commit(
+    def test_a_cached_model_needs_no_network_and_records_its_commit(
         self, hub_cache: Path, model_copy: Copy, no_network: list[Any], seen: Any
     ) -> None:
         commit = "0123456789abcdef0123456789abcdef01234567"
@@ -331,7 +331,7 @@ class TestOffline:
             assert detector.describe(seen[0]) == captions(VitGpt2, "vit-gpt2", seen[0])
         assert no_network == []
 
-    def test_a_model_that_is_not_here_is_an_error_that_helps(
+    def test_a_missing_model_is_an_error_with_a_remedy(
         self, hub_cache: Path, no_network: list[Any]
     ) -> None:
         detector = VitGpt2(revision="v2", selector=EveryWord())
@@ -339,9 +339,9 @@ class TestOffline:
             detector.prepare(offline=True)
         assert str(caught.value) == (
             "model nlpconnect/vit-gpt2-image-captioning at revision v2: not on this machine, and "
-            "the network is not to be used; where there is a network, run hf download "
-            "nlpconnect/vit-gpt2-image-captioning --revision v2, or give the path of a folder "
-            "that holds the model"
+            "network access is turned off; on a machine with a network, run hf download "
+            "nlpconnect/vit-gpt2-image-captioning --revision v2, or pass the path of a folder "
+            "that contains the model"
         )
         assert no_network == []
 
@@ -354,7 +354,7 @@ class TestOffline:
 
 
 class TestHub:
-    def test_pickled_weights_are_fetched_only_where_there_are_no_others(
+    def test_pickled_weights_are_downloaded_only_if_there_are_no_others(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         import huggingface_hub
@@ -411,14 +411,14 @@ class TestHub:
     @pytest.mark.parametrize(
         ("error", "message"),
         [
-            ("GatedRepoError", "gives it only to those who accepted its terms"),
-            ("RepositoryNotFoundError", "no such folder, and no such model on the hub"),
-            ("RevisionNotFoundError", "the hub knows no revision 'v9' of it"),
+            ("GatedRepoError", "the hub requires you to accept its terms"),
+            ("RepositoryNotFoundError", "neither a folder nor a model on the hub"),
+            ("RevisionNotFoundError", "the hub has no revision 'v9' of it"),
             ("LocalEntryNotFoundError", "not on this machine, and the hub cannot be reached"),
             ("HfHubHTTPError", r"at revision v9: cannot be downloaded \(HfHubHTTPError"),
         ],
     )
-    def test_what_the_hub_refuses_is_told(
+    def test_refusals_of_the_hub_are_reported(
         self, monkeypatch: pytest.MonkeyPatch, error: str, message: str
     ) -> None:
         import huggingface_hub
@@ -427,14 +427,14 @@ class TestHub:
         kind = getattr(errors, error)
 
         def refuse(*_: Any, **__: Any) -> Any:
-            raise kind.__new__(kind)  # its constructor wants the answer of a server
+            raise kind.__new__(kind)  # its constructor needs a server's response
 
         monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
         with pytest.raises(DataError, match=rf"^model some/model.*{message}"):
             VitGpt2(model="some/model", revision="v9", selector=EveryWord()).prepare()
 
 
-class TestWhatIsNoCaptioner:
+class TestModelsThatAreRefused:
     def refuse(
         self, folder: Path | str, message: str, cls: type[ImageToText] = ImageToText
     ) -> None:
@@ -446,70 +446,72 @@ class TestWhatIsNoCaptioner:
     def test_nothing(self, tmp_path: Path, hub_cache: Path) -> None:
         self.refuse(tmp_path / "none", "no such folder")
         self.refuse("./models/none", "no such folder")
-        self.refuse("not a name", "neither a folder nor a name of the hub, which is OWNER/NAME")
+        self.refuse("not a name", "must be a folder or a name on the hub, OWNER/NAME")
         (tmp_path / "file").touch()
         self.refuse(tmp_path / "file", "must be a folder, not a file")
         (tmp_path / "empty").mkdir()
-        self.refuse(tmp_path / "empty", "no model of Transformers, the folder is empty")
+        self.refuse(tmp_path / "empty", "not a model of Transformers; the folder is empty")
         (tmp_path / "empty" / "notes.txt").touch()
-        self.refuse(tmp_path / "empty", r"no config\.json in it")
+        self.refuse(tmp_path / "empty", r"it has no config\.json")
 
     def test_a_text_model(self, tmp_path: Path) -> None:
         from transformers import BertConfig
 
         config = BertConfig(architectures=["BertForMaskedLM"])
         config.save_pretrained(tmp_path)
-        self.refuse(tmp_path, "it holds BertForMaskedLM, which makes no text of images")
+        self.refuse(tmp_path, "must produce text from images, which BertForMaskedLM does not")
 
     def test_an_image_classifier(self, tmp_path: Path) -> None:
         from transformers import ViTConfig
 
         ViTConfig(architectures=["ViTForImageClassification"]).save_pretrained(tmp_path)
-        self.refuse(tmp_path, "it holds ViTForImageClassification, which makes no text of images")
+        self.refuse(tmp_path, "text from images, which ViTForImageClassification does not")
 
     def test_a_captioner_of_another_kind(self) -> None:
         self.refuse(
-            tiny_path("blip"), "not a vision-encoder-decoder model; use .* captioner", VitGpt2
+            tiny_path("blip"), "must contain a vision-encoder-decoder model, .* captioner", VitGpt2
         )
-        self.refuse(tiny_path("git"), "it holds GitForCausalLM, not a blip model", Blip)
+        self.refuse(tiny_path("git"), "must contain a blip model, not GitForCausalLM", Blip)
 
     @pytest.mark.parametrize("kind", ["vit-gpt2", "blip"])
     def test_without_its_tokenizer(self, model_copy: Copy, kind: str) -> None:
         folder = model_copy(kind)
         (folder / "tokenizer.json").unlink()
-        self.refuse(folder, r"no tokenizer in it \(tokenizer\.json or")
+        self.refuse(folder, r"contains no tokenizer \(tokenizer\.json or")
 
     @pytest.mark.parametrize("kind", ["vit-gpt2", "blip"])
     def test_without_its_image_processor(self, model_copy: Copy, kind: str) -> None:
         folder = model_copy(kind)
         for file in folder.glob("*processor_config.json"):
             file.unlink()
-        self.refuse(folder, r"no image processor in it \(preprocessor_config\.json or")
+        self.refuse(folder, r"contains no image processor \(preprocessor_config\.json or")
 
     def test_without_weights(self, model_copy: Copy) -> None:
         folder = model_copy("blip")
         (folder / "model.safetensors").unlink()
-        self.refuse(folder, "no weights in it")
+        self.refuse(folder, "contains no weights")
 
     def test_with_damaged_weights(self, model_copy: Copy) -> None:
         folder = model_copy("vit-gpt2")
         weights = (folder / "model.safetensors").read_bytes()
         (folder / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-        self.refuse(folder, "its weights cannot be loaded, they are damaged")
+        self.refuse(folder, "its weights cannot be loaded; they are damaged")
 
     def test_with_the_weights_of_another_model(self, model_copy: Copy) -> None:
         folder = model_copy("vit-gpt2")
         weights = load_file(folder / "model.safetensors")
         weights["decoder.transformer.wpe.weight"] = torch.zeros(3, 3)
         save_file(weights, folder / "model.safetensors", {"format": "pt"})
-        self.refuse(folder, "its weights cannot be loaded, they are damaged or of another model")
+        self.refuse(folder, "its weights cannot be loaded; they are damaged or belong to another")
 
-    def test_with_weights_that_do_not_fill_it(self, model_copy: Copy) -> None:
+    def test_with_incomplete_weights(self, model_copy: Copy) -> None:
         folder = model_copy("vit-gpt2")
         weights = load_file(folder / "model.safetensors")
         del weights["decoder.transformer.h.1.mlp.c_fc.weight"]
         save_file(weights, folder / "model.safetensors", {"format": "pt"})
-        self.refuse(folder, r"1 of the \d+ parameters of a .* have no weights .* would be random")
+        self.refuse(
+            folder, r"1 of the \d+ parameters of a .* have no weights, such as .* would be random"
+        )
 
     def test_with_a_broken_configuration(self, model_copy: Copy) -> None:
         folder = model_copy("vit-gpt2")
@@ -521,7 +523,7 @@ class TestWhatIsNoCaptioner:
         own = {"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}}
         (folder / "config.json").write_text(json.dumps(own))
         (folder / "own.py").write_text(f"open({str(trace)!r}, 'w')\nclass Config: ...\n")
-        self.refuse(folder, "code that a model brings along is never run")
+        self.refuse(folder, "code supplied with a model is never run")
         assert not trace.exists()
 
     def test_with_weights_that_would_run_code(self, model_copy: Copy, tmp_path: Path) -> None:
@@ -538,12 +540,12 @@ class TestWhatIsNoCaptioner:
 
     def test_a_revision_of_a_folder(self) -> None:
         detector = Blip(model=str(tiny_path("blip")), revision="main", selector=EveryWord())
-        with pytest.raises(OptionError, match="only models of the hub have one, not the folder"):
+        with pytest.raises(OptionError, match="revision must not be set for the folder"):
             detector.prepare()
 
 
 def test_files_as_they_were_published(model_copy: Copy, seen: Any) -> None:
-    """Pickled weights without a pooler, an old image processor, no settings of generation."""
+    """Pickled weights without a pooler, an old image processor, no generation settings."""
     folder = model_copy("vit-gpt2")
     weights = load_file(folder / "model.safetensors")
     weights = {key: value for key, value in weights.items() if "pooler" not in key}
@@ -574,7 +576,7 @@ def test_nothing_is_printed(seen: Any, capfd: pytest.CaptureFixture[str]) -> Non
     ("options", "message"),
     [
         ({"model": " "}, "model must be"),
-        ({"max_tokens": 1}, "max_tokens must be at least 2, .*, not 1"),
+        ({"max_tokens": 1}, "max_tokens must be at least 2 .*, not 1"),
         ({"num_beams": 0}, "num_beams must be at least 1, not 0"),
         ({"dtype": "int8"}, "dtype must be one of auto, float32, float16, bfloat16, not 'int8'"),
     ],
@@ -607,8 +609,8 @@ def test_importing_the_detectors_is_light() -> None:
     assert done.stdout.strip() == "set()"
 
 
-def test_a_torchvision_of_another_pytorch_is_in_nobodys_way(tmp_path: Path) -> None:
-    """Its meta kernels are registered for operators that its compiled part did not bring."""
+def test_a_torchvision_for_another_pytorch_does_no_harm(tmp_path: Path) -> None:
+    """Its meta kernels are registered for operators that its compiled part lacks."""
     (tmp_path / "torchvision").mkdir()
     (tmp_path / "torchvision" / "__init__.py").write_text(
         "import torch\n"

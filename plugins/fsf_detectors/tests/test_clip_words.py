@@ -49,7 +49,7 @@ def vocabulary(tmp_path: Path, text: str | bytes) -> Path:
 
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
 def test_similarities_are_those_of_the_whole_model(kind: str, tmp_path: Path) -> None:
-    """The model's logits are cosines, scaled and, by SigLIP, shifted."""
+    """The model's logits are scaled cosines, which SigLIP also shifts."""
     from transformers import AutoModel, AutoProcessor
 
     words = ["red", "grass", "a very long phrase"]
@@ -124,7 +124,7 @@ def test_the_vocabulary_of_the_package() -> None:
     assert all(word == word.strip().lower() for word in words)
 
 
-def test_a_vocabulary_of_ones_own(tmp_path: Path) -> None:
+def test_a_custom_vocabulary(tmp_path: Path) -> None:
     file = vocabulary(tmp_path, "\ufeff# colours\nred\n\n  dark blue \n# end\nred ball\r\n")
     assert tiny_clip(vocabulary=file).words == ("red", "dark blue", "red ball")
 
@@ -133,7 +133,7 @@ def test_a_vocabulary_of_ones_own(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("red\n# no\nblue\nred\n", r"rows 1 and 4 have the same word 'red'"),
-        ("# nothing\n\n", "holds no word"),
+        ("# nothing\n\n", "must contain at least one word"),
         (b"red\ncaf\xe9\n", "is not UTF-8 text"),
     ],
 )
@@ -143,7 +143,7 @@ def test_a_broken_vocabulary(tmp_path: Path, text: str | bytes, message: str) ->
         tiny_clip(vocabulary=file).prepare()
 
 
-def test_a_vocabulary_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_vocabulary(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read .No such file"):
         tiny_clip(vocabulary=tmp_path / "none.txt").prepare()
 
@@ -151,11 +151,11 @@ def test_a_vocabulary_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"template": "a photo"}, r"template must hold \{\} exactly once, not 'a photo'"),
+        ({"template": "a photo"}, r"template must contain \{\} exactly once, not 'a photo'"),
         ({"template": "{} and {}"}, "exactly once"),
-        ({"threshold": 1.5}, "threshold is a cosine and must lie between -1 and 1, not 1.5"),
-        ({"threshold": float("nan")}, "threshold is a cosine"),
-        ({"top": 0}, "top must be at least 1 or none, not 0"),
+        ({"threshold": 1.5}, "threshold must be a cosine between -1 and 1, not 1.5"),
+        ({"threshold": float("nan")}, "threshold must be a cosine"),
+        ({"top": 0}, "top must be none or at least 1, not 0"),
         ({"model": ""}, "model must be"),
         ({"dtype": "half"}, "dtype must be one of"),
     ],
@@ -166,18 +166,18 @@ def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
 
 
 def test_a_model_of_another_kind() -> None:
-    with pytest.raises(DataError, match="it holds BlipForConditionalGeneration, and must hold a"):
+    with pytest.raises(DataError, match="must contain a CLIP or SigLIP model .*, not BlipFor"):
         tiny_clip(model=str(tiny_path("blip"))).prepare()
 
 
-def test_one_tower_alone(model_copy: Copy) -> None:
+def test_a_single_tower_is_refused(model_copy: Copy) -> None:
     from safetensors.torch import load_file, save_file
 
     folder = model_copy("clip")
     weights = load_file(folder / "model.safetensors")
     half = {key: value for key, value in weights.items() if not key.startswith("text_model")}
     save_file(half, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(DataError, match="parameters of a CLIPModel have no weights in it"):
+    with pytest.raises(DataError, match="parameters of a CLIPModel have no weights, such as"):
         tiny_clip(model=str(folder)).prepare()
 
 

@@ -18,7 +18,7 @@ from tests.tiny_models import EveryWord, tiny_path
 
 
 def toy_file() -> Path:
-    """Return captions of the toy records, written at the first call."""
+    """Return captions of the toy records, written on the first call."""
     file = tiny_path("captions") / "toys.jsonl"
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -42,18 +42,19 @@ class TestMetadata:
         found = Metadata(column="tags", separator="|").detect(records)
         assert found == [{"grass", "dog"}, set()]
 
-    def test_a_column_that_is_not_there(self) -> None:
+    def test_a_missing_column(self) -> None:
         record = ImageRecord("cat/1.png", {"site": "x", "place": "y"})
         with pytest.raises(DataError) as caught:
             Metadata().detect([record])
         assert str(caught.value) == (
-            "image 'cat/1.png': no metadata column 'words'; columns of this data set: place, site"
+            "image 'cat/1.png' has no metadata column 'words'; columns of this data set: place, "
+            "site"
         )
         with pytest.raises(DataError, match="columns of this data set: none"):
             Metadata().detect([ImageRecord("a")])
 
     def test_an_empty_separator(self) -> None:
-        with pytest.raises(OptionError, match="separator must be at least one character"):
+        with pytest.raises(OptionError, match="separator must have at least one character"):
             Metadata(separator="")
 
     def test_provenance(self) -> None:
@@ -87,7 +88,7 @@ def write(tmp_path: Path) -> Any:
 
 class TestFormats:
     @pytest.mark.parametrize("name", ["c.token.txt", "c.token.txt.gz", "captions"])
-    def test_several_captions_an_image(self, write: Any, name: str) -> None:
+    def test_several_captions_per_image(self, write: Any, name: str) -> None:
         file = write(name, TOKEN)
         assert described(file) == ["A dog on grass . It runs", "A cat\twith a tab"]
         assert described(file, captions="first") == ["A dog on grass .", "A cat\twith a tab"]
@@ -115,12 +116,12 @@ class TestFormats:
     @pytest.mark.parametrize(
         ("name", "content", "message"),
         [
-            ("c.txt", "", "is empty; it must hold JSON objects with key and caption"),
-            ("c.txt", "dog.jpg a dog\n", "row 1 is of no format that is known; it must hold JSON"),
+            ("c.txt", "", "is empty; it must contain JSON objects with key and caption"),
+            ("c.txt", "dog.jpg a dog\n", "row 1 has an unknown format; it must contain JSON"),
             ("c.csv", "", "is empty; row 1 must name the columns key and caption"),
-            ("c.csv", "key,text\na,b\n", "row 1 lacks the column caption; .* names key, text"),
+            ("c.csv", "key,text\na,b\n", "row 1 lacks the column caption; .* not key, text"),
             ("c.csv", "key,key,caption\na,b,c\n", "row 1 repeats the column key"),
-            ("c.jsonl", "\n\n", "holds no caption"),
+            ("c.jsonl", "\n\n", "contains no captions"),
         ],
     )
     def test_no_captions(self, write: Any, name: str, content: str, message: str) -> None:
@@ -135,7 +136,7 @@ class TestFormats:
         whole = gzip.compress("".join(f"{i}.jpg#0\ta dog\n" for i in range(500)).encode())
         for damaged in (whole[:-20], b"no gzip", whole[:12] + b"\xff\xff" + whole[14:]):
             (tmp_path / "c.txt.gz").write_bytes(damaged)
-            with pytest.raises(DataError, match=r"c\.txt\.gz: is not a whole gzip file"):
+            with pytest.raises(DataError, match=r"c\.txt\.gz: is not a complete gzip file"):
                 described(tmp_path / "c.txt.gz")
 
 
@@ -149,7 +150,7 @@ BROKEN = [
     ("c.jsonl", b'{"key": "a", "caption": "caf\xe9"}', "row 2 is not UTF-8 text"),
     ("c.jsonl", b'{"key": "a", "caption": "\\ud800"}', "row 2 is not UTF-8 text"),
     ("c.jsonl", b"[" * 100_000, "row 2 (cannot be read as JSON|is not JSON)"),
-    ("c.csv", b"a,b,c,d", "row 3 has 4 cells where the header has 3"),
+    ("c.csv", b"a,b,c,d", "row 3 has 4 cells but the header has 3"),
     ("c.csv", b'a,"b"c,d', "row 3 is not CSV"),
     ("c.csv", b"caption,,", "row 3 has no key"),
     ("c.csv", b"caf\xe9,x,a", "row 3 is not UTF-8 text"),
@@ -174,7 +175,7 @@ class TestBrokenRows:
     @pytest.mark.parametrize(("name", "row", "message"), BROKEN)
     def test_stop_at_the_first(self, write: Any, name: str, row: bytes, message: str) -> None:
         file = write(name, b"\n".join([FIRST[name], row, LAST[name]]))
-        with pytest.raises(DataError, match=rf"{name}: {message}.*; on_error = skip leaves out"):
+        with pytest.raises(DataError, match=rf"{name}: {message}.*; on_error=skip leaves out"):
             described(file)
 
     @pytest.mark.parametrize(("name", "row", "message"), BROKEN)
@@ -185,12 +186,10 @@ class TestBrokenRows:
         assert detector.describe(records) == ["fine", "", "fine too"]
         assert detector.skipped.rows == 1
         [note] = detector.notes(["ok", "last"])
-        assert note.startswith(f"{file}: 1 row skipped, as on_error = skip says; row ")
+        assert note.startswith(f"{file}: 1 row skipped because of on_error=skip; row ")
 
     @pytest.mark.parametrize("cell", ['a "b', '"a b', '"a" b', '"'])
-    def test_a_quote_that_is_not_closed_costs_its_own_row_alone(
-        self, write: Any, cell: str
-    ) -> None:
+    def test_an_unclosed_quote_loses_only_its_own_row(self, write: Any, cell: str) -> None:
         rows = ["key,caption", 'ok,"fine, and quoted"', f"bad,{cell}"]
         rows += [f'img{i},"caption, number {i}"' for i in range(30)]
         detector = CaptionsFile(
@@ -201,7 +200,7 @@ class TestBrokenRows:
             "fine, and quoted", *(f"caption, number {i}" for i in range(30)),
         ]  # fmt: skip
 
-    def test_the_first_three_are_told(self, write: Any) -> None:
+    def test_the_first_three_are_reported(self, write: Any) -> None:
         lines = [TOKEN.strip(), *["broken"] * 4, "cats/2.jpg#0\tagain"]
         detector = CaptionsFile(
             path=write("c.txt", "\n".join(lines)), on_error="skip", selector=EveryWord()
@@ -210,8 +209,8 @@ class TestBrokenRows:
         assert count == 5
         assert [text.split()[1] for text in examples] == ["4", "5", "6"]
 
-    def test_nothing_but_broken_rows(self, write: Any) -> None:
-        with pytest.raises(DataError, match=r"holds no caption; row 1 is not JSON"):
+    def test_only_broken_rows(self, write: Any) -> None:
+        with pytest.raises(DataError, match=r"contains no captions; row 1 is not JSON"):
             described(write("c.jsonl", "x\ny\n"), on_error="skip")
 
     @pytest.mark.parametrize(
@@ -265,7 +264,7 @@ class TestMatching:
             f"{detector.path}: 1 image has no caption: 'new.jpg'",
         ]
 
-    def test_captions_of_other_splits_are_no_strangers(self, write: Any) -> None:
+    def test_captions_of_other_splits_are_not_reported(self, write: Any) -> None:
         rows = [f"img{i}.jpg#0\ta dog on the grass" for i in range(10)]
         detector = CaptionsFile(path=write("c.txt", "\n".join(rows)), selector=EveryWord())
         keys = [f"img{i}.jpg" for i in range(10)]
@@ -285,10 +284,10 @@ class TestMatching:
         with pytest.raises(DataError) as caught:
             detector.notes([f"x{i}.jpg" for i in range(1234)])
         assert str(caught.value) == (
-            f"{detector.path}: none of its 2 captions matches any of the 1,234 images; its keys "
-            "are 'dogs/1.jpg', 'cats/2.jpg', those of the images 'x0.jpg', 'x1.jpg', 'x2.jpg'"
+            f"{detector.path}: its 2 captions match none of the 1,234 images; its keys are "
+            "'dogs/1.jpg', 'cats/2.jpg', those of the images 'x0.jpg', 'x1.jpg', 'x2.jpg'"
         )
-        with pytest.raises(DataError, match="file names do match: use match = name"):
+        with pytest.raises(DataError, match="file names match: use match=name"):
             detector.notes(["1.jpg"])
 
     def test_empty_captions(self, write: Any) -> None:
@@ -308,10 +307,11 @@ class TestLanguage:
         return detector.notes([str(i) for i in range(len(captions))])
 
     @pytest.mark.parametrize("other", [GERMAN, CHINESE])
-    def test_captions_that_seem_not_to_be_english(self, write: Any, other: str) -> None:
+    def test_captions_that_do_not_seem_to_be_english(self, write: Any, other: str) -> None:
         [note] = self.notes(write, [ENGLISH, other] * 30)
         assert (
-            f"about 50% of the captions seem not to be English sentences, such as {other!r}" in note
+            f"about 50% of the captions do not seem to be English sentences, such as {other!r}"
+            in note
         )
 
     @pytest.mark.parametrize("caption", [ENGLISH, "black dog", "A café, naïve façade and a piñata"])

@@ -1,4 +1,4 @@
-"""Any image model of timm as a backbone, with weights of the hub, of a file, or random ones."""
+"""Any image model of timm as a backbone, with weights from the hub or a file, or random ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Timm": "_backbone",
 }
-"""The module of each name: asking for one imports no other."""
+"""The module that defines each name; using one name imports no other module."""
 
 
 def __getattr__(name: str) -> Any:

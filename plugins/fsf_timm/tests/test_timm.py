@@ -53,7 +53,7 @@ def test_tokens_of_patches_become_a_map(
         tokens = backbone.net.forward_features(torch.zeros(1, 3, size, size))
         assert tokens.shape == (1, prefix + side**2, width)
         assert backbone(torch.zeros(1, 3, size, size)).shape == (1, width, side, side)
-        # 84 pixels hold as many whole patches as they do; position embeddings are resampled.
+        # 84 pixels contain 84 // patch whole patches; position embeddings are resampled.
         assert backbone(torch.zeros(1, 3, 84, 130)).shape == (1, width, 84 // patch, 130 // patch)
         assert backbone.encode(torch.zeros(1, 3, 84, 84)).shape == (1, width)
 
@@ -83,7 +83,7 @@ def test_maps_of_convolutions_and_of_windows(
     ("model", "options"),
     [("vit_small_patch14_reg4_dinov2.lvd142m", {"image_size": 28}), ("test_vit", {})],
 )
-def test_every_token_stands_where_its_patch_was(model: str, options: dict[str, Any]) -> None:
+def test_every_token_is_at_the_position_of_its_patch(model: str, options: dict[str, Any]) -> None:
     backbone = Timm(model=model, weights="none", **options).eval()
     patch, prefix = backbone.net.patch_embed.patch_size[0], backbone.net.num_prefix_tokens
     shown = images(2 * patch, 3 * patch)
@@ -97,7 +97,7 @@ def test_every_token_stands_where_its_patch_was(model: str, options: dict[str, A
             torch.testing.assert_close(maps[:, :, row, column], token)
 
 
-def test_channels_that_a_model_has_innermost_come_second() -> None:
+def test_channels_that_are_innermost_in_a_model_become_second() -> None:
     backbone = Timm(model="swin_tiny_patch4_window7_224", weights="none").eval()
     shown = images(64, 96)
     with torch.no_grad():
@@ -126,7 +126,7 @@ def test_pooling_by_name() -> None:
         torch.testing.assert_close(network.encode(images(64)), network.net(images(64)))
 
 
-def test_a_rest_that_fills_no_patch_is_left_out_at_the_edges() -> None:
+def test_edges_that_fill_no_patch_are_cropped() -> None:
     backbone, shown = VIT().eval(), images(37, 50)
     with torch.no_grad():
         torch.testing.assert_close(backbone(shown), backbone(shown[:, :, 2:34, 1:49]))
@@ -137,7 +137,7 @@ def test_a_rest_that_fills_no_patch_is_left_out_at_the_edges() -> None:
         backbone(images(15, 40))
 
 
-def test_a_model_for_one_size_says_so() -> None:
+def test_a_model_for_one_size_refuses_others() -> None:
     backbone = Timm(model="mixer_s32_224", weights="none").eval()
     message = "mixer_s32_224 takes images of 224 x 224 pixels, but not of 64 x 64"
     with torch.no_grad(), pytest.raises(OptionError, match=message):
@@ -147,10 +147,10 @@ def test_a_model_for_one_size_says_so() -> None:
         assert smaller(images(64)).shape == (2, 512, 2, 2)
 
 
-def test_a_model_without_maps_says_so() -> None:
+def test_a_model_without_a_map_is_refused() -> None:
     with torch.device("meta"), torch.no_grad():
         backbone = Timm(model="crossvit_tiny_240", weights="none").eval()
-        with pytest.raises(OptionError, match="crossvit_tiny_240 gives no map"):
+        with pytest.raises(OptionError, match="crossvit_tiny_240 must return one feature"):
             backbone(torch.zeros(1, 3, 240, 240))
 
 
@@ -227,25 +227,25 @@ def test_provenance() -> None:
         ({"model": "resnet19"}, "timm has no model 'resnet19'; did you mean resnet"),
         ({"model": "DINOv2"}, "timm has no model 'DINOv2'; did you mean vit_base_patch14_dinov2"),
         ({"model": "ViT_small"}, "timm has no model 'ViT_small'; did you mean vit_small_"),
-        ({"model": ""}, "give the name of a model, as in timm:resnet18"),
+        ({"model": ""}, "model must be a name that timm lists, as in timm:resnet18"),
         ({"model": "vit_smal_patch14_dinov2.lvd142m"}, "did you mean .*vit_small_patch14_dinov2"),
         ({"model": "dinov2_vits14"}, "did you mean .*vit_base_patch14_reg4_dinov2"),
-        ({"model": "qqqqq"}, "timm has no model 'qqqqq', and none that is called alike"),
+        ({"model": "qqqqq"}, "timm has no model 'qqqqq' and none with a similar name"),
         (
             {"model": "resnet18.lvd142m"},
-            "timm has no weights 'lvd142m' of resnet18; it has .*a1_in1k",
+            "timm has no weights 'lvd142m' for resnet18; it has .*a1_in1k",
         ),
         ({"model": "hf-hub:a/b"}, "model must be a name that timm lists, such as resnet18"),
-        ({"model": "mixer_s32_224"}, "timm knows no weights of mixer_s32_224; .* mixer_b16_224"),
+        ({"model": "mixer_s32_224"}, "timm has no weights for mixer_s32_224; .* mixer_b16_224"),
         ({"model": "test_resnet", "pooling": "max"}, "pooling must be one of default, class-token"),
         ({"model": "test_resnet", "pooling": "class-token"}, "test_resnet has no class token"),
-        ({"model": "test_vit", "image_size": 40}, "a multiple of 16, .*: 32 or 48, not 40"),
+        ({"model": "test_vit", "image_size": 40}, "a multiple of 16, .* 32 or 48, got 40"),
         ({"model": "test_vit", "image_size": 0}, "image_size must be at least 1 pixel, got 0"),
         ({"model": "test_resnet", "std": (0.1, 0.0, 0.1)}, "std must be three numbers in 0..1"),
         ({"model": "test_resnet", "mean": (99.0, 0.0, 0.1)}, "mean must be three numbers in 0..1"),
         (
             {"model": "test_resnet", "weights": "none", "pretrained_on": "imagenet-1k"},
-            "weights=none are trained on nothing, not on imagenet-1k",
+            "pretrained_on must not be set with weights=none, .*, got 'imagenet-1k'",
         ),
     ],
 )
@@ -277,7 +277,7 @@ SHAPES: dict[str, Any] = {
             "module.queue": torch.zeros(3),
         }
     },
-    # DINO: student and teacher, whose weights are the ones to take.
+    # DINO: student and teacher; the teacher's weights are used.
     "dino.pth": lambda own: {
         "student": with_prefix("module.backbone.", {k: 0 * v for k, v in own.items()}),
         "teacher": {**with_prefix("backbone.", own), "head.mlp.0.weight": torch.zeros(2, 2)},
@@ -303,7 +303,7 @@ def test_weights_of_a_file(make: Any, name: str, tmp_path: Path) -> None:
         assert torch.equal(loaded(shown), trained(shown))
 
 
-def test_pretrained_weights_stay_as_they_are() -> None:
+def test_pretrained_weights_stay_unchanged() -> None:
     for options, frozen in (
         ({"weights": "published"}, True),
         ({"weights": "hub"}, True),
@@ -331,11 +331,11 @@ def test_weights_of_a_folder(tmp_path: Path) -> None:
         loaded.load_pretrained()
         return loaded
 
-    # The configuration that timm writes has more; its own mean is a half.
+    # timm writes a longer configuration; the model's own mean is 0.5.
     fitting = {"architecture": "test_resnet", "pretrained_cfg": {"mean": [0.5, 0.5, 0.5]}}
     state = load(fitting).state_dict()
     assert all(torch.equal(state[k], v) for k, v in trained.state_dict().items())
-    with pytest.raises(DataError, match="config.json says resnet18, not test_resnet"):
+    with pytest.raises(DataError, match="config.json is for resnet18, not test_resnet"):
         load({"architecture": "resnet18"})
     other = {"pretrained_cfg": {"mean": [0.4, 0.3, 0.2]}}
     with pytest.raises(DataError, match=r"has the mean \[0.4, .* -o backbone.mean=0.4,0.3,0.2"):
@@ -367,7 +367,9 @@ class _Opens:
         return print, ("run on loading",)
 
 
-def test_what_is_wrong_with_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_does_not_fit_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     own = weights_of(CNN())
     first = next(iter(own))
     count = sum(not k.endswith("num_batches_tracked") for k in own)
@@ -390,14 +392,14 @@ def test_what_is_wrong_with_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert f"does not fit: it lacks 1 of {count} weights, such as '{first}'" in lacking
     other = refused("b.pth", {f"blocks.{k}": v for k, v in weights_of(VIT()).items()})
     assert f"it lacks {count} of {count} weights" in other
-    assert "it has 'blocks." in other
+    assert "it has others, such as 'blocks." in other
     wrong = refused("c.pth", {**own, first: torch.zeros(2, 2)})
     assert f"'{first}' has the shape (2, 2), not {tuple(own[first].shape)}" in wrong
-    assert "it holds more than tensors" in refused("d.pth", {**own, "code": _Opens()})
+    assert "it contains more than tensors" in refused("d.pth", {**own, "code": _Opens()})
     assert "run on loading" not in capsys.readouterr().out
     refused("e.pth", raw=pickle.dumps({"a": 1}))
-    assert "holds no tensors by name" in refused("f.pth", {"a": 1})
-    assert "holds no tensors by name" in refused("g.pth", torch.zeros(3))
+    assert "contains no named tensors" in refused("f.pth", {"a": 1})
+    assert "contains no named tensors" in refused("g.pth", torch.zeros(3))
     assert "cannot be read" in refused("h.safetensors", raw=b"damaged")
     assert "cannot be read" in refused("i.safetensors", raw=b"")
     with pytest.raises(
@@ -419,7 +421,7 @@ def test_weights_of_the_hubs_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     message = str(caught.value)
     assert message.startswith("timm:test_resnet.r160_in1k: its weights are not on this machine")
     for part in (
-        "the network is not to be used",
+        "network access is turned off",
         "https://huggingface.co/timm/test_resnet.r160_in1k/resolve/main/model.safetensors",
         "-o backbone.weights=FILE",
     ):
@@ -448,11 +450,11 @@ def test_a_hub_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.Monkey
         raise ConnectionError("no route to host")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
-    with pytest.raises(DataError, match="the hub does not give them .ConnectionError: no route"):
+    with pytest.raises(DataError, match="the hub does not deliver them .ConnectionError: no"):
         Timm(model="test_resnet.r160_in1k").load_pretrained()
 
 
-def test_a_hub_that_was_not_reached_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_hub_is_asked_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     import huggingface_hub
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -468,10 +470,10 @@ def test_a_hub_that_was_not_reached_is_not_asked_again(monkeypatch: pytest.Monke
     assert asked == [("model.safetensors", False), ("pytorch_model.bin", True)]
 
 
-# Attention has no kernel for many sets of weights at once on every device: slower, but right.
+# On some devices attention has no kernel for several sets of weights: slower, but correct.
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("make", [VIT, CNN])
-def test_runs_under_vmap_with_weights_of_each_task(make: Any) -> None:
+def test_runs_under_vmap_with_weights_per_task(make: Any) -> None:
     backbone = make().double().eval()
     shown = torch.randn(2, 3, 3, 32, 32, dtype=torch.float64)
     weights = {n: torch.stack([p, 1.1 * p]) for n, p in backbone.named_parameters()}
