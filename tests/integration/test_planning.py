@@ -38,7 +38,7 @@ def test_all_tasks_and_their_interval_is_open(fsf: Fsf) -> None:
     assert "left over" in done.stdout
     refused = fsf("run", *QUICK, "--sampler", "depleting", "--query", "7")
     assert refused.returncode == 2
-    assert "ask for at most so many, or for all" in refused.stderr
+    assert "ask for at most that many or for all" in refused.stderr
     assert fsf("run", *QUICK, "--tasks", "some").returncode == 2
 
 
