@@ -29,7 +29,7 @@ CASES = [
     for backbone in backbones
     for episode in ("1shot_s0", "5shot_s1")
 ]
-"""By name and not by looking, so that a case that went missing is noticed."""
+"""Listed by name, so that a missing case is noticed."""
 
 TOLERANCE = 1e-3
 
@@ -47,4 +47,4 @@ def test_agrees_with_the_reference(case: str) -> None:
     before = imported.fingerprint
     found = compare(imported, episode, registry, torch.device("cpu"), TOLERANCE)
     assert found.agrees, (found.outputs, found.loss, episode.train_loss)
-    assert imported.fingerprint == before, "the comparison must leave the model alone"
+    assert imported.fingerprint == before, "the comparison must not change the model"
