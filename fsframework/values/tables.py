@@ -50,7 +50,7 @@ def footnotes(cautions: Mapping[str, Sequence[str]]) -> list[str]:
     for label, sentences in cautions.items():
         for sentence in sentences:
             of.setdefault(sentence, []).append(label)
-    return [f"{_some(tuple(dict.fromkeys(labels)))}: {said}" for said, labels in of.items()]
+    return [f"{_some(tuple(dict.fromkeys(labels)))}: {caution}" for caution, labels in of.items()]
 
 
 def _some(labels: Sequence[str], most: int = 4) -> str:

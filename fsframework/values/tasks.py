@@ -199,9 +199,9 @@ class TaskSet:
         return self._checksum_of(self.sampler, [self.arm, self.uniform, self.placebo])
 
     def _checksum_of(self, sampler: str, further: list[Any]) -> str:
-        told = sampler, dict(self.options), self.seed
+        drawn_by = sampler, dict(self.options), self.seed
         drawn_from = self.pool_fingerprint, self.attributes_fingerprint
-        header = json.dumps([*told, *drawn_from, *further], sort_keys=True)
+        header = json.dumps([*drawn_by, *drawn_from, *further], sort_keys=True)
         return digest_of(self.digest, self.attribute, self.relaxed, self.words, header)
 
     def __getitem__(self, tasks: slice) -> TaskSet:

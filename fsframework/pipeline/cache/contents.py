@@ -53,10 +53,12 @@ def cache_items(cache: Path, stages: Sequence[str] = STAGES) -> Iterator[CacheIt
         for path in found:
             if _NAME.fullmatch(path.name) and not path.is_symlink():
                 files = [path, *(path.rglob("*") if path.is_dir() else ())]
-                told = [file.lstat() for file in files if file.exists()]
+                states = [file.lstat() for file in files if file.exists()]
                 # Arrays are created at their full length, but take space only as they are filled.
-                size = sum(one.st_blocks * _BLOCK for one in told)
-                yield CacheItem(stage, path, size, max((one.st_mtime for one in told), default=0.0))
+                size = sum(one.st_blocks * _BLOCK for one in states)
+                yield CacheItem(
+                    stage, path, size, max((one.st_mtime for one in states), default=0.0)
+                )
 
 
 def remove_item(item: CacheItem, cache: Path) -> bool:

@@ -432,8 +432,8 @@ class _StageLoop:
         if self.stage.distill:
             assert fresh is not None, "a stage that distils needs fresh"
             self._teach(copy.deepcopy(self.model))
-            anew = fresh(self._derived_seed("student"))
-            start = {**self.model.state_dict(), **anew.state_dict()}
+            student = fresh(self._derived_seed("student"))
+            start = {**self.model.state_dict(), **student.state_dict()}
             self.model.load_state_dict({k: start[k] for k in self.model.state_dict()})
 
     def _teach(self, teacher: FewShotModel) -> None:
