@@ -150,5 +150,5 @@ class DepletingSampler(TaskSampler):
             f"n_way = {self.n_way} classes of at least n_shot + n_query = {self.n_shot} + "
             f"{self.n_query} images are needed but there are only {able}; "
             f"{pool.class_names[last]!r} has {most}"
-            + (f": n_query at most {most - self.n_shot} would do" if most > self.n_shot else "")
+            + (f": n_query at most {most - self.n_shot} would work" if most > self.n_shot else "")
         )

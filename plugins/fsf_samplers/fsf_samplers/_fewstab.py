@@ -192,13 +192,13 @@ class FewStabSampler(TaskSampler):
 
         label, reason = np.unravel_index(np.argmax(faults), faults.shape)
         most = offers[label, reason]
-        beside = " outside its support" if self.support == "random" else ""
+        where = " outside its support" if self.support == "random" else ""
         blame = {
             NO_ATTRIBUTE: "had no attribute that the earlier classes had not taken "
             f"(n_way = {self.n_way})",
             FEW_SUPPORTS: f"had at most {most} images with its attribute and none of the others' "
             f"(n_shot = {self.n_shot})",
-            FEW_QUERIES: f"had at most {most} images without its attribute{beside} "
+            FEW_QUERIES: f"had at most {most} images without its attribute{where} "
             f"(n_query = {self.n_query})",
         }[int(reason)]
         culprit = pool.class_names[label]

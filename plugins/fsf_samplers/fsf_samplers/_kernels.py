@@ -975,7 +975,7 @@ def draw_from_cells(
 def draw_context_tasks(
     cells: Cells, n_contexts: int, same: bool, seeds: Array, drawn: Drawn
 ) -> None:
-    """Fill classes, support and query of ``drawn``, task ``t`` from ``seeds[t]`` alone.
+    """Fill classes, support and query of ``drawn``, task ``t`` from ``seeds[t]`` only.
 
     What both arms share is drawn before the queries, so ``same`` changes only the queries.
     """

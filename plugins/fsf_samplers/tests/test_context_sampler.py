@@ -141,14 +141,14 @@ def test_any_column_works() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"n_contexts": 0}, "n_contexts must be from 1 to n_shot = 5"),
         ({"n_shot": 2, "n_contexts": 3}, "n_contexts must be from 1 to n_shot = 2"),
     ],
 )
-def test_options_are_checked(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
+def test_options_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         ContextSampler(**options)
 
 

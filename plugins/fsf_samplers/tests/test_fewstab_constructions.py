@@ -545,20 +545,20 @@ def golden(name: str, n_shot: int) -> TaskSet:
     pool = table_pool(name)
     assert pool.attributes is not None
     with gzip.open(needed(GOLDEN / FILES[name].format(n_shot)), "rt") as lines:
-        told = [json.loads(line) for line in lines]
+        tasks = [json.loads(line) for line in lines]
     image = {key: i for i, key in enumerate(pool.keys)}
     word = {word: i for i, word in enumerate(pool.attributes.words)}
     support, query = (
-        np.array([[[image[k] for k in way] for way in task[part]] for task in told])
+        np.array([[[image[k] for k in way] for way in task[part]] for task in tasks])
         for part in ("support", "query")
     )
-    attribute = np.array([[word[a] for a in task["attributes"]] for task in told])
+    attribute = np.array([[word[a] for a in task["attributes"]] for task in tasks])
     # The file does not record this: a way is relaxed if an image shows it.
     has = pool.attributes.rows(np.arange(len(pool)))
     others = np.stack([np.delete(attribute, w, axis=1) for w in range(5)], axis=1)[:, :, None, :]
     relaxed = ~has[query[..., None], others].any(axis=3).all(axis=2)
     relaxed |= has[support[..., None], others].any(axis=(2, 3))
-    classes = np.array([[pool.class_names.index(c) for c in task["classes"]] for task in told])
+    classes = np.array([[pool.class_names.index(c) for c in task["classes"]] for task in tasks])
     return TaskSet.of(
         pool,
         classes,
@@ -652,7 +652,7 @@ def test_our_tasks_are_distributed_as_the_published(name: str, n_shot: int) -> N
 @pytest.mark.parametrize(("name", "n_shot"), TABLES)
 def test_as_many_images_are_used_as_by_the_published(name: str, n_shot: int) -> None:
     # One number per set of tasks, so a sample of sets is needed. The golden number is one draw from
-    # the distribution that 40 sets of ours sample, a sum of many small parts: (x - mean) over
+    # the distribution that 40 of our sets sample, a sum of many small parts: (x - mean) over
     # sd sqrt(1 + 1/40) follows Student's t with 39 degrees of freedom, 2.71 at 1 %.
     pool, n_tasks, n_sets = table_pool(name), len(golden(name, n_shot)), 40
     sets = FewStabPublishedSampler(n_shot=n_shot).draw(pool, n_sets * n_tasks, SEED)
