@@ -1,4 +1,4 @@
-"""Digests of content; without NumPy, so that naming a component does not import it."""
+"""Digests of content, without importing NumPy."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _STRINGS_A_BLOCK = 8192
 
 
 def digest_of(*parts: bytes | str | npt.NDArray[Any] | Iterable[str]) -> str:
-    """Return a hexadecimal digest of the parts; each part is framed by its kind and length.
+    """Return a hexadecimal digest of the parts, each framed by its kind and length.
 
-    BLAKE2b of 256 bits (RFC 7693): twice as fast as SHA-256 where the processor has no
-    instruction for the latter, and a large attribute table is digested at every start.
+    BLAKE2b of 256 bits (RFC 7693) is twice as fast as SHA-256 on processors without an instruction
+    for the latter, and a large attribute table is digested at every start.
 
     >>> digest_of("ab", "c") == digest_of("a", "bc")
     False
@@ -38,8 +38,8 @@ def digest_of(*parts: bytes | str | npt.NDArray[Any] | Iterable[str]) -> str:
             )
         else:
             strings: Any = part if isinstance(part, Sequence) else tuple(part)
-            # All lengths, then one text: a hundred thousand keys cost a few milliseconds. In
-            # blocks, for a million keys joined at once would be the largest thing in memory.
+            # All lengths, then one text: a hundred thousand keys take a few milliseconds. In
+            # blocks, since a million joined keys would be the largest object in memory.
             lengths = array("Q", map(len, strings))
             state.update(f"list {len(strings)}\n".encode())
             state.update(lengths.tobytes())

@@ -1,4 +1,4 @@
-"""The errors that a user can meet, and how their messages name what the user had given.
+"""The errors that a user can see, and how their messages name arguments.
 
 On the command line each becomes one line and exit code 2.
 """
@@ -24,17 +24,17 @@ __all__ = [
 ]
 
 Voice = Callable[[str, Any], str]
-"""How a message names an argument, and the value to give it; ``None`` names it only."""
+"""Names an argument and its value in a message; ``None`` names only the argument."""
 
 
 class FsfError(Exception):
-    r"""Base of every error whose message is meant for the user as it stands.
+    r"""Base of every error whose message is for the user.
 
     Args:
         message: one sentence: what is wrong, where, and what is allowed.
-        picture: lines to be shown below it as they are, such as the tree of files that is
-            expected; a traceback shows them too.
-        remedy: arguments, by name, with which it would work; empty where none are known.
+        picture: lines shown verbatim below the message, such as the expected tree of files; a
+            traceback shows them too.
+        remedy: arguments, by name, that would work; empty where none are known.
 
     >>> error = DataError("images: nothing is found here", picture="images/\n└── CLASS/")
     >>> print(error)
@@ -59,17 +59,17 @@ class OptionError(FsfError):
 
 
 class PluginError(FsfError):
-    """A plugin is unknown, ambiguous, broken or not what its group demands."""
+    """A plugin is unknown, ambiguous, broken or not what its group requires."""
 
 
 class DataError(FsfError):
-    """Images, labels, attributes or a file of ours do not fit what they claim to be.
+    """Images, labels, attributes or a file of the framework are invalid.
 
     Args:
-        message: as of ``FsfError``.
-        picture: likewise.
-        reason: of an image that cannot be read: what is wrong with it, without its place, for
-            those who know the image by another name; empty where only the message says.
+        message: as in ``FsfError``.
+        picture: as in ``FsfError``.
+        reason: what is wrong with an unreadable image, without its location, for callers that
+            name the image differently; empty where only the message states it.
 
     >>> DataError("table.csv, row 3: a.png: no such file", reason="no such file").reason
     'no such file'
@@ -88,7 +88,7 @@ class DataError(FsfError):
 
 
 class InfeasibleTask(FsfError):
-    """The data cannot yield the task that was asked for."""
+    """The data cannot yield the requested tasks."""
 
 
 class RecordError(FsfError):
@@ -124,13 +124,12 @@ _VOICE: ContextVar[Voice] = ContextVar("voice", default=_in_python)
 def argument(name: str, value: Any = None) -> str:
     """Return how the user gives an argument: ``way=4`` in Python, ``--way 4`` on a command line.
 
-    Messages name arguments through this function, so that none speaks of options to a caller who
-    has none.
+    Messages name arguments through this function, so that they fit the caller's interface.
 
     Args:
-        name: of a public argument (``way``), or a dotted option (``training.epochs``), which in
-            Python is a mapping.
-        value: one that would do; ``None`` names the argument only.
+        name: name of a public argument (``way``) or of a dotted option (``training.epochs``), which
+            is a mapping in Python.
+        value: a value for it; ``None`` names only the argument.
 
     >>> argument("way", 4), argument("attributes"), argument("training.epochs", 0)
     ('way=4', 'attributes', "training={'epochs': 0}")
@@ -140,7 +139,7 @@ def argument(name: str, value: Any = None) -> str:
 
 @contextmanager
 def speaking(voice: Voice) -> Iterator[None]:
-    """Let ``argument`` speak in another way within a block, as the command line does."""
+    """Change how ``argument`` names arguments within a block, as the command line does."""
     token = _VOICE.set(voice)
     try:
         yield

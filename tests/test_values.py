@@ -199,7 +199,7 @@ def test_a_foreign_file_needs_two_columns(tmp_path, list_type):
         ({"key": ["a"]}, "has no column 'words'; it has ['key']"),
         ({"image": ["a"]}, "has no column 'key', 'words'"),
         ({"key": ["a"], "words": ["x;y"]}, "the column 'words' must be a list of strings"),
-        ({"key": ["a", "a"], "words": [[""], [""]]}, "the key 'a' stands twice"),
+        ({"key": ["a", "a"], "words": [[""], [""]]}, "the key 'a' appears twice"),
         ({"key": ["a", None], "words": [[""], [""]]}, "row 2 has no key"),
     ],
 )
@@ -224,12 +224,12 @@ def test_what_is_no_file_of_the_kind(value, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"keys": ("a", "a", "b", "c")}, "the key 'a' stands twice"),
+        ({"keys": ("a", "a", "b", "c")}, "the key 'a' appears twice"),
         ({"keys": ("a",)}, r"bits must have shape \(1, 1\), not \(4, 1\)"),
         ({"words": ("dog", "Müsli", "grass", "雪")}, "must be sorted and unique"),
         ({"words": ("", "dog", "grass", "雪")}, "the empty string is not a word"),
         ({"bits": np.full((4, 1), 16)}, "bits beyond the last word are set"),
-        ({"bits": np.full((4, 1), 256)}, "it holds values that are none"),
+        ({"bits": np.full((4, 1), 256)}, "some of its values are not"),
         ({"captions": ("one",)}, "1 captions for 4 images"),
     ],
 )
@@ -308,14 +308,14 @@ def test_the_fingerprint_sees_every_change(pool, change):
     ("change", "message"),
     [
         ({"labels": [0, 1]}, "2 labels for 4 images"),
-        ({"labels": [0, 1, 1, 2]}, r"labels must lie in 0\.\.1, not 0\.\.2"),
-        ({"labels": [0, 1, 1, -1]}, r"labels must lie in 0\.\.1, not -1\.\.1"),
+        ({"labels": [0, 1, 1, 2]}, r"labels must be in 0\.\.1, not 0\.\.2"),
+        ({"labels": [0, 1, 1, -1]}, r"labels must be in 0\.\.1, not -1\.\.1"),
         ({"labels": [0.5, 1, 1, 1]}, "labels must be an array of int64"),
         ({"labels": [math.nan, 1, 1, 1]}, "labels must be an array of int64"),
         ({"labels": ["a", "b", "c", "d"]}, "labels must be an array of int64"),
         ({"labels": [[0, 1, 1, 1]]}, r"labels must have 1 dimensions, not shape \(1, 4\)"),
-        ({"keys": ("a", "b", "a", "c")}, "the image key 'a' stands twice"),
-        ({"class_names": ("dog", "dog")}, "the class 'dog' stands twice"),
+        ({"keys": ("a", "b", "a", "c")}, "the image key 'a' appears twice"),
+        ({"class_names": ("dog", "dog")}, "the class 'dog' appears twice"),
         (
             {"class_names": ("Ähre", "dog", "e", "f", "g", "h")},
             "no image belongs to the class 'e', 'f', 'g' and 1 more",
@@ -442,7 +442,7 @@ def test_a_byte_changed_in_an_array_is_noticed(tasks, tmp_path, name):
     start, _ = json.loads(raw[8 : 8 + size])[name]["data_offsets"]
     raw[8 + size + start] ^= 1
     path.write_bytes(raw)
-    with pytest.raises(DataError, match=r"t\.safetensors: (was changed|.*stands twice|.*must)"):
+    with pytest.raises(DataError, match=r"t\.safetensors: (was changed|.*appears twice|.*must)"):
         TaskSet.load(path)
 
 
@@ -522,12 +522,12 @@ def test_the_files_of_others_are_no_tasks(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"classes": [[0, 2], [1, 1], [1, 0]]}, "task 1: a class stands twice"),
-        ({"classes": [[0], [1], [2]]}, r"support is of \(3, 2\) tasks and ways, classes of"),
-        ({"attribute": np.full((3, 2), 5)}, r"attribute must lie in -1\.\.4"),
-        ({"attribute": np.full((3, 2), -2)}, r"attribute must lie in -1\.\.4"),
+        ({"classes": [[0, 2], [1, 1], [1, 0]]}, "task 1: a class appears twice"),
+        ({"classes": [[0], [1], [2]]}, r"support has \(3, 2\) tasks and ways, but classes has"),
+        ({"attribute": np.full((3, 2), 5)}, r"attribute must be in -1\.\.4"),
+        ({"attribute": np.full((3, 2), -2)}, r"attribute must be in -1\.\.4"),
         ({"relaxed": np.full((3, 2), 2)}, "relaxed must be an array of bool"),
-        ({"query": np.zeros((3, 2, 0))}, "at least one support and one query image"),
+        ({"query": np.zeros((3, 2, 0))}, "at least one support image and one query image"),
     ],
 )
 def test_tasks_check_themselves(tasks, change, message):
@@ -537,7 +537,7 @@ def test_tasks_check_themselves(tasks, change, message):
 
 def test_an_image_stands_once_in_a_task(tasks):
     for image, message in (
-        (tasks.query[2, 1, 0], "task 2: an image stands twice"),
+        (tasks.query[2, 1, 0], "task 2: an image appears twice"),
         (-1, "negative"),
     ):
         support = np.array(tasks.support)
@@ -567,7 +567,7 @@ def test_a_foreign_class_or_image_is_named(tasks, big):
     for label in (4, -1):
         classes = np.array(tasks.classes)
         classes[1, 0] = label
-        with pytest.raises(DataError, match=r"classes must lie in 0\.\.3"):
+        with pytest.raises(DataError, match=r"classes must be in 0\.\.3"):
             dataclasses.replace(tasks, classes=classes).verify(big)
     query = np.array(tasks.query)
     query[0, 0, 0] = 24
@@ -612,8 +612,8 @@ def test_any_outcomes_survive_their_file(tmp_path_factory, count, way, n_query, 
 @pytest.mark.parametrize(
     ("predictions", "message"),
     [
-        (PREDICTIONS + 1, r"predictions must lie in 0\.\.1"),
-        (PREDICTIONS - 1, r"predictions must lie in 0\.\.1"),
+        (PREDICTIONS + 1, r"predictions must be in 0\.\.1"),
+        (PREDICTIONS - 1, r"predictions must be in 0\.\.1"),
         (PREDICTIONS + 65536, "predictions must be an array of int16"),
         (PREDICTIONS + 0.5, "predictions must be an array of int16"),
         (PREDICTIONS[0], "predictions must have 3 dimensions"),
@@ -635,7 +635,7 @@ def test_accuracies_of_whole_tasks_are_outcomes_without_predictions(tmp_path):
     assert bare.task_accuracy.tolist() == [0.75, 1.0]
     assert (len(bare), bare.scope, bare.query_batch) == (2, "closed", "task")
     for name in ("predictions", "class_accuracy", "n_way"):
-        with pytest.raises(DataError, match="made elsewhere; they hold no predictions"):
+        with pytest.raises(DataError, match="measured elsewhere; without predictions"):
             getattr(bare, name)
     bare.save(tmp_path / "outcomes.parquet")
     again = Outcomes.load(tmp_path / "outcomes.parquet")
@@ -707,8 +707,8 @@ def test_an_estimate_without_an_interval_is_json_still(estimate, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"level": 95}, "level must lie between 0 and 1, not 95"),
-        ({"value": 0.6}, r"0\.6 lies outside its interval 0\.45\.\.0\.55"),
+        ({"level": 95}, "level must be between 0 and 1, not 95"),
+        ({"value": 0.6}, r"0\.6 is outside its interval 0\.45\.\.0\.55"),
     ],
 )
 def test_an_estimate_checks_itself(estimate, change, message):

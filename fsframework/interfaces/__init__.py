@@ -1,6 +1,6 @@
-"""The contracts a plugin fulfils; importing this package imports neither torch nor a plugin.
+"""The contracts that plugins fulfil; importing this package imports neither torch nor a plugin.
 
-A name is loaded from its file on first use, so a sampler or a statistic never pays for torch.
+A name is loaded from its file on first use, so samplers and statistics never import torch.
 """
 
 from __future__ import annotations

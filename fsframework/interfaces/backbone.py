@@ -16,15 +16,15 @@ __all__ = ["Backbone", "Preprocessing"]
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What is done to an image before a backbone sees it.
+    """The preparation of an image for a backbone.
 
     Args:
-        size: height and width in pixels the image is resized to.
-        mean: per RGB channel, of pixel values in 0..1; subtracted.
-        std: per RGB channel; divided by.
-        interpolation: of the resizing.
-        binding: whether ``size`` goes before the one a data set is made for, as pretrained weights
-            and transformers ask; a size the user gives goes before both.
+        size: height and width in pixels to which the image is resized.
+        mean: mean per RGB channel of pixel values in 0..1, which is subtracted.
+        std: standard deviation per RGB channel, by which pixels are then divided.
+        interpolation: the interpolation of the resizing.
+        binding: whether ``size`` takes precedence over the native size of a data set, as pretrained
+            weights and transformers require; a size given by the user takes precedence over both.
     """
 
     size: int = 84
@@ -37,45 +37,45 @@ class Preprocessing:
 class Backbone(Configurable, nn.Module, ABC):
     """Images in, feature maps out; ``vectors`` pools the maps into one vector an image.
 
-    The constructor makes random weights; one with pretrained weights has ``load_pretrained``.
+    The constructor makes random weights; ``load_pretrained`` replaces them by pretrained ones.
     """
 
     catalogue: ClassVar[str] = ""
-    """The library whose models ``argument`` names (``timm``); empty where it names none. The
-    error for an unknown backbone says how to name a model of the library."""
+    """The library whose models ``argument`` names (``timm``); empty where it names none. The error
+    for an unknown backbone shows how to name a model of the library."""
 
     preprocessing: Preprocessing = Preprocessing()
-    """How images must be prepared; an instance may have its own."""
+    """How images must be prepared; an instance may have its own value."""
 
     pretrained_on: str | None = None
-    """Name of the data the weights were trained on before we train, lower-case with hyphens
+    """Name of the data that the weights were pretrained on, lower-case with hyphens
     (``imagenet-1k``, ``lvd-142m``); ``None`` for no data."""
 
     keeps_weights: bool = False
-    """Whether training leaves its weights as they are: none of its parameters requires a gradient.
-    An instance may have its own."""
+    """Whether training leaves its weights unchanged: none of its parameters requires a gradient. An
+    instance may have its own value."""
 
     licence: str = "none: randomly initialised"
     """Licence of the pretrained weights."""
 
     def load_pretrained(self, *, offline: bool = False) -> None:
-        """Replace the random weights by pretrained ones; here there are none.
+        """Replace the random weights by pretrained ones; by default there are none.
 
-        Called once after construction, unless all weights come from a run that has them.
+        Called once after construction, unless all weights come from an earlier run.
 
         Args:
             offline: make no network call.
 
         Raises:
-            DataError: they are not there, cannot be read, or do not fit.
+            DataError: the weights are missing, cannot be read or do not fit.
         """
 
     def provenance(self) -> Mapping[str, str]:
-        """Return where the pretrained weights came from, by words such as ``package``.
+        """Return where the pretrained weights came from, by keys such as ``package``.
 
-        Asked for once the weights are loaded; the run's record keeps it and a note shows it. Usual
-        words are ``package`` (name and version), ``repository``, ``file`` and ``licence``. Here
-        there are no pretrained weights, and nothing is returned.
+        Called after the weights are loaded; the run's record stores it and a note shows it. Usual
+        keys are ``package`` (name and version), ``repository``, ``file`` and ``licence``. Empty by
+        default.
         """
         return {}
 
@@ -83,20 +83,20 @@ class Backbone(Configurable, nn.Module, ABC):
     def forward(self, images: Tensor) -> Tensor:
         """Map float images ``(n, 3, H, W)``, normalised, to feature maps ``(n, C, h, w)``.
 
-        Works for any ``H`` and ``W`` that leave a map of at least 1 x 1. In evaluation mode the
-        map of an image does not depend on the images beside it.
+        Works for any ``H`` and ``W`` that leave a map of at least 1 x 1. In evaluation mode the map
+        of an image does not depend on the other images.
 
         Raises:
             OptionError: the images are too small to leave a map.
         """
 
     def vectors(self, maps: Tensor) -> Tensor:
-        """Pool maps ``(n, C, h, w)`` into vectors ``(n, D)``; here the mean over locations."""
+        """Pool maps ``(n, C, h, w)`` into vectors ``(n, D)``; by default mean pooling."""
         return maps.mean(dim=(2, 3))
 
     def encode(self, images: Tensor) -> Tensor:
         """Map normalised images ``(n, 3, H, W)`` to vectors ``(n, D)``, the pooled maps by default.
 
-        Override it where a vector is not a pooled map, as the class token of a transformer.
+        Override it where a vector is not a pooled map, such as the class token of a transformer.
         """
         return self.vectors(self(images))

@@ -9,12 +9,12 @@ __all__ = ["Command"]
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A command of ``fsf`` as its distribution describes it, known without importing the command.
+    """A command of ``fsf`` as its distribution describes it, without importing the command.
 
     The command itself is a ``click.Command``, made with ``command`` or ``group`` of
     ``fsframework.cli.options`` or with click itself. An entry point of the group
-    ``fsframework.commands`` names it; a table of the same name in ``commands.toml``, beside the
-    ``__init__.py`` of the top-level package of the target, describes it::
+    ``fsframework.commands`` names it; a table of the same name in ``commands.toml``, next to the
+    ``__init__.py`` of the target's top-level package, describes it::
 
         [show-words]
         summary = "Show the words that hurt most."
@@ -25,7 +25,7 @@ class Command:
         name: name of the entry point, lower-case kebab.
         target: ``module:attribute`` of the click command.
         path: the words after ``fsf`` that call it.
-        summary: one sentence, shown beside the command in help.
+        summary: one sentence, shown next to the command in help.
         group: heading of the section of ``fsf --help`` that shows it, or the group that its path
             begins with.
     """

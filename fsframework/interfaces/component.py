@@ -1,4 +1,4 @@
-"""What every kind of component may declare."""
+"""The declarations of every kind of component."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Configurable"]
 
 
 class Configurable:
-    """The base of every interface: what a class says about its name and its options.
+    """The base of every interface: declarations of a class about its name and its options.
 
     The options of a component are the parameters of its constructor.
     """
@@ -23,8 +23,8 @@ class Configurable:
     """The option that ``NAME:VALUE`` sets, as in ``folder:PATH``; ``None`` for none."""
 
     reads: ClassVar[tuple[str, ...]] = ()
-    """Options that may name a file or folder whose content is part of what the component is."""
+    """Options that may name a file or folder whose content is part of the component's identity."""
 
     usual_components: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """For each option that is a component, the name of the plugin that is meant where the option
-    is given options but no name, as in ``detector.selector.compounds=joined``."""
+    """For each option that is a component, the plugin used where the option is given options but no
+    name, as in ``detector.selector.compounds=joined``."""

@@ -17,26 +17,26 @@ from fsframework.values import ImagePool, IntArray, UInt8Array
 __all__ = ["About", "Dataset", "Decoding"]
 
 Decoding = Literal["exact", "scaled"]
-"""How image files are decoded: every pixel, or no more detail than the size asked for can show."""
+"""How image files are decoded: every pixel, or only the detail that the requested size can show."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What is published of a data set: facts for those who have it, and for those who look for it.
+    """Published facts about a data set, for those who have it and those who look for it.
 
     Args:
-        title: as its authors write it.
-        licence: under which it may be used; ``unknown`` where nothing is stated.
-        source: where to get it; nothing is ever fetched from there.
+        title: the title, as its authors write it.
+        licence: the licence for its use; ``unknown`` where none is stated.
+        source: where to get it; nothing is ever downloaded from there.
         citation: authors, year, title.
-        counts: number of classes and of images of each split, as published; of ``all`` where only
-            the whole is, and 0 images where only their classes are.
-        layouts: pictures of the trees of files it may have, by a name for each.
-        images_from: names of larger data sets its images or classes were taken from
-            (``imagenet-1k``), so that a backbone trained on one of these has seen its classes.
-        summary: what it is, in a sentence; ``notes``: sentences on what a user should know.
-        splits: of every published split its ``counts``, by name, where there are several to
-            choose from; the usual one first.
+        counts: published numbers of classes and images of each split; of ``all`` where only the
+            total is published, and 0 images where only the number of classes is.
+        layouts: pictures of the trees of files that it may have, by name.
+        images_from: names of larger data sets from which its images or classes were taken
+            (``imagenet-1k``); a backbone trained on one of these has seen its classes.
+        summary: one sentence that describes it; ``notes``: sentences that a user should know.
+        splits: ``counts`` of every published way to split the data, by name, where there are
+            several; the usual one first.
     """
 
     title: str
@@ -52,57 +52,57 @@ class About:
 
 
 class Dataset(Configurable, ABC):
-    """Labelled images with class splits; the pixels are asked for only when they are needed.
+    """Labelled images with class splits; pixels are read only when needed.
 
-    A subclass sets the attributes below and gives ``image``. ``images`` may be overridden where
-    many images at once are cheaper than one by one.
+    A subclass sets the attributes below and implements ``image``. It may override ``images`` where
+    reading many images together is cheaper than one by one.
     """
 
     location: ClassVar[str | None] = None
-    """The option that says where the images lie; ``None`` where that is ``argument``."""
+    """The option that locates the images; ``None`` where ``argument`` does."""
 
     declared_by: ClassVar[str | None] = None
-    """The option that takes a TOML file which describes the data, in a class that reads any data
-    set described in this way: ``fsf data add FILE.toml PATH`` uses this class and keeps a copy of
-    the file. ``None`` for every other class."""
+    """The option that takes a TOML description of the data, in a class that reads any data set so
+    described: ``fsf data add FILE.toml PATH`` uses this class and stores a copy of the file.
+    ``None`` for every other class."""
 
     about: About | None = None
-    """What is published of it; ``None`` for data that are the user's own, or made."""
+    """Published facts; ``None`` for the user's own or generated data."""
 
     rendered: ClassVar[bool] = False
-    """Whether its images are made by a program, so that no weights can have seen them."""
+    """Whether a program generates its images, so that no weights can have seen them."""
 
     layout: str = ""
     """Name of the layout in which the files were found; empty where there is only one."""
 
     native_size: int | None = None
-    """Height and width in pixels the images are made for; ``None`` where they vary."""
+    """Height and width of the images in pixels, as intended; ``None`` where they vary."""
 
     keys: tuple[str, ...]
-    """One unique string an image, stable between machines."""
+    """One unique string per image, the same on all machines."""
 
     labels: IntArray
     """int64 ``(n,)``, index into ``class_names``."""
 
     class_names: tuple[str, ...]
-    """Unique, sorted unless the data set has an order of its own."""
+    """Unique names, sorted unless the data set defines an order."""
 
     splits: Mapping[str, tuple[str, ...]]
     """The classes of each split (``train``, ``val``, ``test``); disjoint."""
 
     metadata: Mapping[str, tuple[str, ...]]
-    """Columns of one string an image. ``words`` holds attribute words separated by ``;``,
-    ``caption`` a sentence, where a data set has them."""
+    """Columns of one string per image. Where a data set has them, ``words`` holds attribute words
+    separated by ``;`` and ``caption`` a sentence."""
 
     fingerprint: str
-    """Changes when an image, a label or a split may have changed; cheap to know."""
+    """Changes when an image, a label or a split may have changed; cheap to compute."""
 
     @property
     def pixels_fingerprint(self) -> str:
-        """Changes when an image, or their order, may have changed; here ``fingerprint``.
+        """Changes when an image or the order may have changed; by default ``fingerprint``.
 
-        Override it where options that leave the images alone, such as splits, change the latter:
-        images are then decoded once for all of them.
+        Override it where options that do not affect the images, such as splits, change
+        ``fingerprint``: images are then decoded once for all values of these options.
         """
         return self.fingerprint
 
@@ -111,8 +111,8 @@ class Dataset(Configurable, ABC):
         """Return one image, RGB uint8 ``(H, W, 3)``.
 
         Raises:
-            DataError: it cannot be read; the message names its file (and row), ``reason`` only
-                says what is wrong.
+            DataError: it cannot be read; the message names its file (and row), ``reason`` states
+                only what is wrong.
         """
 
     def images(
@@ -131,23 +131,23 @@ class Dataset(Configurable, ABC):
     def scaled_images(
         self, indices: Sequence[int] | IntArray, size: int, interpolation: str = "bilinear"
     ) -> UInt8Array:
-        """Return what ``images`` does, near enough, faster where a decoder can skip detail.
+        """Return nearly what ``images`` returns, faster where a decoder can skip detail.
 
-        Override it where there is such a decoder; here it is ``images`` itself.
+        Override it where such a decoder is available; by default it calls ``images``.
         """
         return self.images(indices, size, interpolation)
 
     def problems(self) -> list[str]:
-        """Return what is wrong with the data though they can be used, a sentence each.
+        """Return what is wrong with the data although they can be used, one sentence each.
 
-        ``fsf data check`` prints these beside what it finds itself.
+        ``fsf data check`` prints these next to its own findings.
         """
         return []
 
     def split_indices(self, split: str) -> IntArray:
         """Return the indices of a split's images, ascending.
 
-        Every data set has a split ``all``: every image, unless it declares one of its own.
+        Every data set has a split ``all`` of every image, unless it declares another.
 
         Raises:
             DataError: the data set has no split of this name, or no image is in it.
@@ -165,7 +165,7 @@ class Dataset(Configurable, ABC):
         return indices
 
     def pool(self, split: str) -> ImagePool:
-        """Return the pool of one split, without attributes; classes without an image are left out.
+        """Return the pool of one split, without attributes and without empty classes.
 
         Pool index ``i`` is the data set's index ``split_indices(split)[i]``.
         """

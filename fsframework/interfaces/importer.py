@@ -18,28 +18,29 @@ __all__ = ["CheckpointImporter", "ImportedModel"]
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """What a checkpoint of another library is called and holds here.
+    """A checkpoint of another library, in the terms of this framework.
 
-    Methods and backbones are named as strings, for an importer imports no other plugin.
+    Methods and backbones are named as strings, since an importer imports no other plugin.
 
     Args:
-        source: what it was there, such as ``LibFewShot's RENet with resnet12``.
-        method: name of the method's plugin; ``backbone`` that of the backbone.
+        source: its name in that library, such as ``LibFewShot's RENet with resnet12``.
+        method: name of the method's plugin; ``backbone`` that of the backbone's.
         weights: every parameter and buffer by its name here: ``backbone.`` and its name in the
-            backbone, ``method.`` and its name in the method. The backbone's are called so even
-            where the method holds the backbone.
-        method_options: values of options of the method, as its constructor takes them; those
-            left out keep their defaults. Where the other library differs from the paper, these
-            say so. ``backbone_options`` likewise; they include the normalisation of the images.
+            backbone, or ``method.`` and its name in the method. The backbone's have this prefix
+            even where the method holds the backbone.
+        method_options: options of the method, as its constructor takes them; others keep their
+            defaults. They express where the other library differs from the paper.
+            ``backbone_options`` likewise; they include the normalisation of the images.
         image_size: height and width of the images in pixels.
-        n_base_classes: classes the model was trained on, 0 where no weight depends on it.
-        n_way: classes a task; with ``n_shot`` support images and ``n_query`` queries a class, the
-            shape of the tasks it was made for.
-        check_method_options: laid over ``method_options`` for a comparison with outputs of the
-            other library, such as the noise that was switched off when they were made;
+        n_base_classes: number of classes that the model was trained on, 0 where no weight depends
+            on it.
+        n_way: classes per task; with ``n_shot`` support images and ``n_query`` queries per class,
+            the shape of the tasks it was made for.
+        check_method_options: override ``method_options`` for a comparison with outputs of the other
+            library, such as noise that was switched off when they were made;
             ``check_backbone_options`` likewise.
         names: the checkpoint's own name of each weight, for messages.
-        notes: what a user must know, a sentence each.
+        notes: what a user must know, one sentence each.
     """
 
     source: str
@@ -60,14 +61,14 @@ class ImportedModel:
 
 
 class CheckpointImporter(Configurable, ABC):
-    """Reads what another library has saved; running code of a file is out of the question."""
+    """Reads what another library has saved, and never runs code from a file."""
 
     @abstractmethod
     def read(self, folder: Path) -> ImportedModel:
         """Read the checkpoint in a folder; nothing is written.
 
-        Whether the weights fit the method and the backbone is found by who builds them; an
-        importer sees to it that none is missing, so far as it knows, and that none is left over.
+        The caller finds out whether the weights fit the method and the backbone; an importer
+        ensures that no weight it knows of is missing and that none is left over.
 
         Raises:
             DataError: a file is missing, damaged or of another kind, the model is of a class
@@ -76,9 +77,9 @@ class CheckpointImporter(Configurable, ABC):
         """
 
     def example(self, folder: Path) -> None:
-        """Write a small made-up checkpoint of the kind that is read into an empty folder.
+        """Write a small synthetic checkpoint of the supported kind into an empty folder.
 
-        Optional: with it ``fsf plugins check`` tries the importer on a sound checkpoint and on
-        damaged ones, without it on folders that hold none.
+        Optional: with it, ``fsf plugins check`` tests the importer on a valid checkpoint and on
+            damaged ones; without it, only on folders that hold none.
         """
         raise NotImplementedError

@@ -19,9 +19,10 @@ __all__ = ["Batch", "FewShotMethod"]
 
 @dataclass(frozen=True)
 class Batch:
-    """What a training step shows a method; items are what the method ``consumes``.
+    """The data of a training step; items are what the method ``consumes``.
 
-    A step on episodes fills the first five fields, one on batches the last two, one on both all.
+    A step on episodes fills the first five fields, one on batches ``items`` and ``classes``, one on
+    both all of these.
 
     Args:
         support: ``(tasks, way, shot, *item)``.
@@ -31,8 +32,8 @@ class Batch:
         query_classes: int64 ``(tasks, n)``, index of the base class.
         items: ``(n, *item)``, images drawn without regard to episodes.
         classes: int64 ``(n,)``, index of the base class of ``items``.
-        teacher_logits: float ``(n, n_base_classes)``, what the teacher of a stage that distils
-            says of ``items``.
+        teacher_logits: float ``(n, n_base_classes)``, the logits of the teacher for ``items`` in a
+            stage that distils.
     """
 
     support: Tensor | None = None
@@ -46,10 +47,10 @@ class Batch:
 
 
 class FewShotMethod(Configurable, nn.Module, ABC):
-    """Support and queries in, scores out; many tasks at once.
+    """Support and queries in, scores out; many tasks per call.
 
-    A method of ten lines: give ``scores``. It never sees a query's label outside ``loss``, and
-    never computes an accuracy.
+    Only ``scores`` is required. A method never sees a query's label outside ``loss`` and never
+    computes an accuracy.
 
     >>> import torch
     >>> class Nearest(FewShotMethod):
@@ -61,15 +62,15 @@ class FewShotMethod(Configurable, nn.Module, ABC):
     """
 
     consumes: ClassVar[Literal["vectors", "maps", "images"]] = "vectors"
-    """An item is a vector ``(D,)``, a map ``(C, h, w)`` or an image ``(3, H, W)``. Vectors and
-    maps are computed once an image and cached; only ``images`` methods see pixels a task."""
+    """An item is a vector ``(D,)``, a map ``(C, h, w)`` or an image ``(3, H, W)``. Vectors and maps
+    are computed once per image and cached; only ``images`` methods see pixels in every task."""
 
     learns_from: ClassVar[Literal["episodes", "batches", "both", "nothing"]] = "episodes"
-    """What a training step shows ``loss``."""
+    """What ``loss`` needs in a training step."""
 
     weightless: bool = False
     """Whether it has no weights of its own once it is built; on a backbone that keeps its weights
-    nothing is then left to train, and no training split is asked for. An option may set it for an
+    there is then nothing to train, and no training split is needed. An option may set it for an
     instance."""
 
     transductive: bool = False
@@ -77,28 +78,31 @@ class FewShotMethod(Configurable, nn.Module, ABC):
     instance."""
 
     n_way: int | None = None
-    """Number of ways the weights are made for, by a method that learns weights a way (the head of
-    MAML); such a method refuses other tasks, and its scores may depend on the order of the ways.
-    ``None`` for any number. An option ``n_way`` follows the tasks unless it is given."""
+    """Number of ways of a method that learns weights per way (the head of MAML); such a method
+    refuses other tasks, and its scores may depend on the order of the ways. ``None`` for any
+    number. An option ``n_way`` follows the tasks unless it is given."""
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
         """Create what depends on the items' shape or the base classes; called once, before use.
 
         Args:
-            item_shape: shape of one item as ``embed`` gets it.
+            item_shape: shape of one item as ``embed`` receives it.
             n_base_classes: classes of the training split; 0 where nothing is trained.
-            backbone: what makes the items. A method that ``consumes`` images keeps it
-                (``self.backbone = backbone``) and runs it itself; others leave it alone.
+            backbone: makes the items. A method that ``consumes`` images stores it
+                (``self.backbone = backbone``) and runs it itself; others ignore it.
         """
 
     def embed(self, items: Tensor) -> Tensor:
-        """Map items ``(n, *item)`` to ``(n, *embedded)``: the part of the work that an image's
-        task does not change, done once an image and cached. The default changes nothing."""
+        """Map items ``(n, *item)`` to ``(n, *embedded)``; by default the identity.
+
+        This is the part of the work that does not depend on the task; it is done once per image
+        and cached.
+        """
         return items
 
     @abstractmethod
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
-        """Score every query for every way; higher is likelier.
+        """Score every query for every way; higher is more likely.
 
         Args:
             support: float ``(tasks, way, shot, *embedded)``.
@@ -110,17 +114,17 @@ class FewShotMethod(Configurable, nn.Module, ABC):
             has an ``n_way``.
 
         Raises:
-            OptionError: the method is made for another number of ways.
+            OptionError: the method is for another number of ways.
         """
 
     def class_logits(self, items: Tensor) -> Tensor:
-        """Score items ``(n, *item)``, not embedded, for the base classes: what a teacher says.
+        """Score items ``(n, *item)``, not embedded, for the base classes, as a teacher does.
 
         Returns:
             float ``(n, n_base_classes)``.
 
         Raises:
-            OptionError: the method has no classifier of base classes, as here.
+            OptionError: the method has no classifier of base classes, which is the default.
         """
         del items
         raise OptionError(
@@ -129,11 +133,11 @@ class FewShotMethod(Configurable, nn.Module, ABC):
         )
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the scalar a training step minimises; here cross-entropy of the queries' scores.
+        """Return the scalar that a training step minimises; by default the queries' cross-entropy.
 
-        Items arrive as the backbone made them, before ``embed``. In mixed precision this runs
-        under ``torch.autocast`` with the weights in float32: linear algebra that has no half
-        precision must ask for float32 itself.
+        Items come from the backbone, before ``embed``. In mixed precision this runs under
+        ``torch.autocast`` with the weights in float32; linear algebra without half precision must
+        request float32 itself.
         """
         support, query = self.embed_episode(batch)
         assert batch.query_labels is not None
@@ -141,16 +145,14 @@ class FewShotMethod(Configurable, nn.Module, ABC):
         return functional.cross_entropy(logits.flatten(0, 1), batch.query_labels.flatten())
 
     def embed_episode(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Embed a batch's support and queries in one call, as BatchNorm should see them.
+        """Embed a batch's support and queries in one call, so that BatchNorm sees both.
 
         Returns:
             ``(tasks, way, shot, *embedded)`` and ``(tasks, n, *embedded)``.
         """
         support, query = batch.support, batch.query
         if support is None or query is None:
-            raise OptionError(
-                f"{type(self).__name__} learns from episodes, which this step has not"
-            )
+            raise OptionError(f"{type(self).__name__} learns from episodes, but this step has none")
         way_shot = support.shape[:3].numel()
         flat = torch.cat([support.flatten(0, 2), query.flatten(0, 1)])
         embedded = self.embed(flat)

@@ -18,11 +18,11 @@ class Control:
     """The arm that a sampler's own tasks are compared with.
 
     Args:
-        sampler: draws the tasks of the control arm, from the same pool, number and seed; ways,
+        sampler: draws the tasks of the control arm, with the same pool, number and seed; ways,
             shots and queries are those of the sampler that declares it.
         arms: names of both arms, lower-case kebab: the control's, then that of the sampler's own
-            tasks. Estimates, files and records go by them (``wacc-random``, ``wacc-biased``).
-        symbols: what tables print for the two after the name of a statistic, such as ``R`` and
+            tasks. Estimates, files and records use them (``wacc-random``, ``wacc-biased``).
+        symbols: what tables print for the arms after the name of a statistic, such as ``R`` and
             ``A`` for wAcc-R and wAcc-A; empty for the names themselves.
         paired: whether task ``t`` of both arms is a pair, so that their difference is taken task
             by task. Both tasks of a pair have the same classes.
@@ -50,7 +50,7 @@ class TaskSampler(Configurable, ABC):
     """Whether ``draw`` reads ``pool.attributes``."""
 
     independent: ClassVar[bool] = True
-    """Whether tasks are drawn independently, so that a shorter draw is a prefix of a longer."""
+    """Whether tasks are drawn independently, so that a shorter draw is a prefix of a longer one."""
 
     uniform: ClassVar[bool] = False
     """Whether the classes of a task, and the images of each class, are drawn uniformly and
@@ -71,7 +71,7 @@ class TaskSampler(Configurable, ABC):
     def control(self) -> Control | None:
         """Return the arm that these tasks are compared with; by default there is none.
 
-        Without one, an experiment has a single arm, which goes by the sampler's own name.
+        Without one, an experiment has a single arm with the name of the sampler's plugin.
         """
         return None
 
@@ -81,15 +81,16 @@ class TaskSampler(Configurable, ABC):
 
         Args:
             pool: the images to draw from; ``pool.attributes`` holds their words, if any.
-            n_tasks: number of tasks; ``None`` means as many as there are, for samplers that end.
-            seed: task ``t`` is drawn from ``task_rng(seed, t, name)`` and nothing else.
+            n_tasks: number of tasks; ``None`` means all of them, for samplers that run out of
+                tasks.
+            seed: task ``t`` is drawn from ``task_rng(seed, t, name)`` only.
 
         Returns:
             The tasks, built with ``TaskSet.of(pool, ...)``.
 
         Raises:
-            InfeasibleTask: the pool cannot yield such a task; the message names the class (or
-                word) at fault and the largest number that would do. Raised quickly, not after
-                an unbounded search.
-            OptionError: ``n_tasks`` is ``None`` for a sampler without an end.
+            InfeasibleTask: the pool cannot yield such a task; the message names the class (or word)
+                at fault and the largest number that would work. Raised quickly, not after an
+                unbounded search.
+            OptionError: ``n_tasks`` is ``None`` for a sampler that never runs out of tasks.
         """

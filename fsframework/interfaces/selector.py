@@ -21,23 +21,23 @@ class WordSelector(Configurable, ABC):
         """Return the words selected from each caption.
 
         Args:
-            captions: one text an image; it may be empty or in any language.
+            captions: one text per image; it may be empty or in any language.
 
         Returns:
-            One set of non-empty words a caption, in the order of ``captions``. The words of a
-            caption must not depend on the captions beside it.
+            One set of non-empty words per caption, in the order of ``captions``. The words of a
+            caption must not depend on the other captions.
         """
 
     def provenance(self) -> Mapping[str, str]:
-        """Return what must be known to select the same words again: tagger, its version, ...
+        """Return what is needed to select the same words again: tagger, its version, ...
 
-        It is kept in the header of every table made from these words.
+        It is stored in the header of every table made from these words.
         """
         return {}
 
     def notes(self) -> list[str]:
-        """Return what a user should know of these words, one sentence each; by default nothing.
+        """Return what a user should know about these words, one sentence each; empty by default.
 
-        It is asked once the detector is prepared, and told before the first caption is read.
+        It is called after the detector is prepared, and shown before the first caption is read.
         """
         return []

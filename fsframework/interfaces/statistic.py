@@ -12,7 +12,7 @@ __all__ = ["Statistic"]
 
 
 class Statistic(Configurable, ABC):
-    """Outcomes in, one number per task out; the mean and its interval follow from those.
+    """Outcomes in, one number per task out, from which the mean and its interval follow.
 
     >>> import numpy as np
     >>> class Best(Statistic):
@@ -26,10 +26,10 @@ class Statistic(Configurable, ABC):
     """Smallest and largest value that a task can have."""
 
     higher_is_better: ClassVar[bool] = True
-    """Whether a larger value is a better one; a gap is positive where the tested arm is worse."""
+    """Whether larger values are better; a gap is positive where the tested arm is worse."""
 
     label: ClassVar[str] = ""
-    """What tables call it, such as ``wAcc``; empty for the name of the plugin."""
+    """Its name in tables, such as ``wAcc``; empty for the name of the plugin."""
 
     @abstractmethod
     def per_task(self, outcomes: Outcomes) -> FloatArray:

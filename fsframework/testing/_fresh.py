@@ -1,7 +1,7 @@
-"""Draw tasks in a process of its own: ``python -m fsframework.testing._fresh`` reads a job as JSON.
+"""Draw tasks in a separate process: ``python -m fsframework.testing._fresh`` reads a job as JSON.
 
-What a process happened to hash, import or draw before cannot reach into another one, so this is
-how the suite sees whether a sampler depends on nothing but its arguments.
+What a process has hashed, imported or drawn before cannot affect another process, so this shows
+whether a sampler depends only on its arguments.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ __all__ = ["digests_in_fresh_processes", "draw_digest"]
 
 
 def draw_digest(tasks: TaskSet) -> str:
-    """Return a digest of all five arrays; ``TaskSet.digest`` leaves out what identifies no task."""
+    """Return a digest of all five arrays; ``TaskSet.digest`` covers only three of them."""
     return digest_of(tasks.digest, tasks.attribute, tasks.relaxed)
 
 
 def digests_in_fresh_processes(
     sampler: object, pool: Sequence[int], n_tasks: int, seed: int, hash_seeds: Sequence[int]
 ) -> list[str]:
-    """Return ``draw_digest`` of the same draw in one process a hash seed, all at once.
+    """Return ``draw_digest`` of the same draw in one process per hash seed, run in parallel.
 
     Args:
-        sampler: is built again from its class and options in each process.
+        sampler: rebuilt from its class and options in each process.
         pool: arguments of ``toy_pool``.
-        n_tasks: tasks to draw.
-        seed: of the draw.
+        n_tasks: number of tasks to draw.
+        seed: the seed of the draw.
         hash_seeds: values of ``PYTHONHASHSEED``.
 
     Raises:
-        NotApplicable: a process could not find the class or be told an option.
-        ConformanceError: a process failed; the message ends with what it said last.
+        NotApplicable: a process cannot import the class or receive an option.
+        ConformanceError: a process failed; the message ends with the last line of its output.
     """
     job = {"sampler": _described(sampler), "pool": list(pool), "n_tasks": n_tasks, "seed": seed}
     running = [_start(job, hash_seed) for hash_seed in hash_seeds]
@@ -77,10 +77,10 @@ def _described(value: Any) -> Any:
         return [_described(item) for item in value]
     cls = type(value)
     if kind_of(value) is None:
-        raise NotApplicable(f"an option of type {cls.__name__} cannot be told to another process")
+        raise NotApplicable(f"an option of type {cls.__name__} cannot be passed to another process")
     if "<locals>" in cls.__qualname__:
         raise NotApplicable(
-            f"{cls.__name__} is defined in a function: no other process can find it"
+            f"{cls.__name__} is defined in a function, so no other process can import it"
         )
     return {
         "module": cls.__module__,
@@ -102,7 +102,7 @@ def _rebuilt(value: Any) -> Any:
 
 
 def _module(name: str, file: str | None) -> ModuleType:
-    """Import a module, from its file where its name leads nowhere or elsewhere.
+    """Import a module, from its file where its name is not importable or names another module.
 
     That is the case for a script, a file given with ``--plugin`` and most test files.
     """

@@ -1,4 +1,4 @@
-"""The machinery of the suites: what a check is, how checks are found, run and reported."""
+"""The machinery of the suites: checks, and how they are found, run and reported."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ __all__ = [
 ]
 
 Make = Callable[[], Any]
-"""What a check is given: a callable without arguments that returns a fresh component."""
+"""The argument of a check: a callable without arguments that returns a fresh component."""
 
 KINDS = tuple(_KINDS)
-"""The kinds of plugin there are checks for."""
+"""The kinds of plugin that have checks."""
 
 
 class ConformanceError(AssertionError):
-    """A component breaks its contract; the message says which rule, and how."""
+    """A component breaks its contract; the message states which rule and how."""
 
 
 class NotApplicable(Exception):
-    """A check has nothing to say about this component; the message says why."""
+    """A check does not apply to this component; the message states why."""
 
 
 class Check(Protocol):
@@ -53,7 +53,7 @@ class Check(Protocol):
 
     Raises:
         ConformanceError: the component breaks the rule.
-        NotApplicable: the rule does not concern it, or a check it rests on fails.
+        NotApplicable: the rule does not apply, or a check that this one depends on fails.
     """
 
     __name__: str
@@ -67,12 +67,12 @@ class Check(Protocol):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """How one check ended.
+    """The result of one check.
 
     Args:
         name: name of the check.
-        outcome: ``skipped`` where the check does not concern the component.
-        rule: what the check demands, in one sentence.
+        outcome: ``skipped`` where the check does not apply to the component.
+        rule: what the check requires, in one sentence.
         message: why it failed or was skipped; empty when it passed.
         seconds: how long it took.
     """
@@ -85,7 +85,7 @@ class CheckResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the check found nothing wrong."""
+        """Whether the check found no fault."""
         return self.outcome != "failed"
 
 
@@ -103,22 +103,21 @@ def options_of(cls: type) -> dict[str, inspect.Parameter]:
     {}
     """
     home = next(c for c in cls.__mro__ if "__init__" in vars(c))
-    # nn.Module declares (*args, **kwargs), which are no options of the class below it.
+    # nn.Module declares (*args, **kwargs), which are not options of its subclass.
     if home is object or home.__module__.startswith("torch."):
         return {}
     return dict(list(inspect.signature(cls.__init__).parameters.items())[1:])  # type: ignore[misc]
 
 
 class Suite:
-    """The checks of one kind, in the order they are declared; eight are common to all components.
+    """The checks of one kind, in declaration order; eight are common to all components.
 
-    A check declared ``after`` others runs them first and is skipped when one of them fails, so
-    that a component is told of a fault once and not by everything that rests on it.
+    A check declared ``after`` others runs them first and is skipped when one of them fails, so a
+    fault is reported once and not by every dependent check.
 
     Args:
-        interface: the class of what is checked.
-        has_options: whether it is made with options, as components are; if not, the checks common
-            to these are left out.
+        interface: the class of the components.
+        has_options: whether they have options; if not, the checks of options are left out.
     """
 
     def __init__(self, interface: type, *, has_options: bool = True) -> None:
@@ -131,14 +130,14 @@ class Suite:
     def _add_common(self, interface: type) -> None:
 
         def check_construction(make: Make) -> None:
-            """The factory gives a fresh instance of the interface at every call."""
+            """The factory returns a fresh instance of the interface on every call."""
             first, second = make(), make()
             for component in (first, second):
                 require(
                     isinstance(component, interface),
                     f"it must be a {interface.__name__}, not a {type(component).__name__}",
                 )
-            require(first is not second, "the factory must give a fresh component at every call")
+            require(first is not second, "the factory must return a fresh component on every call")
 
         self._first = (self._add(check_construction),)
         typed = self._add(check_options_typed, self._first)
@@ -156,7 +155,7 @@ class Suite:
         return iter(self._checks)
 
     def check(self, *, after: Iterable[Check] = ()) -> Callable[[Callable[[Make], None]], Check]:
-        """Return a decorator that registers a check, and the checks it rests on."""
+        """Return a decorator that registers a check and the checks that it depends on."""
         return lambda function: self._add(function, (*self._first, *after))
 
     def _add(self, function: Callable[[Make], None], after: tuple[Check, ...] = ()) -> Check:
@@ -171,14 +170,14 @@ class Suite:
         return checked
 
 
-@functools.lru_cache(maxsize=256)  # many checks rest on the same one; some components are heavy
+@functools.lru_cache(maxsize=256)  # many checks depend on the same one; some components are heavy
 def _reason_not_to(earlier: Check, make: Make) -> str:
     try:
         earlier(make)
     except NotApplicable as reason:
         return str(reason)
     except (Exception, SystemExit):
-        return f"rests on {earlier.__name__}, which fails"
+        return f"depends on {earlier.__name__}, which fails"
     return ""
 
 
@@ -190,7 +189,7 @@ def check_options_typed(make: Make) -> None:
         require(
             parameter.kind is inspect.Parameter.KEYWORD_ONLY,
             f"{cls.__name__} must take {name!r} as a keyword-only parameter, "
-            f"it is {parameter.kind.description}",
+            f"but it is {parameter.kind.description}",
         )
         require(
             parameter.annotation is not inspect.Parameter.empty,
@@ -206,7 +205,7 @@ def check_options_typed(make: Make) -> None:
 
 
 def check_options_stored(make: Make) -> None:
-    """Every option is stored under its own name, so that the component can be built again."""
+    """Every option is stored under its own name, so the component can be rebuilt."""
     component = make()
     cls = type(component)
     options = options_of(cls)
@@ -232,18 +231,18 @@ def _same(left: object, right: object) -> bool:
 
 
 def check_summary(make: Make) -> None:
-    """The class has a docstring whose first line says what it is."""
+    """The class has a docstring whose first line describes it."""
     cls = type(make())
     lines = (cls.__doc__ or "").strip().splitlines()
-    require(lines, f"{cls.__name__} has no docstring; its first line is what a listing shows")
+    require(lines, f"{cls.__name__} has no docstring; listings show its first line")
 
 
 def check_name(make: Make) -> None:
-    """A name that the class gives itself is lower-case kebab."""
+    """A ``name`` that the class declares is lower-case kebab."""
     name = _configurable(make).name
     require(
         name is None or (isinstance(name, str) and name and kebab(name) == name),
-        "name must be None or lower-case letters and digits in words joined by hyphens, "
+        "name must be None or words of lower-case letters and digits joined by hyphens, "
         f"not {name!r}",
     )
 
@@ -264,7 +263,7 @@ def check_reads(make: Make) -> None:
 
 
 def check_usual_components(make: Make) -> None:
-    """``usual_components`` has the name of a plugin for options that are components."""
+    """``usual_components`` maps options that are components to names of plugins."""
     cls = _configurable(make)
     usual = cls.usual_components
     require(isinstance(usual, Mapping), f"usual_components must be a mapping, not {usual!r}")
@@ -274,7 +273,7 @@ def check_usual_components(make: Make) -> None:
         taken = (hints[option], *typing.get_args(hints[option]))
         require(
             any(isinstance(one, type) and kind_of(one) for one in taken),
-            f"usual_components names the option {option!r}, whose type is no interface",
+            f"usual_components names the option {option!r}, whose type is not an interface",
         )
         require(
             isinstance(plugin, str) and plugin,
@@ -288,7 +287,7 @@ def _configurable(make: Make) -> type[Configurable]:
 
 
 def require_option(cls: type, declaration: str, name: object) -> None:
-    """Raise ``ConformanceError`` unless what a class declares is the name of one of its options."""
+    """Raise ``ConformanceError`` unless a declared name is one of the class's options."""
     options = options_of(cls)
     require(
         name in options,
@@ -298,33 +297,35 @@ def require_option(cls: type, declaration: str, name: object) -> None:
 
 
 def checks_for(kind: str | type) -> tuple[Check, ...]:
-    """Return the checks of a kind, given by its name or by a class.
+    """Return the checks of a kind, given by name or by class.
 
     Raises:
-        ValueError: there is no such kind.
+        ValueError: the kind is unknown.
 
     >>> [check.__name__ for check in checks_for("statistic")][:2]
     ['check_construction', 'check_options_typed']
     """
     name = kind_of(kind) if isinstance(kind, type) else kind
     if name not in KINDS:
-        raise ValueError(f"there are no checks for {kind!r}; kinds are {', '.join(KINDS)}")
+        raise ValueError(f"there are no checks for {kind!r}; the kinds are {', '.join(KINDS)}")
     return tuple(importlib.import_module(f"fsframework.testing.{name}").suite)
 
 
 def check_component(make: Make, kind: str | None = None) -> list[CheckResult]:
-    """Run every check of a kind and report; a component that fails or raises is a result.
+    """Run every check of a kind and return the results; a component that raises is a result too.
 
     Args:
-        make: returns a fresh component; a class with nothing but defaults is one.
+        make: returns a fresh component; may be a class whose options all have defaults.
         kind: one of ``KINDS``; by default that of the class or of what ``make`` returns.
 
     Raises:
-        ValueError: there is no such kind.
+        ValueError: the kind is unknown.
     """
     name = kind or kind_of(_class_of(make))
     if name is None:
-        raise ValueError(f"{_class_of(make).__name__} is no component; kinds are {KINDS}")
+        raise ValueError(
+            f"{_class_of(make).__name__} is not a component; the kinds are {', '.join(KINDS)}"
+        )
     return [_run(check, make) for check in checks_for(name)]
 
 
@@ -339,7 +340,7 @@ def _run(check: Check, make: Make) -> CheckResult:
         outcome, message = "skipped", str(reason)
     except ConformanceError as error:
         message = str(error)
-    # A plugin may raise anything, sys.exit included; none of it may end the report.
+    # A plugin may raise anything, including SystemExit; none of it may end the report.
     except (Exception, SystemExit) as error:
         message = f"raised {type(error).__name__}: {error}"
     rule = (check.__doc__ or "").strip().partition("\n")[0]
@@ -347,7 +348,7 @@ def _run(check: Check, make: Make) -> CheckResult:
 
 
 def _class_of(make: Make) -> type:
-    """Return the class of what ``make`` makes, calling it only where nothing else tells."""
+    """Return the class of what ``make`` returns, calling it only if necessary."""
     target = make.func if isinstance(make, functools.partial) else make
     return target if isinstance(target, type) else type(make())
 
@@ -374,10 +375,10 @@ def parametrize_with_checks(
         components: classes, ``functools.partial`` of classes, or callables that return a fresh
             component.
         expected_failures: class -> name of the check -> reason. These must fail: one that passes
-            fails the test run, so that a mended component loses its excuse.
+            fails the test run.
 
     Raises:
-        ValueError: something is no component, or an expected failure names no check of it.
+        ValueError: an item is not a component, or an expected failure names none of its checks.
     """
     import pytest
 
@@ -397,12 +398,12 @@ def parametrize_with_checks(
             name = f"{_label(make)}-{check.__name__}"
             parameters.append(pytest.param(make, _skipping(check), marks=marks, id=name))
     if forgotten := [cls.__name__ for cls in excuses if cls not in seen]:
-        raise ValueError(f"failures are expected of {', '.join(forgotten)}, which is not checked")
+        raise ValueError(f"expected_failures names {', '.join(forgotten)}, which is not checked")
     return pytest.mark.parametrize(("make", "check"), parameters)
 
 
 def _skipping(check: Check) -> Check:
-    """Let pytest know what does not apply as a skip."""
+    """Return a check that skips its test where it does not apply."""
     import pytest
 
     @functools.wraps(check)

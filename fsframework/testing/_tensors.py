@@ -1,4 +1,4 @@
-"""What the suites of methods and backbones share."""
+"""Helpers of the suites of methods and backbones."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _FLOAT_NOISE = 1e-5
 
 
 def require_close(found: Tensor, expected: Tensor, message: str) -> None:
-    """Require equal shapes, and values equal within a thousandth of the range of ``expected``.
+    """Require equal shapes, and equal values to within a thousandth of the range of ``expected``.
 
-    The range and not the size of the values counts, as only differences between scores decide;
-    1e-5 of the size is allowed besides for float32.
+    The range counts, not the magnitude, since only differences between scores decide; float32 is
+    allowed another 1e-5 of the magnitude.
     """
     shapes = tuple(found.shape), tuple(expected.shape)
     require(shapes[0] == shapes[1], f"{message}: shape {shapes[0]}, not {shapes[1]}")
     spread = (expected.max() - expected.min()).item()
     allowed = _RELATIVE * spread + _FLOAT_NOISE * expected.abs().max().item()
     apart = (found - expected).abs().max().item()
-    require(apart <= allowed, f"{message}: by up to {apart:.3g}, where {allowed:.3g} is allowed")
+    require(apart <= allowed, f"{message}: by up to {apart:.3g}; {allowed:.3g} is allowed")
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed PyTorch's CPU generator within the block, and leave it outside as it was."""
+    """Seed PyTorch's CPU generator within the block and restore its state afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
@@ -41,13 +41,13 @@ def seeded(seed: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a module held at one moment."""
+    """The state of a module at one moment."""
 
     tensors: dict[str, Tensor]
     training: dict[str, bool]
 
     def difference(self, module: nn.Module) -> list[str]:
-        """Return the names of what the module now holds otherwise."""
+        """Return the names of what has changed in the module since."""
         now = snapshot(module)
         names = sorted(self.tensors.keys() | now.tensors.keys())
         changed = [n for n in names if not _equal(self.tensors.get(n), now.tensors.get(n))]

@@ -1,7 +1,7 @@
-"""What every backbone must keep.
+"""Checks of backbones.
 
-Maps are compared within a thousandth of their range, in float32 and evaluation mode. Images are of
-the size the backbone's ``preprocessing`` names; an instance with a small one is checked sooner.
+Maps are compared to within a thousandth of their range, in float32 and evaluation mode. Images have
+the size in the backbone's ``preprocessing``; an instance with a small size is checked faster.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COUNT = 3
 
 
 def _made(make: Make, seed: int = 0) -> Backbone:
-    """Return a backbone in evaluation mode, its weights drawn from the seed."""
+    """Return a backbone in evaluation mode, with weights drawn from the seed."""
     with seeded(seed):
         backbone: Backbone = make()
     return backbone.eval()
@@ -35,7 +35,7 @@ def _images(height: int, width: int | None = None) -> Tensor:
 
 
 def _maps(backbone: Backbone, images: Tensor) -> Tensor:
-    """Return the maps a copy of the backbone gives for a copy of the images."""
+    """Return the maps that a copy of the backbone gives for a copy of the images."""
     with torch.no_grad():
         maps: Tensor = copy.deepcopy(backbone)(images.clone())
     return maps
@@ -53,15 +53,15 @@ def _require_maps(maps: Tensor, shape: tuple[int, ...]) -> None:
 
 @suite.check()
 def check_preprocessing(make: Make) -> None:
-    """``preprocessing`` names a size in pixels, and a mean and deviation of values in 0..1."""
+    """``preprocessing`` has a size in pixels, and a mean and deviation of values in 0..1."""
     found = make().preprocessing
     require(
         isinstance(found, Preprocessing), f"it must be a Preprocessing, not {type(found).__name__}"
     )
     size, mean, std = found.size, found.mean, found.std
     require(isinstance(size, int) and size > 0, f"size must be a positive integer, not {size!r}")
-    require(len(mean) == 3 and all(0 <= m <= 1 for m in mean), f"mean must lie in 0..1, not {mean}")
-    require(len(std) == 3 and all(0 < s <= 1 for s in std), f"std must lie in 0..1, not {std}")
+    require(len(mean) == 3 and all(0 <= m <= 1 for m in mean), f"mean must be in 0..1, not {mean}")
+    require(len(std) == 3 and all(0 < s <= 1 for s in std), f"std must be in 0..1, not {std}")
     known = "bilinear", "bicubic"
     require(
         found.interpolation in known,
@@ -77,17 +77,17 @@ def check_catalogue(make: Make) -> None:
     require(isinstance(found, str), f"catalogue must be the name of a library, not {found!r}")
     require(
         not found or backbone.argument is not None,
-        f"catalogue is {found!r}, but argument is None: no option names a model",
+        f"catalogue is {found!r}, but argument is None, so no option names a model",
     )
 
 
 @suite.check()
 def check_licence(make: Make) -> None:
-    """Weights trained on data name their licence."""
+    """Pretrained weights have a licence."""
     backbone = make()
     named, data = backbone.licence, backbone.pretrained_on
     require(data is None or isinstance(data, str), f"pretrained_on must be a name, not {data!r}")
-    require(named and isinstance(named, str), f"licence must be a text, not {named!r}")
+    require(named and isinstance(named, str), f"licence must be a non-empty string, not {named!r}")
     require(
         data is None or named != Backbone.licence,
         f"it is pretrained on {data} and must state the licence of those weights",
@@ -96,14 +96,14 @@ def check_licence(make: Make) -> None:
 
 @suite.check()
 def check_provenance(make: Make) -> None:
-    """``provenance`` says where weights came from in words, and is empty without any."""
+    """``provenance`` describes where weights came from, and is empty without any."""
     backbone = make()
     found = backbone.provenance()
     require(isinstance(found, Mapping), f"it must be a mapping, not {type(found).__name__}")
     texts = [text for pair in found.items() for text in pair]
     require(
         all(isinstance(text, str) and text for text in texts),
-        f"its keys and values must be texts, not {dict(found)!r}",
+        f"its keys and values must be strings, not {dict(found)!r}",
     )
     require(
         not found or backbone.pretrained_on is not None,
@@ -113,7 +113,7 @@ def check_provenance(make: Make) -> None:
 
 @suite.check()
 def check_keeps_weights(make: Make) -> None:
-    """A backbone ``keeps_weights`` if, and only if, no parameter of it requires a gradient."""
+    """A backbone ``keeps_weights`` if and only if none of its parameters requires a gradient."""
     backbone = make()
     learning = [name for name, p in backbone.named_parameters() if p.requires_grad]
     require(
@@ -136,7 +136,7 @@ def check_maps(make: Make) -> None:
 
 @suite.check(after=[check_maps])
 def check_vectors(make: Make) -> None:
-    """``vectors`` pools the maps into one finite vector an image."""
+    """``vectors`` pools the maps into one finite vector per image."""
     backbone = _made(make)
     with torch.no_grad():
         vectors = backbone.vectors(_maps(backbone, _images(backbone.preprocessing.size)))
@@ -149,7 +149,7 @@ def check_vectors(make: Make) -> None:
 
 @suite.check(after=[check_maps])
 def check_other_sizes(make: Make) -> None:
-    """Images half as large again, or not square, will do as well."""
+    """Images that are half as large again, or not square, also work."""
     backbone = _made(make)
     size = backbone.preprocessing.size
     larger = size * 3 // 2
@@ -159,11 +159,11 @@ def check_other_sizes(make: Make) -> None:
 
 @suite.check(after=[check_maps])
 def check_too_small(make: Make) -> None:
-    """An image of one pixel gives a map, or an ``OptionError`` that says it is too small."""
+    """An image of one pixel gives a map, or an ``OptionError`` that states what is too small."""
     try:
         maps = _maps(_made(make), _images(1))
     except OptionError as error:
-        require(str(error), "the OptionError must say what is too small")
+        require(str(error), "the OptionError must state what is too small")
     except Exception as error:
         raise ConformanceError(
             f"images of 1 x 1 must raise OptionError, not {type(error).__name__}: {error}"
@@ -174,16 +174,18 @@ def check_too_small(make: Make) -> None:
 
 @suite.check(after=[check_maps])
 def check_images_independent(make: Make) -> None:
-    """In evaluation mode the map of an image does not depend on the images beside it."""
+    """In evaluation mode the map of an image does not depend on the other images."""
     backbone = _made(make)
     images = _images(backbone.preprocessing.size)
     alone = torch.cat([_maps(backbone, image[None]) for image in images])
-    require_close(alone, _maps(backbone, images), "images one by one give other maps than together")
+    require_close(
+        alone, _maps(backbone, images), "images one by one give different maps than in a batch"
+    )
 
 
 @suite.check(after=[check_vectors, check_images_independent])
 def check_encode(make: Make) -> None:
-    """``encode`` gives one finite vector an image, that of this image alone."""
+    """``encode`` gives one finite vector per image, independent of the other images."""
     backbone = _made(make)
     images = _images(backbone.preprocessing.size)
     with torch.no_grad():
@@ -194,7 +196,7 @@ def check_encode(make: Make) -> None:
         f"encoded images must have shape ({_COUNT}, D), not {tuple(together.shape)}",
     )
     require(together.isfinite().all(), "encoded images must be finite")
-    require_close(alone, together, "images one by one are encoded otherwise than together")
+    require_close(alone, together, "images one by one are encoded differently than in a batch")
 
 
 @suite.check(after=[check_maps])
@@ -204,7 +206,7 @@ def check_no_memory(make: Make) -> None:
     images = _images(backbone.preprocessing.size)
     with torch.no_grad():
         first, second = (backbone(images.clone()) for _ in range(2))
-    require_close(second, first, "the same images give other maps the second time")
+    require_close(second, first, "the same images give different maps the second time")
 
 
 @suite.check(after=[check_maps])
@@ -231,17 +233,17 @@ def check_images_unchanged(make: Make) -> None:
 
 @suite.check(after=[check_maps])
 def check_memory_format(make: Make) -> None:
-    """Images stored channels-last give the same maps as images stored contiguously."""
+    """Images stored channels-last give the same maps as contiguous images."""
     backbone = _made(make)
     images = _images(backbone.preprocessing.size)
     with torch.no_grad():
         last = copy.deepcopy(backbone)(images.to(memory_format=torch.channels_last))
-    require_close(last, _maps(backbone, images), "channels-last images give other maps")
+    require_close(last, _maps(backbone, images), "channels-last images give different maps")
 
 
 @suite.check(after=[check_maps])
 def check_gradients(make: Make) -> None:
-    """In training mode every parameter that asks for a gradient gets one."""
+    """In training mode every parameter that requires a gradient gets one."""
     backbone = _made(make).train()
     with seeded(0):
         maps = backbone(_images(backbone.preprocessing.size))
@@ -252,7 +254,7 @@ def check_gradients(make: Make) -> None:
     without = [name for name, p in learning.items() if p.grad is None]
     require(
         not without,
-        f"no gradient reaches {', '.join(without[:3])}: drop or freeze what is unused",
+        f"no gradient reaches {', '.join(without[:3])}: remove or freeze unused parameters",
     )
     broken = [name for name, p in learning.items() if not _finite(p.grad)]
     require(not broken, f"the gradient of {', '.join(broken[:3])} is not finite")
@@ -264,10 +266,10 @@ def _finite(tensor: Tensor | None) -> bool:
 
 @suite.check(after=[check_maps])
 def check_state_dict(make: Make) -> None:
-    """A state dict, loaded into another instance, carries all that decides the maps."""
+    """A state dict loaded into another instance gives the same maps."""
     first, second = _made(make, 0), _made(make, 1)
     images = _images(first.preprocessing.size)
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     require_close(
-        _maps(second, images), _maps(first, images), "with the same state dict, maps differ"
+        _maps(second, images), _maps(first, images), "maps differ with the same state dict"
     )

@@ -1,4 +1,4 @@
-"""What every data set must keep. At most eight of its images are read."""
+"""Checks of data sets, which read at most eight images."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _require_strings(values: object, what: str) -> None:
 
 @suite.check()
 def check_keys(make: Make) -> None:
-    """Every image has a key: a string of its own."""
+    """Every image has a unique, non-empty key."""
     keys = make().keys
     _require_strings(keys, "keys")
     require(keys, "the data set has no image")
     require("" not in keys, "a key must not be empty")
-    require(len(set(keys)) == len(keys), f"{len(keys) - len(set(keys))} keys stand twice")
+    require(len(set(keys)) == len(keys), f"{len(keys) - len(set(keys))} keys appear more than once")
 
 
 @suite.check()
@@ -42,7 +42,7 @@ def check_class_names(make: Make) -> None:
     """Class names are unique strings."""
     names = make().class_names
     _require_strings(names, "class_names")
-    require(len(set(names)) == len(names), "a class name stands twice")
+    require(len(set(names)) == len(names), "a class name appears twice")
 
 
 @suite.check(after=[check_keys, check_class_names])
@@ -58,13 +58,13 @@ def check_labels(make: Make) -> None:
     require(labels.shape == expected, f"labels must have shape {expected}, not {labels.shape}")
     require(
         labels.min() >= 0 and labels.max() < count,
-        f"labels must lie in 0..{count - 1}, not {labels.min()}..{labels.max()}",
+        f"labels must be in 0..{count - 1}, not {labels.min()}..{labels.max()}",
     )
 
 
 @suite.check(after=[check_class_names])
 def check_splits(make: Make) -> None:
-    """Splits name existing classes, and no class stands in two of them."""
+    """Splits name existing classes, and no class is in two of them."""
     dataset = make()
     require(dataset.splits, "a data set needs at least one split")
     seen: dict[str, str] = {}
@@ -73,16 +73,16 @@ def check_splits(make: Make) -> None:
         for name in classes:
             require(
                 name in dataset.class_names,
-                f"the split {split!r} names {name!r}, which is no class",
+                f"the split {split!r} names {name!r}, which is not a class",
             )
             other = seen.setdefault(name, split)
-            require(other == split, f"the class {name!r} stands in the splits {other} and {split}")
+            require(other == split, f"the class {name!r} is in the splits {other} and {split}")
         require(len(set(classes)) == len(classes), f"the split {split!r} names a class twice")
 
 
 @suite.check(after=[check_keys])
 def check_metadata(make: Make) -> None:
-    """Metadata columns hold one string an image."""
+    """Metadata columns have one string per image."""
     dataset = make()
     for name, column in dataset.metadata.items():
         _require_strings(column, f"metadata {name!r}")
@@ -114,7 +114,7 @@ def check_declarations(make: Make) -> None:
 
 @suite.check(after=[check_keys])
 def check_image(make: Make) -> None:
-    """``image`` gives RGB uint8 ``(H, W, 3)``."""
+    """``image`` returns RGB uint8 ``(H, W, 3)``."""
     dataset = make()
     for index in _sample(dataset):
         image = dataset.image(int(index))
@@ -130,7 +130,7 @@ def check_image(make: Make) -> None:
 
 @suite.check(after=[check_image])
 def check_images(make: Make) -> None:
-    """``images`` gives uint8 ``(n, size, size, 3)`` for any indices, none included."""
+    """``images`` returns uint8 ``(n, size, size, 3)`` for any indices, or for none."""
     dataset = make()
     for indices in (_sample(dataset), _sample(dataset)[:0]):
         found = dataset.images(indices, _SIZE)
@@ -143,20 +143,22 @@ def check_images(make: Make) -> None:
 
 @suite.check(after=[check_images])
 def check_images_in_place(make: Make) -> None:
-    """What ``images`` gives for an index does not depend on the other indices or their order."""
+    """The result of ``images`` for an index does not depend on the other indices or their order."""
     dataset = make()
     indices = _sample(dataset)
     together = dataset.images(indices, _SIZE)
     backwards = dataset.images(indices[::-1], _SIZE)[::-1]
-    require(np.array_equal(together, backwards), "asked backwards, the images are others")
+    require(np.array_equal(together, backwards), "in reverse order, the images differ")
     for place, index in enumerate(indices):
         alone = dataset.images([int(index)], _SIZE)[0]
-        require(np.array_equal(alone, together[place]), f"image {index} alone is another")
+        require(
+            np.array_equal(alone, together[place]), f"image {index} differs when read separately"
+        )
 
 
 @suite.check(after=[check_images])
 def check_images_are_image(make: Make) -> None:
-    """Where no resizing is needed, ``images`` gives what ``image`` gives."""
+    """Where no resizing is needed, ``images`` returns what ``image`` returns."""
     dataset = make()
     for index in _sample(dataset):
         image = dataset.image(int(index))
@@ -168,7 +170,7 @@ def check_images_are_image(make: Make) -> None:
 
 @suite.check(after=[check_images])
 def check_scaled_images(make: Make) -> None:
-    """``scaled_images`` gives nearly what ``images`` gives, in the same form."""
+    """``scaled_images`` returns nearly what ``images`` returns, in the same form."""
     dataset = make()
     indices = _sample(dataset)
     exact, scaled = dataset.images(indices, _SIZE), dataset.scaled_images(indices, _SIZE)
@@ -179,8 +181,8 @@ def check_scaled_images(make: Make) -> None:
     apart = float(np.abs(exact.astype(np.int16) - scaled).mean())
     require(
         apart <= _SCALED_APART,
-        f"pixels differ from those of images by {apart:.0f} levels in the mean; at most "
-        f"{_SCALED_APART} are near enough",
+        f"pixels differ from those of images by {apart:.0f} levels on average; at most "
+        f"{_SCALED_APART} are allowed",
     )
 
 
@@ -193,12 +195,14 @@ def check_pool(make: Make) -> None:
         require(np.all(np.diff(indices) > 0), f"split_indices({split!r}) must ascend")
         pool = dataset.pool(split)
         expected = tuple(dataset.keys[i] for i in indices)
-        require(pool.keys == expected, f"pool({split!r}) holds other keys than split_indices")
+        require(
+            pool.keys == expected, f"the keys of pool({split!r}) are not those of split_indices"
+        )
         found = [pool.class_names[label] for label in pool.labels]
         named = [dataset.class_names[label] for label in dataset.labels[indices]]
-        require(found == named, f"pool({split!r}) gives its images other classes")
+        require(found == named, f"pool({split!r}) assigns its images to other classes")
         outside = set(named) - set(classes)
-        require(not outside, f"pool({split!r}) holds images of {sorted(outside)[:3]}")
+        require(not outside, f"pool({split!r}) has images of {sorted(outside)[:3]}")
         missing = {n for n in classes if np.any(dataset.labels == dataset.class_names.index(n))}
         missing -= set(named)
         require(not missing, f"pool({split!r}) lacks the images of {sorted(missing)[:3]}")
@@ -206,15 +210,15 @@ def check_pool(make: Make) -> None:
 
 @suite.check()
 def check_fingerprint(make: Make) -> None:
-    """The fingerprint is a string that two constructions agree on."""
+    """The fingerprint is a string, the same for two instances."""
     first, second = make().fingerprint, make().fingerprint
     require(first and isinstance(first, str), f"fingerprint must be a string, not {first!r}")
-    require(first == second, f"two constructions have the fingerprints {first!r} and {second!r}")
+    require(first == second, f"two instances have the fingerprints {first!r} and {second!r}")
 
 
 @suite.check(after=[check_fingerprint])
 def check_pixels_fingerprint(make: Make) -> None:
-    """``pixels_fingerprint`` is a string that two constructions agree on."""
+    """``pixels_fingerprint`` is a string, the same for two instances."""
     first, second = make().pixels_fingerprint, make().pixels_fingerprint
     require(first and isinstance(first, str), f"pixels_fingerprint must be a string, not {first!r}")
-    require(first == second, f"two constructions have the pixels {first!r} and {second!r}")
+    require(first == second, f"two instances have the pixels_fingerprints {first!r} and {second!r}")

@@ -1,4 +1,4 @@
-"""What every attribute detector must keep."""
+"""Checks of attribute detectors."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ def check_consumes(make: Make) -> None:
 
 @suite.check(after=[check_consumes])
 def check_one_set_an_image(make: Make) -> None:
-    """``detect`` gives a list with one frozenset an image."""
+    """``detect`` returns a list with one frozenset per image."""
     detector = make()
     images = _toys(detector)
     found = detector.detect(images)
     require(isinstance(found, list), f"it must be a list, not {type(found).__name__}")
-    require(len(found) == len(images), f"{len(images)} images must give as many, not {len(found)}")
+    require(
+        len(found) == len(images),
+        f"{len(images)} images must give {len(images)} sets, not {len(found)}",
+    )
     for words in found:
         require(
             isinstance(words, frozenset),
@@ -43,11 +46,14 @@ def check_one_set_an_image(make: Make) -> None:
 
 @suite.check(after=[check_one_set_an_image])
 def check_words(make: Make) -> None:
-    """Words are strings, not empty and without space around them."""
+    """Words are non-empty strings without surrounding spaces."""
     detector = make()
     for word in frozenset().union(*detector.detect(_toys(detector))):
         require(isinstance(word, str), f"a word must be a string, not {word!r}")
-        require(word and word == word.strip(), f"{word!r} is no word: empty or with space around")
+        require(
+            word and word == word.strip(),
+            f"a word must not be empty or have surrounding spaces: {word!r}",
+        )
 
 
 @suite.check()
@@ -59,36 +65,36 @@ def check_no_images(make: Make) -> None:
 
 @suite.check(after=[check_one_set_an_image])
 def check_mixed_sizes(make: Make) -> None:
-    """The images of one call may each have its own size."""
+    """The images of one call may have different sizes."""
     detector = make()
     if detector.consumes == "records":
-        raise NotApplicable("it does not look at pixels")
+        raise NotApplicable("it does not read pixels")
     images = [*toy_images(1, 48, 48), *toy_images(1, 40, 64), *toy_images(1, 96, 33)]
     count = len(detector.detect(images))
-    require(count == len(images), f"{len(images)} images must give as many sets, not {count}")
+    require(count == len(images), f"{len(images)} images must give {len(images)} sets, not {count}")
 
 
 @suite.check(after=[check_one_set_an_image])
 def check_images_independent(make: Make) -> None:
-    """The words of an image do not depend on the images beside it."""
+    """The words of an image do not depend on the other images."""
     together = make().detect(_toys(make()))
     for index, image in enumerate(_toys(make())):
         [alone] = make().detect([image])
         require(
             alone == together[index],
-            f"image {index} has the words {sorted(alone)} alone, "
+            f"image {index} has the words {sorted(alone)} separately, "
             f"{sorted(together[index])} in a batch",
         )
 
 
 @suite.check(after=[check_one_set_an_image])
 def check_no_memory(make: Make) -> None:
-    """Earlier images leave no trace: asked again, the words are the same."""
+    """The words do not depend on earlier calls."""
     detector = make()
     first = detector.detect(_toys(detector))
     detector.detect(_toys(detector)[::-1])
     again = detector.detect(_toys(detector))
-    require(again == first, "the same images give other words the second time")
+    require(again == first, "the same images give different words the second time")
 
 
 @suite.check(after=[check_one_set_an_image])
@@ -96,19 +102,19 @@ def check_images_unchanged(make: Make) -> None:
     """The images are not changed."""
     detector = make()
     if detector.consumes == "records":
-        raise NotApplicable("it does not look at pixels")
+        raise NotApplicable("it does not read pixels")
     images = toy_images()
     detector.detect(images)
     same = all(map(np.array_equal, images, toy_images()))
-    require(same, "detect changes the pixels it is given")
+    require(same, "detect changes its input pixels")
 
 
 @suite.check()
 def check_selector(make: Make) -> None:
-    """A captioner has a ``selector``, which is a ``WordSelector``."""
+    """A captioner has a ``selector`` that is a ``WordSelector``."""
     detector = make()
     if not isinstance(detector, Captioner):
-        raise NotApplicable("it is no captioner")
+        raise NotApplicable("it is not a captioner")
     try:
         found = detector.selector
     except AttributeError:
@@ -121,10 +127,10 @@ def check_selector(make: Make) -> None:
 
 @suite.check(after=[check_one_set_an_image, check_selector])
 def check_captions(make: Make) -> None:
-    """A captioner gives one string an image; its words are those selected from it."""
+    """A captioner gives one string per image; its words are selected from that string."""
     detector = make()
     if not isinstance(detector, Captioner):
-        raise NotApplicable("it is no captioner")
+        raise NotApplicable("it is not a captioner")
     captions = detector.describe(_toys(detector))
     require(
         isinstance(captions, list) and all(isinstance(c, str) for c in captions),
@@ -143,13 +149,13 @@ _OFF = 1e-3
 
 @suite.check(after=[check_consumes])
 def check_features(make: Make) -> None:
-    """An ``ImageTextModel`` gives unit vectors of one width for images and for texts.
+    """An ``ImageTextModel`` gives unit vectors of one length for images and texts.
 
-    They depend on nothing beside the image, or the text, itself.
+    Each depends only on its image or text.
     """
     detector = make()
     if not isinstance(detector, ImageTextModel):
-        raise NotApplicable("it puts no texts beside images")
+        raise NotApplicable("it does not compare texts with images")
     widths = []
     cases: list[tuple[str, Callable[[Sequence[Any]], Any], Sequence[Any]]] = [
         ("images", detector.image_features, toy_images()),
@@ -159,25 +165,31 @@ def check_features(make: Make) -> None:
         found = np.asarray(give(of))
         require(
             found.ndim == 2 and len(found) == len(of),
-            f"{len(of)} {what} must give as many vectors, not an array of shape {found.shape}",
+            f"{len(of)} {what} must give {len(of)} vectors, not an array of shape {found.shape}",
         )
         lengths = np.linalg.norm(found, axis=1)
         require(
-            bool(np.all(np.abs(lengths - 1) < _OFF)), f"vectors of {what} have lengths {lengths}"
+            bool(np.all(np.abs(lengths - 1) < _OFF)),
+            f"vectors of {what} must have norm 1, not {lengths}",
         )
         for index, one in enumerate(of):
             alone = np.asarray(give([one]))[0]
             off = float(np.abs(alone - found[index]).max())
-            require(off < _OFF, f"one of the {what} has another vector alone, by {off:.2g}")
+            require(
+                off < _OFF, f"one of the {what} has a different vector separately, by {off:.2g}"
+            )
         widths.append(found.shape[1])
-    require(widths[0] == widths[1], f"images have {widths[0]} numbers and texts {widths[1]}")
+    require(
+        widths[0] == widths[1],
+        f"vectors of images have {widths[0]} numbers and those of texts {widths[1]}",
+    )
 
 
 @suite.check(after=[check_consumes])
 def check_provenance(make: Make) -> None:
-    """``provenance`` gives strings by name, once the detector is prepared."""
+    """``provenance`` maps names to strings, once the detector is prepared."""
     detector = make()
     detector.prepare(device="cpu", offline=True)
     found = detector.provenance()
     plain = all(isinstance(text, str) for pair in dict(found).items() for text in pair)
-    require(plain, f"it must hold strings, not {found!r}")
+    require(plain, f"its keys and values must be strings, not {found!r}")

@@ -1,7 +1,7 @@
-"""What every importer of checkpoints must keep.
+"""Checks of importers of checkpoints.
 
-Checks of what is read need a checkpoint, which an importer's ``example`` writes; they are skipped
-where it has none.
+Checks of the model need a checkpoint, which an importer's ``example`` writes; without one they are
+skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _empty() -> Iterator[Path]:
 
 @contextmanager
 def _checkpoint(make: Make) -> Iterator[Path]:
-    """Give a folder with the importer's own example."""
+    """Yield a folder with the importer's own example."""
     with _empty() as folder:
         folder.mkdir()
         try:
@@ -46,7 +46,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _refused(make: Make, folder: Path, what: str) -> None:
-    """Require that reading ends in a ``DataError``."""
+    """Require that reading raises a ``DataError``."""
     try:
         make().read(folder)
     except DataError:
@@ -57,7 +57,7 @@ def _refused(make: Make, folder: Path, what: str) -> None:
 
 
 def _read_or_refused(make: Make, folder: Path, what: str) -> None:
-    """Require that reading gives a model or a ``DataError``, and nothing else."""
+    """Require that reading gives a model or a ``DataError``."""
     try:
         make().read(folder)
     except DataError:
@@ -70,14 +70,14 @@ def _read_or_refused(make: Make, folder: Path, what: str) -> None:
 def check_no_folder(make: Make) -> None:
     """A folder that does not exist, or is a file, is a ``DataError``."""
     with _empty() as folder:
-        _refused(make, folder, "a folder that is not there")
+        _refused(make, folder, "a folder that does not exist")
         folder.write_text("a file")
-        _refused(make, folder, "a file in the place of a folder")
+        _refused(make, folder, "a file instead of a folder")
 
 
 @suite.check()
 def check_no_checkpoint(make: Make) -> None:
-    """A folder that is empty, or holds files of other kinds, is a ``DataError``."""
+    """A folder that is empty or has only files of other kinds is a ``DataError``."""
     with _empty() as folder:
         folder.mkdir()
         _refused(make, folder, "an empty folder")
@@ -98,14 +98,16 @@ def check_example(make: Make) -> None:
     )
     for name in ("source", "method", "backbone"):
         value = getattr(model, name)
-        require(isinstance(value, str) and value, f"{name} must be a text, not {value!r}")
+        require(
+            isinstance(value, str) and value, f"{name} must be a non-empty string, not {value!r}"
+        )
     for name in ("image_size", "n_way", "n_shot", "n_query"):
         value = getattr(model, name)
         require(isinstance(value, int) and value >= 1, f"{name} must be at least 1, not {value!r}")
     for name, tensor in model.weights.items():
         require(
             name.startswith(("backbone.", "method.")),
-            f"a weight must be called backbone.… or method.…, not {name!r}",
+            f"the name of a weight must begin with backbone. or method., not {name!r}",
         )
         require(
             isinstance(tensor, torch.Tensor),
@@ -119,7 +121,7 @@ def check_same_again(make: Make) -> None:
     with _checkpoint(make) as folder:
         first, second = (_described(make().read(folder)) for _ in range(2))
     differing = sorted(name for name in first if first[name] != second[name])
-    require(not differing, f"read twice, it differs in {', '.join(differing)}")
+    require(not differing, f"a second reading differs in {', '.join(differing)}")
 
 
 def _described(model: ImportedModel) -> dict[str, Any]:
@@ -138,7 +140,7 @@ def check_folder_untouched(make: Make) -> None:
         make().read(folder)
         after = {path: path.read_bytes() for path in _files(folder)}
     changed = sorted(str(p.name) for p in before.keys() | after if before.get(p) != after.get(p))
-    require(not changed, f"reading must leave the folder as it is, it changed {', '.join(changed)}")
+    require(not changed, f"reading must not change the folder, but it changed {', '.join(changed)}")
 
 
 @suite.check(after=[check_example])
@@ -160,7 +162,7 @@ def check_damage(make: Make) -> None:
 
 
 class _Touch:
-    """Pickled, a call that leaves a file behind when it is loaded."""
+    """An object whose pickle creates a file when it is loaded."""
 
     def __init__(self, mark: Path) -> None:
         self._mark = mark
@@ -171,17 +173,17 @@ class _Touch:
 
 @suite.check(after=[check_example])
 def check_no_code_is_run(make: Make) -> None:
-    """A pickle that holds code is refused, and the code is not run."""
+    """A pickle that contains code is refused, and the code is not run."""
     import torch
 
     with _checkpoint(make) as folder:
         mark = folder.parent / "code was run"
         for path in _files(folder):
             sound = path.read_bytes()
-            # PyTorch warns of newer protocols, which is no fault of the importer.
+            # PyTorch warns of newer protocols, which is not a fault of the importer.
             path.write_bytes(pickle.dumps({"weight": _Touch(mark)}, protocol=2))
             _read_or_refused(make, folder, f"{path.name} as a pickle with code")
             torch.save({"weight": _Touch(mark)}, path)
             _read_or_refused(make, folder, f"{path.name} as a checkpoint with code")
-            require(not mark.exists(), f"reading {path.name} ran code that it holds")
+            require(not mark.exists(), f"reading {path.name} ran the code in it")
             path.write_bytes(sound)

@@ -1,10 +1,10 @@
-"""What every few-shot method must keep, seen on small made-up episodes.
+"""Checks of few-shot methods on small synthetic episodes.
 
 Items are vectors ``(32,)``, maps ``(32, 5, 5)`` or images ``(3, 20, 20)``, as the method
-``consumes``; images go through ``ToyBackbone``. Every class is a cluster around a centre of its
-own. Scoring happens in evaluation mode under ``torch.no_grad``, on what ``embed`` makes of the
-items; a method that adapts by gradients enables them itself. Scores are compared within a
-thousandth of their range, in float32.
+``consumes``; images go through ``ToyBackbone``. Every class is a cluster around its own centre.
+Scoring runs in evaluation mode under ``torch.no_grad``, on the items that ``embed`` returns; a
+method that adapts by gradients enables them itself. Scores are compared to within a thousandth of
+their range, in float32.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ITEM_SHAPES: dict[str, tuple[int, ...]] = {
     "maps": (32, 5, 5),
     "images": (3, 20, 20),
 }
-"""Shape of a toy item of each kind; ``ToyBackbone`` makes such maps of such images."""
+"""Shape of a toy item of each kind; ``ToyBackbone`` turns the images into the maps."""
 
 _N_BASE = 11
 _SOLVED = 0.8
@@ -70,7 +70,7 @@ class Episode:
 
 
 def _episode(method: FewShotMethod, *, way: int = 5, **shape: Any) -> Episode:
-    """Return a toy episode of as many ways as the method is made for, else of ``way``."""
+    """Return a toy episode of the method's ``n_way`` ways if it has one, else of ``way``."""
     return toy_episode(method.consumes, way=method.n_way or way, **shape)
 
 
@@ -84,7 +84,7 @@ def toy_episode(
     noise: float = 1.0,
     seed: int = 0,
 ) -> Episode:
-    """Return tasks among eleven classes, their centres about 3 apart in every direction.
+    """Return tasks among eleven classes whose centres are about 3 apart.
 
     >>> toy_episode("vectors", way=2, n=4).query_labels[0].sort().values.tolist()
     [0, 0, 1, 1]
@@ -92,7 +92,7 @@ def toy_episode(
     generator = torch.Generator().manual_seed(seed)
     classes = torch.stack([torch.randperm(_N_BASE, generator=generator) for _ in range(tasks)])
     classes = classes[:, :way]
-    # As many queries a way as possible, in an order that tells nothing.
+    # The queries are spread evenly over the ways, in random order.
     order = torch.stack([torch.randperm(n, generator=generator) for _ in range(tasks)])
     labels = order % way
     return Episode(
@@ -119,7 +119,7 @@ def _items(consumes: str, classes: Tensor, noise: float, generator: torch.Genera
 
 
 def built(make: Make, seed: int = 0) -> FewShotMethod:
-    """Return a method in evaluation mode, built for toy items; its weights follow the seed."""
+    """Return a method in evaluation mode, built for toy items, with weights drawn from the seed."""
     with seeded(seed):
         method: FewShotMethod = make()
         n_base = 0 if method.learns_from == "nothing" else _N_BASE
@@ -128,7 +128,7 @@ def built(make: Make, seed: int = 0) -> FewShotMethod:
 
 
 def _embedded(method: FewShotMethod, episode: Episode) -> tuple[Tensor, Tensor]:
-    """Embed once, so that a fault of ``embed`` does not pass for one of ``scores``."""
+    """Embed once, so a fault of ``embed`` is not taken for one of ``scores``."""
     with torch.no_grad():
         batch = Batch(support=episode.support.clone(), query=episode.query.clone())
         support, query = copy.deepcopy(method).embed_episode(batch)
@@ -136,7 +136,7 @@ def _embedded(method: FewShotMethod, episode: Episode) -> tuple[Tensor, Tensor]:
 
 
 def _answer(method: FewShotMethod, support: Tensor, query: Tensor) -> Tensor:
-    """Score with a copy of the method and of its inputs: nothing can be left behind in either."""
+    """Score with copies of the method and of its inputs, so neither can change."""
     return _score(copy.deepcopy(method), support.clone(), query.clone())
 
 
@@ -163,7 +163,7 @@ def _require_scores(scores: object, episode: Episode) -> None:
 
 @suite.check()
 def check_declarations(make: Make) -> None:
-    """What a method declares of itself has a value with a meaning."""
+    """The declarations of a method have allowed values."""
     method = make()
     for name, known in (
         ("consumes", tuple(ITEM_SHAPES)),
@@ -182,7 +182,7 @@ def check_declarations(make: Make) -> None:
 
 @suite.check(after=[check_declarations])
 def check_weightless(make: Make) -> None:
-    """A method is ``weightless`` if, and only if, it has no weights of its own once it is built."""
+    """A method is ``weightless`` if and only if it has no weights of its own once built."""
     method: FewShotMethod = make()
     backbone = ToyBackbone()
     n_base = 0 if method.learns_from == "nothing" else _N_BASE
@@ -198,7 +198,7 @@ def check_weightless(make: Make) -> None:
 
 @suite.check(after=[check_declarations])
 def check_scores(make: Make) -> None:
-    """``scores`` gives finite floats ``(tasks, n, way)``."""
+    """``scores`` returns finite floats ``(tasks, n, way)``."""
     method = built(make)
     episode = _episode(method)
     _require_scores(_answer(method, *_embedded(method, episode)), episode)
@@ -206,7 +206,7 @@ def check_scores(make: Make) -> None:
 
 @suite.check(after=[check_scores])
 def check_other_shapes(make: Make) -> None:
-    """Any number of tasks, ways, shots and queries will do."""
+    """Any number of tasks, ways, shots and queries works."""
     method = built(make)
     for tasks, way, shot, n in ((1, 2, 1, 11), (2, 7, 3, 11), (4, 7, 1, 1), (2, 2, 3, 5)):
         episode = _episode(method, tasks=tasks, way=way, shot=shot, n=n)
@@ -215,22 +215,22 @@ def check_other_shapes(make: Make) -> None:
 
 @suite.check(after=[check_scores])
 def check_way_order(make: Make) -> None:
-    """Permuting the ways permutes the scores, unless the weights are made for an ``n_way``."""
+    """Permuting the ways permutes the scores, unless the method has an ``n_way``."""
     method = built(make)
     if method.n_way is not None:
-        raise NotApplicable(f"its weights are made for {method.n_way} ways in their order")
+        raise NotApplicable(f"its weights are for {method.n_way} ways in a fixed order")
     support, query = _embedded(method, _episode(method))
     order = [3, 0, 4, 2, 1]
     require_close(
         _answer(method, support[:, order], query),
         _answer(method, support, query)[:, :, order],
-        "permuting the ways gives other scores than those permuted",
+        "permuting the ways does not permute the scores",
     )
 
 
 @suite.check(after=[check_scores])
 def check_n_way(make: Make) -> None:
-    """A method made for a number of ways refuses another number with an ``OptionError``."""
+    """A method with an ``n_way`` refuses another number of ways with an ``OptionError``."""
     method = built(make)
     if method.n_way is None:
         raise NotApplicable("it takes any number of ways")
@@ -239,24 +239,24 @@ def check_n_way(make: Make) -> None:
         _answer(method, support, query)
     except OptionError:
         return
-    require(False, f"made for {method.n_way} ways, it must refuse {method.n_way + 1}")
+    require(False, f"with n_way = {method.n_way}, it must refuse {method.n_way + 1} ways")
 
 
 @suite.check(after=[check_scores])
 def check_shot_order(make: Make) -> None:
-    """The order of a class' support images does not matter."""
+    """The order of a class's support images does not matter."""
     method = built(make)
     support, query = _embedded(method, _episode(method))
     require_close(
         _answer(method, support[:, :, [2, 0, 1]], query),
         _answer(method, support, query),
-        "another order of the shots gives other scores",
+        "another order of the shots gives different scores",
     )
 
 
 @suite.check(after=[check_scores])
 def check_queries_independent(make: Make) -> None:
-    """A query's scores do not depend on the queries beside it, unless ``transductive``."""
+    """A query's scores do not depend on the other queries, unless ``transductive``."""
     method = built(make)
     if method.transductive:
         raise NotApplicable("it is transductive")
@@ -265,7 +265,7 @@ def check_queries_independent(make: Make) -> None:
     require_close(
         torch.cat(alone, dim=1),
         _answer(method, support, query),
-        "queries one by one get other scores than together (is the method transductive?)",
+        "queries one by one get different scores than together (is the method transductive?)",
     )
 
 
@@ -278,13 +278,13 @@ def check_tasks_independent(make: Make) -> None:
     require_close(
         torch.cat(alone),
         _answer(method, support, query),
-        "tasks one by one get other scores than together",
+        "tasks one by one get different scores than in a batch",
     )
 
 
 @suite.check(after=[check_scores])
 def check_no_memory(make: Make) -> None:
-    """Earlier tasks leave no trace: of A, B and A again, both A get the same scores."""
+    """Scores do not depend on earlier tasks: of A, B and A, both A get the same scores."""
     method = built(make)
     first, second = (_episode(method, seed=seed) for seed in (0, 1))
     a, b = _embedded(method, first), _embedded(method, second)
@@ -293,7 +293,7 @@ def check_no_memory(make: Make) -> None:
     between = _score(method, *(part.clone() for part in b))
     again = _score(method, *(part.clone() for part in a))
     require_close(between, expected, "scores after other tasks differ from those of a new method")
-    require_close(again, before, "the same tasks get other scores the second time")
+    require_close(again, before, "the same tasks get different scores the second time")
 
 
 @suite.check(after=[check_scores])
@@ -314,45 +314,46 @@ def check_inputs_unchanged(make: Make) -> None:
     support, query = _embedded(method, _episode(method))
     given = support.clone(), query.clone()
     _score(method, *given)
-    require(torch.equal(given[0], support), "scoring changes the support it is given")
-    require(torch.equal(given[1], query), "scoring changes the queries it is given")
+    require(torch.equal(given[0], support), "scoring changes its input support")
+    require(torch.equal(given[1], query), "scoring changes its input queries")
 
 
 @suite.check(after=[check_scores])
 def check_embed_independent(make: Make) -> None:
-    """In evaluation mode ``embed`` treats every image on its own."""
+    """In evaluation mode ``embed`` treats every image independently."""
     method = built(make)
     items = _episode(method).query[0]
     with torch.no_grad():
         together = copy.deepcopy(method).embed(items.clone())
         alone = [copy.deepcopy(method).embed(item[None].clone()) for item in items]
     require(
-        len(together) == len(items), f"{len(items)} items must stay as many, not {len(together)}"
+        len(together) == len(items),
+        f"{len(items)} items must give {len(items)} embedded items, not {len(together)}",
     )
     require_close(
-        torch.cat(alone), together, "items one by one become something else than together"
+        torch.cat(alone), together, "items one by one are embedded differently than in a batch"
     )
 
 
 @suite.check(after=[check_scores])
 def check_state_dict(make: Make) -> None:
-    """A state dict, loaded into another instance, carries all that decides the scores."""
+    """A state dict loaded into another instance gives the same scores."""
     first, second = built(make, 0), built(make, 1)
     episode = _episode(first)
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     require_close(
         _answer(second, *_embedded(second, episode)),
         _answer(first, *_embedded(first, episode)),
-        "with the same state dict, scores differ",
+        "scores differ with the same state dict",
     )
 
 
 @suite.check(after=[check_scores])
 def check_loss(make: Make) -> None:
-    """``loss`` is a finite scalar whose gradient reaches a parameter, or the items if none is."""
+    """``loss`` is a finite scalar whose gradient reaches a parameter, or the items without any."""
     method = built(make).train()
     if method.learns_from == "nothing":
-        raise NotApplicable("it learns from nothing")
+        raise NotApplicable("it does not learn")
     items, batch = _batch(method, seed=0, requires_grad=True)
     with seeded(0):
         loss = method.loss(batch)
@@ -361,12 +362,12 @@ def check_loss(make: Make) -> None:
         f"loss must be a scalar tensor, not {getattr(loss, 'shape', type(loss))}",
     )
     require(loss.isfinite(), f"loss must be finite, not {loss.item()}")
-    require(loss.requires_grad, "loss is cut off: it has no gradient")
+    require(loss.requires_grad, "loss has no gradient")
     loss.backward()  # type: ignore[no-untyped-call]
     learning = [p for p in method.parameters() if p.requires_grad]
     what = "a parameter" if learning else "the items"
     gradients = [t.grad for t in learning or items if t.grad is not None]
-    require(any(g.any() for g in gradients), f"the gradient of loss reaches {what} nowhere")
+    require(any(g.any() for g in gradients), f"the gradient of loss does not reach {what}")
     require(all(g.isfinite().all() for g in gradients), "the gradient of loss is not finite")
 
 
@@ -375,7 +376,7 @@ def check_loss_in_bfloat16(make: Make) -> None:
     """In mixed precision (bfloat16 autocast) ``loss`` and its gradients stay finite."""
     method = built(make).train()
     if method.learns_from == "nothing":
-        raise NotApplicable("it learns from nothing")
+        raise NotApplicable("it does not learn")
     items, batch = _batch(method, seed=0, requires_grad=True)
     with seeded(0), torch.autocast("cpu", torch.bfloat16):
         loss = method.loss(batch)
@@ -388,7 +389,7 @@ def check_loss_in_bfloat16(make: Make) -> None:
 def _batch(
     method: FewShotMethod, *, seed: int, noise: float = 1.0, requires_grad: bool = False
 ) -> tuple[list[Tensor], Batch]:
-    """Return what a training step shows the method, and the leaves among it."""
+    """Return the batch of a training step, and the leaf tensors in it."""
     episode = _episode(method, seed=seed, noise=noise)
     generator = torch.Generator().manual_seed(seed)
     classes = torch.randint(_N_BASE, (24,), generator=generator)
@@ -412,9 +413,9 @@ def _batch(
 
 @suite.check(after=[check_scores])
 def check_solves_toy_task(make: Make) -> None:
-    """Well separated classes are told apart: four queries of five, before or after some training.
+    """Well-separated classes are distinguished: four of five queries, before or after training.
 
-    A method that learns may take up to 60 steps of Adam at a learning rate of 0.005 first.
+    A method that learns may first take up to 60 steps of Adam at a learning rate of 0.005.
     """
     method = built(make)
     accuracy = _toy_accuracy(method)
@@ -425,7 +426,7 @@ def check_solves_toy_task(make: Make) -> None:
             best = max(best, _toy_accuracy(method))
             if best >= _SOLVED:
                 break
-    require(best >= _SOLVED, f"accuracy on well separated classes is {best:.2f}, below {_SOLVED}")
+    require(best >= _SOLVED, f"accuracy on well-separated classes is {best:.2f}, below {_SOLVED}")
 
 
 def _toy_accuracy(method: FewShotMethod) -> float:

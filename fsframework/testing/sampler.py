@@ -1,7 +1,7 @@
-"""What every task sampler must keep, seen on ``toy_pool``.
+"""Checks of task samplers on ``toy_pool``.
 
 The pool grows with the sampler's options, so that tasks remain possible: at least 12 classes and
-twice ``n_way``, each with five times the images a task takes of it.
+twice ``n_way``, each with five times the images that a task takes from it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fsframework.values import ImagePool, TaskSet, digest_of
 
 suite = Suite(TaskSampler)
 
-# A sampler that uses up its pool yields at least five tasks of it.
+# A sampler that uses up its pool yields at least five tasks from it.
 _TASKS = 4
 _HASH_SEEDS = 0, 1, 2
 _PATIENCE = 20.0
@@ -43,8 +43,8 @@ _KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 def _pool_size(sampler: TaskSampler) -> tuple[int, int, int]:
     # An image has 3 of 4 * n_way words, so a share of 0.35 / n_way of a class has its way's
-    # attribute and none of the others', as FewSTAB asks of a support: 1.75 times the shots.
-    # Each of the pool's five contexts has as many images as a task takes of a class.
+    # attribute and none of the others', as FewSTAB requires of a support: 1.75 times the shots.
+    # Each of the pool's five contexts has as many images as a task takes from a class.
     images = 5 * max(sampler.n_shot + sampler.n_query, sampler.n_way * sampler.n_shot)
     return max(12, 2 * sampler.n_way), images, max(20, 4 * sampler.n_way)
 
@@ -59,12 +59,12 @@ def _require_equal(found: TaskSet, expected: TaskSet, message: str) -> None:
 
 @suite.check()
 def check_request_honoured(make: Make) -> None:
-    """``draw`` gives the tasks asked for: their number, ways, shots and queries."""
+    """``draw`` returns the requested numbers of tasks, ways, shots and queries."""
     sampler = make()
     try:
         tasks = _draw(sampler)
     except DataError:
-        return  # broken tasks: check_images_distinct tells
+        return  # broken tasks: check_images_distinct reports them
     except InfeasibleTask as error:
         raise ConformanceError(f"toy_pool{_pool_size(sampler)} can yield tasks: {error}") from None
     require(isinstance(tasks, TaskSet), f"it must be a TaskSet, not {type(tasks).__name__}")
@@ -73,12 +73,12 @@ def check_request_honoured(make: Make) -> None:
     for name in ("n_way", "n_shot", "n_query"):
         found[name], asked[name] = getattr(tasks, name), getattr(sampler, name)
     wrong = {name: found[name] for name in asked if found[name] != asked[name]}
-    require(not wrong, f"asked for {asked}, it gives {wrong}")
+    require(not wrong, f"asked for {asked}, draw returns {wrong}")
 
 
 @suite.check(after=[check_request_honoured])
 def check_images_distinct(make: Make) -> None:
-    """No image stands twice in a task, no class twice, and support and query share none."""
+    """No image or class appears twice in a task."""
     try:
         _draw(make())
     except DataError as error:
@@ -109,52 +109,52 @@ def check_seed_decides(make: Make) -> None:
     ]
     require(
         not wrong,
-        f"with PYTHONHASHSEED {wrong} a fresh process draws other tasks from the same seed; "
-        "look for a set that is iterated or a generator that is not made from the seed",
+        f"with PYTHONHASHSEED {wrong} a fresh process draws different tasks from the same seed; "
+        "look for iteration over a set or a generator that does not use the seed",
     )
 
 
 @suite.check(after=[check_images_distinct])
 def check_seed_matters(make: Make) -> None:
-    """Another seed gives other tasks."""
+    """Another seed gives different tasks."""
     same = _draw(make(), seed=0).digest == _draw(make(), seed=1).digest
     require(not same, "seeds 0 and 1 give the same tasks")
 
 
 @suite.check(after=[check_images_distinct])
 def check_no_memory(make: Make) -> None:
-    """Earlier draws leave no trace: the second draw of a sampler is as if it were the first."""
+    """A draw does not depend on earlier draws of the same sampler."""
     used = make()
     _draw(used, seed=0)
-    _require_equal(
-        _draw(used, seed=1), _draw(make(), seed=1), "a draw depends on the draws made before"
-    )
+    _require_equal(_draw(used, seed=1), _draw(make(), seed=1), "a draw depends on earlier draws")
 
 
 @suite.check(after=[check_images_distinct])
 def check_prefix(make: Make) -> None:
-    """The tasks of a shorter draw begin a longer one, unless the sampler is not ``independent``."""
+    """If the sampler is ``independent``, a shorter draw is a prefix of a longer one."""
     if not make().independent:
         raise NotApplicable("its tasks are not drawn independently")
     short = _TASKS // 2
     _require_equal(
-        _draw(make(), short), _draw(make())[:short], f"{short} tasks do not begin {_TASKS} tasks"
+        _draw(make(), short),
+        _draw(make())[:short],
+        f"a draw of {short} tasks is not a prefix of a draw of {_TASKS}",
     )
 
 
 @suite.check(after=[check_images_distinct])
 def check_no_number(make: Make) -> None:
-    """``n_tasks=None`` gives as many tasks as there are, or an ``OptionError`` where no end is."""
+    """``n_tasks=None`` gives all tasks, or an ``OptionError`` if their number is unlimited."""
     try:
         tasks = _within_patience(lambda: _draw(make(), None))
     except OptionError:
         return
-    require(len(tasks) > 0, "n_tasks=None gives no task, though the pool has some")
+    require(len(tasks) > 0, "n_tasks=None gives no task, but the pool has some")
 
 
 @suite.check(after=[check_request_honoured])
 def check_impossible(make: Make) -> None:
-    """What the pool cannot yield ends in ``InfeasibleTask`` and a reason, soon."""
+    """An impossible request soon raises ``InfeasibleTask`` with a reason."""
     sampler = make()
     classes, images, words = _pool_size(sampler)
     for what, pool in (
@@ -164,7 +164,7 @@ def check_impossible(make: Make) -> None:
         try:
             _within_patience(functools.partial(make().draw, pool, _TASKS, 0))
         except InfeasibleTask as error:
-            require(str(error), f"with {what} its InfeasibleTask must say why")
+            require(str(error), f"with {what} its InfeasibleTask must state why")
         except ConformanceError:
             raise
         except Exception as error:
@@ -172,11 +172,11 @@ def check_impossible(make: Make) -> None:
                 f"with {what} it must raise InfeasibleTask, not {type(error).__name__}: {error}"
             ) from None
         else:
-            raise ConformanceError(f"with {what} it must raise InfeasibleTask, not give tasks")
+            raise ConformanceError(f"with {what} it must raise InfeasibleTask, not return tasks")
 
 
 def _within_patience(action: Callable[[], Any]) -> Any:
-    """Return what the action returns, or give up on it: a thread cannot be ended, only left."""
+    """Return what the action returns, or give up waiting; its thread cannot be stopped."""
     outcome: dict[str, Any] = {}
 
     def run() -> None:
@@ -196,14 +196,14 @@ def _within_patience(action: Callable[[], Any]) -> Any:
 
 @suite.check(after=[check_request_honoured])
 def check_control(make: Make) -> None:
-    """``control`` gives a sampler of the same shape, names both arms, and keeps its pairs.
+    """``control`` gives a sampler of the same shape, names both arms, and pairs tasks as declared.
 
-    A sampler that has none returns ``None``.
+    A sampler without one returns ``None``.
     """
     sampler = make()
     control = sampler.control()
     if control is None:
-        raise NotApplicable("it declares no control")
+        raise NotApplicable("it has no control")
     require(isinstance(control, Control), f"it must be a Control, not {type(control).__name__}")
     require(
         isinstance(control.sampler, TaskSampler),
@@ -219,7 +219,7 @@ def check_control(make: Make) -> None:
     )
     shape = {name: getattr(sampler, name) for name in ("n_way", "n_shot", "n_query")}
     other = {name: getattr(control.sampler, name) for name in shape}
-    require(shape == other, f"the control's tasks are of {other}, its own of {shape}")
+    require(shape == other, f"the control's tasks have {other}, its own {shape}")
     try:
         theirs, own = _draw(control.sampler), _draw(sampler)
     except FsfError as error:
@@ -227,40 +227,45 @@ def check_control(make: Make) -> None:
     if control.paired:
         require(
             np.array_equal(theirs.classes, own.classes),
-            "paired is True, but task t of the two arms differs in its classes",
+            "paired is True, but task t of the two arms has different classes",
         )
 
 
 @suite.check(after=[check_images_distinct])
 def check_needs_declared(make: Make) -> None:
-    """A sampler that does not declare ``needs_attributes`` draws the same without any.
+    """A sampler that does not declare ``needs_attributes`` draws the same tasks without any.
 
-    One that does says what is missing, with an error meant for the user.
+    One that does reports what is missing with an error for the user.
     """
     sampler = make()
     bare = toy_pool(*_pool_size(sampler)[:2], 0)
     try:
         tasks = sampler.draw(bare, _TASKS, 0)
     except FsfError as error:
-        require(sampler.needs_attributes, f"needs_attributes is False, but without any: {error}")
+        require(
+            sampler.needs_attributes, f"needs_attributes is False, but without attributes: {error}"
+        )
     except Exception as error:
         raise ConformanceError(
             f"without attributes it raises {type(error).__name__}: {error}"
         ) from None
     else:
-        require(not sampler.needs_attributes, "needs_attributes is True, but it draws without any")
+        require(
+            not sampler.needs_attributes,
+            "needs_attributes is True, but it draws tasks without attributes",
+        )
         same = tasks.digest == _draw(make()).digest
-        require(same, "needs_attributes is False, but it draws other tasks without any")
+        require(same, "needs_attributes is False, but it draws different tasks without attributes")
 
 
 @suite.check(after=[check_images_distinct])
 def check_record(make: Make) -> None:
-    """The task set names its sampler, options, seed and pool, and can be saved and loaded."""
+    """The task set records its sampler, options, seed and pool, and can be saved and loaded."""
     sampler = make()
     tasks = _draw(sampler, seed=7)
     pool = toy_pool(*_pool_size(sampler))
     require(tasks.sampler, "the task set must name its sampler")
-    require(tasks.seed == 7, f"drawn with the seed 7, the task set says {tasks.seed}")
+    require(tasks.seed == 7, f"the task set must have the seed 7, not {tasks.seed}")
     require(
         tasks.pool_fingerprint == pool.fingerprint, "the task set has another pool's fingerprint"
     )
@@ -268,7 +273,7 @@ def check_record(make: Make) -> None:
         value = getattr(sampler, name)
         require(
             tasks.options.get(name) == value,
-            f"the task set's options must hold {name}={value}, they are {dict(tasks.options)}",
+            f"the task set's options must have {name}={value}, but they are {dict(tasks.options)}",
         )
     try:
         json.dumps(dict(tasks.options))
@@ -277,7 +282,7 @@ def check_record(make: Make) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tasks.safetensors"
         tasks.save(path)
-        _require_equal(TaskSet.load(path), tasks, "saved and loaded, the tasks are others")
+        _require_equal(TaskSet.load(path), tasks, "the tasks differ after saving and loading")
 
 
 @suite.check(after=[check_images_distinct])
@@ -293,7 +298,7 @@ def check_pool_unchanged(make: Make) -> None:
 
 
 def _content(pool: ImagePool) -> dict[str, str]:
-    """Digest what the pool holds now: its own fingerprints are remembered."""
+    """Digest the pool's present content, since the pool caches its own fingerprints."""
     content = {
         "keys": digest_of(pool.keys),
         "labels": digest_of(pool.labels),
@@ -309,12 +314,13 @@ def _content(pool: ImagePool) -> dict[str, str]:
 
 @suite.check(after=[check_images_distinct])
 def check_global_randomness(make: Make) -> None:
-    """The global generators of ``random`` and NumPy are neither moved nor seeded."""
+    """The global generators of ``random`` and NumPy are neither advanced nor seeded."""
     sampler = make()
     ours = random.getstate()
-    legacy = np.random.get_state(legacy=False)  # noqa: NPY002 - it is what must stay untouched
+    legacy = np.random.get_state(legacy=False)  # noqa: NPY002 - it must stay unchanged
     try:
-        # From a state no seed leads to: a sampler that seeds would else go unseen the second time.
+        # From a state that no seed gives; else a sampler that seeds would go unnoticed the second
+        # time.
         random.random()
         np.random.random()  # noqa: NPY002
         before = _global_states()
@@ -323,7 +329,7 @@ def check_global_randomness(make: Make) -> None:
     finally:
         random.setstate(ours)
         np.random.set_state(legacy)  # noqa: NPY002
-    require(not moved, f"draw moves the global generator of {' and '.join(moved)}")
+    require(not moved, f"draw changes the state of the global generator of {' and '.join(moved)}")
 
 
 def _global_states() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What every word selector must keep."""
+"""Checks of word selectors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _CAPTIONS = (
 
 @suite.check()
 def check_one_set_a_caption(make: Make) -> None:
-    """``select`` gives a list with one frozenset a caption."""
+    """``select`` returns a list with one frozenset per caption."""
     found = make().select(_CAPTIONS)
     require(isinstance(found, list), f"it must be a list, not {type(found).__name__}")
     count = len(_CAPTIONS)
-    require(len(found) == count, f"{count} captions must give as many sets, not {len(found)}")
+    require(len(found) == count, f"{count} captions must give {count} sets, not {len(found)}")
     for words in found:
         require(
             isinstance(words, frozenset),
@@ -33,10 +33,13 @@ def check_one_set_a_caption(make: Make) -> None:
 
 @suite.check(after=[check_one_set_a_caption])
 def check_words(make: Make) -> None:
-    """Words are strings, not empty and without space around them."""
+    """Words are non-empty strings without surrounding spaces."""
     for word in frozenset().union(*make().select(_CAPTIONS)):
         require(isinstance(word, str), f"a word must be a string, not {word!r}")
-        require(word and word == word.strip(), f"{word!r} is no word: empty or with space around")
+        require(
+            word and word == word.strip(),
+            f"a word must not be empty or have surrounding spaces: {word!r}",
+        )
 
 
 @suite.check()
@@ -48,27 +51,28 @@ def check_no_captions(make: Make) -> None:
 
 @suite.check(after=[check_one_set_a_caption])
 def check_captions_independent(make: Make) -> None:
-    """The words of a caption depend neither on the captions beside it nor on those before."""
+    """The words of a caption do not depend on other captions or earlier calls."""
     selector = make()
     together = selector.select(_CAPTIONS)
     for caption, words in zip(_CAPTIONS, together, strict=True):
         [alone] = selector.select([caption])
         require(
-            alone == words, f"{caption!r} has the words {sorted(alone)} alone, else {sorted(words)}"
+            alone == words,
+            f"{caption!r} has the words {sorted(alone)} separately, {sorted(words)} in a batch",
         )
 
 
 @suite.check()
 def check_provenance(make: Make) -> None:
-    """``provenance`` gives strings by name."""
+    """``provenance`` maps names to strings."""
     found = make().provenance()
     plain = all(isinstance(text, str) for pair in dict(found).items() for text in pair)
-    require(plain, f"it must hold strings, not {found!r}")
+    require(plain, f"its keys and values must be strings, not {found!r}")
 
 
 @suite.check()
 def check_notes(make: Make) -> None:
-    """``notes`` gives a list of sentences."""
+    """``notes`` returns a list of sentences."""
     found = make().notes()
     plain = isinstance(found, list) and all(isinstance(note, str) and note for note in found)
-    require(plain, f"it must be a list of texts that are not empty, not {found!r}")
+    require(plain, f"it must be a list of non-empty strings, not {found!r}")

@@ -1,4 +1,4 @@
-"""What every statistic must keep; values are compared within 1e-9."""
+"""Checks of statistics; values are compared to within 1e-9."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _with(outcomes: Outcomes, predictions: npt.NDArray[Any]) -> Outcomes:
 
 @suite.check()
 def check_one_number_a_task(make: Make) -> None:
-    """``per_task`` gives one finite float a task."""
+    """``per_task`` returns one finite float per task."""
     outcomes = toy_outcomes()
     values = make().per_task(outcomes)
     require(isinstance(values, np.ndarray), f"it must be an array, not {type(values).__name__}")
@@ -41,7 +41,7 @@ def check_one_number_a_task(make: Make) -> None:
 
 @suite.check(after=[check_one_number_a_task])
 def check_bounds(make: Make) -> None:
-    """Every value lies within ``bounds``, from all wrong to all right."""
+    """Every value is within ``bounds``, from all wrong to all right."""
     statistic = make()
     low, high = statistic.bounds
     require(low < high, f"bounds must ascend, not {statistic.bounds}")
@@ -63,7 +63,7 @@ def check_single_task(make: Make) -> None:
 
 @suite.check(after=[check_one_number_a_task])
 def check_other_shapes(make: Make) -> None:
-    """Any number of ways and queries will do: 2 ways of 1 query, 7 ways of 3."""
+    """Any number of ways and queries works: 2 ways of 1 query, 7 ways of 3."""
     for n_way, n_query in ((2, 1), (7, 3)):
         values = make().per_task(toy_outcomes(4, n_way, n_query))
         require(
@@ -74,13 +74,13 @@ def check_other_shapes(make: Make) -> None:
 
 @suite.check(after=[check_one_number_a_task])
 def check_tasks_independent(make: Make) -> None:
-    """The value of a task does not depend on the tasks beside it."""
+    """The value of a task does not depend on the other tasks."""
     outcomes = toy_outcomes()
     chosen = [4, 1]
     _require_equal(
         make().per_task(_with(outcomes, outcomes.predictions[chosen])),
         make().per_task(outcomes)[chosen],
-        "tasks 4 and 1 on their own give other values than among all",
+        "tasks 4 and 1 have different values separately",
     )
 
 
@@ -98,15 +98,15 @@ def check_query_order(make: Make) -> None:
 
 @suite.check(after=[check_one_number_a_task])
 def check_way_order(make: Make) -> None:
-    """How the ways are numbered does not matter."""
+    """The numbering of the ways does not matter."""
     outcomes = toy_outcomes()
     order = np.array([3, 0, 4, 2, 1])
-    # Way w of the new numbering is way order[w] of the old; argsort inverts that for predictions.
+    # Way w of the new numbering is way order[w] of the old; argsort inverts this for predictions.
     renumbered = np.argsort(order)[outcomes.predictions[:, order]]
     _require_equal(
         make().per_task(_with(outcomes, renumbered)),
         make().per_task(outcomes),
-        "numbering the ways of every task otherwise changes the values",
+        "renumbering the ways of every task changes the values",
     )
 
 
@@ -123,25 +123,25 @@ def check_outcomes_unchanged(make: Make) -> None:
 
 @suite.check(after=[check_one_number_a_task])
 def check_no_memory(make: Make) -> None:
-    """Earlier outcomes leave no trace: the second of two is judged as if it were the first."""
+    """The values do not depend on earlier outcomes."""
     first, second = toy_outcomes(seed=1), toy_outcomes(seed=2)
     used = make()
     used.per_task(first)
     _require_equal(
         used.per_task(second),
         make().per_task(second),
-        "the values of outcomes depend on the outcomes judged before",
+        "the values depend on earlier outcomes",
     )
 
 
 @suite.check(after=[check_one_number_a_task])
 def check_without_predictions(make: Make) -> None:
-    """Imported accuracies, which hold no predictions, give one number a task or a ``DataError``."""
+    """Imported accuracies, without predictions, give one number per task or a ``DataError``."""
     outcomes = AccuracyOutcomes([0.2, 0.6, 1.0], "imported", 0, True)
     try:
         values = make().per_task(outcomes)
     except DataError:
-        return  # the outcomes' own refusal says why
+        return  # the outcomes' own error states why
     require(
         np.shape(values) == (3,) and np.isfinite(values).all(),
         f"three tasks must give three finite numbers or a DataError, not {values}",

@@ -1,4 +1,4 @@
-"""Small made-up data, the same on every machine, that any sound component can work with."""
+"""Small synthetic data, the same on every machine, that every valid component can use."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _CONTEXTS = ("forest", "grass", "sand", "snow", "water")
 
 
 def toy_pool(n_classes: int = 12, n_images: int = 80, n_words: int = 20) -> ImagePool:
-    """Return a pool with attributes, and a metadata column ``context``.
+    """Return a pool with attributes and a metadata column ``context``.
 
-    Every image has three words drawn uniformly, which leaves enough images for FewSTAB tasks of
-    5 ways, 5 shots and 15 queries; the contexts of a class take turns.
+    Every image has three words drawn uniformly, which leaves enough images for FewSTAB tasks of 5
+    ways, 5 shots and 15 queries; the contexts of a class alternate.
 
     Args:
         n_classes: number of classes.
-        n_images: images a class.
+        n_images: images per class.
         n_words: size of the vocabulary, at least 3; 0 for a pool without attributes.
 
     >>> pool = toy_pool(2, 3)
@@ -72,7 +72,7 @@ def toy_pool(n_classes: int = 12, n_images: int = 80, n_words: int = 20) -> Imag
 def toy_outcomes(
     n_tasks: int = 6, n_way: int = 5, n_query: int = 8, *, accuracy: float = 0.6, seed: int = 0
 ) -> Outcomes:
-    """Return outcomes that are right with probability ``accuracy``, else any other way.
+    """Return predictions that are right with probability ``accuracy``, else any other way.
 
     >>> toy_outcomes(2, 3, 4).predictions.shape
     (2, 3, 4)
@@ -86,7 +86,7 @@ def toy_outcomes(
 
 
 def toy_images(count: int = 4, height: int = 48, width: int = 48) -> list[UInt8Array]:
-    """Return uint8 RGB images ``(height, width, 3)``: a coloured disc on a coloured ground.
+    """Return uint8 RGB images ``(height, width, 3)``: a coloured disc on a coloured background.
 
     >>> [image.shape for image in toy_images(2, 32, 40)]
     [(32, 40, 3), (32, 40, 3)]

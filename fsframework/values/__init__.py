@@ -1,4 +1,4 @@
-"""The nouns of the flow: frozen, array-backed, self-checking, with ``save`` and ``load``.
+"""The values that flow between stages: frozen, array-backed, validated, with ``save`` and ``load``.
 
 ``ImagePool`` -> ``AttributeTable`` -> ``TaskSet`` -> ``Outcomes`` -> ``Estimate``. Only NumPy is
 imported here; PyArrow and safetensors are imported by the ``save`` and ``load`` that need them.

@@ -1,4 +1,4 @@
-"""Frozen NumPy arrays, and what fields of values are checked with."""
+"""Frozen NumPy arrays, and helpers to validate fields of values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def frozen(array: npt.ArrayLike, dtype: npt.DTypeLike, name: str, ndim: int) -> 
     if result.ndim != ndim:
         raise DataError(f"{name} must have {ndim} dimensions, not shape {result.shape}")
     if not np.can_cast(source.dtype, kind) and not np.array_equal(result, source):
-        raise DataError(f"{name} must be an array of {kind.name}: it holds values that are none")
+        raise DataError(
+            f"{name} must be an array of {kind.name}, but some of its values are not {kind.name}"
+        )
     if result.flags.writeable and (result is array or not result.flags.owndata):
         result = result.copy()
     return read_only(result)
@@ -57,7 +59,7 @@ def _frozen_mapping(mapping: dict[str, Any]) -> MappingProxyType[str, Any]:
     return MappingProxyType(mapping)
 
 
-# So that values that hold one can be copied and sent to other processes.
+# Lets values that hold one be copied and sent to other processes.
 copyreg.pickle(MappingProxyType, lambda mapping: (_frozen_mapping, (dict(mapping),)))
 
 
@@ -67,7 +69,7 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def first_duplicate(values: Sequence[str]) -> str | None:
-    # Sorted hashes take an eighth of the memory of a set; equal ones are looked at more closely.
+    # Sorted hashes take an eighth of the memory of a set; equal ones are then compared by value.
     hashes = np.sort(np.fromiter(map(hash, values), np.int64, len(values)))
     if not (hashes[1:] == hashes[:-1]).any():
         return None

@@ -1,4 +1,4 @@
-"""The headers of our Parquet and safetensors files."""
+"""The headers of the framework's Parquet and safetensors files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEMA_VERSION = 2
 
 
 def parquet_header(path: Path, *what: str) -> tuple[Any, dict[str, Any]]:
-    """Read a Parquet file of ours; return its table and the header stored in its schema."""
+    """Read one of the framework's Parquet files; return its table and the header in its schema."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

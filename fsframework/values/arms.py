@@ -1,4 +1,4 @@
-"""The arms of an experiment: task sets, or their outcomes, by name and in order."""
+"""The arms of an experiment: ordered mappings from their names to task sets or outcomes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two arms that are compared: the control, and the arm under test.
+    """Two arms that are compared: the control and the arm under test.
 
     Args:
         control: name of the control arm.
@@ -60,9 +60,9 @@ class Arms(_ByArm[TaskSet]):
 
     Args:
         tasks: task sets by name of the arm.
-        contrast: the two arms that are compared; ``None`` where there is nothing to compare.
+        contrast: the two arms that are compared; ``None`` where there is no comparison.
         symbols: what tables print after a statistic's name for an arm, such as ``R`` in wAcc-R;
-            an arm left out is printed by its name, or not at all where it is the only one.
+            an arm without a symbol is printed by its name, or not at all where it is the only one.
 
     Raises:
         DataError: the contrast names an arm that is missing.
@@ -87,7 +87,7 @@ class Arms(_ByArm[TaskSet]):
         return self[self.contrast.tested] if self.contrast else self[list(self)[-1]]
 
     def of(self, arm: str | None = None) -> TaskSet:
-        """Return the tasks of an arm that a user names, by default those under test.
+        """Return the tasks of a named arm, by default those under test.
 
         Raises:
             OptionError: no arm has this name.
@@ -120,11 +120,11 @@ class Arms(_ByArm[TaskSet]):
 
 
 class ArmOutcomes(_ByArm[Outcomes]):
-    """What a method answered in each arm, with the tasks it was asked.
+    """The outcomes of a method in each arm, with the tasks.
 
     Args:
-        outcomes: by name of the arm.
-        arms: the tasks; every arm of ``outcomes`` is one of theirs.
+        outcomes: outcomes by name of the arm.
+        arms: the tasks, which include every arm of ``outcomes``.
 
     Raises:
         DataError: outcomes belong to other tasks, or to an arm without tasks.
@@ -134,7 +134,7 @@ class ArmOutcomes(_ByArm[Outcomes]):
         super().__init__(outcomes)
         for name, answered in self.items():
             if name not in arms:
-                raise DataError(f"outcomes of the arm {name!r}, which has no tasks")
+                raise DataError(f"there are outcomes of the arm {name!r}, which has no tasks")
             if answered.task_digest != arms[name].digest:
                 raise DataError(f"the outcomes of the arm {name!r} belong to other tasks")
         self.arms = arms

@@ -1,4 +1,4 @@
-"""Which word was detected in which image."""
+"""The words detected in each image."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ __all__ = ["AttributeTable"]
 
 @dataclass(frozen=True, eq=False)
 class AttributeTable:
-    """Which word was detected in which image, one bit each (``A`` of FewSTAB, section 4.2).
+    """The words detected in each image, one bit each (``A`` of FewSTAB, section 4.2).
 
     Args:
-        keys: the key of each image, unique; share the tuple with the pool's to hold it once.
+        keys: the key of each image, unique; share the pool's tuple to save memory.
         words: the vocabulary, sorted and unique.
         bits: uint8 ``(n_images, ceil(n_words / 8))``, little-endian bit order; 206,000 images
             of 2,532 words take 65 MB.
         provenance: where the words come from: detector, model and revision, selector, file.
-        captions: the text each image's words were taken from, where there was one.
+        captions: the text from which each image's words were taken, where there is one.
 
     Raises:
         DataError: shapes, order or uniqueness do not hold.
@@ -67,7 +67,7 @@ class AttributeTable:
         if self.bits.shape != expected:
             raise DataError(f"bits must have shape {expected}, not {self.bits.shape}")
         if (double := first_duplicate(self.keys)) is not None:
-            raise DataError(f"the key {double!r} stands twice in the attribute table")
+            raise DataError(f"the key {double!r} appears twice in the attribute table")
         if list(self.words) != sorted(set(self.words)):
             raise DataError("the words of an attribute table must be sorted and unique")
         if "" in self.words:
@@ -89,7 +89,7 @@ class AttributeTable:
         provenance: Mapping[str, str] | None = None,
         captions: Sequence[str] | None = None,
     ) -> Self:
-        """Build a table from one collection of words an image."""
+        """Build a table from one collection of words per image."""
         if len(keys) != len(words):
             raise DataError(f"{len(words)} collections of words for {len(keys)} images")
         sets = [frozenset(w) for w in words]
@@ -117,7 +117,7 @@ class AttributeTable:
         return cls(
             keys,
             tuple(words),
-            read_only(bits),  # or the table would hold a copy
+            read_only(bits),  # else the table would copy them
             provenance or {},
             None if captions is None else tuple(captions),
         )
@@ -132,11 +132,11 @@ class AttributeTable:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of keys, words and bits; provenance and captions do not enter."""
+        """Digest of keys, words and bits, without provenance and captions."""
         return digest_of("attributes", self.keys, self.words, self.bits)
 
     def rows(self, images: npt.ArrayLike) -> BoolArray:
-        """Return bool ``(k, n_words)`` for the ``k`` images asked for."""
+        """Return bool ``(k, n_words)`` for ``k`` images."""
         packed = self.bits[np.asarray(images)]
         count = len(self.words)
         return np.unpackbits(packed, axis=-1, count=count, bitorder="little").astype(bool)
@@ -171,7 +171,7 @@ class AttributeTable:
     def csr(self, images: IntArray | None = None) -> tuple[IntArray, IntArray]:
         """Return ``(indptr int64 (n+1,), indices int32 (nnz,))``: the words of each image, sorted.
 
-        Works through the bits in blocks, so that memory stays near that of the result.
+        Processes the bits in blocks, so it needs little more memory than the result.
         """
         chosen = np.arange(len(self.keys)) if images is None else np.asarray(images)
         counts = np.zeros(chosen.size, dtype=np.int64)
@@ -191,7 +191,7 @@ class AttributeTable:
         return indptr, indices
 
     def aligned(self, keys: Sequence[str]) -> AttributeTable:
-        """Return the table of these images, in this order; an image unknown here has no words."""
+        """Return the table of these images, in this order; unknown images have no words."""
         wanted = tuple(keys)
         if wanted == self.keys:
             return self if wanted is self.keys else dataclasses.replace(self, keys=wanted)
@@ -219,7 +219,7 @@ class AttributeTable:
         header = {
             "what": "an attribute table",
             "provenance": dict(self.provenance),
-            "words": list(self.words),  # some may stand in no row, yet enter the fingerprint
+            "words": list(self.words),  # some may be in no row, but the fingerprint covers them
         }
         caption = pa.array(self.captions or [None] * len(self.keys), pa.string())
         write_parquet(
@@ -228,12 +228,12 @@ class AttributeTable:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read Parquet with the columns ``key``, ``words`` and perhaps ``caption``.
+        """Read Parquet with the columns ``key``, ``words`` and optionally ``caption``.
 
-        Any Parquet file with these columns will do, ours or not.
+        Any Parquet file with these columns works, whoever wrote it.
 
         Raises:
-            DataError: the file is not Parquet, lacks a column or has a key twice.
+            DataError: the file is not Parquet, lacks a column or has a duplicate key.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -255,7 +255,7 @@ class AttributeTable:
         if None in keys:
             raise DataError(f"{path}: row {keys.index(None) + 1} has no key")
         if (double := first_duplicate(keys)) is not None:
-            raise DataError(f"{path}: the key {double!r} stands twice")
+            raise DataError(f"{path}: the key {double!r} appears twice")
         column = table["words"].combine_chunks()
         if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
             raise DataError(f"{path}: the column 'words' must be a list of strings")

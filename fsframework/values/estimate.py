@@ -24,11 +24,11 @@ _ARMS_OF_VERSION_1: Mapping[str, tuple[str, ...]] = {
     "A": ("biased",),
     "gap": ("random", "biased"),
 }
-"""Arms by the suffix that a statistic's name had in version 1."""
+"""Arms by the suffix of a statistic's name in version 1."""
 
 
 def measure_name(statistic: str, arms: Sequence[str]) -> str:
-    """Return what a statistic of an arm, or of the contrast of two, is called.
+    """Return the name of a measure: a statistic of one arm, or of the contrast of two.
 
     >>> measure_name("wacc", ["biased"]), measure_name("wacc", ["random", "biased"])
     ('wacc-biased', 'wacc-gap')
@@ -40,25 +40,26 @@ def measure_name(statistic: str, arms: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its interval, and all that must be known to read it.
+    """A number with its interval, and all that is needed to interpret it.
 
     Args:
         statistic: name of the statistic.
         value: the estimate.
-        low: lower bound of its interval, NaN where there is none; ``high`` the upper bound.
+        low: lower bound of its interval, NaN without one; ``high`` the upper bound.
         level: confidence level, 0 < level < 1.
-        scope: ``open`` speaks of the data's distribution, ``closed`` of this data set only.
-        paired: whether it is a difference between tasks that belong together in pairs.
+        scope: ``open`` refers to the distribution of the data, ``closed`` to this data set only.
+        paired: whether it is a mean difference between paired tasks.
         estimator: how the interval was made, such as ``student-t``.
         n_tasks: number of tasks behind it.
-        n_images: number of distinct images in those tasks, 0 where it is not known.
-        share: whether the value is a share of 1, to be shown in percent.
-        query_batch: which queries the method was shown together.
-        arms: the arm whose tasks it speaks of, or the two arms of a gap, the control first.
-        higher_is_better: of the statistic; a gap is positive where the tested arm is worse.
+        n_images: number of distinct images in those tasks, 0 if unknown.
+        share: whether the value is a fraction, shown in percent.
+        query_batch: which queries the method saw together.
+        arms: the arm of its tasks, or the two arms of a gap, the control first.
+        higher_is_better: whether larger values are better; a gap is positive where the tested arm
+            is worse.
 
     Raises:
-        DataError: the level is out of range, or the value lies outside its interval.
+        DataError: the level is out of range, or the value is outside its interval.
 
     >>> gap = Estimate("wacc", 0.169, 0.151, 0.187, 0.95, "closed", False, "welch-t", 1200, 3200,
     ...                share=True, arms=("random", "biased"))
@@ -84,9 +85,11 @@ class Estimate:
     def __post_init__(self) -> None:
         object.__setattr__(self, "arms", tuple(self.arms))
         if not 0 < self.level < 1:
-            raise DataError(f"level must lie between 0 and 1, not {self.level}")
+            raise DataError(f"level must be between 0 and 1, not {self.level}")
         if not (math.isnan(self.low) or self.low <= self.value <= self.high):
-            raise DataError(f"{self.value} lies outside its interval {self.low}..{self.high}")
+            raise DataError(
+                f"the value {self.value} is outside its interval {self.low}..{self.high}"
+            )
 
     @property
     def name(self) -> str:
@@ -116,7 +119,7 @@ class Estimate:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Build an estimate from what ``to_json`` gave, in this version or an earlier one."""
+        """Build an estimate from the output of ``to_json``, of this or an earlier version."""
         if "kind" in raw:
             raw = _upgraded(raw)
         numbers = {k: math.nan if raw[k] is None else raw[k] for k in ("value", "low", "high")}
@@ -133,7 +136,7 @@ class Estimate:
         """Read what ``save`` wrote.
 
         Raises:
-            DataError: the file does not hold an estimate.
+            DataError: the file does not contain an estimate.
         """
         try:
             raw = json.loads(Path(path).read_text())
@@ -148,7 +151,7 @@ class Estimate:
 
 
 class Estimates(Mapping[str, Estimate]):
-    """Estimates by the names of their measures; printed, a table of their own."""
+    """Estimates by the names of their measures; prints as a table."""
 
     def __init__(self, estimates: Mapping[str, Estimate]) -> None:
         self._estimates = dict(estimates)
@@ -158,7 +161,7 @@ class Estimates(Mapping[str, Estimate]):
             return self._estimates[name]
         except KeyError:
             known = ", ".join(self._estimates) or "none"
-            raise KeyError(f"no estimate {name!r}; there are {known}") from None
+            raise KeyError(f"no estimate {name!r}; the estimates are {known}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._estimates)
@@ -187,7 +190,7 @@ class Estimates(Mapping[str, Estimate]):
 
 
 def _upgraded(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Bring an estimate of version 1, whose name ended in -R, -A or -gap, to the present form."""
+    """Convert an estimate of version 1, whose name ended in -R, -A or -gap, to the current form."""
     fields = dict(raw)
     fields["scope"] = fields.pop("kind")
     name, hyphen, suffix = str(fields["statistic"]).rpartition("-")

@@ -1,4 +1,4 @@
-"""What a method answered."""
+"""The predictions of a method."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ Scope = Literal["open", "closed"]
 
 
 QueryBatch = Literal["task", "class"]
-"""Which queries a method was shown together: all of a task, or those of one class at a time."""
+"""Which queries a method sees together: all of a task, or those of one class at a time."""
 
 
 _ACCURACIES = "accuracies of tasks"
-"""What a file of ``AccuracyOutcomes`` is called in its header."""
+"""The name of ``AccuracyOutcomes`` in the header of a file."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Outcomes:
-    """What a method answered for every query of every task, and nothing derived from it.
+    """A method's prediction for every query of every task, and nothing derived from it.
 
     Args:
-        predictions: int16 ``(T, way, n_query)``: the way each query was given to; the query at
-            ``[t, w, q]`` truly belongs to way ``w``.
+        predictions: int16 ``(T, way, n_query)``: the predicted way of each query; the true way of
+            the query at ``[t, w, q]`` is ``w``.
         task_digest: ``TaskSet.digest`` of the tasks.
-        n_images: distinct images in all tasks; ``reuses_images`` whether two tasks share one.
-        query_batch: which queries the method was shown together.
+        n_images: number of distinct images in all tasks; ``reuses_images`` whether two share any.
+        query_batch: which queries the method saw together.
 
     Raises:
-        DataError: the shape is wrong or a prediction is no way of the task.
+        DataError: the shape is wrong or a prediction is not a way of the task.
 
     >>> outcomes = Outcomes(np.array([[[0, 1], [1, 1]]]), "digest", 6, False)
     >>> outcomes.class_accuracy.tolist()
@@ -65,11 +65,11 @@ class Outcomes:
         object.__setattr__(self, "predictions", array)
         way = array.shape[1]
         if array.size and not (array.min() >= 0 and array.max() < way):
-            raise DataError(f"predictions must lie in 0..{way - 1}")
+            raise DataError(f"predictions must be in 0..{way - 1}")
 
     @classmethod
     def of(cls, tasks: TaskSet, predictions: IntArray, query_batch: QueryBatch = "task") -> Self:
-        """Tie predictions ``(T, way, n_query)`` to their tasks."""
+        """Build outcomes from predictions ``(T, way, n_query)`` and their tasks."""
         if predictions.shape != tasks.query.shape:
             raise DataError(
                 f"predictions of shape {predictions.shape} for queries of {tasks.query.shape}"
@@ -88,27 +88,27 @@ class Outcomes:
 
     @property
     def n_way(self) -> int:
-        """Classes a task."""
+        """Classes per task."""
         return int(self.predictions.shape[1])
 
     @property
     def scope(self) -> Scope:
-        """What an interval over these tasks speaks of: ``open`` only if no image is reused."""
+        """The scope of an interval over these tasks: ``open`` only if no image is reused."""
         return "closed" if self.reuses_images else "open"
 
     @cached_property
     def class_accuracy(self) -> FloatArray:
-        """Share of each way's queries that were right, float64 ``(T, way)``: M_c of FewSTAB."""
+        """Fraction of each way's queries that are right, float64 ``(T, way)``: M_c of FewSTAB."""
         truth = np.arange(self.n_way, dtype=np.int16)[None, :, None]
         return read_only(np.asarray((self.predictions == truth).mean(axis=2)))
 
     @cached_property
     def task_accuracy(self) -> FloatArray:
-        """Share of each task's queries that were right, float64 ``(T,)``."""
+        """Fraction of each task's queries that are right, float64 ``(T,)``."""
         return read_only(np.asarray(self.class_accuracy.mean(axis=1)))
 
     def save(self, path: str | Path) -> None:
-        """Write Parquet: a row a task and way, its queries' predictions as a list."""
+        """Write Parquet: one row per task and way, with its queries' predictions as a list."""
         import pyarrow as pa
 
         count, way, n_query = self.predictions.shape
@@ -136,7 +136,7 @@ class Outcomes:
         """Read what ``save`` wrote, ``AccuracyOutcomes`` included.
 
         Raises:
-            DataError: the file does not hold outcomes or is damaged.
+            DataError: the file does not contain outcomes or is damaged.
         """
         path = Path(path)
         table, header = parquet_header(path, "outcomes", _ACCURACIES)
@@ -167,16 +167,16 @@ class Outcomes:
 class AccuracyOutcomes(Outcomes):
     """Accuracies of whole tasks, measured elsewhere: outcomes without predictions.
 
-    What needs a prediction, or the accuracy of a single class, raises an error that says so.
+    Properties that need predictions, or accuracies of single classes, raise ``DataError``.
 
     Args:
-        accuracy: float64 ``(T,)``, the share of each task's queries that were right, 0..1.
-        task_digest: equal for outcomes of equal tasks in equal order; whoever imports vouches.
-        n_images: distinct images in all tasks, 0 where it is not known.
+        accuracy: float64 ``(T,)``, the fraction of each task's queries that are right, 0..1.
+        task_digest: equal for outcomes of equal tasks in equal order, as the importer guarantees.
+        n_images: number of distinct images in all tasks, 0 if unknown.
         reuses_images: whether two tasks share an image.
 
     Raises:
-        DataError: not one dimension, or a value is no number of 0..1.
+        DataError: the array is not one-dimensional, or a value is not in 0..1.
 
     >>> AccuracyOutcomes([0.5, 1.0], "digest", 0, False).task_accuracy.tolist()
     [0.5, 1.0]
@@ -189,7 +189,7 @@ class AccuracyOutcomes(Outcomes):
         wrong = np.flatnonzero(~((values >= 0) & (values <= 1)))
         if wrong.size:
             raise DataError(
-                f"accuracies must lie in 0..1; that of task {wrong[0]} is {values[wrong[0]]}"
+                f"accuracies must be in 0..1; that of task {wrong[0]} is {values[wrong[0]]}"
             )
         fields = (values, task_digest, n_images, reuses_images, "task")
         names = ("_accuracy", "task_digest", "n_images", "reuses_images", "query_batch")
@@ -220,19 +220,19 @@ class AccuracyOutcomes(Outcomes):
 
     @property
     def predictions(self) -> IntArray:
-        """Nothing: raises ``DataError``, and so do ``n_way`` and ``class_accuracy``."""
+        """Raises ``DataError``, as do ``n_way`` and ``class_accuracy``."""
         raise DataError(
-            "these are accuracies of whole tasks made elsewhere; they hold no predictions, and "
-            "what is computed from the answers of single queries or classes cannot be had"
+            "these are accuracies of whole tasks measured elsewhere; without predictions, "
+            "results for single queries or classes are not available"
         )
 
     @property
     def class_accuracy(self) -> FloatArray:
-        """Nothing, see ``predictions``."""
+        """Raises ``DataError``; see ``predictions``."""
         return np.asarray(self.predictions, np.float64)
 
     def save(self, path: str | Path) -> None:
-        """Write Parquet: a row a task."""
+        """Write Parquet: one row per task."""
         header = {
             "what": _ACCURACIES,
             "task_digest": self.task_digest,

@@ -29,10 +29,10 @@ __all__ = ["ImagePool", "ImageRecord"]
 
 @dataclass(frozen=True)
 class ImageRecord:
-    """What is known of an image without looking at it.
+    """What is known of an image without its pixels.
 
     Args:
-        key: as in the pool.
+        key: the image's key in the pool.
         metadata: the image's entry in each metadata column.
     """
 
@@ -42,13 +42,13 @@ class ImageRecord:
 
 @dataclass(frozen=True, eq=False)
 class ImagePool:
-    """The images tasks are drawn from: keys, labels, metadata, perhaps attributes; no pixels.
+    """The images that tasks are drawn from: keys, labels, metadata, attributes if any; no pixels.
 
     Args:
-        keys: one unique string an image.
+        keys: one unique string per image.
         labels: int ``(n,)``, index into ``class_names``.
         class_names: unique; every class has at least one image.
-        metadata: columns of one string an image.
+        metadata: columns of one string per image.
         attributes: a table of the same keys in the same order.
 
     Raises:
@@ -75,12 +75,12 @@ class ImagePool:
         if self.labels.size != count:
             raise DataError(f"{self.labels.size} labels for {count} images")
         if (double := first_duplicate(self.keys)) is not None:
-            raise DataError(f"the image key {double!r} stands twice")
+            raise DataError(f"the image key {double!r} appears twice")
         if (double := first_duplicate(self.class_names)) is not None:
-            raise DataError(f"the class {double!r} stands twice")
+            raise DataError(f"the class {double!r} appears twice")
         if count and not (self.labels.min() >= 0 and self.labels.max() < len(self.class_names)):
             raise DataError(
-                f"labels must lie in 0..{len(self.class_names) - 1}, "
+                f"labels must be in 0..{len(self.class_names) - 1}, "
                 f"not {self.labels.min()}..{self.labels.max()}"
             )
         empty = [self.class_names[i] for i in np.flatnonzero(self.class_sizes == 0)]
@@ -97,7 +97,7 @@ class ImagePool:
 
     @cached_property
     def class_sizes(self) -> IntArray:
-        """Images a class, int64 ``(n_classes,)``."""
+        """Images per class, int64 ``(n_classes,)``."""
         return read_only(np.bincount(self.labels, minlength=len(self.class_names)))
 
     @cached_property
@@ -106,7 +106,7 @@ class ImagePool:
         return order, np.concatenate([[0], np.cumsum(self.class_sizes)])
 
     def members(self, label: int) -> IntArray:
-        """Return the indices of one class' images, ascending."""
+        """Return the indices of one class's images, ascending."""
         order, starts = self._grouped
         return order[starts[label] : starts[label + 1]]
 
@@ -122,10 +122,10 @@ class ImagePool:
         return digest_of("pool", self.keys, self.labels, self.class_names, flat)
 
     def with_attributes(self, table: AttributeTable) -> ImagePool:
-        """Return this pool with the table brought into its order.
+        """Return this pool with the table, reordered to match.
 
         Raises:
-            DataError: not one of the table's keys belongs to an image of the pool.
+            DataError: none of the table's keys belongs to an image of the pool.
         """
         if len(self) and table.keys != self.keys and not set(self.keys) & set(table.keys):
             raise DataError(
@@ -135,7 +135,7 @@ class ImagePool:
         return dataclasses.replace(self, attributes=table.aligned(self.keys))
 
     def save(self, path: str | Path) -> None:
-        """Write Parquet: ``key``, ``label`` and a column ``meta:NAME`` a metadata column."""
+        """Write Parquet: ``key``, ``label`` and a column ``meta:NAME`` per metadata column."""
         import pyarrow as pa
 
         columns = {"key": pa.array(self.keys, pa.string()), "label": pa.array(self.labels)}
@@ -145,10 +145,10 @@ class ImagePool:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what ``save`` wrote; attributes are saved on their own.
+        """Read what ``save`` wrote; attributes are saved separately.
 
         Raises:
-            DataError: the file is not an image pool or does not hold together.
+            DataError: the file is not an image pool or is inconsistent.
         """
         table, header = parquet_header(Path(path), "an image pool")
         metadata = {

@@ -1,4 +1,4 @@
-"""Random numbers of one task, from a seed, its number and nothing else."""
+"""Random numbers of one task, which depend only on a seed, its number and a stream."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def _stream_key(stream: str) -> int:
 
 
 def task_seed(seed: int, task: int, stream: str = "") -> int:
-    """Return 64 bits for samplers that bring a generator of their own; see ``task_rng``."""
+    """Return a 64-bit seed for samplers with their own generator; see ``task_rng``."""
     sequence = np.random.SeedSequence([seed, task, _stream_key(stream)])
     return int(sequence.generate_state(1, np.uint64)[0])
 
 
 def task_rng(seed: int, task: int, stream: str = "") -> np.random.Generator:
-    """Return the generator of one task: it depends on nothing but its three arguments.
+    """Return the generator of one task, which depends only on the three arguments.
 
     Samplers pass their own name as ``stream``, so that two samplers with equal seeds draw
-    independent tasks; the interval of a difference between them presumes it.
+    independent tasks, as the interval of a difference between them assumes.
 
     >>> bool(task_rng(0, 3).random() == task_rng(0, 3).random())
     True

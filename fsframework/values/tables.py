@@ -9,7 +9,7 @@ __all__ = ["footnotes", "html_table", "text_table"]
 
 
 def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a plain table, its columns two spaces apart.
+    """Return a plain table with two spaces between columns.
 
     >>> print(text_table(["measure", "value"], [["wacc-gap", "16.9 ± 1.8 %"]]))
     measure   value
@@ -38,10 +38,10 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: s
 
 
 def footnotes(cautions: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return each caution once, with the names of those it is of.
+    """Return each caution once, with the names of its rows.
 
     Args:
-        cautions: by the name of a row.
+        cautions: cautions by name of the row.
 
     >>> footnotes({"a": ["x"], "b": ["x", "y"], "c": []})
     ['a, b: x', 'b: y']
@@ -50,7 +50,7 @@ def footnotes(cautions: Mapping[str, Sequence[str]]) -> list[str]:
     for label, sentences in cautions.items():
         for sentence in sentences:
             of.setdefault(sentence, []).append(label)
-    return [f"{_some(tuple(dict.fromkeys(labels)))}: {said}" for said, labels in of.items()]
+    return [f"{_some(tuple(dict.fromkeys(labels)))}: {caution}" for caution, labels in of.items()]
 
 
 def _some(labels: Sequence[str], most: int = 4) -> str:

@@ -31,7 +31,7 @@ __all__ = ["TaskSet"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TaskSet:
-    """Few-shot tasks as indices into one pool; nothing of the pixels, nothing of a model.
+    """Few-shot tasks as indices into one pool, without pixels or a model.
 
     Args:
         classes: int64 ``(T, way)``, label of each way's class.
@@ -39,18 +39,18 @@ class TaskSet:
         query: int64 ``(T, way, n_query)``, indices of images.
         attribute: int32 ``(T, way)``, index into ``words`` of the attribute tied to the way, -1
             where there is none.
-        relaxed: bool ``(T, way)``, where the sampler had to give up a condition.
-        words: the vocabulary ``attribute`` refers to.
+        relaxed: bool ``(T, way)``, whether the sampler had to relax a condition.
+        words: the vocabulary that ``attribute`` refers to.
         sampler: name of the sampler; ``options`` its resolved options; ``seed`` its seed.
-        arm: name of the arm of the experiment that the tasks belong to; empty where none is known.
+        arm: name of the arm of the experiment that the tasks belong to; empty if unknown.
         uniform: whether classes and images were drawn uniformly and independently, so that
             image-level intervals hold.
-        placebo: whether the images of each class were permuted anew for every task.
+        placebo: whether the images of each class were permuted again for every task.
         key_digest: ``ImagePool.key_digest`` of the pool.
         pool_fingerprint: ``ImagePool.fingerprint``; ``attributes_fingerprint`` the table's.
 
     Raises:
-        DataError: shapes disagree, an image is in support and query, a class stands twice.
+        DataError: shapes disagree, or a task has an image or a class twice.
     """
 
     classes: IntArray
@@ -84,24 +84,24 @@ class TaskSet:
         for name in ("support", "query", "attribute", "relaxed"):
             if getattr(self, name).shape[:2] != shape:
                 raise DataError(
-                    f"{name} is of {getattr(self, name).shape[:2]} tasks and ways, "
-                    f"classes of {shape}"
+                    f"{name} has {getattr(self, name).shape[:2]} tasks and ways, "
+                    f"but classes has {shape}"
                 )
         if shape[1] < 2:
             raise DataError(f"a task needs at least 2 ways, not {shape[1]}")
         if self.support.shape[2] < 1 or self.query.shape[2] < 1:
-            raise DataError("a task needs at least one support and one query image a class")
+            raise DataError("a task needs at least one support image and one query image per class")
         if self.attribute.size and not (
             self.attribute.min() >= -1 and self.attribute.max() < len(self.words)
         ):
-            raise DataError(f"attribute must lie in -1..{len(self.words) - 1}")
+            raise DataError(f"attribute must be in -1..{len(self.words) - 1}")
         if np.any(np.diff(np.sort(self.classes, axis=1), axis=1) == 0):
-            raise DataError(f"{self._where(self.classes)}: a class stands twice")
+            raise DataError(f"{self._where(self.classes)}: a class appears twice")
         images = self.images
         if images.size and images.min() < 0:
             raise DataError("image indices must not be negative")
         if np.any(np.diff(np.sort(images, axis=1), axis=1) == 0):
-            raise DataError(f"{self._where(images)}: an image stands twice")
+            raise DataError(f"{self._where(images)}: an image appears twice")
 
     @staticmethod
     def _where(rows: IntArray) -> str:
@@ -122,7 +122,7 @@ class TaskSet:
         attribute: IntArray | None = None,
         relaxed: BoolArray | None = None,
     ) -> Self:
-        """Build a task set that belongs to ``pool``, whose words ``attribute`` refers to."""
+        """Build a task set of ``pool``, to whose words ``attribute`` refers."""
         table = pool.attributes if attribute is not None else None
         classes = np.asarray(classes)
         return cls(
@@ -150,7 +150,7 @@ class TaskSet:
         return f"<p>{escape(self.described())}</p>"
 
     def described(self) -> str:
-        """Return number, arm and shape of the tasks in a few words."""
+        """Return the number, arm and shape of the tasks in a few words."""
         kind = f"{self.arm or self.sampler}{' placebo' if self.placebo else ''}"
         return (
             f"{len(self):,} {kind} tasks, {self.n_way}-way {self.n_shot}-shot, "
@@ -159,17 +159,17 @@ class TaskSet:
 
     @property
     def n_way(self) -> int:
-        """Classes a task."""
+        """Classes per task."""
         return int(self.classes.shape[1])
 
     @property
     def n_shot(self) -> int:
-        """Support images a class."""
+        """Support images per class."""
         return int(self.support.shape[2])
 
     @property
     def n_query(self) -> int:
-        """Query images a class."""
+        """Query images per class."""
         return int(self.query.shape[2])
 
     @property
@@ -186,12 +186,12 @@ class TaskSet:
 
     @property
     def reuses_images(self) -> bool:
-        """Whether any image stands in two tasks, which makes intervals *closed*."""
+        """Whether any image is in two tasks, which makes intervals *closed*."""
         return self.n_images < self.images.size
 
     @cached_property
     def digest(self) -> str:
-        """Digest of classes, support, query and the pool's keys: equal digests, equal tasks."""
+        """Digest of classes, support, query and the pool's keys: equal digests mean equal tasks."""
         return digest_of("tasks", self.key_digest, self.classes, self.support, self.query)
 
     @cached_property
@@ -199,9 +199,9 @@ class TaskSet:
         return self._checksum_of(self.sampler, [self.arm, self.uniform, self.placebo])
 
     def _checksum_of(self, sampler: str, further: list[Any]) -> str:
-        told = sampler, dict(self.options), self.seed
+        drawn_by = sampler, dict(self.options), self.seed
         drawn_from = self.pool_fingerprint, self.attributes_fingerprint
-        header = json.dumps([*told, *drawn_from, *further], sort_keys=True)
+        header = json.dumps([*drawn_by, *drawn_from, *further], sort_keys=True)
         return digest_of(self.digest, self.attribute, self.relaxed, self.words, header)
 
     def __getitem__(self, tasks: slice) -> TaskSet:
@@ -222,9 +222,9 @@ class TaskSet:
         """
         if self.key_digest != pool.key_digest:
             raise DataError(
-                f"these tasks were drawn from other data: image-key digest "
-                f"{self.key_digest[:12]}, the data's {pool.key_digest[:12]}; name the data set, "
-                "its options and the split as when they were made"
+                f"these tasks were drawn from other data: their image-key digest is "
+                f"{self.key_digest[:12]}, that of the data {pool.key_digest[:12]}; give the data "
+                "set, its options and the split with which the tasks were made"
             )
         if self.images.size and self.images.max() >= len(pool):
             raise DataError(f"image index {self.images.max()} is not in a pool of {len(pool)}")
@@ -232,7 +232,7 @@ class TaskSet:
             low, high = self.classes.min(), self.classes.max()
             if low < 0 or high >= len(pool.class_names):
                 raise DataError(
-                    f"classes must lie in 0..{len(pool.class_names) - 1}, not {low}..{high}"
+                    f"classes must be in 0..{len(pool.class_names) - 1}, not {low}..{high}"
                 )
         for name in ("support", "query"):
             wrong = pool.labels[getattr(self, name)] != self.classes[:, :, None]
@@ -269,7 +269,7 @@ class TaskSet:
             name: np.ascontiguousarray(getattr(self, name))
             for name in ("classes", "support", "query", "attribute", "relaxed")
         }
-        # Not save_file, whose own error hides that the disk is full.
+        # Not save_file, whose error does not show that the disk is full.
         atomic_write(Path(path), save(arrays, metadata={"fsframework": json.dumps(header)}))
 
     @classmethod
@@ -277,7 +277,7 @@ class TaskSet:
         """Read what ``save`` wrote.
 
         Raises:
-            DataError: not a task file, or its arrays were changed since it was written.
+            DataError: the file is not a task file, or its arrays were changed after it was written.
         """
         from safetensors import SafetensorError, safe_open
 
@@ -325,7 +325,7 @@ class TaskSet:
 
 
 _PLACEBO = "placebo("
-"""With this began the name of the sampler in files of version 1, where images were permuted."""
+"""Prefix of the sampler's name in files of version 1 whose images were permuted."""
 
 
 def _sampler(header: Mapping[str, Any]) -> str:
@@ -336,7 +336,7 @@ def _sampler(header: Mapping[str, Any]) -> str:
 
 
 def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arm, uniformity and placebo; files of version 1 told them by the sampler's name."""
+    """Return arm, uniformity and placebo, which version 1 encoded in the sampler's name."""
     if header["schema_version"] >= 2:
         return {key: header[key] for key in ("arm", "uniform", "placebo")}
     sampler = _sampler(header)

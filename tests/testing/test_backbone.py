@@ -29,7 +29,7 @@ class Small(Backbone):
 
 
 class NoBackbone(nn.Module):
-    """It could be one, but does not say so."""
+    """It has the methods but not the interface."""
 
 
 class Untyped(Small):
@@ -40,7 +40,7 @@ class Untyped(Small):
 
 
 class Unstored(Small):
-    """An option that is forgotten."""
+    """An option that is not stored."""
 
     def __init__(self, *, width: int = 6):
         super().__init__(channels=width)
@@ -57,7 +57,7 @@ class Bytes(Small):
 
 
 class Unnamed(Small):
-    """A library's model, of which no option says the name."""
+    """A library's model whose name no option sets."""
 
     catalogue = "zoo"
 
@@ -69,21 +69,21 @@ class Unlicensed(Small):
 
 
 class Vectors(Small):
-    """Vectors where maps are due."""
+    """Vectors instead of maps."""
 
     def forward(self, images):
         return super().forward(images).mean(dim=(2, 3))
 
 
 class Unpooled(Small):
-    """Maps where vectors are due."""
+    """Maps instead of vectors."""
 
     def vectors(self, maps):
         return maps
 
 
 class Centred(Small):
-    """Encoded images are counted from the mean of those beside them."""
+    """Encoded images minus the mean of the batch."""
 
     def encode(self, images):
         vectors = super().encode(images)
@@ -91,7 +91,7 @@ class Centred(Small):
 
 
 class Fixed(Small):
-    """One size only."""
+    """Only one size works."""
 
     def forward(self, images):
         assert images.shape[2:] in ((12, 12), (1, 1))
@@ -99,14 +99,14 @@ class Fixed(Small):
 
 
 class Tiny(Small):
-    """Small images end in an error of the pooling."""
+    """Small images raise an error of the pooling."""
 
     def forward(self, images):
         return functional.avg_pool2d(self.norm(self.convolution(images)).relu(), 4)
 
 
 class Contrast(Small):
-    """The batch decides the contrast of an image."""
+    """The contrast of an image depends on the batch."""
 
     def forward(self, images):
         return super().forward(images / images.std())
@@ -137,7 +137,7 @@ class Counting(Small):
 
 
 class InPlace(Small):
-    """Normalises the images it is given."""
+    """Normalises its input images in place."""
 
     def forward(self, images):
         return super().forward(images.mul_(0.5))
@@ -153,7 +153,7 @@ class Strided(Small):
 
 
 class Unused(Small):
-    """A layer that nothing passes through."""
+    """An unused layer."""
 
     def __init__(self, *, channels: int = 6):
         super().__init__(channels=channels)
@@ -161,7 +161,7 @@ class Unused(Small):
 
 
 class Unsaved(Small):
-    """A random projection that no state dict holds."""
+    """A random projection that is not in the state dict."""
 
     def __init__(self, *, channels: int = 6):
         super().__init__(channels=channels)
@@ -172,14 +172,14 @@ class Unsaved(Small):
 
 
 class Untold(Small):
-    """Weights that came from somewhere, of no data."""
+    """Weights with a provenance but without data."""
 
     def provenance(self):
         return {"file": "weights.pth"}
 
 
 class Moved(Small):
-    """It says that it keeps its weights, and lets them be trained."""
+    """It declares that it keeps its weights, but they can be trained."""
 
     keeps_weights = True
 
@@ -221,7 +221,7 @@ BROKEN = {
 
 
 class SmallToy(ToyBackbone):
-    """The suite's own backbone, with a sentence for images that are too small."""
+    """The suite's own backbone, with an error for images that are too small."""
 
     def forward(self, images):
         if min(images.shape[2:]) < 4:
@@ -240,7 +240,7 @@ def test_only_its_check_rejects(name, failing):
 
 
 class Undeclared(Frozen):
-    """Nothing to learn, and it does not say so."""
+    """Nothing to learn, which it does not declare."""
 
     keeps_weights = False
 

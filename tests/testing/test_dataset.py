@@ -34,7 +34,7 @@ class Plain(Dataset):
 
 
 class NoDataset:
-    """It could be one, but does not say so."""
+    """It has the methods but not the interface."""
 
 
 class Untyped(Plain):
@@ -45,7 +45,7 @@ class Untyped(Plain):
 
 
 class Unstored(Plain):
-    """An option that is forgotten."""
+    """An option that is not stored."""
 
     argument = "colours"
 
@@ -67,7 +67,7 @@ class Fixed(Plain):
 
 
 class TwiceKey(Fixed):
-    """A key stands twice."""
+    """A key appears twice."""
 
     def __init__(self):
         super().__init__()
@@ -75,7 +75,7 @@ class TwiceKey(Fixed):
 
 
 class TwiceClass(Fixed):
-    """A class name stands twice."""
+    """A class name appears twice."""
 
     def __init__(self):
         super().__init__()
@@ -100,7 +100,7 @@ class Overlapping(Fixed):
 
 
 class ShortColumn(Fixed):
-    """A metadata column that ends early."""
+    """A metadata column that is too short."""
 
     def __init__(self):
         super().__init__()
@@ -108,7 +108,7 @@ class ShortColumn(Fixed):
 
 
 class Placeless(Plain):
-    """Images that lie where no option says."""
+    """Images whose location no option sets."""
 
     location = "path"
 
@@ -135,21 +135,21 @@ class Ascending(Plain):
 
 
 class Darker(Plain):
-    """Another decoder for many images than for one."""
+    """Different decoders for one image and for many."""
 
     def images(self, indices, size, interpolation="bilinear"):
         return super().images(indices, size, interpolation) // 2
 
 
 class Negative(Plain):
-    """Scaled decoding that is another picture."""
+    """Scaled decoding that gives another picture."""
 
     def scaled_images(self, indices, size, interpolation="bilinear"):
         return 255 - super().scaled_images(indices, size, interpolation)
 
 
 class Reversed(Plain):
-    """A pool in another order than its indices."""
+    """A pool whose order differs from its indices."""
 
     def pool(self, split):
         pool = super().pool(split)
@@ -157,7 +157,7 @@ class Reversed(Plain):
 
 
 class Unstable(Plain):
-    """A fingerprint that every construction makes anew."""
+    """A fingerprint that differs for every instance."""
 
     def __init__(self, *, size: int = 24):
         super().__init__(size=size)
@@ -165,7 +165,7 @@ class Unstable(Plain):
 
 
 class Restless(Plain):
-    """Pixels that every construction thinks new."""
+    """A pixels fingerprint that differs for every instance."""
 
     @property
     def pixels_fingerprint(self):

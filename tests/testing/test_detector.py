@@ -25,21 +25,21 @@ class Brightest(AttributeDetector):
 
 
 class NoDetector:
-    """It could be one, but does not say so."""
+    """It has the methods but not the interface."""
 
     def detect(self, images):
         return [frozenset() for _ in images]
 
 
 class Positional(Brightest):
-    """An option that may be given by position."""
+    """A positional option."""
 
     def __init__(self, level: float = 100.0):
         super().__init__(level=level)
 
 
 class Doubled(Brightest):
-    """An option that is stored as something else."""
+    """An option that is stored as another value."""
 
     def __init__(self, *, level: float = 100.0):
         super().__init__(level=2 * level)
@@ -57,14 +57,14 @@ class Lists(Brightest):
 
 
 class Joined(Brightest):
-    """Words with a rest of the comma they were joined by."""
+    """Words with the space after a comma."""
 
     def words(self, image):
         return frozenset({" grey"}) | super().words(image)
 
 
 class NeedsImages(Brightest):
-    """The first image is looked at before all others."""
+    """No images raise an error."""
 
     def detect(self, images):
         self.words(images[0])
@@ -79,7 +79,7 @@ class Stacked(Brightest):
 
 
 class Relative(Brightest):
-    """Brighter than the images beside it."""
+    """Brighter than the other images."""
 
     def detect(self, images):
         level = np.mean([image.mean() for image in images]) if images else 0
@@ -87,7 +87,7 @@ class Relative(Brightest):
 
 
 class Growing(Brightest):
-    """Words seen once are seen for ever."""
+    """Words of earlier images are repeated."""
 
     def __init__(self, *, level: float = 100.0):
         super().__init__(level=level)
@@ -102,7 +102,7 @@ class Growing(Brightest):
 
 
 class InPlace(Brightest):
-    """Blackens what it has seen."""
+    """Blackens its input."""
 
     def detect(self, images):
         found = super().detect(images)
@@ -112,13 +112,13 @@ class InPlace(Brightest):
 
 
 class Sounds(Brightest):
-    """It wants something that there is not."""
+    """It declares an unknown input."""
 
     consumes = "sounds"
 
 
 class Known(AttributeDetector):
-    """The words that the records carry."""
+    """The words in the records."""
 
     consumes = "records"
 
@@ -134,7 +134,7 @@ class Capitals(WordSelector):
 
 
 class Telling(Captioner):
-    """Tell the channel that is brightest."""
+    """Name the brightest channel."""
 
     def __init__(self, *, selector: WordSelector | None = None):
         self.selector = selector or Capitals()
@@ -145,14 +145,14 @@ class Telling(Captioner):
 
 
 class Sorter:
-    """Selects words and does not say that it is a selector."""
+    """Selects words but is not a WordSelector."""
 
     def select(self, captions):
         return [frozenset(caption.split()) for caption in captions]
 
 
 class Sorted(Telling):
-    """A captioner whose selector is no plugin."""
+    """A captioner whose selector is not a plugin."""
 
     def __init__(self):
         super().__init__()
@@ -167,7 +167,7 @@ class Deaf(Telling):
 
 
 class Seeing(Brightest, ImageTextModel):
-    """Images and texts by how much of each channel there is."""
+    """Features from the amount of each channel."""
 
     def image_features(self, images):
         means = np.array([image.reshape(-1, 3).mean(axis=0) + 1 for image in images])
@@ -179,7 +179,7 @@ class Seeing(Brightest, ImageTextModel):
 
 
 class Centred(Seeing):
-    """Features less their mean, which depends on the others."""
+    """Features minus their mean, which depends on the others."""
 
     def image_features(self, images):
         found = super().image_features(images)
@@ -188,7 +188,7 @@ class Centred(Seeing):
 
 
 class Numbers(Brightest):
-    """Provenance that is not of strings."""
+    """Provenance that is not strings."""
 
     def provenance(self):
         return {"level": self.level}

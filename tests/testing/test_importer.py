@@ -32,28 +32,28 @@ class Single(CheckpointImporter):
 
 
 class WithoutExample(Single):
-    """It is tried on folders that hold nothing alone."""
+    """It is tested only on folders without a checkpoint."""
 
     def example(self, folder):
         raise NotImplementedError
 
 
 class NoImporter:
-    """It could be one, but does not say so."""
+    """It has the methods but not the interface."""
 
     def read(self, folder):
         raise DataError("nothing")
 
 
 class Positional(Single):
-    """An option that may be given by position."""
+    """A positional option."""
 
     def __init__(self, file: str = "single.pt"):
         self.file = file
 
 
 class Doubled(Single):
-    """An option that is stored as something else."""
+    """An option that is stored as another value."""
 
     def __init__(self, *, file: str = "single"):
         self.file = file + ".pt"
@@ -64,7 +64,7 @@ class Silent(Single):
 
 
 class Crashing(Single):
-    """What is not there is an error of the operating system."""
+    """A missing file raises an error of the operating system."""
 
     def read(self, folder):
         if not folder.is_dir():
@@ -73,7 +73,7 @@ class Crashing(Single):
 
 
 class Undemanding(Single):
-    """Nothing is a model without weights."""
+    """An empty folder gives a model without weights."""
 
     def read(self, folder):
         if folder.is_dir() and not (folder / self.file).exists():
@@ -82,7 +82,7 @@ class Undemanding(Single):
 
 
 class Unplaced(Single):
-    """Weights under the names that they have in the file."""
+    """Weights with their names in the file."""
 
     def read(self, folder):
         return ImportedModel("a test", "protonet", "conv64f", self.load(folder / self.file))
@@ -96,7 +96,7 @@ class Noisy(Single):
 
 
 class Converting(Single):
-    """What was read is left beside it."""
+    """It writes a file into the folder."""
 
     def read(self, folder):
         model = super().read(folder)
@@ -105,7 +105,7 @@ class Converting(Single):
 
 
 class Confident(Single):
-    """An empty file is not thought of."""
+    """An empty file raises another error."""
 
     def load(self, path):
         if path.exists() and not path.stat().st_size:
@@ -114,7 +114,7 @@ class Confident(Single):
 
 
 class Trusting(Single):
-    """Whatever a file says is done."""
+    """It runs the code in a file."""
 
     def load(self, path):
         try:

@@ -34,7 +34,7 @@ class Nearest(FewShotMethod):
 
 
 class OnMaps(Nearest):
-    """The same on pooled maps, projected; it learns from items and episodes."""
+    """The same on pooled, projected maps; it learns from items and episodes."""
 
     consumes = "maps"
     learns_from = "both"
@@ -71,7 +71,7 @@ class OnImages(Nearest):
 
 
 class Adapted(FewShotMethod):
-    """Fit a linear classifier to the support by gradient descent, with gradients of its own."""
+    """Fit a linear classifier to the support by gradient descent, with gradients enabled."""
 
     learns_from = "nothing"
     weightless = True
@@ -90,7 +90,7 @@ class Adapted(FewShotMethod):
 
 
 class Learnt(FewShotMethod):
-    """Looks at hardly more than one channel before it is trained."""
+    """Uses little more than one channel before training."""
 
     def build(self, item_shape, n_base_classes, backbone):
         self.weight = nn.Parameter(torch.full(item_shape, 1e-3).index_fill(0, torch.arange(1), 1.0))
@@ -100,7 +100,7 @@ class Learnt(FewShotMethod):
 
 
 class Transductive(Nearest):
-    """Queries shift each other, and it says so."""
+    """Queries influence each other, as declared."""
 
     transductive = True
 
@@ -109,7 +109,7 @@ class Transductive(Nearest):
 
 
 class ForFiveWays(Nearest):
-    """It learns a bias a way, and takes no other number of ways than five."""
+    """It learns a bias per way and accepts only five ways."""
 
     n_way = 5
     weightless = False
@@ -124,7 +124,7 @@ class ForFiveWays(Nearest):
 
 
 class NoMethod(nn.Module):
-    """It could be one, but does not say so."""
+    """It has the methods but not the interface."""
 
 
 class Untyped(Nearest):
@@ -135,7 +135,7 @@ class Untyped(Nearest):
 
 
 class Unstored(Nearest):
-    """An option that is forgotten."""
+    """An option that is not stored."""
 
     def __init__(self, *, temperature: float = 1.0):
         super().__init__(scale=1 / temperature)
@@ -146,13 +146,13 @@ class Silent(Nearest):
 
 
 class Misspelt(Nearest):
-    """Learns from what there is not."""
+    """It declares an unknown source to learn from."""
 
     learns_from = "episode"
 
 
 class Heavy(Learnt):
-    """It has weights, and says that it has none."""
+    """It has weights but declares that it has none."""
 
     weightless = True
 
@@ -176,7 +176,7 @@ class Even(Nearest):
 
 
 class FirstFavoured(Nearest):
-    """The first way is a little likelier."""
+    """The first way is slightly more likely."""
 
     def scores(self, support, query):
         scores = super().scores(support, query)
@@ -184,7 +184,7 @@ class FirstFavoured(Nearest):
 
 
 class ForAnyWaysAfterAll(Nearest):
-    """It says that it is made for five ways, and takes others as well."""
+    """It declares five ways but accepts others."""
 
     n_way = 5
 
@@ -197,20 +197,20 @@ class LastShot(Nearest):
 
 
 class Secretly(Transductive):
-    """Queries shift each other, and it does not say so."""
+    """Queries influence each other without a declaration."""
 
     transductive = False
 
 
 class Pooled(Nearest):
-    """Tasks shift each other."""
+    """Tasks influence each other."""
 
     def scores(self, support, query):
         return super().scores(support, query - 0.3 * support.mean(dim=(0, 1, 2)))
 
 
 class Remembering(Nearest):
-    """The mean of the tasks before shifts the prototypes."""
+    """The mean of earlier tasks shifts the prototypes."""
 
     def __init__(self, *, scale: float = 1.0):
         super().__init__(scale=scale)
@@ -235,7 +235,7 @@ class Counting(Nearest):
 
 
 class InPlace(Nearest):
-    """Normalises its inputs where they are."""
+    """Normalises its inputs in place."""
 
     def scores(self, support, query):
         if not self.training:
@@ -245,14 +245,14 @@ class InPlace(Nearest):
 
 
 class Centred(Nearest):
-    """The batch decides what an image becomes."""
+    """An embedded image depends on the batch."""
 
     def embed(self, items):
         return items - items.mean(dim=0)
 
 
 class Unsaved(Nearest):
-    """A random scale that no state dict holds."""
+    """A random scale that is not in the state dict."""
 
     def build(self, item_shape, n_base_classes, backbone):
         self.random = torch.rand(item_shape) + 0.5
@@ -326,7 +326,7 @@ def test_every_check_has_its_broken_method():
 
 
 def test_what_does_not_apply_says_why():
-    with pytest.raises(NotApplicable, match="learns from nothing"):
+    with pytest.raises(NotApplicable, match="does not learn"):
         check_loss(Adapted)
     with pytest.raises(NotApplicable, match="transductive"):
         check_queries_independent(Transductive)
@@ -338,7 +338,7 @@ def test_a_method_may_need_training_to_solve_the_toy_task():
 
 
 class Undeclared(Nearest):
-    """It has no weights, and does not say so."""
+    """It has no weights but does not declare this."""
 
     weightless = False
 

@@ -27,7 +27,7 @@ from tests.misdeclared import misdeclared
 
 
 class Uniform(TaskSampler):
-    """Uniform tasks; ``salt`` makes them others."""
+    """Uniform tasks, which depend on ``salt``."""
 
     def __init__(self, *, n_way: int = 3, n_shot: int = 2, n_query: int = 4, salt: str = ""):
         super().__init__(n_way=n_way, n_shot=n_shot, n_query=n_query)
@@ -66,7 +66,7 @@ class Uniform(TaskSampler):
 
 
 class Consecutive(Uniform):
-    """Uses up the pool, class by class: tasks that are not independent, and an end."""
+    """Uses up the pool class by class: tasks are not independent and run out."""
 
     independent = False
 
@@ -84,7 +84,7 @@ class Consecutive(Uniform):
 
 
 class Wordy(Uniform):
-    """Ties every way to a word, which it must have."""
+    """Ties every way to a required word."""
 
     needs_attributes = True
 
@@ -95,7 +95,7 @@ class Wordy(Uniform):
 
 
 class NoSampler:
-    """It could be one, but does not say so."""
+    """It has the methods but not the interface."""
 
 
 class Untyped(Uniform):
@@ -106,7 +106,7 @@ class Untyped(Uniform):
 
 
 class Unstored(Uniform):
-    """An option that is forgotten."""
+    """An option that is not stored."""
 
     def __init__(self, *, balance: float = 0.5):
         super().__init__()
@@ -117,7 +117,7 @@ class Silent(Uniform):
 
 
 class OneTooMany(Uniform):
-    """A task more than asked for."""
+    """One task too many."""
 
     def draw(self, pool, n_tasks, seed):
         return super().draw(pool, n_tasks and n_tasks + 1, seed)
@@ -149,14 +149,14 @@ class Hashing(Uniform):
 
 
 class Seedless(Uniform):
-    """Whatever the seed, the same tasks."""
+    """The same tasks for every seed."""
 
     def rng(self, seed, task, n_tasks):
         return task_rng(0, task)
 
 
 class Continuing(Uniform):
-    """A generator that goes on from draw to draw."""
+    """A generator that continues from draw to draw."""
 
     def __init__(self, *, n_way: int = 3):
         super().__init__(n_way=n_way)
@@ -171,28 +171,28 @@ class Continuing(Uniform):
 
 
 class Counting(Uniform):
-    """The number of tasks enters their seed."""
+    """The seed depends on the number of tasks."""
 
     def rng(self, seed, task, n_tasks):
         return task_rng(seed, task, str(n_tasks))
 
 
 class Endless(Uniform):
-    """No number, no sentence."""
+    """Without a number it raises another error."""
 
     def draw(self, pool, n_tasks, seed):
         return super().draw(pool, int(n_tasks), seed)
 
 
 class Clueless(Uniform):
-    """Says nothing of what the pool lacks."""
+    """Does not state what the pool lacks."""
 
     def require_enough(self, pool):
         pass
 
 
 class Contrasted(Uniform):
-    """Has a control of its own kind, pair by pair."""
+    """Has a paired control of its own class."""
 
     def control(self):
         class_mates = Uniform(n_way=self.n_way, n_shot=self.n_shot, n_query=self.n_query)
@@ -200,14 +200,14 @@ class Contrasted(Uniform):
 
 
 class Unpaired(Contrasted):
-    """Calls tasks pairs that have nothing in common."""
+    """Declares unrelated tasks as pairs."""
 
     def rng(self, seed, task, n_tasks):
         return task_rng(seed, task, "of its own")
 
 
 class Undeclared(Uniform):
-    """Reads attributes and does not say so."""
+    """Reads attributes without declaring it."""
 
     def images(self, pool, label, rng):
         assert pool.attributes.words
@@ -215,14 +215,14 @@ class Undeclared(Uniform):
 
 
 class Anonymous(Uniform):
-    """Forgets the seed."""
+    """Does not record the seed."""
 
     def collected(self, pool, tasks, seed):
         return super().collected(pool, tasks, 0)
 
 
 class Destructive(Uniform):
-    """Marks in the pool what it has used."""
+    """Marks used images in the pool."""
 
     def draw(self, pool, n_tasks, seed):
         tasks = super().draw(pool, n_tasks, seed)
@@ -233,7 +233,7 @@ class Destructive(Uniform):
 
 
 class Seeding(Uniform):
-    """Seeds the generator of everybody."""
+    """Seeds the global generator."""
 
     def draw(self, pool, n_tasks, seed):
         np.random.seed(seed)  # noqa: NPY002 - the fault that is to be found
@@ -297,7 +297,7 @@ def test_a_search_without_a_bound_is_given_up(monkeypatch):
     released = threading.Event()
 
     class Searching(Uniform):
-        """Hopes for more classes."""
+        """Never stops on too few classes."""
 
         def require_enough(self, pool):
             if len(pool.class_names) < self.n_way:
@@ -312,7 +312,7 @@ def test_a_search_without_a_bound_is_given_up(monkeypatch):
 
 def test_a_class_of_a_function_has_no_fresh_process():
     class Local(Uniform):
-        """Nobody else can import it."""
+        """No other process can import it."""
 
     with pytest.raises(NotApplicable, match="defined in a function"):
         check_seed_decides(Local)

@@ -10,7 +10,7 @@ from tests.misdeclared import misdeclared
 
 
 class Long(WordSelector):
-    """Words of at least so many letters."""
+    """Words of a minimum length."""
 
     def __init__(self, *, least: int = 4):
         self.least = least
@@ -23,21 +23,21 @@ class Long(WordSelector):
 
 
 class NoSelector:
-    """It could be one, but does not say so."""
+    """It has the methods but not the interface."""
 
     def select(self, captions):
         return [frozenset() for _ in captions]
 
 
 class Positional(Long):
-    """An option that may be given by position."""
+    """A positional option."""
 
     def __init__(self, least: int = 4):
         super().__init__(least=least)
 
 
 class Doubled(Long):
-    """An option that is stored as something else."""
+    """An option that is stored as another value."""
 
     def __init__(self, *, least: int = 4):
         super().__init__(least=2 * least)
@@ -55,7 +55,7 @@ class Lists(Long):
 
 
 class Blank(Long):
-    """The empty word wherever there is no other."""
+    """The empty word where there is no other."""
 
     def words(self, caption):
         return super().words(caption) or frozenset({""})
@@ -81,7 +81,7 @@ class Common(Long):
 
 
 class Numbers(Long):
-    """Provenance that is not of strings."""
+    """Provenance that is not strings."""
 
     def provenance(self):
         return {"least": self.least}

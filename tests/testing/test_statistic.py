@@ -20,7 +20,7 @@ class Spread(Statistic):
 
 
 class NoStatistic:
-    """It could be one, but does not say so."""
+    """It has the methods but not the interface."""
 
     def per_task(self, outcomes):
         return outcomes.class_accuracy.mean(axis=1)

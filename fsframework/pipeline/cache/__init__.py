@@ -1,1 +1,1 @@
-"""What is kept between runs."""
+"""The cache that runs share."""

@@ -1,4 +1,4 @@
-"""What the cache holds, stage by stage, and how to remove it."""
+"""The contents of the cache by stage, and how to remove them."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ STAGES = (
     *("images", "detections", "attributes", "features", "similarity", "tasks", "training"),
     "outcomes",
 )
-"""Folders of the cache whose contents are kept between runs."""
+"""Folders of the cache whose contents runs share."""
 
 _RUNNING = "running"
 """The folder with the locks of runs in progress."""
 _READ_BY_RUNS = ("images", "features")
-"""Stages that a run reads as long as it goes on, without a lock on each."""
+"""Stages that a run reads throughout, without a lock on each."""
 _NAME = re.compile(r"[0-9a-f]{24}(\.[a-z]+)?")
 _BLOCK = 512
 
 
 @dataclass(frozen=True)
 class CacheItem:
-    """One file or folder that a stage keeps.
+    """One cached file or folder of a stage.
 
     Args:
         stage: one of ``STAGES``.
-        path: of the file or folder.
-        bytes: that it takes on the disk.
+        path: path of the file or folder.
+        bytes: its size on disk.
         changed: when it was last written, in seconds since the epoch.
     """
 
@@ -46,27 +46,29 @@ class CacheItem:
 
 
 def cache_items(cache: Path, stages: Sequence[str] = STAGES) -> Iterator[CacheItem]:
-    """Yield what some stages keep; files of others in the same folders are passed over."""
+    """Yield the items of some stages; other files in the same folders are skipped."""
     for stage in stages:
         folder = cache / stage
         found = sorted(folder.iterdir()) if folder.is_dir() else []
         for path in found:
             if _NAME.fullmatch(path.name) and not path.is_symlink():
                 files = [path, *(path.rglob("*") if path.is_dir() else ())]
-                told = [file.lstat() for file in files if file.exists()]
-                # Arrays are created at their full length, and take room only as they are filled.
-                size = sum(one.st_blocks * _BLOCK for one in told)
-                yield CacheItem(stage, path, size, max((one.st_mtime for one in told), default=0.0))
+                states = [file.lstat() for file in files if file.exists()]
+                # Arrays are created at their full length, but take space only as they are filled.
+                size = sum(one.st_blocks * _BLOCK for one in states)
+                yield CacheItem(
+                    stage, path, size, max((one.st_mtime for one in states), default=0.0)
+                )
 
 
 def remove_item(item: CacheItem, cache: Path) -> bool:
-    """Remove an item, unless a process uses it; nothing is waited for.
+    """Remove an item unless a process uses it, without waiting.
 
     Returns:
         Whether it was removed.
 
     Raises:
-        FsfError: the file system refuses.
+        FsfError: the file system does not allow it.
     """
     if item.stage in _READ_BY_RUNS and _a_run_is_going_on(cache):
         return False

@@ -1,6 +1,6 @@
-"""Pixels: decoded and resized once into one array on the disk for each size, read from there.
+"""Pixels: decoded and resized once into one array on disk per size, then read from there.
 
-Imports no torch: packing a large data set stays small in memory.
+Does not import torch, so that packing a large data set needs little memory.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ __all__ = [
 ]
 
 Broken = Literal["fatal", "skip"]
-"""What an image that cannot be decoded is: the end of the job, or left out."""
+"""How an image that cannot be decoded is treated: as an error, or left out."""
 
 _IMAGES_A_BLOCK, _BYTES_A_BLOCK = 256, 32 << 20
-"""Decoded at a time, whichever is fewer."""
+"""Limits of a decoded block: the smaller applies."""
 _DIGEST_BYTES = 16
 _BROKEN = b"\xff" * _DIGEST_BYTES
 
 
 def image_size(dataset: Dataset, preprocessing: Preprocessing, wanted: int | None) -> int:
-    """Return the size images are used at: as asked for, the data's own, else the backbone's.
+    """Return the image size to use: as requested, else the data's native size or the backbone's.
 
-    A backbone whose weights ask for a size goes before the data.
+    The size of a backbone with a binding size takes precedence over the data's.
     """
     own = None if preprocessing.binding else dataset.native_size
     return wanted or own or preprocessing.size
 
 
 class PixelSource(Protocol):
-    """Images uint8 ``(n, H, W, 3)``, read by index: an array, or ``Pixels`` on the disk."""
+    """Images uint8 ``(n, H, W, 3)``, read by index: an array, or ``Pixels`` on disk."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -81,11 +81,11 @@ class PixelSource(Protocol):
 
 @dataclass(frozen=True)
 class Pixels:
-    """Some images of a store, in an order of their own; reading gives fresh arrays.
+    """Some images of a store, in any order; reading returns fresh arrays.
 
     Args:
         rows: int64 ``(n,)``, the row of the store that each image is in.
-        digest: of what the images look like.
+        digest: digest of the images' pixels.
     """
 
     store: ImageStore
@@ -108,13 +108,13 @@ class Pixels:
 class ImageStore:
     """The decoded images of a data set at one size: one row per image, filled when first needed.
 
-    ``array.npy`` is an ordinary NumPy file of uint8 ``(n, size, size, 3)``, which any program can
-    map; its rows are those of the data set. ``rows.bin`` holds 16 bytes per image: zeros where the
-    row is not filled, else a hash of its pixels, written after them, so that a killed job goes on
-    where it stopped.
+    ``array.npy`` is an ordinary NumPy file of uint8 ``(n, size, size, 3)``, which any program can map; its
+    rows are those of the data set. ``rows.bin`` has 16 bytes per image: zeros if the row is not
+    filled, else a hash of its pixels, written after them, so that a killed job resumes where it
+    stopped.
 
     Args:
-        identity: of what made ``dataset``; see ``store_of``.
+        identity: identity of what made ``dataset``; see ``store_of``.
         size: height and width in pixels.
         decoding: ``exact``, or ``scaled`` to let a decoder skip detail that the size cannot show.
     """
@@ -147,7 +147,7 @@ class ImageStore:
         return self.size * self.size * 3
 
     def broken(self) -> dict[int, str]:
-        """Return the rows that cannot be decoded, and why, as far as it was tried."""
+        """Return the rows known to be undecodable, and the reasons."""
         try:
             raw = json.loads((self.folder / "broken.json").read_text())
         except (FileNotFoundError, ValueError):
@@ -156,10 +156,10 @@ class ImageStore:
         return {row: str(raw.get(str(row), f"{self.dataset.keys[row]}: broken")) for row in rows}
 
     def fill(self, rows: IntArray, broken: Broken, label: str, reporter: Reporter) -> None:
-        """Decode the rows that are missing, in blocks; other processes wait.
+        """Decode the missing rows in blocks, while other processes wait.
 
         Raises:
-            DataError: an image cannot be read, unless those are skipped; the message names it.
+            DataError: an image cannot be read and ``broken`` is not ``skip``; the message names it.
             FsfError: the disk is full or cannot be written to.
         """
         rows = np.unique(rows)
@@ -174,7 +174,7 @@ class ImageStore:
             raise explain_os_error(error, self.path) from error
 
     def missing(self, rows: IntArray, broken: Broken) -> IntArray:
-        """Return the rows still to be decoded; broken ones may have been mended since."""
+        """Return the rows still to be decoded; broken ones may have been repaired since."""
         hashes = self._hashes()[rows]
         missing = ~hashes.any(axis=1)
         if broken == "fatal":
@@ -184,8 +184,8 @@ class ImageStore:
     def read(self, rows: IntArray) -> UInt8Array:
         """Return filled rows, uint8 ``(k, size, size, 3)``, in any order.
 
-        They are read, not mapped: the pages of a map count as this process's memory, and where a
-        file system keeps files in large pages one image brings in a hundred.
+        They are read, not mapped: the pages of a map count as this process's memory, and on a file
+        system with large pages one image loads a hundred.
         """
         found = np.empty((len(rows), self.size, self.size, 3), np.uint8)
         with self.path.open("rb") as file:
@@ -196,11 +196,11 @@ class ImageStore:
         return found
 
     def digest(self, rows: IntArray) -> str:
-        """Return a digest of what the images of some rows look like."""
+        """Return a digest of the pixels of some rows."""
         return digest_of("pixels", self._hashes()[rows])
 
     def digest_of_all(self) -> str:
-        """Return a digest of what all images look like; equal on every machine."""
+        """Return a digest of the pixels of all images, the same on every machine."""
         return self.digest(np.arange(len(self)))
 
     def _hashes(self) -> UInt8Array:
@@ -211,7 +211,7 @@ class ImageStore:
         return raw.reshape(len(self), _DIGEST_BYTES)
 
     def _create(self) -> None:
-        """Make the files at their full length, which takes no room until rows are written."""
+        """Create the files at full length, which takes no space until rows are written."""
         if self.path.exists():
             return
         temporary = self.folder / ".array.tmp"
@@ -257,12 +257,12 @@ class ImageStore:
                 advance(len(block))
 
     def _demand_room(self, images: int) -> None:
-        """Refuse at once what the disk cannot hold in the end."""
+        """Raise an error if the disk cannot hold the images."""
         needed, free = images * self.row_bytes, shutil.disk_usage(self.folder).free
         if needed > free:
             raise FsfError(
                 f"{images:,} images of {self.size} x {self.size} pixels take "
-                f"{needed / 1e9:,.1f} GB, but {self.folder} has {free / 1e9:,.1f} GB left; take a "
+                f"{needed / 1e9:,.1f} GB, but {self.folder} has {free / 1e9:,.1f} GB left; use a "
                 f"smaller {argument('image_size')}, or another {argument('cache_dir')}"
             )
 
@@ -272,7 +272,7 @@ class ImageStore:
         )
 
     def _decoded(self, block: IntArray, broken: Broken) -> tuple[UInt8Array, dict[int, str]]:
-        """Return the pixels of some images, and by place why one could not be had."""
+        """Return the pixels of some images, and by place the reason why one cannot be decoded."""
         try:
             return self._images(block), {}
         except DataError as error:
@@ -294,7 +294,7 @@ class ImageStore:
         try:
             found = np.ascontiguousarray(made(block, self.size, self.interpolation))
         except OSError as error:
-            # Not the file being written, but one that was to be read.
+            # The error concerns a file being read, not the one being written.
             raise DataError(str(error)) from error
         wanted = (len(block), self.size, self.size, 3)
         if found.dtype != np.uint8 or found.shape != wanted:
@@ -306,7 +306,7 @@ class ImageStore:
 
 
 def _are_broken(hashes: UInt8Array) -> BoolArray:
-    """Return which rows of hashes say that there is no image."""
+    """Return which rows of hashes mark images that cannot be decoded."""
     broken: BoolArray = (hashes == 255).all(axis=1)
     return broken
 
@@ -319,7 +319,7 @@ def _header_end(file: Any) -> int:
 
 
 def _runs(rows: IntArray) -> list[slice]:
-    """Return the places of rows that follow one another.
+    """Return the slices of consecutive rows.
 
     >>> _runs(np.array([3, 4, 5, 9, 2]))
     [slice(0, 3, None), slice(3, 4, None), slice(4, 5, None)]
@@ -348,7 +348,7 @@ def _write(descriptor: int, data: UInt8Array | bytes, offset: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Readable(Dataset):
-    """A data set less the images that cannot be decoded.
+    """A data set without the images that cannot be decoded.
 
     Args:
         original: the whole data set.
@@ -384,15 +384,15 @@ class Readable(Dataset):
         return self.original.images(self.rows[np.asarray(indices)], size, interpolation)
 
     def problems(self) -> list[str]:
-        """Return what is wrong with the data, a sentence each."""
+        """Return what is wrong with the data, one sentence each."""
         return self.original.problems()
 
 
 def pack_images(store: ImageStore, broken: Broken, reporter: Reporter) -> int:
-    """Fill a store whole and return how many images had to be decoded for it.
+    """Fill a whole store and return how many images were decoded.
 
     Raises:
-        DataError: an image cannot be read, unless those are skipped; the message names it.
+        DataError: an image cannot be read and ``broken`` is not ``skip``; the message names it.
     """
     everything = np.arange(len(store))
     missing = store.missing(everything, broken).size
@@ -403,7 +403,7 @@ def pack_images(store: ImageStore, broken: Broken, reporter: Reporter) -> int:
 def without_broken(
     store: ImageStore, splits: Iterable[str], reporter: Reporter
 ) -> tuple[Dataset, dict[int, str]]:
-    """Decode some splits and return the data set less the images that cannot be, and these."""
+    """Decode some splits; return the data set without undecodable images, and these."""
     rows = np.unique(np.concatenate([store.dataset.split_indices(split) for split in splits]))
     store.fill(rows, "skip", "images", reporter)
     known = store.broken()
@@ -425,8 +425,8 @@ def store_of(
     """Return the store of the images of a data set.
 
     Args:
-        component: that made ``dataset``: its code counts, and its options too unless the data set
-            says by a ``pixels_fingerprint`` of its own what its images depend on.
+        component: made ``dataset``; its code counts, and its options too unless the data set
+            overrides ``pixels_fingerprint``.
     """
     if type(dataset).pixels_fingerprint is not Dataset.pixels_fingerprint:
         component = dataclasses.replace(component, options={})
@@ -434,10 +434,10 @@ def store_of(
 
 
 def pixels_of(store: ImageStore, dataset: Dataset, split: str, reporter: Reporter) -> Pixels:
-    """Return the images of a split in the order of its pool, decoding those that are missing.
+    """Return the images of a split in the order of its pool, decoding missing ones.
 
     Args:
-        dataset: the store's own, or what ``without_broken`` made of it.
+        dataset: the store's data set, or the result of ``without_broken``.
 
     Raises:
         DataError: an image cannot be read; the message names it.
@@ -450,10 +450,10 @@ def pixels_of(store: ImageStore, dataset: Dataset, split: str, reporter: Reporte
 
 
 def decoding_difference(store: ImageStore, most: int = 64) -> tuple[float, float, int] | None:
-    """Return how far the pixels of scaled decoding are from exact ones, in levels of 0..255.
+    """Return how far scaled decoding is from exact decoding, in levels of 0..255.
 
     Args:
-        most: images looked at, evenly spread over the data set.
+        most: number of images compared, spread evenly over the data set.
 
     Returns:
         The mean, the 99th percentile and the largest absolute difference; ``None`` where no image

@@ -1,4 +1,4 @@
-"""Where runs and cached stages lie, and arrays that are built once and survive a kill."""
+"""The folders of runs and cached stages, and arrays that are built once and survive a kill."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["Workspace", "locked", "stored_array", "sweep"]
 
 @dataclass(frozen=True)
 class Workspace:
-    """Two folders: ``runs``, a folder a run, for the user; ``cache``, which may be deleted."""
+    """Two folders: ``runs``, with a folder per run; and ``cache``, which may be deleted."""
 
     runs: Path
     cache: Path
 
     @classmethod
     def default(cls, runs: Path | None = None, cache: Path | None = None) -> Workspace:
-        """Return the folders given, else ``FSF_RUNS`` and ``FSF_CACHE``, else the usual ones."""
+        """Return the given folders, else ``FSF_RUNS`` and ``FSF_CACHE``, else the defaults."""
         home = os.environ.get("XDG_CACHE_HOME")
         usual = (Path(home) if home else Path.home() / ".cache") / "fsframework"
         return cls(
@@ -50,13 +50,13 @@ def stored_array(
     """Map the array cached in ``folder`` into memory, building it block by block if it is missing.
 
     Args:
-        shape: of the whole; rows are made in order.
-        make: rows ``start..stop`` of the array.
-        block: rows a call of ``make``.
+        shape: shape of the whole array; rows are made in order.
+        make: returns rows ``start..stop`` of the array.
+        block: rows per call of ``make``.
 
-    A killed build goes on where it stopped: rows are appended to a partial file whose length
-    tells how many are whole. Plain writes are used since a full disk kills a process that
-    writes to a memory map, but gives an error here.
+    A killed build resumes where it stopped: rows are appended to a partial file whose length shows
+    how many are complete. Plain writes are used, since a full disk kills a process that writes to a
+    memory map but only raises an error here.
 
     Raises:
         FsfError: the disk is full or cannot be written to.
@@ -69,13 +69,13 @@ def stored_array(
                     _build(folder, shape, np.dtype(dtype), make, block, label, reporter)
         except OSError as error:
             raise explain_os_error(error, final) from error
-    # Copy-on-write: the file stays as it is, and PyTorch may take the array without copying it.
+    # Copy-on-write: the file does not change, and PyTorch can use the array without a copy.
     mapped: npt.NDArray[Any] = np.load(final, mmap_mode="c")
     return mapped
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a killed process left half-written in a folder that is locked now."""
+    """Remove partial files of a killed process from a folder that is now locked."""
     for leftover in folder.glob(".*.tmp"):
         leftover.unlink(missing_ok=True)
 
@@ -86,7 +86,7 @@ def _made(
     try:
         return make(start, stop)
     except OSError as error:
-        # Not the file being written, but one that was to be read.
+        # The error concerns a file being read, not the one being written.
         raise DataError(f"{label}: {error}") from error
 
 
@@ -110,7 +110,7 @@ def _build(
             np.lib.format.read_array_header_1_0(reading)
             start_of_rows = reading.tell()
         done = (file.tell() - start_of_rows) // row_bytes
-        # Whole blocks, for what is made together decides its last digits.
+        # Whole blocks, since the last digits depend on what is computed together.
         done -= done % block if done < shape[0] else 0
         file.truncate(start_of_rows + done * row_bytes)
         with reporter.stage(label, shape[0], done) as advance:

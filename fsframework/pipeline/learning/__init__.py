@@ -1,1 +1,1 @@
-"""Models: built, trained, evaluated."""
+"""Building, training and evaluating models."""

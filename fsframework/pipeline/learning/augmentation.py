@@ -1,4 +1,4 @@
-"""Augmentation of training images, all of a batch at once and on its device."""
+"""Augmentation of training images, for a whole batch on its device."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _GREY = (0.299, 0.587, 0.114)
 
 
 def augmented(images: Tensor, kinds: Sequence[str]) -> Tensor:
-    """Change images anew, each in its own way.
+    """Augment images, each with its own random draws.
 
-    ``resized-crop``: a part of 8 to 100 % of the area, its sides in a ratio of 3:4 to 4:3, brought
-    back to the whole size by bilinear interpolation. ``color-jitter``: brightness, contrast and
-    saturation times a factor of 0.6 to 1.4 each, in this order. ``flip``: half of the images, left
-    for right. These are the ranges that few-shot papers train with since Chen et al. 2019, "A
-    Closer Look at Few-shot Classification", section 4.1; a crop that would reach over the edge is
-    moved, not drawn again.
+    ``resized-crop``: a part of 8 to 100 % of the area with an aspect ratio of 3:4 to 4:3, resized
+    to the full size by bilinear interpolation. ``color-jitter``: brightness, contrast and
+    saturation, in this order, each times a factor of 0.6 to 1.4. ``flip``: half of the images are
+    mirrored left to right. Few-shot papers train with these ranges since Chen et al. 2019, "A
+    Closer Look at Few-shot Classification", section 4.1; a crop that would cross the edge is moved,
+    not drawn again.
 
     Args:
         images: float ``(n, 3, H, W)`` of values in 0..255.
-        kinds: any of ``resized-crop``, ``color-jitter`` and ``flip``; their order is of no account.
+        kinds: any of ``resized-crop``, ``color-jitter`` and ``flip``; their order does not matter.
 
     Returns:
         The same shape; values may leave 0..255 by no more than rounding.
     """
     n = len(images)
-    # Drawn on the CPU and whatever is asked for, so that a seed means the same on every device.
+    # Always drawn, and on the CPU, so that a seed has the same effect on every device.
     draws = torch.rand(8, n).to(images.device, images.dtype)
     if "resized-crop" in kinds or "flip" in kinds:
         images = _cropped(images, draws[:5], "resized-crop" in kinds, "flip" in kinds)
@@ -44,7 +44,7 @@ def augmented(images: Tensor, kinds: Sequence[str]) -> Tensor:
 
 
 def _cropped(images: Tensor, draws: Tensor, crop: bool, flip: bool) -> Tensor:
-    """Crop, resize and flip by one affine map an image."""
+    """Crop, resize and flip by one affine map per image."""
     area, log_ratio, x, y, side = draws
     mirror = torch.where(side < 0.5, -1.0, 1.0) if flip else torch.ones_like(side)
     if not crop:
@@ -54,7 +54,7 @@ def _cropped(images: Tensor, draws: Tensor, crop: bool, flip: bool) -> Tensor:
     stretch = (_LOG_RATIO[0] + (_LOG_RATIO[1] - _LOG_RATIO[0]) * log_ratio).exp().sqrt()
     width, height = (size * stretch).clamp(max=1), (size / stretch).clamp(max=1)
     zero = torch.zeros_like(width)
-    # In affine_grid's coordinates the image spans -1..1, so a part of width w may lie 1 - w aside.
+    # In affine_grid's coordinates the image spans -1..1, so a part of width w may be 1 - w off.
     across = torch.stack([width * mirror, zero, (1 - width) * (2 * x - 1)], dim=1)
     down = torch.stack([zero, height, (1 - height) * (2 * y - 1)], dim=1)
     shape = list(images.shape)

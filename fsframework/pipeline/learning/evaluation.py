@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fsframework.errors import DataError
+from fsframework.errors import DataError, argument
 from fsframework.pipeline.cache.images import Pixels, PixelSource
 from fsframework.pipeline.cache.workspace import Workspace, stored_array
 from fsframework.pipeline.experiment.stages import Precision
@@ -31,24 +31,25 @@ from fsframework.values import Outcomes, QueryBatch, TaskSet, UInt8Array, digest
 __all__ = ["ImageSource", "embedded", "evaluate", "evaluate_source", "predict"]
 
 _IMAGES_A_BATCH = {"cpu": 16, "cuda": 512}
-"""Images a forward pass. On a CPU more are not faster, since the activations of 16 images of 84 x
-84 pixels fit the cache and the allocator keeps blocks of that size; a GPU is given more."""
+"""Images per forward pass. On a CPU more are not faster, since the activations of 16 images of
+84 x 84 pixels fit the cache and the allocator keeps blocks of that size; a GPU gets more."""
 _BYTES_A_BATCH = {"cpu": 8 << 20, "cuda": 1 << 30}
-"""Items gathered for one call of ``scores``: on a CPU they should stay within the last-level
-cache, on a GPU there should be enough to fill it."""
+"""Items per call of ``scores``: on a CPU they should fit the last-level cache, on a GPU there
+should be enough to fill it."""
 _SECONDS_BETWEEN_SAVES = 10.0
 
 
 @dataclass(frozen=True)
 class ImageSource:
-    """What ``scores`` is given for an image: its embedded item, or for some methods its pixels.
+    """The inputs of ``scores`` by image: embedded items, or pixels for some methods.
 
     Args:
         items: embedded items ``(n, *embedded)`` on the device of the model, or on the CPU where
-            they would fill it; ``None`` for a method that consumes images, for which there are
-        pixels: uint8 ``(n, H, W, 3)``, brought to the device when they are needed.
-        position: row of ``items`` for each image of the pool; ``None`` where they are the same.
-        precision: of what is computed with the pixels.
+            they would fill it; ``None`` for a method that consumes images, which uses
+        pixels: uint8 ``(n, H, W, 3)``, moved to the device when needed.
+        position: row of ``items`` for each image of the pool; ``None`` where row and index are
+            equal.
+        precision: precision of what is computed from the pixels.
     """
 
     items: Tensor | None = None
@@ -64,7 +65,7 @@ class ImageSource:
         tasks: TaskSet,
         precision: Precision = "fp32",
     ) -> ImageSource:
-        """Embed just the images of some tasks, keeping them in memory."""
+        """Embed only the images of some tasks, in memory."""
         if model.method.consumes == "images":
             return cls(pixels=pixels, precision=precision)
         used = np.unique(tasks.images)
@@ -87,10 +88,10 @@ class ImageSource:
         reporter: Reporter,
         precision: Precision = "fp32",
     ) -> ImageSource:
-        """Embed every image of a pool, or map the result of an earlier run into memory.
+        """Embed every image of a pool, or map the cached result of an earlier run into memory.
 
-        The cache is shared between runs: its key is made of the weights, the preprocessing, the
-        precision, the kind of device and what the images look like.
+        The cache is shared between runs: its key covers the weights, the preprocessing, the
+        precision, the kind of device and the pixels of the images.
         """
         if model.method.consumes == "images":
             return cls(pixels=images, precision=precision)
@@ -124,8 +125,8 @@ class ImageSource:
         """Return the items of images int64 ``(...,)`` as ``(..., *embedded)``.
 
         Args:
-            buffers: keeps the memory of each ``use`` from one call to the next; to have fresh
-                pages each time would take three times as long as the copying.
+            buffers: keeps the memory of each ``use`` between calls; allocating fresh pages each
+                time would take three times as long as copying.
         """
         index = images.reshape(-1)
         if self.items is None:
@@ -150,10 +151,10 @@ def _images_a_batch(device: torch.device) -> int:
 
 
 class _Embedder:
-    """Embeds images in batches, which it halves for good where one does not fit the memory.
+    """Embeds images in batches, and halves the batch size for good where memory is too small.
 
     Args:
-        precision: of the backbone and the method's own embedding; items are float32 in any case.
+        precision: precision of the backbone and the method's embedding; items are always float32.
     """
 
     def __init__(self, model: FewShotModel, precision: Precision) -> None:
@@ -165,7 +166,7 @@ class _Embedder:
         """Map uint8 ``(n, H, W, 3)`` to items float32 ``(n, *embedded)`` on the device.
 
         Raises:
-            DataError: not even one image fits.
+            DataError: not even one image fits in memory.
         """
         done: list[Tensor] = []
         start = 0
@@ -177,13 +178,14 @@ class _Embedder:
                     raise
                 if self.at_once == 1:
                     raise DataError(
-                        "the memory does not suffice to embed one image of "
-                        f"{pixels.shape[1]} x {pixels.shape[2]} pixels; use a smaller --image-size"
+                        "there is not enough memory to embed one image of "
+                        f"{pixels.shape[1]} x {pixels.shape[2]} pixels; use a smaller "
+                        f"{argument('image_size')}"
                     ) from None
             else:
                 start += self.at_once
                 continue
-            # Outside of the handler, which keeps the tensors of the failed call alive.
+            # Outside the handler, which keeps the tensors of the failed call alive.
             self.at_once //= 2
             if self._model.mean.device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -198,7 +200,7 @@ class _Embedder:
 
 @torch.no_grad()
 def embedded(model: FewShotModel, pixels: UInt8Array, precision: Precision = "fp32") -> Tensor:
-    """Map uint8 images ``(n, H, W, 3)`` to what ``scores`` is given, ``(n, *embedded)``."""
+    """Map uint8 images ``(n, H, W, 3)`` to the inputs of ``scores``, ``(n, *embedded)``."""
     model.eval()
     if model.method.consumes == "images":
         device = model.mean.device
@@ -208,13 +210,13 @@ def embedded(model: FewShotModel, pixels: UInt8Array, precision: Precision = "fp
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
-    # But for CUDA it is told by the text alone.
+    # Except on CUDA, only the message of PyTorch identifies it.
     texts = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
     return isinstance(error, torch.OutOfMemoryError) or any(t in str(error) for t in texts)
 
 
 def _fits(items: Tensor, device: torch.device) -> bool:
-    """Whether items may lie on a device for good: in half of what is free there."""
+    """Return whether items may stay on a device: whether they fit in half of its free memory."""
     if device.type != "cuda":
         return True
     free, _ = torch.cuda.mem_get_info(device)
@@ -222,10 +224,10 @@ def _fits(items: Tensor, device: torch.device) -> bool:
 
 
 class _Predictor:
-    """Predicts slices of a task set; the indices go to the device once.
+    """Predicts slices of a task set, whose indices are moved to the device once.
 
-    Queries shown by class are tasks of their own to a method: the same support with the queries
-    of one way.
+    With queries by class, a method sees each way's queries as a separate task with the same
+    support.
     """
 
     def __init__(
@@ -235,7 +237,7 @@ class _Predictor:
         self._model, self._source = model.eval(), source
         self._support = torch.tensor(tasks.support, device=device)
         self._parts = tasks.n_way if query_batch == "class" else 1
-        # A method must not tell a query's class by its place, so the queries change places.
+        # A method must not learn a query's class from its position, so the queries are shuffled.
         flat = tasks.query.reshape(len(tasks) * self._parts, -1)
         order = np.random.default_rng(flat.shape[1]).permutation(flat.shape[1])
         self._query = torch.tensor(flat[:, order], device=device)
@@ -246,13 +248,13 @@ class _Predictor:
 
     @torch.no_grad()
     def __call__(self, start: int) -> Tensor:
-        """Return int16 ``(tasks, way, n_query)`` of the batch that begins with task ``start``."""
+        """Return int16 ``(tasks, way, n_query)`` for the batch that begins with task ``start``."""
         stop = start + self.tasks_a_batch
         support = self._support[start:stop].repeat_interleave(self._parts, dim=0)
         query = self._query[start * self._parts : stop * self._parts]
-        # What a method draws depends on the tasks alone, not on what was drawn before.
+        # A method's draws depend only on the tasks, not on earlier draws.
         reseed(start, query.device)
-        # Scores of embedded items take little time, and are worth their full precision.
+        # Scores of embedded items take little time, so they use full precision.
         precision = self._source.precision if self._source.items is None else "fp32"
         with lowered(query.device, precision):
             scores = self._model.method.scores(
@@ -275,7 +277,7 @@ class _Predictor:
 def _tasks_a_batch(tasks: TaskSet, source: ImageSource, device: torch.device) -> int:
     per_task = int(tasks.images.shape[1])
     if source.items is None:
-        # A backbone's activations outweigh the pixels: what counts is the number of images.
+        # A backbone's activations outweigh the pixels, so the number of images counts.
         return max(1, 4 * _images_a_batch(device) // per_task)
     item_bytes = source.items[0].numel() * source.items.element_size()
     limit = _BYTES_A_BATCH.get(device.type, 8 << 20)
@@ -285,7 +287,7 @@ def _tasks_a_batch(tasks: TaskSet, source: ImageSource, device: torch.device) ->
 def predict(
     model: FewShotModel, tasks: TaskSet, source: ImageSource, query_batch: QueryBatch = "task"
 ) -> npt.NDArray[np.int16]:
-    """Return the way each query is given to, int16 ``(T, way, n_query)``; in evaluation mode."""
+    """Return the predicted way of each query, int16 ``(T, way, n_query)``, in evaluation mode."""
     predictor = _Predictor(model, tasks, source, query_batch)
     with seeded(0, model.mean.device):
         parts = [predictor(start) for start in range(0, len(tasks), predictor.tasks_a_batch)]
@@ -300,7 +302,7 @@ def evaluate_source(
     label: str,
     reporter: Reporter,
 ) -> Outcomes:
-    """Predict every query of every task, keeping nothing on the disk."""
+    """Predict every query of every task, storing nothing on disk."""
     predictor = _Predictor(model, tasks, source, query_batch)
     done: list[Tensor] = []
     with reporter.stage(label, len(tasks)) as advance, seeded(0, model.mean.device):
@@ -320,14 +322,14 @@ def evaluate(
     reporter: Reporter,
     query_batch: QueryBatch = "task",
 ) -> Outcomes:
-    """Predict every query of every task, saving what is done every few seconds.
+    """Predict every query of every task, saving progress every few seconds.
 
     Args:
         query_batch: ``task`` shows a method all queries of a task together; ``class`` those of one
             class at a time, as the published evaluation of FewSTAB does. Where a score depends on
-            the queries beside it (transductive methods, BatchNorm in training mode), queries of
-            one class alone give other scores.
-        partial: file that holds the predictions so far; a killed evaluation goes on from it.
+            the other queries (transductive methods, BatchNorm in training mode), the two give
+            different scores.
+        partial: file of the predictions so far, from which a killed evaluation resumes.
     """
     predictor = _Predictor(model, tasks, source, query_batch)
     identity = digest_of(tasks.digest, model.weights_digest(), f"{query_batch} {source.precision}")

@@ -1,4 +1,4 @@
-"""The history of a training: as CSV beside the run, and for TensorBoard."""
+"""The history of a training: as CSV in the run's folder, and for TensorBoard."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ History = Sequence[Epoch]
 
 
 def write_csv(path: Path, history: History) -> None:
-    """Write a row per epoch; stages and epochs count from 1, accuracies are shares in 0..1."""
+    """Write a row per epoch; stages and epochs count from 1, accuracies are fractions in 0..1."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -44,7 +44,7 @@ def write_csv(path: Path, history: History) -> None:
 
 
 def check_tensorboard() -> None:
-    """Say what to install where curves cannot be written for TensorBoard.
+    """Check that TensorBoard is installed.
 
     Raises:
         OptionError: TensorBoard is not installed.
@@ -53,7 +53,7 @@ def check_tensorboard() -> None:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError as error:
         raise OptionError(
-            f"curves for TensorBoard need it installed ({error}); try: pip install tensorboard"
+            f"TensorBoard is not installed ({error}); install it with: pip install tensorboard"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""What the process does with memory that is freed."""
+"""How the process treats freed memory."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ _NEVER, _PAD = -1, 64 << 20
 
 
 def keep_freed_memory() -> bool:
-    """Let the C library keep what is freed, for the next step of a training to take.
+    """Let the C library keep freed memory, so that the next training step can reuse it.
 
-    glibc gives large blocks back to the system at once, and a step asks for the same again: on a
-    CPU, to be given fresh pages takes about as long as to compute on them (a step of Conv-64F on
-    100 images of 84 x 84 pixels 1.45 s, with this 0.75 s). The process stays as large as it has
-    once been.
+    glibc returns large blocks to the system immediately, and the next step requests the same again:
+    on a CPU, getting fresh pages takes about as long as computing on them (a step of Conv-64F on
+    100 images of 84 x 84 pixels takes 1.45 s, with this 0.75 s). The process keeps its peak size.
 
     Returns:
-        Whether the C library is one that can be told.
+        Whether the C library supports this.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

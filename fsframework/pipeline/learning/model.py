@@ -1,4 +1,4 @@
-"""A backbone and a method as one module: what is trained, saved and evaluated."""
+"""A backbone and a method as one module, which is trained, saved and evaluated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fsframework._files import atomic_write
 from fsframework.components.resolution import Component
-from fsframework.errors import DataError, OptionError
+from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.pipeline.experiment.stages import Precision
@@ -41,7 +41,7 @@ def resolve_device(wanted: str) -> torch.device:
     """Return the device of a name; ``auto`` is the first GPU, else the CPU.
 
     Raises:
-        OptionError: the name is no device, or this machine has none such.
+        OptionError: the name is not a device, or this machine does not have it.
     """
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -49,18 +49,20 @@ def resolve_device(wanted: str) -> torch.device:
         device = torch.device(wanted)
     except RuntimeError:
         raise OptionError(
-            f"--device {wanted}: no such kind of device; use auto, cpu, cuda, cuda:N or mps"
+            f"{argument('device', wanted)}: unknown device; use auto, cpu, cuda, cuda:N or mps"
         ) from None
     if device.type == "cuda" and (
         not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()
     ):
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         raise OptionError(
-            f"--device {wanted}: this machine has {count} CUDA devices that PyTorch "
-            f"{torch.__version__} can use; use --device cpu"
+            f"{argument('device', wanted)}: this machine has {count} CUDA devices that PyTorch "
+            f"{torch.__version__} can use; use {argument('device', 'cpu')}"
         )
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise OptionError(f"--device {wanted}: not available here; use --device cpu")
+        raise OptionError(
+            f"{argument('device', wanted)}: not available here; use {argument('device', 'cpu')}"
+        )
     return device
 
 
@@ -68,17 +70,17 @@ _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def lowered(device: torch.device, precision: Precision) -> torch.autocast:
-    """Return a context in which convolutions and products are computed in a precision."""
+    """Return a context in which convolutions and products use a precision."""
     dtype = _DTYPES.get(precision, torch.bfloat16)
     return torch.autocast(device.type, dtype, enabled=precision != "fp32")
 
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Run a block with PyTorch's random numbers set by a seed, and put the old state back.
+    """Run a block with PyTorch's random numbers set by a seed, then restore the old state.
 
-    Not by ``torch.manual_seed``, which without a GPU queues a call for one every time, with the
-    text of the whole stack: it would take longer than to score a batch of tasks.
+    This avoids ``torch.manual_seed``, which without a GPU queues a call for one every time, with a
+    trace of the whole stack, and takes longer than scoring a batch of tasks.
     """
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         reseed(seed, device)
@@ -105,10 +107,10 @@ class FewShotModel(nn.Module):
     mean: Tensor
     std: Tensor
     embedding_identity: str
-    """Says, beside the weights, what decides an image's embedded item."""
+    """Identifies what, besides the weights, determines an image's embedded item."""
 
     preprocessing_identity: str
-    """Says what is done to an image before the backbone sees it."""
+    """Identifies the preparation of an image for the backbone."""
 
     def __init__(
         self, backbone: Backbone, method: FewShotMethod, size: int, n_base_classes: int
@@ -141,14 +143,14 @@ class FewShotModel(nn.Module):
 
     @property
     def extractor(self) -> Backbone:
-        """The backbone, whoever holds it."""
+        """The backbone, whether this module or the method holds it."""
         return self._extractor[0]
 
     def images(self, pixels: Tensor, augment: Sequence[str] = ()) -> Tensor:
         """Map uint8 images ``(n, H, W, 3)`` to normalised float images ``(n, 3, H, W)``.
 
         Args:
-            augment: what is done to each image before; see ``pipeline.augmentation``.
+            augment: augmentations of each image; see ``learning.augmentation``.
         """
         # Moving the channels is free and leaves the tensor in the channels-last memory format.
         images = pixels.permute(0, 3, 1, 2).to(self.mean.dtype)
@@ -186,15 +188,15 @@ def build_model(
     pretrained: bool = True,
     offline: bool = False,
 ) -> FewShotModel:
-    """Create a model whose initial weights depend on the seed, and the pretrained ones, alone.
+    """Create a model whose initial weights depend only on the seed and the pretrained weights.
 
     Args:
         pretrained: load the backbone's pretrained weights, if it has any; ``False`` where all
             weights will be replaced.
-        offline: make no network call for them.
+        offline: make no network call.
 
     Raises:
-        DataError: the pretrained weights are not there, cannot be read, or do not fit.
+        DataError: the pretrained weights are missing, cannot be read or do not fit.
     """
     with seeded(seed, torch.device("cpu")):
         extractor: Backbone = backbone.create()
@@ -210,12 +212,12 @@ def build_model(
 
 
 def pixels_to(pixels: UInt8Array, device: torch.device) -> Tensor:
-    """Bring uint8 images ``(n, H, W, 3)`` to a device."""
+    """Move uint8 images ``(n, H, W, 3)`` to a device."""
     return torch.from_numpy(pixels).to(device, non_blocking=True)
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, object]) -> None:
-    """Write tensors and a JSON header as safetensors, whole or not at all."""
+    """Write tensors and a JSON header as safetensors, atomically."""
     # Copies, since safetensors refuses tensors that share their memory.
     ready = {k: v.detach().to("cpu", copy=True).contiguous() for k, v in tensors.items()}
     atomic_write(path, safetensors_bytes(ready, metadata={"fsframework": json.dumps(header)}))
@@ -236,7 +238,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
 
 
 def load_header(path: Path) -> dict[str, Any]:
-    """Read the header of what ``save_tensors`` wrote, and no tensor.
+    """Read only the header of what ``save_tensors`` wrote.
 
     Raises:
         DataError: the file is missing or damaged.

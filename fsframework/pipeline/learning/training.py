@@ -1,6 +1,6 @@
-"""Training: a list of stages, each on episodes or batches, resumable, the best epoch kept.
+"""Training: a list of stages on episodes or batches, resumable, with the best epoch kept.
 
-The method says what its loss is; how the loop goes is said here and nowhere else.
+The method defines its loss; this module alone defines the loop.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Trained:
-    """What training came to.
+    """The result of a training.
 
     Args:
         history: the epochs in order.
@@ -86,15 +86,15 @@ class Trained:
 
 @dataclass(frozen=True)
 class Training:
-    """What a training is given, beside the model.
+    """The inputs of a training, besides the model.
 
     Args:
-        stages: in their order.
+        stages: the stages, in order.
         way_shot: way and shot of the tasks under test.
         splits: training and, if any, validation data.
-        seed: of everything random.
-        device: that computes.
-        episodes: the sampler that episodes and validation tasks are drawn with.
+        seed: the seed of everything random.
+        device: the device that computes.
+        episodes: the sampler that draws episodes and validation tasks.
         fresh: makes an untrained model of the same kind from a seed, for stages that distil.
     """
 
@@ -119,14 +119,13 @@ def train(
     reporter: Reporter,
     watch: Callable[[History], None] = lambda _: None,
 ) -> Trained:
-    """Train a model in place, or give it the weights an earlier call left in ``folder``.
+    """Train a model in place, or load the weights that an earlier call left in ``folder``.
 
     Args:
-        training: what to do.
-        folder: ``checkpoint.safetensors`` while it lasts, ``weights.safetensors`` and
-            ``training.json`` at the end. A killed training goes on after its last checkpoint,
-            written after every epoch and once a minute, and ends with the weights it would have
-            had.
+        training: stages, data, seed and device.
+        folder: holds ``checkpoint.safetensors`` during training, ``weights.safetensors`` and
+            ``training.json`` at the end. A killed training resumes from its last checkpoint,
+            written after every epoch and once per minute, and ends with the same weights.
         watch: called with the history so far after each epoch.
     """
     sweep(folder)
@@ -160,7 +159,7 @@ def train(
             if left := stage.epochs - state.epoch:
                 notes.append(
                     f"training stopped after epoch {state.epoch} of {stage.epochs}: the validation "
-                    f"accuracy had not risen for {stage.patience} epochs"
+                    f"accuracy had not improved for {stage.patience} epochs"
                 )
                 advance(left * stage.steps, f"stopped after epoch {state.epoch}")
             state.end_stage()
@@ -177,24 +176,26 @@ def train(
 def start_from(
     model: FewShotModel, source: Path, parts: Sequence[str] = (), *, whole: bool = False
 ) -> None:
-    """Give a model the weights of a run folder or a safetensors file, as far as names agree.
+    """Load the weights of a run folder or a safetensors file into a model, where names match.
 
     Args:
-        parts: prefixes of the names of the weights to take; all where none is given.
-        whole: demand every weight of the backbone.
+        parts: prefixes of the names of the weights to load; all if empty.
+        whole: require every weight of the backbone.
 
     Raises:
-        DataError: none agrees, one is of another shape, or the backbone's are not all there.
+        DataError: no name matches, a shape differs, or weights of the backbone are missing.
     """
     path = source / "weights.safetensors" if source.is_dir() else source
     own = model.state_dict()
     found = load_tensors(path)[0]
-    # A backbone's weights are called otherwise where the method holds it: either name will do.
+    # A backbone's weights have other names where the method holds it: either name works.
     names = {key: (key, _renamed(key, own)) for key in found}
     for part in parts:
         if not any(_under(name, part) for both in names.values() for name in both):
             tops = ", ".join(sorted({key.partition(".")[0] for key in found}))
-            raise DataError(f"training.init_parts {part}: {path} has no such weights, but {tops}")
+            raise DataError(
+                f"training.init_parts {part}: {path} has no weights of this name; it has {tops}"
+            )
     tensors = {
         names[key][1]: tensor
         for key, tensor in found.items()
@@ -206,22 +207,22 @@ def start_from(
         raise DataError(f"{path}: none of its weights fits this model")
     if unfit:
         raise DataError(
-            f"{path}: the weights {', '.join(unfit[:3])} are of another shape; "
-            "training.init_parts=backbone takes the backbone alone"
+            f"{path}: the weights {', '.join(unfit[:3])} have another shape; "
+            "training.init_parts=backbone loads only the backbone"
         )
     if whole:
         extractors = set(map(id, model.extractor.parameters()))
         left = [k for k, p in model.named_parameters() if id(p) in extractors and k not in shared]
         if left:
             raise DataError(
-                f"{path}: lacks {len(left)} weights of the backbone, such as {left[0]}; were its "
-                "options those of that run?"
+                f"{path}: lacks {len(left)} weights of the backbone, such as {left[0]}; use the "
+                "options of that run's backbone"
             )
     model.load_state_dict(shared, strict=False)
 
 
 def _renamed(key: str, own: Mapping[str, Tensor]) -> str:
-    """Find a backbone's weights also where the method, or not the method, holds the backbone."""
+    """Return a weight's name in this model, whether or not the method holds the backbone."""
     for there, here in (("backbone.", "method.backbone."), ("method.backbone.", "backbone.")):
         if key not in own and key.startswith(there) and here + key.removeprefix(there) in own:
             return here + key.removeprefix(there)
@@ -245,7 +246,7 @@ class _State:
         self._loop: _StageLoop
 
     def begin(self, stage: int, loop: _StageLoop) -> None:
-        """Start, or go on with, a stage."""
+        """Start or resume a stage."""
         self.stage, self._loop = stage, loop
         if self.within_stage:
             loop.resume(self._restored, self._scaler)
@@ -253,11 +254,11 @@ class _State:
         self.within_stage = True
 
     def stale(self, patience: int | None) -> bool:
-        """Whether the validation accuracy has not risen for so many epochs."""
+        """Return whether the validation accuracy has not improved for ``patience`` epochs."""
         return patience is not None and self.epoch - self.best_epoch >= patience
 
     def finish_epoch(self, row: Epoch) -> None:
-        """Note an epoch's result and keep its weights if they are the best of the stage."""
+        """Record an epoch's result and keep its weights if they are the best of the stage."""
         self.history.append(row)
         self.epoch += 1
         self.losses = []
@@ -267,7 +268,7 @@ class _State:
             self.best = {k: v.detach().clone() for k, v in self._loop.model.state_dict().items()}
 
     def end_stage(self) -> None:
-        """Go back to the stage's best weights and forget its optimiser."""
+        """Return to the stage's best weights and drop its optimiser."""
         if self.best:
             self._loop.model.load_state_dict(self.best)
         self.epoch = self.best_epoch = 0
@@ -294,7 +295,7 @@ class _State:
         save_tensors(path, tensors, header)
 
     def restore(self, path: Path) -> None:
-        """Take up a checkpoint."""
+        """Load a checkpoint."""
         tensors, header = load_tensors(path)
         raw: Any = header
         self.stage, self.epoch, self.within_stage = raw["stage"], raw["epoch"], True
@@ -327,11 +328,12 @@ def check_stages(
     pool: ImagePool,
     registry: Registry,
 ) -> None:
-    """Check each stage and draw one episode, so that nothing impossible is found after an hour.
+    """Check each stage and draw one episode, so that impossible requests fail early.
 
     Raises:
         InfeasibleTask: the training classes cannot yield an episode.
-        OptionError: a stage has nothing to learn from, or asks for what its method cannot.
+        OptionError: a stage has nothing to learn from, or requires what its method does not
+            support.
     """
     for number, stage in enumerate(stages, start=1):
         if not stage.epochs:
@@ -342,18 +344,18 @@ def check_stages(
         shown = _shown(stage, trained)
         if shown == "nothing":
             raise OptionError(
-                f"{where}: {name} learns from nothing; say by which method the backbone is to be "
-                "trained, such as training.method=baseline"
+                f"{where}: {name} does not learn; name the method that trains the backbone, such "
+                "as training.method=baseline"
             )
         if stage.distill and (shown == "episodes" or stage.method is not None):
             raise OptionError(
-                f"{where}: distill needs batches, and the method under test as the teacher; leave "
-                "out training.method and take a method that learns from batches, such as rfs"
+                f"{where}: distill needs batches, and the method under test as the teacher; omit "
+                "training.method and use a method that learns from batches, such as rfs"
             )
         if stage.compile and trained.consumes == "images":
             raise OptionError(
-                f"{where}: compile is for backbones that see each image once, not for {name}, "
-                "which runs its own"
+                f"{where}: compile works only where the backbone sees each image once, not with "
+                f"{name}, which runs the backbone itself"
             )
         if shown == "batches":
             continue
@@ -364,7 +366,7 @@ def check_stages(
         }
         if trained.n_way not in (None, options["n_way"]):
             raise OptionError(
-                f"{where}: episodes of {options['n_way']} ways, but {name} is made for "
+                f"{where}: episodes have {options['n_way']} ways, but {name} is made for "
                 f"{trained.n_way} (method.n_way)"
             )
         try:
@@ -377,7 +379,7 @@ def check_stages(
 
 
 def _shown(stage: Stage, method: FewShotMethod) -> str:
-    """Return what the steps of a stage show the method."""
+    """Return what the method sees in the steps of a stage."""
     if method.learns_from == "nothing":
         return "nothing"
     return method.learns_from if stage.learns_from == "method" else stage.learns_from
@@ -414,7 +416,7 @@ class _StageLoop:
         self._items: Tensor | None = None
 
     def _trained_model(self) -> FewShotModel:
-        """Return the model under test, or one of its backbone and the stage's own method."""
+        """Return the model under test, or its backbone with the stage's own method."""
         component, whole = self.stage.method, self.whole
         if component is None:
             return whole
@@ -424,21 +426,21 @@ class _StageLoop:
         return made.to(self.device)
 
     def start(self, fresh: Callable[[int], FewShotModel] | None) -> None:
-        """Do what comes before the first epoch: other weights, a teacher."""
+        """Prepare the first epoch: load other weights, set up a teacher."""
         if self.stage.init_from is not None:
             start_from(self.model, self.stage.init_from, self.stage.init_parts)
         if self.stage.distill:
-            assert fresh is not None, "to distil, a stage must be told how a model starts anew"
+            assert fresh is not None, "a stage that distils needs fresh"
             self._teach(copy.deepcopy(self.model))
-            anew = fresh(self._derived_seed("student"))
-            start = {**self.model.state_dict(), **anew.state_dict()}
+            student = fresh(self._derived_seed("student"))
+            start = {**self.model.state_dict(), **student.state_dict()}
             self.model.load_state_dict({k: start[k] for k in self.model.state_dict()})
 
     def _teach(self, teacher: FewShotModel) -> None:
         self.teacher = teacher.eval().requires_grad_(False)
 
     def state(self) -> dict[str, dict[str, Tensor]]:
-        """Return what a checkpoint must hold beside the weights of the whole model."""
+        """Return what a checkpoint must contain besides the weights of the whole model."""
         optimizer: dict[str, Tensor] = {}
         for index, values in self.optimizer.state_dict()["state"].items():
             for name, value in values.items():
@@ -452,7 +454,7 @@ class _StageLoop:
         return found
 
     def resume(self, tensors: Mapping[str, Tensor], scaler: dict[str, Any]) -> None:
-        """Take up what ``state`` returned."""
+        """Resume from what ``state`` returned."""
         _restore_optimizer(self.optimizer, _with_prefix(tensors, "optimizer."))
         if self.model is not self.whole:
             self.model.load_state_dict(_with_prefix(tensors, "stage."))
@@ -464,18 +466,18 @@ class _StageLoop:
             self.scaler.load_state_dict(scaler)
 
     def _freezes(self, name: str) -> bool:
-        # A method that consumes images holds the backbone; the user need not know who does.
+        # A method that consumes images holds the backbone; users need not know this.
         names = (name, name.removeprefix("method."))
         return any(_under(n, prefix) for prefix in self.stage.freeze for n in names)
 
     def _freeze(self) -> list[nn.Parameter]:
-        """Freeze what the stage says, and return the other parameters."""
+        """Freeze the stage's frozen parameters and return the others."""
         names = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
         for prefix in self.stage.freeze:
             if not any(_under(n, prefix) or _under(n, f"method.{prefix}") for n in names):
                 tops = ", ".join(sorted({n.rpartition(".")[0] for n in names}))
                 raise OptionError(
-                    f"training.freeze {prefix}: no parameter is of that name; there are {tops}"
+                    f"training.freeze {prefix}: no parameter has that name; known are {tops}"
                 )
         chosen: list[nn.Parameter] = []
         self._frozen: list[nn.Parameter] = []
@@ -489,12 +491,12 @@ class _StageLoop:
         return chosen
 
     def release(self) -> None:
-        """Let what the stage froze be trained again."""
+        """Unfreeze what the stage froze."""
         for parameter in self._frozen:
             parameter.requires_grad_(True)
 
     def _train_mode(self) -> None:
-        """Set the model to training, but for frozen parts, whose BatchNorm stays as it is too."""
+        """Set the model to training mode, except for frozen parts, including their BatchNorm."""
         self.model.train()
         for name, module in self.model.named_modules():
             if self._freezes(name):
@@ -516,7 +518,7 @@ class _StageLoop:
         if split is None or count == 0:
             notes.append("no validation: the last epoch was kept")
             return None
-        # Validated as it will be tested, but for what the classes of the split do not allow.
+        # Validated as it will be tested, as far as the classes of the split allow.
         way, shot = min(self.tested[0], len(split.pool.class_names)), self.tested[1]
         room = int(split.pool.class_sizes.min()) - shot
         seed = self._derived_seed("validation")
@@ -530,7 +532,7 @@ class _StageLoop:
             return None
 
     def run_epoch(self, state: _State, advance: Advance, save: Callable[[], None]) -> Epoch:
-        """Train what is left of an epoch, validate, and return it."""
+        """Train the rest of an epoch, validate, and return its result."""
         started = saved = time.perf_counter()
         epoch, stage, losses = state.epoch, self.stage, state.losses
         rate = stage.rate(epoch)
@@ -575,7 +577,7 @@ class _StageLoop:
 
     @contextmanager
     def _compiled(self) -> Iterator[None]:
-        """Compile the backbone for the steps of an epoch, where the stage says so."""
+        """Compile the backbone for the steps of an epoch, if the stage requests it."""
         if not self.stage.compile:
             yield
             return
@@ -587,12 +589,12 @@ class _StageLoop:
         try:
             yield
         finally:
-            # Batches of validation have other shapes, each of which would be compiled again.
+            # Validation batches have other shapes, each of which would be compiled again.
             extractor._compiled_call_impl = None
 
     @torch.no_grad()
     def _items_of_a_frozen_backbone(self) -> Tensor | None:
-        """Return the items of all training images where no step changes them, else ``None``."""
+        """Return the items of all training images if no step changes them, else ``None``."""
         if self._items is not None:
             return self._items
         model, pixels = self.model, self.train_split.pixels
@@ -608,13 +610,13 @@ class _StageLoop:
         return items
 
     def _backbone_is_fixed(self) -> bool:
-        """Whether the stage, or the backbone itself, keeps all its weights as they are."""
+        """Return whether the stage or the backbone itself keeps all its weights unchanged."""
         inner = [m for m in self.model.extractor.modules() if m is not self.model.extractor]
         own = not any(p.requires_grad for p in self.model.extractor.parameters())
         return self._freezes("backbone") or (own and not any(m.training for m in inner))
 
     def _epoch_batches(self, epoch: int) -> Callable[[int], Batch]:
-        """Return a function from step to batch, its images drawn for the whole epoch at once."""
+        """Return a function from step to batch, with images drawn for the whole epoch."""
         stage, split = self.stage, self.train_split
         episodes = None
         if self.learns_from in ("episodes", "both"):

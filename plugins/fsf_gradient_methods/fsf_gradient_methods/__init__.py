@@ -21,7 +21,7 @@ _HOME = {
     "LEO": "_leo",
     "MAML": "_maml",
 }
-"""The module of each name: asking for one imports no other."""
+"""The module that defines each name; asking for one name imports no other module."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Networks whose weights differ from task to task, and the inner loop that moves them."""
+"""Networks whose weights differ between tasks, and the inner loop that adapts them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Weights = dict[str, Tensor]
 
 _HEAD_WEIGHT, _HEAD_BIAS = "head.weight", "head.bias"
 _NUMBERS_AT_ONCE = {"cpu": 3 << 18}
-"""Numbers of the images that are adapted to at once. One task of 100 images of 28 x 28 pixels keeps
-two cores busy; more at once then only leave the caches."""
+"""Numbers in the images that are adapted to in parallel. One task of 100 images of 28 x 28 pixels
+keeps two cores busy; more in parallel only overflow the caches."""
 
 
 def scored(
@@ -33,14 +33,14 @@ def scored(
     *,
     training: bool,
 ) -> Tensor:
-    """Return what ``score`` gives, for as many tasks at once as the device does quickest.
+    """Return the results of ``score``, called with as many tasks as the device handles fastest.
 
     Args:
-        score: given support and query of some of the tasks, returns their network and scores,
+        score: maps support and query of some tasks to their network and scores,
             ``(tasks, n, way)``.
         support: float ``(tasks, way, shot, 3, H, W)``.
         query: float ``(tasks, n, 3, H, W)``.
-        training: whether the backbone is to keep the running statistics.
+        training: whether to store the running statistics in the backbone.
     """
     tasks = len(support)
     most = _NUMBERS_AT_ONCE.get(support.device.type)
@@ -57,15 +57,15 @@ def scored(
 
 
 class TaskNetwork:
-    """A backbone and a linear head whose weights differ from task to task, run on all at once.
+    """A backbone and a linear head whose weights differ between tasks, run on all in parallel.
 
     ``start`` holds the weights before any step, the same in every task. BatchNorm works in batch
     mode on the images of one task, or in evaluation mode with the running statistics. In training
-    every call also updates running statistics, a copy a task, which ``keep_statistics`` gives the
-    backbone. To be made where gradients are enabled.
+    every call also updates running statistics, one copy per task, which ``keep_statistics`` stores
+    in the backbone. Create it where gradients are enabled.
 
     Args:
-        backbone: its own weights, buffers and flags stay as they are until ``keep_statistics``.
+        backbone: its own weights, buffers and flags do not change until ``keep_statistics``.
         head: where the heads start.
         tasks: number of tasks.
         way: number of ways.
@@ -84,7 +84,7 @@ class TaskNetwork:
             name: movable(p).expand(tasks, *p.shape) for name, p in self._body.named_parameters()
         }
         self.start[_HEAD_WEIGHT], self.start[_HEAD_BIAS] = head.start(tasks, way)
-        # Counters stay one for all tasks.
+        # Counters are shared by all tasks.
         self._buffers = {
             name: b.expand(tasks, *b.shape) if b.is_floating_point() else b
             for name, b in self._body.named_buffers()
@@ -103,11 +103,11 @@ class TaskNetwork:
 
         Args:
             support: float ``(tasks, way, shot, 3, H, W)``.
-            backbone_lr: learning rate of the backbone's weights; 0 leaves them where they are.
-            head_lr: likewise of the head's.
+            backbone_lr: learning rate of the backbone's weights; 0 keeps them unchanged.
+            head_lr: learning rate of the head's weights.
             steps: number of steps.
-            second_order: whether the gradients of the steps are differentiated too; else they
-                count as constants (the first-order approximation).
+            second_order: whether the gradients of the steps are differentiated too; else they are
+                treated as constants (the first-order approximation).
         """
         _, way, shot = support.shape[:3]
         images = support.flatten(1, 2)
@@ -155,7 +155,7 @@ class TaskNetwork:
 
     @staticmethod
     def keep_statistics(networks: Sequence[TaskNetwork]) -> None:
-        """Give the backbone, the same in all, the running statistics, the mean of all tasks'."""
+        """Store the mean of all tasks' running statistics in the backbone, which all share."""
         with torch.no_grad():
             for name, own in networks[0]._body.named_buffers():
                 if own.is_floating_point():
@@ -170,7 +170,7 @@ class TaskNetwork:
 
     @contextmanager
     def _modes(self) -> Iterator[None]:
-        """Set BatchNorm to batch mode within the block, if that is asked for."""
+        """Set BatchNorm to batch mode within the block, if requested."""
         chosen = [
             m
             for m in self._body.modules()
@@ -199,7 +199,7 @@ class _Body(nn.Module):
 
 
 def vector_size(backbone: Backbone, image_shape: tuple[int, ...]) -> int:
-    """Return the length of the vectors that a backbone makes of images of a shape."""
+    """Return the length of a backbone's vectors for images of a shape."""
     own = next(backbone.parameters(), torch.zeros(()))
     training = backbone.training
     backbone.eval()

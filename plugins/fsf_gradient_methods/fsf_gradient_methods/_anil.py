@@ -16,19 +16,18 @@ class ANIL(FewShotMethod):
     """Learn features, and a head from which a few gradient steps on the support solve a task.
 
     Source: Raghu, Raghu, Bengio and Vinyals 2020, "Rapid Learning or Feature Reuse? Towards
-    Understanding the Effectiveness of MAML", section 4: MAML whose inner steps move the linear
-    head only. The features are those of the backbone, the same for every task, so that an image
-    needs to be seen but once; in evaluation their BatchNorm uses the running statistics.
+    Understanding the Effectiveness of MAML", section 4: MAML whose inner steps adapt only the
+    linear head. The backbone's features are the same for every task, so each image is embedded only
+    once; in evaluation their BatchNorm uses the running statistics.
 
     Args:
         n_way: ways of the tasks, at least 2, that a learned head has weights for; it refuses
-            others. A shared head takes any, and its ``n_way`` becomes ``None``.
-        head: ``learned`` starts every way from weights of its own, as the paper does; ``shared``
-            starts all from one vector, so that the order of the ways does not matter. Source of
-            the second: Ye and Chao 2022, "How to Train Your MAML to Excel in Few-Shot
-            Classification", section 5.
-        inner_lr: learning rate of the inner steps, above 0; long vectors need smaller ones, such as
-            0.01 for the 1600 numbers of a Conv-64F map.
+            others. A shared head accepts any number, and its ``n_way`` becomes ``None``.
+        head: ``learned`` starts every way from its own weights, as in the paper; ``shared`` starts
+            all from one vector, so the order of the ways does not matter. Source of the second: Ye
+            and Chao 2022, "How to Train Your MAML to Excel in Few-Shot Classification", section 5.
+        inner_lr: learning rate of the inner steps, above 0; long vectors need a smaller one, such
+            as 0.01 for the 1600 numbers of a Conv-64F map.
         train_steps: inner steps in training, at least 1.
         test_steps: inner steps in evaluation, at least 1.
         first_order: treat the inner gradients as constants in training.
@@ -71,7 +70,7 @@ class ANIL(FewShotMethod):
             query: float ``(tasks, n, D)``.
 
         Raises:
-            OptionError: the head is learned, and not for so many ways.
+            OptionError: the head is learned for another number of ways.
         """
         check_ways(self.n_way, support)
         # Steps on long vectors amplify rounding: half precision would spoil them.

@@ -17,15 +17,15 @@ __all__ = ["BOIL"]
 
 
 class BOIL(FewShotMethod):
-    """Learn a backbone that a gradient step on the support moves to where a fixed head is right.
+    """Learn a backbone that gradient steps on the support adapt to a fixed head.
 
     Source: Oh, Yoo, Kim and Yun 2021, "BOIL: Towards Representation Change for Few-shot Learning",
-    section 3: MAML whose inner steps move the backbone only. A head that all ways share would give
-    the backbone no gradient, so there is none here. BatchNorm is that of ``MAML``.
+    section 3: MAML whose inner steps adapt only the backbone. A shared head would give the backbone
+    no gradient, so there is none. BatchNorm works as in ``MAML``.
 
-    LibFewShot's code differs: its head moves at the backbone's learning rate whatever
-    ``classifier_lr`` its configuration says, which is ``classifier_lr`` = ``extractor_lr`` here,
-    and its tests are those of ``testing`` = ``nil``.
+    LibFewShot's code differs: its head uses the backbone's learning rate whatever ``classifier_lr``
+    its configuration states, which is ``classifier_lr`` = ``extractor_lr`` here, and it tests as
+    with ``testing`` = ``nil``.
 
     Args:
         n_way: ways of the tasks, at least 2, that the head has weights for; others are refused.
@@ -33,13 +33,14 @@ class BOIL(FewShotMethod):
         classifier_lr: learning rate of the head in the inner steps, at least 0; 0 in the paper.
         train_steps: inner steps in training, at least 1.
         test_steps: inner steps in evaluation, at least 1.
-        testing: how queries are scored in evaluation: ``adapted`` by the head on the vectors of
-            the moved backbone, as the paper has it; ``nil``, without inner loop, by the cosine
-            with the mean vectors of the ways, of the backbone as it was learned. Source of the
-            second: Raghu et al. 2020, section 5.1.
+        testing: how queries are scored in evaluation: ``adapted`` by the head on the vectors of the
+            adapted backbone, as in the paper; ``nil``, without an inner loop, by the cosine with
+            the mean vectors of the ways, from the backbone as learned. Source of the second: Raghu
+            et al. 2020, section 5.1.
         first_order: treat the inner gradients as constants in training.
         batch_norm: in evaluation, ``batch`` normalises with the statistics of the batch and is
-            transductive; ``running`` uses the running statistics, and each query counts alone.
+            transductive; ``running`` uses the running statistics and scores each query
+            independently.
 
     Raises:
         OptionError: an option is outside its range.
@@ -77,7 +78,7 @@ class BOIL(FewShotMethod):
         self.transductive = batch_norm == "batch"
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
-        """Keep the backbone, and create the head for images ``(3, H, W)``."""
+        """Store the backbone, and create the head for images ``(3, H, W)``."""
         del n_base_classes
         self.backbone = backbone
         self.classify = Head(vector_size(backbone, item_shape), self.n_way)
@@ -96,7 +97,7 @@ class BOIL(FewShotMethod):
         return scored(self._scored, support, query, training=self.training)
 
     def _scored(self, support: Tensor, query: Tensor) -> tuple[TaskNetwork, Tensor]:
-        """Adapt to all tasks given, at once."""
+        """Adapt to all given tasks in parallel."""
         second_order = self.training and not self.first_order and torch.is_grad_enabled()
         with torch.enable_grad():
             network = TaskNetwork(

@@ -24,11 +24,11 @@ HeadKind = Literal["learned", "shared"]
 
 
 class Head(nn.Module):
-    """Where the heads of all tasks start: a weight vector and a bias a way, or one for all ways.
+    """The initial heads of all tasks: a weight vector and a bias per way, or one for all ways.
 
     Args:
         size: length of the items.
-        n_way: number of ways; ``None`` for one vector that all ways share, as many as there are.
+        n_way: number of ways; ``None`` for one vector that any number of ways share.
     """
 
     def __init__(self, size: int, n_way: int | None) -> None:
@@ -37,13 +37,13 @@ class Head(nn.Module):
         self.weight, self.bias = start.weight, start.bias
 
     def start(self, tasks: int, way: int) -> tuple[Tensor, Tensor]:
-        """Return weights ``(tasks, way, D)`` and biases ``(tasks, way)``, views of the learned."""
+        """Return weights ``(tasks, way, D)`` and biases ``(tasks, way)`` as views."""
         weight, bias = movable(self.weight), movable(self.bias)
         return weight.expand(tasks, way, weight.shape[1]), bias.expand(tasks, way)
 
 
 def movable(parameter: Tensor) -> Tensor:
-    """Return a parameter that has gradients: a frozen one too is adapted to a task."""
+    """Return a parameter that has gradients, since a frozen one is adapted to tasks too."""
     return parameter if parameter.requires_grad else parameter.detach().requires_grad_()
 
 
@@ -63,25 +63,25 @@ def fitted(
 ) -> tuple[Tensor, Tensor | None]:
     """Fit heads to items by gradient descent on the mean cross-entropy.
 
-    The gradient of the weights is residuals times items, so that the weights stay the first ones
-    plus a combination of the items: a step needs but the products of the items with each other,
-    not their ``D`` numbers.
+    The gradient of the weights is residuals times items, so the weights remain the initial ones
+    plus a combination of the items: a step needs only the inner products of the items, not their
+    ``D`` numbers.
 
     Args:
         items: float ``(tasks, way, shot, D)``.
         weight: ``(tasks, way, D)``, where the heads start.
-        bias: ``(tasks, way)``, or ``None`` for heads without.
+        bias: ``(tasks, way)``, or ``None`` for heads without one.
         rate: learning rate; for heads without bias it may be a tensor ``(D,)``.
         steps: number of steps.
-        second_order: whether the steps are differentiated; else they count as constants.
+        second_order: whether the steps are differentiated; else they are treated as constants.
 
     Returns:
-        weight and bias after the last step, of the shapes given.
+        Weight and bias after the last step, in the given shapes.
     """
     shot = items.shape[2]
     flat = items.flatten(1, 2)
-    # What rounding adds to the first logits grows with every step, where the learning rate is high
-    # for vectors so long; double precision costs little here.
+    # Rounding errors of the first logits grow with every step if the learning rate is high for the
+    # length of the vectors; double precision costs little here.
     exact = torch.float32 if items.device.type == "mps" else torch.float64
     rate = rate / flat.shape[1]
     with torch.set_grad_enabled(second_order and torch.is_grad_enabled()):
@@ -92,20 +92,20 @@ def fitted(
             logits = logits + bias[:, :, None]
         residuals = _descended(logits, products, steps, shot).to(flat.dtype)
         gradients = torch.bmm(residuals, flat)
-    # A learned rate has a gradient even where those of the steps count as constants.
+    # A learned rate has a gradient even where those of the steps are treated as constants.
     weight = weight - rate * gradients
     return weight, None if bias is None else bias - rate * residuals.sum(dim=2)
 
 
 def _descended(logits: Tensor, products: Tensor, steps: int, shot: int) -> Tensor:
-    """Return the residuals ``(tasks, way, m)``, probabilities less truth, summed over steps.
+    """Return the residuals ``(tasks, way, m)``, probabilities minus targets, summed over steps.
 
     Args:
         logits: ``(tasks, way, m)`` of the ``m = way * shot`` items before the first step. A
             softmax over ways is several times as fast with the items innermost.
         products: ``(tasks, m, m)`` of the items with each other, times the learning rate.
         steps: number of steps.
-        shot: items a way.
+        shot: items per way.
     """
     truth = one_hot_ways(logits, shot)
     residuals = torch.zeros_like(logits)
@@ -125,7 +125,7 @@ def check_head(head: str, n_way: int | None) -> None:
     """Refuse an unknown kind of head, and a learned one without a number of ways.
 
     Raises:
-        OptionError: it is one.
+        OptionError: the head is refused.
     """
     if head not in ("learned", "shared"):
         raise OptionError(f"head must be 'learned' or 'shared', got {head!r}")
@@ -134,14 +134,14 @@ def check_head(head: str, n_way: int | None) -> None:
 
 
 def check_ways(n_way: int | None, support: Tensor) -> None:
-    """Refuse support ``(tasks, way, ...)`` of other ways than the weights are made for.
+    """Refuse support ``(tasks, way, ...)`` with another number of ways than the weights.
 
     Raises:
-        OptionError: it is.
+        OptionError: the numbers differ.
     """
     way = support.shape[1]
     if n_way not in (None, way):
         raise OptionError(
-            f"n_way is {n_way}, the ways that the head has weights for: tasks of {way} ways need "
-            "a method made for them (n_way), or a head that all ways share, where there is one"
+            f"the head has weights for n_way = {n_way} ways, but the tasks have {way}; set n_way "
+            "to that number, or use a shared head where the method has one"
         )

@@ -18,22 +18,21 @@ __all__ = ["LEO"]
 
 
 class LEO(FewShotMethod):
-    """Adapt a short code of each class by gradient steps, and decode it to the class' weights.
+    """Adapt a short code of each class by gradient steps, and decode it into the class's weights.
 
     Source: Rusu et al. 2019, "Meta-Learning with Latent Embedding Optimization", algorithm 1, and
-    its authors' code. An encoder and a relation network make of the support a Gaussian over codes,
-    one a class (equation 4); a decoder makes of a code a Gaussian over the weights of a linear
-    classifier (equation 5). Gradient descent on the support's cross-entropy moves the codes
+    its authors' code. An encoder and a relation network map the support to a Gaussian over codes
+    per class (equation 4); a decoder maps a code to a Gaussian over the weights of a linear
+    classifier (equation 5). Gradient descent on the support's cross-entropy adapts the codes
     (equation 6) and then the decoded weights. The loss adds to the cross-entropy of the queries
-    (equation 7) the divergence of the codes from a standard Gaussian, the distance of the first
-    from the adapted codes, which are held still, and how far the decoder's rows are from
-    orthogonal. The vectors are those of a backbone trained before and frozen: the option
-    ``training.freeze`` of a run.
+    (equation 7) the divergence of the codes from a standard Gaussian, the distance of the initial
+    from the adapted codes, which are treated as constants, and how far the decoder's rows are from
+    orthogonal. The vectors come from a pretrained, frozen backbone (``training.freeze``).
 
-    In training codes and weights are drawn, from PyTorch's global generator; in evaluation they
-    are the means, as in the authors' code, so that scores are the same every time. Unlike there
-    the images of a class share one draw, dropout does not touch the classifier's items, and the
-    L2 penalty is left to the optimiser's weight decay.
+    In training, codes and weights are drawn from PyTorch's global generator; in evaluation they are
+    the means, as in the authors' code, so scores are deterministic. Unlike there, the images of a
+    class share one draw, dropout does not affect the classifier's items, and the optimiser's weight
+    decay replaces the L2 penalty.
 
     Args:
         latent_size: numbers in a code.
@@ -41,21 +40,20 @@ class LEO(FewShotMethod):
         inner_steps: steps of the codes, at least 0.
         finetune_lr: learning rate of the decoded weights, above 0.
         finetune_steps: steps of the decoded weights, at least 0.
-        learned_rates: whether the two rates are only where learned ones start, a number for each
-            place in a code and in a weight vector, as the authors have it.
+        learned_rates: whether the two rates are only initial values of learned ones, one number for
+            each entry of a code and of a weight vector, as in the authors' code.
         kl_weight: weight of the divergence, the paper's beta; at least 0, as the next two.
         encoder_penalty_weight: weight of the distance between codes, the paper's gamma.
         orthogonality_weight: weight of the orthogonality penalty, the paper's lambda 2.
-        dropout: share of the encoder's inputs dropped in training, in [0, 1).
-        sample: draw codes and weights in training; else they are the means there too.
-        bias: whether encoder and decoder have biases; LibFewShot's have, the authors' have not.
-        spread: how a deviation is made of the networks' numbers: ``exp`` as the authors do, the
-            exponential less 1, at least 1e-10, and for weights at first that of Glorot's
-            initialisation; ``relu`` as LibFewShot does: the relation network ends in a rectifier,
-            and its numbers are the deviations; the decoder's are whatever it gives.
-        orthogonal: rows of the decoder's matrix that should be orthogonal: one for each place in
-            a code (``latents``, the authors), or for each number it gives (``outputs``,
-            LibFewShot).
+        dropout: fraction of the encoder's inputs dropped in training, in [0, 1).
+        sample: draw codes and weights in training; else use the means there too.
+        bias: whether encoder and decoder have biases; LibFewShot's do, the authors' do not.
+        spread: how the networks' outputs become deviations: ``exp``, as in the authors' code, the
+            exponential minus 1, at least 1e-10, and for weights initially that of Glorot's
+            initialisation; ``relu``, as in LibFewShot: the relation network ends in a rectifier and
+            its outputs are the deviations; the decoder's outputs are used unchanged.
+        orthogonal: rows of the decoder's matrix that should be orthogonal: one for each entry of a
+            code (``latents``, the authors), or for each output (``outputs``, LibFewShot).
         first_order: treat the inner gradients as constants in training, as LibFewShot does.
 
     Raises:
@@ -156,7 +154,7 @@ class LEO(FewShotMethod):
         )
 
     def _adapted(self, support: Tensor, query: Tensor) -> _Adapted:
-        """Do all of an episode but the loss."""
+        """Do everything of an episode except the loss."""
         # Steps on long vectors amplify rounding: half precision would spoil them.
         with torch.autocast(query.device.type, enabled=False):
             dtype = self.decode.weight.dtype
@@ -184,13 +182,13 @@ class LEO(FewShotMethod):
     def _codes(self, support: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and deviation of the codes, each ``(tasks, way, latent_size)``.
 
-        A class' numbers are the mean over all pairs of one of its images with any of the support.
+        A class's values are the mean over all pairs of one of its images with any support image.
         """
         way, shot = support.shape[1:3]
         items = functional.dropout(support.flatten(1, 2), self.dropout, self.training)
         encoded = self.encode(items)
         first, second, third = (part for part in self.relate if isinstance(part, nn.Linear))
-        # A pair's first layer is the sum of what each image adds, which needs no pairs.
+        # A pair's first layer is a sum over its two images, which needs no pairs.
         left, right = first.weight.chunk(2, dim=1)
         pairs = (encoded @ left.mT)[:, :, None] + (encoded @ right.mT)[:, None]
         pairs = functional.relu_(second(functional.relu_(pairs)))
@@ -198,21 +196,21 @@ class LEO(FewShotMethod):
             pairs = functional.relu_(third(pairs))
         numbers = pairs.unflatten(1, (way, shot)).mean(dim=(2, 3))
         if self.spread == "exp":
-            numbers = third(numbers)  # linear, so that the mean may come first
+            numbers = third(numbers)  # linear, so the mean may come first
         mean, spread = numbers.chunk(2, dim=-1)
         return mean, self._deviation(spread, 0.0)
 
     def _descended(self, support: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
-        """Move codes ``(tasks, way, latent_size)`` and decode them.
+        """Adapt codes ``(tasks, way, latent_size)`` and decode them.
 
         Returns:
-            the codes after the last step, and their weights ``(tasks, way, D)``.
+            The codes after the last step, and their weights ``(tasks, way, D)``.
         """
         shot, size = support.shape[2:]
         items = support.flatten(1, 2)
         to_mean, to_spread = self.decode.weight.split(size)
-        # As the decoder is linear, the logits of a code are its products with what the decoder's
-        # columns make of the items, but for the noise. Its bias is the same for every way.
+        # As the decoder is linear, the logits of a code are, apart from noise, its products with
+        # the items mapped by the decoder's columns. Its bias is the same for every way.
         seen = items @ to_mean
         rate = self.inner_lr if self.inner_rate is None else self.inner_rate
         for _ in range(self.inner_steps):
@@ -233,7 +231,7 @@ class LEO(FewShotMethod):
         return codes, weight if noise is None else weight + noise.added
 
     def _noise(self, codes: Tensor) -> _Noise | None:
-        """Draw what is added to the decoded means, in training."""
+        """Draw the noise on the decoded means in training."""
         if not (self.training and self.sample):
             return None
         size = len(self.decode.weight) // 2
@@ -246,7 +244,7 @@ class LEO(FewShotMethod):
         return _Noise(deviation * drawn, torch.where(deviation > _LEAST, spread.exp() * drawn, 0.0))
 
     def _deviation(self, spread: Tensor, at_zero: float) -> Tensor:
-        """Make of numbers deviations, ``at_zero`` of 0 in the authors' way."""
+        """Turn outputs into deviations; with ``exp``, 0 becomes ``at_zero``."""
         if self.spread == "relu":
             return spread
         return (spread.exp() - (1 - at_zero)).clamp(min=_LEAST)
@@ -255,8 +253,8 @@ class LEO(FewShotMethod):
         """Return the mean squared distance of the rows' cosines from those of orthogonal ones."""
         rows = self.decode.weight.mT if self.orthogonal == "latents" else self.decode.weight
         rows = functional.normalize(rows, dim=1)
-        # |R R' - 1|^2 = |R' R|^2 - n, as the cosine of a row with itself is 1: whichever of the
-        # two products is small will do.
+        # |R R' - 1|^2 = |R' R|^2 - n, as the cosine of a row with itself is 1, so the smaller of
+        # the two products suffices.
         n = len(rows)
         small = rows.mT @ rows if n > rows.shape[1] else rows @ rows.mT
         return (small.square().sum() - n) / n**2
@@ -267,11 +265,11 @@ _LEAST = 1e-10
 
 @dataclass(frozen=True)
 class _Noise:
-    """What is added to decoded means ``(tasks, way, D)``, and its derivative.
+    """The noise on decoded means ``(tasks, way, D)``, and its derivative.
 
     Args:
         added: deviations times draws.
-        slope: its derivative by the numbers that the deviations are made of.
+        slope: its derivative by the outputs that give the deviations.
     """
 
     added: Tensor
@@ -280,7 +278,7 @@ class _Noise:
 
 @dataclass(frozen=True)
 class _Adapted:
-    """What an episode comes to: logits ``(tasks, n, way)`` and the scalars of the penalties."""
+    """The result of an episode: logits ``(tasks, n, way)`` and the scalars of the penalties."""
 
     logits: Tensor
     divergence: Tensor
@@ -288,7 +286,7 @@ class _Adapted:
 
 
 def _divergence(codes: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
-    """Estimate from one draw how far codes' Gaussians are from the standard one, per number."""
+    """Estimate from one draw how far the codes' Gaussians are from the standard one, per entry."""
     # Small enough to change no deviation but 0, which rectifiers give.
     deviation = deviation + 1e-20
     log_own = -torch.log(deviation) - ((codes - mean) / deviation).square() / 2

@@ -19,30 +19,30 @@ class MAML(FewShotMethod):
     """Learn weights from which a few gradient steps on the support solve a task.
 
     Source: Finn, Abbeel and Levine 2017, "Model-Agnostic Meta-Learning for Fast Adaptation of Deep
-    Networks", algorithm 2: gradient descent on the cross-entropy of the support moves backbone and
-    linear head; the loss is that of the queries under the moved weights, differentiated through
+    Networks", algorithm 2: gradient descent on the cross-entropy of the support adapts backbone and
+    linear head; the loss is that of the queries under the adapted weights, differentiated through
     the steps.
 
-    As in the authors' code BatchNorm always uses the statistics of its batch, those of the support
-    in the inner steps and those of the queries when these are scored, so that a query's scores
-    depend on the queries beside it. In training all images update the running statistics; with
-    several tasks an update these become the mean of the tasks'.
+    As in the authors' code, BatchNorm always uses the statistics of its batch: the support's in the
+    inner steps and the queries' when these are scored, so a query's scores depend on the other
+    queries. In training all images update the running statistics; with several tasks per update
+    these become the mean over the tasks.
 
     Args:
         n_way: ways of the tasks, at least 2, that a learned head has weights for; it refuses
-            others. A shared head takes any, and its ``n_way`` becomes ``None``.
-        head: ``learned`` starts every way from weights of its own, as the paper does; ``shared``
-            starts all from one vector, so that the order of the ways does not matter. Source of
-            the second: Ye and Chao 2022, "How to Train Your MAML to Excel in Few-Shot
-            Classification", section 5.
-        inner_lr: learning rate of the inner steps, above 0; the paper takes 0.01 for miniImageNet
+            others. A shared head accepts any number, and its ``n_way`` becomes ``None``.
+        head: ``learned`` starts every way from its own weights, as in the paper; ``shared`` starts
+            all from one vector, so the order of the ways does not matter. Source of the second: Ye
+            and Chao 2022, "How to Train Your MAML to Excel in Few-Shot Classification", section 5.
+        inner_lr: learning rate of the inner steps, above 0; the paper uses 0.01 for miniImageNet
             and 0.4 for Omniglot.
-        train_steps: inner steps in training, at least 1; the paper takes 5 for miniImageNet.
-        test_steps: inner steps in evaluation, at least 1; the paper takes 10 for miniImageNet.
+        train_steps: inner steps in training, at least 1; the paper uses 5 for miniImageNet.
+        test_steps: inner steps in evaluation, at least 1; the paper uses 10 for miniImageNet.
         first_order: treat the inner gradients as constants in training, the approximation of the
-            paper's section 5.2; less than half of the work.
+            paper's section 5.2, with less than half of the work.
         batch_norm: in evaluation, ``batch`` normalises with the statistics of the batch and is
-            transductive; ``running`` uses the running statistics, and each query counts alone.
+            transductive; ``running`` uses the running statistics and scores each query
+            independently.
 
     Raises:
         OptionError: an option is outside its range.
@@ -76,7 +76,7 @@ class MAML(FewShotMethod):
         self.transductive = batch_norm == "batch"
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
-        """Keep the backbone, and create the head for images ``(3, H, W)``."""
+        """Store the backbone, and create the head for images ``(3, H, W)``."""
         del n_base_classes
         self.backbone = backbone
         self.classify = Head(vector_size(backbone, item_shape), self.n_way)
@@ -89,13 +89,13 @@ class MAML(FewShotMethod):
             query: float ``(tasks, n, 3, H, W)``.
 
         Raises:
-            OptionError: the head is learned, and not for so many ways.
+            OptionError: the head is learned for another number of ways.
         """
         check_ways(self.n_way, support)
         return scored(self._scored, support, query, training=self.training)
 
     def _scored(self, support: Tensor, query: Tensor) -> tuple[TaskNetwork, Tensor]:
-        """Adapt to all tasks given, at once."""
+        """Adapt to all given tasks in parallel."""
         second_order = self.training and not self.first_order and torch.is_grad_enabled()
         with torch.enable_grad():
             network = TaskNetwork(

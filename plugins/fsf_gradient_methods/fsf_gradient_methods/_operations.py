@@ -1,9 +1,9 @@
-"""Operations on the maps and tokens of several tasks at once, made to be differentiated twice.
+"""Twice-differentiable operations on the maps and tokens of several tasks in parallel.
 
-PyTorch's own do all this too, at several times the cost: under ``vmap`` they lose the
-channels-last layout between any two layers, and the second derivative of BatchNorm takes dozens of
-passes over its maps. Here the tasks of a ``vmap`` stand beside the channels, ``(n, tasks * C, h,
-w)``, where a convolution has a group a task and BatchNorm and pooling need not know of tasks.
+PyTorch's own do all this too, at several times the cost: under ``vmap`` they lose the channels-last
+layout between any two layers, and the second derivative of BatchNorm takes dozens of passes over
+its maps. Here the tasks of a ``vmap`` are merged with the channels, ``(n, tasks * C, h, w)``, so a
+convolution has one group per task, and BatchNorm and pooling are unaffected by tasks.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _Dims = tuple[int | None, ...]
 
 
 class TaskOperations(TorchFunctionMode):
-    """Within the block, the operations on maps and tokens are those of here.
+    """Within the block, the operations on maps and tokens are those of this module.
 
     They are convolutions, BatchNorm in batch mode, max-pooling, means of whole maps and attention.
 
     Calls that they do not cover, such as padding by name, go to PyTorch.
 
     Args:
-        vmapped: whether the block is, or stands within, a ``vmap`` over tasks.
+        vmapped: whether the block is in a ``vmap`` over tasks.
     """
 
     def __init__(self, *, vmapped: bool) -> None:
@@ -45,13 +45,13 @@ class TaskOperations(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call the operation of here, or PyTorch's."""
+        """Call this module's operation, or PyTorch's."""
         ours = self._operations.get(func)
         result = ours(*args, **(kwargs or {})) if ours else NotImplemented
         return func(*args, **(kwargs or {})) if result is NotImplemented else result
 
 
-# The parameters below bear the names by which PyTorch's functions may be called.
+# The parameters below have the names by which PyTorch's functions may be called.
 
 
 def _conv2d(
@@ -81,8 +81,8 @@ def _pair(value: int | Sequence[int]) -> list[int]:
 class _Convolution(torch.autograd.Function):
     """The 2-d convolution of ``x (n, i, h, w)`` with ``weight (o, i // groups, k, l)``, plus bias.
 
-    It is linear in image and weight, and so are its two gradients in all that they depend on: of
-    the three, each one's gradients are the other two.
+    It is linear in image and weight, and its two gradients are linear in all their inputs: of the
+    three functions, each one's gradients are the other two.
     """
 
     @staticmethod
@@ -114,14 +114,14 @@ class _Convolution(torch.autograd.Function):
             (t.expand(tasks, *t.shape) if dim is None else t.movedim(dim, 0)).flatten(0, 1)
             for t, dim in zip((weight, bias), in_dims[1:3], strict=True)
         ]
-        y = _Convolution.apply(_beside(x, in_dims[0], tasks), *flat, *sizes, groups * tasks)
+        y = _Convolution.apply(_merged(x, in_dims[0], tasks), *flat, *sizes, groups * tasks)
         return y.unflatten(1, (tasks, -1)), 1
 
 
 class _ConvolutionGradient(torch.autograd.Function):
     """The gradients for input, weight and bias of a convolution whose output has ``g``.
 
-    That for the input is ``None`` where ``wants_input`` is false.
+    The input's is ``None`` where ``wants_input`` is false.
     """
 
     @staticmethod
@@ -142,7 +142,7 @@ class _ConvolutionGradient(torch.autograd.Function):
         wants_g, wants_x, wants_weight = ctx.needs_input_grad[:3]
         of_g = of_x = of_weight = None
         if wants_g:
-            # The bias goes along with the first convolution that there is.
+            # The bias is added to the first available convolution.
             if a is not None:
                 of_g, c = _convolved(_like(a, x), weight, c, ctx.shape), None
             if b is not None:
@@ -174,15 +174,15 @@ def _gradients(
 
 
 def _like(g: Tensor, x: Tensor) -> Tensor:
-    """Return ``g`` laid out as ``x`` is: in two layouts at once all is many times as slow."""
+    """Return ``g`` in the layout of ``x``, since mixed layouts are many times as slow."""
     is_last = x.is_contiguous(memory_format=torch.channels_last)
     return g.contiguous(memory_format=torch.channels_last) if is_last else g
 
 
-def _beside(x: Tensor, dim: int | None, tasks: int) -> Tensor:
-    """Put the tasks, dimension ``dim`` of images, beside the channels: ``(n, tasks * C, h, w)``.
+def _merged(x: Tensor, dim: int | None, tasks: int) -> Tensor:
+    """Merge the tasks, dimension ``dim`` of images, with the channels: ``(n, tasks * C, h, w)``.
 
-    Channels last in memory; ``None`` stands for images that all tasks share.
+    Channels are last in memory; ``None`` means images that all tasks share.
     """
     if dim is None:
         return x.repeat(1, tasks, 1, 1).contiguous(memory_format=torch.channels_last)
@@ -217,11 +217,11 @@ def _batch_norm(
 
 
 class _Normalisation(torch.autograd.Function):
-    """Maps ``x (n, C, h, w)`` less mean, over deviation, times weight, plus bias ``(C,)``.
+    """Maps ``x (n, C, h, w)`` minus mean, over deviation, times weight, plus bias ``(C,)``.
 
-    Returns what comes of it, and mean and variance, without Bessel's correction, ``(C,)``.
-    Reductions are by ``sum``, whose rounding errors stay small where those of PyTorch's own
-    BatchNorm in channels-last grow with the number of locations: many steps amplify them.
+    Returns the result, and mean and variance without Bessel's correction, ``(C,)``. Reductions use
+    ``sum``, whose rounding errors stay small, while those of PyTorch's own BatchNorm in
+    channels-last grow with the number of locations and many steps amplify them.
     """
 
     @staticmethod
@@ -250,7 +250,7 @@ class _Normalisation(torch.autograd.Function):
             (t.expand(tasks, -1) if dim is None else t.movedim(dim, 0)).flatten()
             for t, dim in zip((weight, bias), in_dims[1:3], strict=True)
         ]
-        normed, mean, variance = _Normalisation.apply(_beside(x, in_dims[0], tasks), *flat, eps)
+        normed, mean, variance = _Normalisation.apply(_merged(x, in_dims[0], tasks), *flat, eps)
         by_task = (mean.unflatten(0, (tasks, -1)), variance.unflatten(0, (tasks, -1)))
         return (normed.unflatten(1, (tasks, -1)), *by_task), (1, 0, 0)
 
@@ -259,9 +259,9 @@ class _NormalisationGradient(torch.autograd.Function):
     """The gradients for input, weight and bias of a normalisation whose output has ``g``.
 
     With ``u = (x - mean) * r`` and ``P(g) = g - mean(g) - u * mean(g * u)`` they are
-    ``weight * r * P(g)``, ``sum(g * u)`` and ``sum(g)``. The gradients of these in turn, for
-    gradients ``a``, ``b`` and ``c`` that they have, follow from ``du = r * P(dx)`` and
-    ``dr = -r**2 * mean(u * dx)``. All are combinations of x, g and a with a factor a channel.
+    ``weight * r * P(g)``, ``sum(g * u)`` and ``sum(g)``. Their own gradients, given ``a``, ``b``
+    and ``c``, follow from ``du = r * P(dx)`` and ``dr = -r**2 * mean(u * dx)``. All are
+    combinations of x, g and a with one factor per channel.
     """
 
     @staticmethod
@@ -309,7 +309,7 @@ def _sum(x: Tensor) -> Tensor:
 
 
 def _affine(dtype: torch.dtype, constant: Tensor, *terms: tuple[Tensor, Tensor]) -> Tensor:
-    """Return the constant plus the terms' maps times their factors, all ``(C,)`` a channel."""
+    """Return the constant plus the terms' maps times their factors, all ``(C,)`` per channel."""
     (x, factor), *rest = terms
     total = torch.addcmul(_channels(constant), x, _channels(factor))
     for x, factor in rest:
@@ -328,11 +328,11 @@ def _max_pool2d(input: Tensor, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
 
 
 class _Pooling(torch.autograd.Function):
-    """Max-pooling under ``vmap``; PyTorch's own knows how to be differentiated."""
+    """Max-pooling under ``vmap``, differentiated by PyTorch."""
 
     @staticmethod
     def forward(x: Tensor, args: Any, kwargs: Any) -> Tensor:
-        raise NotImplementedError("to be called within a vmap")
+        raise NotImplementedError("must be called within a vmap")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -341,19 +341,19 @@ class _Pooling(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: _Dims, x: Tensor, args: Any, kwargs: Any) -> Any:
         tasks = info.batch_size
-        y = functional.max_pool2d(_beside(x, in_dims[0], tasks), *args, **kwargs)
+        y = functional.max_pool2d(_merged(x, in_dims[0], tasks), *args, **kwargs)
         return y.unflatten(1, (tasks, -1)), 1
 
 
 def _mean_pool2d(input: Tensor, output_size: Any) -> Any:  # noqa: A002
-    """Average whole maps, whose own operation has no form for many tasks."""
+    """Average whole maps, since PyTorch's operation does not support many tasks."""
     if output_size not in (1, (1, 1), [1, 1]) or input.ndim != 4:
         return NotImplemented
     return input.mean(dim=(2, 3), keepdim=True)
 
 
 def _attention(*args: Any, **kwargs: Any) -> Tensor:
-    """Attend in single steps: fused, it has no second derivative and no form for many tasks."""
+    """Attend without fusion, which lacks second derivatives and support for many tasks."""
     with sdpa_kernel(SDPBackend.MATH):
         return functional.scaled_dot_product_attention(*args, **kwargs)
 

@@ -11,7 +11,7 @@ def check_above(least: float, **options: float) -> None:
     """Refuse options that are not above ``least``.
 
     Raises:
-        OptionError: one is not.
+        OptionError: an option is refused.
     """
     for name, value in options.items():
         if not value > least:
@@ -22,7 +22,7 @@ def check_at_least(least: float, **options: float) -> None:
     """Refuse options that are not at least ``least``.
 
     Raises:
-        OptionError: one is not.
+        OptionError: an option is refused.
     """
     for name, value in options.items():
         if not value >= least:
@@ -33,7 +33,7 @@ def check_one_of(known: tuple[str, ...], **options: str) -> None:
     """Refuse options that are not among ``known``.
 
     Raises:
-        OptionError: one is not.
+        OptionError: an option is refused.
     """
     for name, value in options.items():
         if value not in known:

@@ -26,8 +26,8 @@ def test_two_steps_worked_by_hand() -> None:
         method.classify.bias.zero_()
     support = torch.tensor([[[[1.0]], [[-1.0]]]]).double()
     query = torch.tensor([[[2.0]]]).double()
-    # At first both probabilities are 1/2 and the gradients for the weights -1/2 and 1/2, without
-    # one for the biases; then the logits of the first image differ by 1, and its residual is r.
+    # At first both probabilities are 1/2 and the gradients of the weights -1/2 and 1/2, without
+    # one of the biases; then the logits of the first image differ by 1, and its residual is r.
     r = 1 / (1 + torch.tensor(1.0).double().exp())
     expected = 2 * (0.5 + r)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What every few-shot method must keep, with the options that change how they work."""
+"""The conformance checks of methods, with the options that change how they work."""
 
 from __future__ import annotations
 

@@ -157,13 +157,13 @@ def test_training_draws_and_evaluation_does_not() -> None:
     assert method.loss(batch) == method.loss(batch)
 
 
-def test_rates_are_learned_on_demand() -> None:
+def test_rates_are_learned_only_if_requested() -> None:
     learned = {name for name, _ in built().named_parameters()}
     fixed = {name for name, _ in built(learned_rates=False).named_parameters()}
     assert learned - fixed == {"inner_rate", "finetune_rate"}
 
 
-def test_codes_that_are_adapted_separate_what_their_first_do_not() -> None:
+def test_adapted_codes_separate_what_initial_codes_do_not() -> None:
     method = built(finetune_steps=0, inner_steps=0).eval()
     support = torch.eye(WAY, SIZE).double()[None, :, None].expand(1, -1, SHOT, -1) * 3
     with torch.no_grad():

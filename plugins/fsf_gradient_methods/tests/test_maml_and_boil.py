@@ -1,4 +1,4 @@
-"""The methods that move their backbone, beside a literal loop over tasks and steps."""
+"""The methods that adapt their backbone, compared with a literal loop over tasks and steps."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def episode(tasks: int, *, way: int = 3, shot: int = 2, n: int = 4, side: int = 
 def literal_tasks(
     method: Method, batch: Batch, *, rates: tuple[float, float], steps: int, second_order: bool
 ) -> Iterator[tuple[Backbone, Tensor]]:
-    """Yield of each task a backbone that has seen it and the queries' logits."""
+    """Yield for each task an adapted backbone and the queries' logits."""
     assert batch.support is not None
     assert batch.query is not None
     for support, query in zip(batch.support, batch.query, strict=True):
@@ -187,7 +187,7 @@ def test_scores_are_those_of_a_loop(batch_norm: Any, tasks: int) -> None:
     [Conv64F(leaky_relu=True), ResNet12(widths=(4, 6, 8, 10)), ResNet12(widths=(4,) * 4)],
 )
 @pytest.mark.parametrize("batch_norm", ["batch", "running"])
-def test_any_backbone_gives_tasks_together_what_it_gives_them_alone(
+def test_any_backbone_gives_the_same_for_tasks_together_and_separately(
     backbone: Backbone, batch_norm: Any
 ) -> None:
     method = MAML(n_way=3, inner_lr=0.1, train_steps=1, test_steps=2, batch_norm=batch_norm)
@@ -201,7 +201,7 @@ def test_any_backbone_gives_tasks_together_what_it_gives_them_alone(
     torch.testing.assert_close(together, torch.cat(alone))
 
 
-def test_dropping_backbones_train_and_count_their_steps_once() -> None:
+def test_backbones_with_dropout_train_and_count_their_steps_once() -> None:
     backbone = ResNet12(widths=(4, 6, 8, 10), drop_rate=0.3, drop_ramp_steps=0)
     method = built(MAML(n_way=3, inner_lr=0.1, train_steps=2), backbone, side=21).train()
     loss = method.loss(episode(2, side=21))
@@ -242,7 +242,7 @@ def test_a_frozen_weight_is_adapted_but_not_learned() -> None:
     assert all(p.grad is not None for p in method.classify.parameters())
 
 
-def test_a_shared_head_starts_every_way_alike_and_takes_any_number() -> None:
+def test_a_shared_head_starts_every_way_alike_and_accepts_any_number() -> None:
     method = built(MAML(n_way=3, head="shared", inner_lr=0.1), ToyBackbone())
     assert method.n_way is None
     assert method.classify.weight.shape == (1, 32)

@@ -1,4 +1,4 @@
-"""The operations on several tasks, beside PyTorch's."""
+"""The operations on several tasks, compared with PyTorch's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_first_two_derivatives_of_a_convolution(shape: Any, learned: tuple[i
     *sizes, groups = shape
 
     def convolved(*inputs: Tensor) -> Any:
-        # The square: gradients of what is linear in all that is learned would not depend on it.
+        # Squared, since gradients of a function linear in all parameters would not depend on them.
         return _Convolution.apply(*inputs, *sizes, groups).square()
 
     inputs = [double(2, 4, 6, 5), double(2, 4 // groups, 3, 3), double(2)]
@@ -113,7 +113,7 @@ def test_what_is_not_covered_goes_to_pytorch() -> None:
 
 
 def transformer(x: Tensor, weight: Tensor) -> Tensor:
-    """Attention between the locations of maps ``(n, C, h, w)``, then the mean of what it gives."""
+    """Attention between the locations of maps ``(n, C, h, w)``, then the mean of the result."""
     tokens = x.flatten(2).transpose(1, 2)[:, None] @ weight
     attended = functional.scaled_dot_product_attention(tokens, tokens, 2 * tokens)
     maps = attended[:, 0].transpose(1, 2).reshape_as(x)

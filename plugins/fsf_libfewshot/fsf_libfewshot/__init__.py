@@ -1,4 +1,4 @@
-"""Checkpoints of LibFewShot as runs of ours."""
+"""Checkpoints of LibFewShot, imported as runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 _HOME = {
     "LibFewShot": "_importer",
 }
-"""The module of each name: asking for one imports no other."""
+"""The module that defines each name; asking for one name imports no other module."""
 
 
 def __getattr__(name: str) -> Any:

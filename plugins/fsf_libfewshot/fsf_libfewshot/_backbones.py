@@ -1,4 +1,4 @@
-"""Backbones of LibFewShot and what they are here."""
+"""Backbones of LibFewShot and their counterparts here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BACKBONES", "MEAN", "STD"]
 
 MEAN = (120.39586422 / 255, 115.59361427 / 255, 104.54012653 / 255)
 STD = (70.68188272 / 255, 68.27635443 / 255, 72.54505529 / 255)
-"""LibFewShot's normalisation of images, of pixel values in 0..1."""
+"""LibFewShot's normalisation of pixel values in 0..1."""
 
 
 def _conv64f(kwargs: object, where: str, items: Items, size: int) -> BackboneHere:
@@ -29,7 +29,7 @@ def _conv64f(kwargs: object, where: str, items: Items, size: int) -> BackboneHer
     )
     given = Section(kwargs, where, known)
     if given.flag("is_feature", False):
-        raise DataError(f"{where}.is_feature: maps of all four blocks are of no use here")
+        raise DataError(f"{where}.is_feature: maps of all four blocks are not supported")
     flat = given.flag("is_flatten", False)
     if flat != (items == "vectors"):
         raise DataError(
@@ -55,7 +55,7 @@ def _resnet12(kwargs: object, where: str, items: Items, size: int) -> BackboneHe
         "drop_rate",
         "dropblock_size",
         "is_flatten",
-        "keep_prob",  # of a dropout that LibFewShot makes and never uses
+        "keep_prob",  # of a dropout that LibFewShot creates and never uses
         "maxpool_last2",
         "planes",
     )
@@ -70,7 +70,7 @@ def _resnet12(kwargs: object, where: str, items: Items, size: int) -> BackboneHe
         raise DataError(f"{where}.avg_pool must be false: the classifier takes maps")
     side = size // (16 if pooled else 4)
     if average and side != 5:
-        # It is a window of 5 x 5 locations there, which is the mean of such maps only.
+        # There it is a window of 5 x 5 locations, which is the mean only for maps of that size.
         raise DataError(
             f"{where}.avg_pool: averages windows of 5 x 5 locations, but images of {size} x {size} "
             f"pixels leave maps of {side} x {side}"
@@ -100,5 +100,5 @@ BACKBONES: Mapping[str, Callable[[object, str, Items, int], BackboneHere]] = {
     "Conv64F": _conv64f,
     "resnet12": _resnet12,
 }
-"""By LibFewShot's name: from ``kwargs``, where they stand, the classifier's items and the size of
-images to what it is here."""
+"""By LibFewShot's name, a function of ``kwargs``, their location, the classifier's items and the
+image size that returns the backbone here."""

@@ -23,4 +23,4 @@ CLASSIFIERS: Mapping[str, Callable[[object, str, Tasks], ClassifierHere]] = {
     "RENet": _metric.renet,
     "RFSModel": _transfer.rfs,
 }
-"""From ``kwargs``, where they stand and the tasks to what a classifier is here."""
+"""Functions of ``kwargs``, their location and the tasks that return the classifier here."""

@@ -16,7 +16,7 @@ from fsframework.interfaces import DataError
 __all__ = ["read_config", "read_weights"]
 
 _WRAPPERS = ("model", "state_dict")
-"""Keys under which a whole training state keeps the model's."""
+"""Keys under which a whole training state stores the model's weights."""
 
 _SIGNS_OF_CODE = ("GLOBAL", "Trying to call reduce", "Can only create", "Can only build")
 """In PyTorch's messages."""
@@ -26,43 +26,44 @@ def read_config(path: Path) -> Mapping[str, Any]:
     """Read LibFewShot's configuration.
 
     Raises:
-        DataError: there is none, or it is not YAML with keys.
+        DataError: the file is missing, or is not YAML with keys.
     """
     try:
         read = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(
-            f"{path}: no such file; LibFewShot writes it into the folder of its results"
+            f"{path}: no such file; LibFewShot writes it to its results folder"
         ) from None
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read as YAML ({_one_line(str(error))})") from None
     if not isinstance(read, Mapping):
-        raise DataError(f"{path}: is no configuration of LibFewShot, it has no keys")
+        raise DataError(f"{path}: is not a configuration of LibFewShot, since it has no keys")
     return read
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read a state dict by the names that its file has, without ``module.`` of DataParallel.
+    """Read a state dict with the names in its file, without ``module.`` of DataParallel.
 
     Raises:
-        DataError: it is missing, damaged, holds code or something else than tensors by name.
+        DataError: the file is missing or damaged, or contains code or anything except named
+            tensors.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     try:
         with warnings.catch_warnings():
-            # Of pickle protocols: a file that cannot be read for that says so below.
+            # Warnings of pickle protocols: a file that cannot be read for this reason raises below.
             warnings.simplefilter("ignore")
             loaded = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:  # a damaged file can fail anywhere in the unpickler
-        # PyTorch puts the reason behind a page of advice.
+        # PyTorch puts the reason after a page of advice.
         reason = str(error).rpartition("WeightsUnpickler error:")[2]
         if any(sign in reason for sign in _SIGNS_OF_CODE):
             raise DataError(
-                f"{path}: holds something else than weights, and to load it could run code; "
-                "only tensors are read"
+                f"{path}: contains more than weights, so loading it could run code; only tensors "
+                "are read"
             ) from None
         raise DataError(f"{path}: cannot be read as weights ({_one_line(reason)})") from None
     return _state_dict(loaded, path)
@@ -74,7 +75,7 @@ def _state_dict(loaded: object, path: Path) -> dict[str, Tensor]:
             loaded = loaded[key]
             break
     if not isinstance(loaded, Mapping):
-        raise DataError(f"{path}: holds a {type(loaded).__name__}, not a state dict")
+        raise DataError(f"{path}: contains a {type(loaded).__name__}, not a state dict")
     found: dict[str, Tensor] = {}
     for key, value in loaded.items():
         if not isinstance(key, str) or not isinstance(value, Tensor):
@@ -83,7 +84,7 @@ def _state_dict(loaded: object, path: Path) -> dict[str, Tensor]:
             )
         name = ".".join(part for part in key.split(".") if part != "module")
         if name in found:
-            raise DataError(f"{path}: holds the weight {name!r} twice")
+            raise DataError(f"{path}: contains the weight {name!r} twice")
         found[name] = value.detach()
     return found
 

@@ -1,4 +1,4 @@
-"""Classifiers of LibFewShot that adapt by gradient steps, and what they are here."""
+"""Classifiers of LibFewShot that adapt by gradient steps, and their counterparts here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsf_libfewshot._section import Section
 __all__ = ["anil", "boil", "leo", "maml"]
 
 _TESTING = {"NIL": "nil", "Once_update": "adapted"}
-"""LibFewShot's ways of testing a BOIL; to test it unadapted with its head is not one of ours."""
+"""LibFewShot's ways to test a BOIL; testing it unadapted with its head is not supported."""
 
 _HEAD = affine("classifier.layers.0", "method.classify")
 
@@ -32,7 +32,7 @@ def boil(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
     options = {
         "n_way": tasks.way,
         "extractor_lr": rate,
-        # LibFewShot looks for the head by a name that it has not, and moves it as the rest.
+        # LibFewShot looks for the head under a name it does not have, and adapts it like the rest.
         "classifier_lr": rate,
         "testing": _TESTING[testing],
     }
@@ -40,7 +40,7 @@ def boil(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
 
 
 def leo(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
-    """Read a LEO; what is drawn at random in training is left out of a comparison."""
+    """Read a LEO; a comparison omits what is drawn at random in training."""
     weights = ("encoder_penalty_weight", "kl_weight", "orthogonality_penalty_weight")
     given = Section(kwargs, where, ("feat_dim", "hid_dim", "inner_para", *weights))
     inner = given.section("inner_para", ("finetune_iter", "finetune_lr", "iter", "lr"))
@@ -72,7 +72,7 @@ def maml(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
 
 
 def _inner(given: Section, tasks: Tasks) -> dict[str, Any]:
-    """Return the options of the inner steps, of which earlier versions count but one kind."""
+    """Return the options of the inner steps, of which earlier versions have only one kind."""
     inner = given.section("inner_param", ("iter", "lr", "test_iter", "train_iter"))
     if inner.has("iter"):
         train = test = inner.whole("iter", least=1)

@@ -1,4 +1,4 @@
-"""What a class of LibFewShot is here."""
+"""The counterparts of LibFewShot's classes here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 __all__ = ["BackboneHere", "ClassifierHere", "Items", "Tasks"]
 
 Items = Literal["vectors", "maps"]
-"""What a classifier gets of an image."""
+"""What a classifier receives per image."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class BackboneHere:
     """A backbone's name, options and names of weights, there and here.
 
     Args:
-        check_options: for a comparison with outputs, which are made without dropping anything.
-        more: weights that only ours have.
+        check_options: options for a comparison with outputs, which were made without dropout.
+        more: weights that only the backbone here has.
     """
 
     name: str
@@ -41,13 +41,13 @@ class BackboneHere:
 
 @dataclass(frozen=True)
 class ClassifierHere:
-    """A method's name, what it takes of an image, options and names of weights, there and here.
+    """A method's name, what it receives per image, options and names of weights, there and here.
 
     Args:
-        shaped: by our name, how a weight that we hold in another shape is brought to it; one of a
-            shape that was not to be expected is left as it is.
-        check_options: for a comparison with outputs, which are made without random numbers.
-        ignored: beginnings of names of weights that have no use here.
+        shaped: by name here, how a weight with another shape here is reshaped; weights of
+            unexpected shapes stay unchanged.
+        check_options: options for a comparison with outputs, which were made without randomness.
+        ignored: prefixes of the names of weights that are not used here.
     """
 
     method: str

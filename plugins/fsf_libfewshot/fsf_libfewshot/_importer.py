@@ -23,19 +23,19 @@ _CONFIG = "config.yaml"
 
 
 class LibFewShot(CheckpointImporter):
-    """Reads what LibFewShot has trained: `config.yaml` and `model_best.pth`.
+    """Reads checkpoints of LibFewShot: `config.yaml` and `model_best.pth`.
 
-    The folder is the one of a training's results, with the weights in it or in `checkpoints`.
-    Of the configuration, `classifier`, `backbone`, `image_size`, `way_num`, `shot_num` and
-    `query_num` are read, every key of the first two must be known; the rest concerns the training
-    and is left alone. Where LibFewShot's method differs from the paper's, options of the method
-    say so, so that the run scores as LibFewShot does.
+    The folder is a results folder of a training, with the weights in it or in `checkpoints`. Of the
+    configuration, `classifier`, `backbone`, `image_size`, `way_num`, `shot_num` and `query_num` are
+    read, and every key of the first two must be known; the rest concerns training and is ignored.
+    Where LibFewShot's method differs from the paper's, options of the method are set so that the
+    run scores as LibFewShot does.
 
     Source: Li et al. 2021, "LibFewShot: A Comprehensive Library for Few-shot Learning", and its
     code, for the names of classes, keys and weights.
 
     Args:
-        checkpoint: name of the file of weights, such as ``model_last.pth``.
+        checkpoint: name of the weights file, such as ``model_last.pth``.
     """
 
     def __init__(self, *, checkpoint: str = "model_best.pth") -> None:
@@ -49,7 +49,9 @@ class LibFewShot(CheckpointImporter):
         """
         folder = Path(folder)
         if not folder.is_dir():
-            raise DataError(f"{folder}: {'is no folder' if folder.exists() else 'no such folder'}")
+            raise DataError(
+                f"{folder}: {'is not a folder' if folder.exists() else 'no such folder'}"
+            )
         path = folder / _CONFIG
         config = read_config(path)
         size = _image_size(config, path)
@@ -119,7 +121,7 @@ class LibFewShot(CheckpointImporter):
         torch.save(state, folder / self.checkpoint)
 
     def _file(self, folder: Path) -> Path:
-        """Return the file of weights, as it lies after a training or as people hand it on."""
+        """Return the weights file, either where a training leaves it or in the folder itself."""
         beside = folder / self.checkpoint
         within = folder / "checkpoints" / self.checkpoint
         return within if within.exists() and not beside.exists() else beside
@@ -140,7 +142,7 @@ def _class(
     name = given.get("name") if isinstance(given, Mapping) else None
     if not isinstance(given, Mapping) or not isinstance(name, str):
         raise DataError(f"{path}: {part}.name: is missing")
-    # The whole section may hold name and kwargs only.
+    # The whole section may have only name and kwargs.
     Section(given, f"{path}: {part}", ("name", "kwargs"))
     if name not in known:
         raise DataError(

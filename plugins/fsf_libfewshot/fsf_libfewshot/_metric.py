@@ -1,4 +1,4 @@
-"""Metric classifiers of LibFewShot and what they are here."""
+"""Metric classifiers of LibFewShot and their counterparts here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["can", "dn4", "protonet", "r2d2", "renet"]
 
 
 def can(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
-    """Read a CAN; ``HW`` is the side of its maps and the width of its fusion layer at once."""
+    """Read a CAN; ``HW`` is both the side of its maps and the width of its fusion layer."""
     keys = ("HW", "iter_num_prob", "nFeat", "num_classes", "scale_cls")
     given = Section(kwargs, where, keys)
     options = {
@@ -49,7 +49,7 @@ def protonet(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
 
 
 def r2d2(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
-    """Read an R2D2, whose three numbers are called after the paper's letters."""
+    """Read an R2D2, whose three numbers have the names of the paper's letters."""
     Section(kwargs, where, ())
     names = {
         "classifier.alpha": "method.scale",

@@ -1,4 +1,4 @@
-"""A part of the configuration, every key of which must be known."""
+"""A section of the configuration in which every key must be known."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from fsframework.interfaces import DataError
 __all__ = ["REQUIRED", "Section"]
 
 REQUIRED: Any = object()
-"""In the place of a default: the key must be there."""
+"""Instead of a default: the key is required."""
 
 
 class Section:
     """The values of one mapping in a configuration.
 
     Args:
-        values: what stands there; ``None`` for nothing.
+        values: the mapping; ``None`` if empty.
         where: path of the file and keys down to the mapping, for messages.
-        known: every key that may stand there.
+        known: every allowed key.
 
     Raises:
-        DataError: it is no mapping, or a key is unknown.
+        DataError: the value is not a mapping, or a key is unknown.
     """
 
     def __init__(self, values: object, where: str, known: Collection[str]) -> None:
@@ -45,7 +45,7 @@ class Section:
         """Return a number."""
         value = self._get(key, default)
         try:
-            # YAML takes 1e-3, without a point, for a text.
+            # YAML reads 1e-3, without a point, as a string.
             return float(value if not isinstance(value, bool) else "no number")
         except (TypeError, ValueError):
             raise self._wrong(key, "a number", value) from None
@@ -72,7 +72,7 @@ class Section:
         return str(value)
 
     def text(self, key: str, default: str = REQUIRED) -> str:
-        """Return a text."""
+        """Return a string."""
         value = self._get(key, default)
         if not isinstance(value, str):
             raise self._wrong(key, "a text", value)

@@ -1,4 +1,4 @@
-"""Classifiers of LibFewShot that train on all base classes at once, and what they are here."""
+"""Classifiers of LibFewShot that train on all base classes, and their counterparts here."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fsf_libfewshot._section import Section
 __all__ = ["baseline", "baseline_plus", "rfs"]
 
 _EPOCHS, _BATCH = 100, 4
-"""Of the fit to a task that our Baseline and Baseline++ do by default."""
+"""Settings of the fit that Baseline and Baseline++ use here by default."""
 
 _FITTED = (
-    "LibFewShot fits the classifier of a task from a random start on batches drawn at random; here "
-    "the fit is the same each time, so that scores agree only roughly",
+    "LibFewShot fits the classifier of a task from a random start on random batches; here the fit "
+    "is deterministic, so scores agree only roughly",
 )
 _OPTIMISED = (
     "LibFewShot's configuration fits the classifier of a task by {name}; here it is SGD with "
-    "momentum and dampening 0.9, with our learning rate and weight decay"
+    "momentum and dampening 0.9 and the default learning rate and weight decay"
 )
 
 
@@ -36,7 +36,7 @@ def baseline(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
 
 
 def baseline_plus(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
-    """Read a Baseline++, whose weights are a direction and a length a class."""
+    """Read a Baseline++, whose weights are a direction and a length per class."""
     given = Section(kwargs, where, ("feat_dim", "inner_param", "num_class"))
     options, notes = _fit(given, tasks)
     names = {
@@ -76,7 +76,7 @@ def _fit(given: Section, tasks: Tasks) -> tuple[dict[str, Any], tuple[str, ...]]
     options |= {"lr": sgd.number("lr"), "weight_decay": sgd.number("weight_decay", 0.0)}
     if damped == (0.9, 0.9) and not sgd.flag("nesterov", False):
         return options, _FITTED
-    # The learning rate is right for that momentum and dampening only.
+    # The learning rate suits only that momentum and dampening.
     name = f"SGD with momentum {damped[0]:g} and dampening {damped[1]:g}"
     del options["lr"], options["weight_decay"]
     return options, (*_FITTED, _OPTIMISED.format(name=name))
@@ -102,7 +102,7 @@ def rfs(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
         # There gamma is the weight of the classes, alpha that of the teacher.
         options |= {"alpha": given.number("gamma", 1.0), "beta": given.number("alpha", 0.0)}
         ignored = ("distill_layer.",)
-        notes = ("the weights of the teacher, which the checkpoint holds too, were left out",)
+        notes = ("the teacher's weights in the checkpoint were not imported",)
     return ClassifierHere(
         "rfs",
         "vectors",

@@ -1,6 +1,6 @@
-"""Every class of LibFewShot that is known, made up with random weights, is read and does its work.
+"""Every known class of LibFewShot, with random weights, can be read and works.
 
-Names and shapes of weights are written down here as LibFewShot has them.
+Names and shapes of weights are listed here as LibFewShot has them.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ KWARGS: Mapping[str, Mapping[str, Any]] = {
     "R2D2": {},
     "RENet": {
         "feat_dim": 64,
-        "lambda_epi": "5e-1",  # a text to YAML, for want of a point
+        "lambda_epi": "5e-1",  # a string in YAML, since it has no point
         "num_classes": N_BASE,
         "temperature": 0.2,
         "temperature_attn": 2,
@@ -153,7 +153,7 @@ ON_MAPS = ("CAN", "DN4", "RENet")
 
 
 def tried(name: str) -> Shapes:
-    """Return the weights of a class that a test goes through; of RENet's eighty each tenth."""
+    """Return the weights of a class that a test covers; of RENet's eighty every tenth."""
     shapes = WEIGHTS[name] or {"emb_func.layer1.1.bias": (64,)}
     return dict(list(shapes.items())[:: 10 if len(shapes) > 20 else 1])
 
@@ -190,13 +190,13 @@ def imported(folder: Path) -> Checkpoint:
     return read_checkpoint("libfewshot", folder)
 
 
-def test_every_class_is_made_up() -> None:
+def test_every_class_is_covered() -> None:
     assert KWARGS.keys() == WEIGHTS.keys() == CLASSIFIERS.keys()
     assert BACKBONES.keys() == {"Conv64F", "resnet12"}
 
 
 @pytest.mark.parametrize("name", sorted(CLASSIFIERS))
-def test_a_class_is_read_and_does_its_work(name: str, tmp_path: Path) -> None:
+def test_a_class_is_read_and_works(name: str, tmp_path: Path) -> None:
     found = imported(made_up(tmp_path, name))
     assert len(found.read.weights) == len(conv64f() | WEIGHTS[name])
     images = np.random.default_rng(0).integers(0, 256, (WAY * (SHOT + QUERY), 3, SIZE, SIZE))
@@ -266,7 +266,7 @@ def test_the_options_of_inner_steps(name: str, tmp_path: Path) -> None:
 def test_the_options_of_boil(there: str, here: str, tmp_path: Path) -> None:
     found = options(tmp_path, "BOIL", testing_method=there)
     assert (found["n_way"], found["testing"]) == (WAY, here)
-    assert found["extractor_lr"] == found["classifier_lr"] == 0.02, "as LibFewShot's code has it"
+    assert found["extractor_lr"] == found["classifier_lr"] == 0.02, "as in LibFewShot's code"
     with pytest.raises(DataError, match="testing_method must be one of NIL, Once_update"):
         imported(made_up(tmp_path, "BOIL", testing_method="Directly"))
 
@@ -295,30 +295,30 @@ def test_the_options_of_dn4(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["Baseline", "BaselinePlus"])
 def test_the_options_of_baselines(name: str, tmp_path: Path) -> None:
     found = options(tmp_path, name)
-    # Ten times through six images, four at a time.
+    # Ten epochs of six images, four at a time.
     assert (found["steps"], found["lr"], found["weight_decay"]) == (20, 0.02, 0.003)
     usual = options(tmp_path, name, inner_param={**FITTED, "inner_train_iter": 100})
     assert usual["steps"] is None
 
 
 @pytest.mark.parametrize(
-    ("optimiser", "said"),
+    ("optimiser", "message"),
     [
         ({"name": "Adam", "kwargs": {"lr": 0.01}}, "by Adam"),
         ({"name": "SGD", "kwargs": {"lr": 0.01}}, "by SGD with momentum 0 and dampening 0"),
     ],
 )
 def test_another_optimiser_of_baseline_is_noted(
-    optimiser: dict[str, Any], said: str, tmp_path: Path
+    optimiser: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     made_up(tmp_path, "Baseline", inner_param={**FITTED, "inner_optim": optimiser})
     found = imported(tmp_path)
-    assert found.method.options["lr"] == 0.01, "ours, right for our momentum"
+    assert found.method.options["lr"] == 0.01, "the default, which suits the momentum"
     assert found.method.options["weight_decay"] == 0.001
-    assert said in found.read.notes[-1]
+    assert message in found.read.notes[-1]
 
 
-def test_a_distilled_rfs_leaves_its_teacher_behind(tmp_path: Path) -> None:
+def test_a_distilled_rfs_omits_its_teacher(tmp_path: Path) -> None:
     made_up(tmp_path, "RFSModel", is_distill=True, gamma=0.3, alpha=0.7, kd_T=2)
     path = tmp_path / "model_best.pth"
     state = torch.load(path, weights_only=True)

@@ -27,7 +27,7 @@ CASES = [
     for backbone in backbones
     for episode in ("1shot_s0", "5shot_s1")
 ]
-"""By name and not by looking, so that a case that went missing is noticed."""
+"""Listed by name, so that a missing case is noticed."""
 
 TOLERANCE = 1e-3
 

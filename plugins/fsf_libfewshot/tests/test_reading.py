@@ -1,4 +1,4 @@
-"""What is read of a folder, and what is refused; nothing here needs the reference material."""
+"""What is read from a folder and what is refused; no test needs the reference material."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_conformance(make: Any, check: Any) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A ProtoNet with Conv64F of random weights."""
+    """Write a ProtoNet with Conv64F and random weights."""
     LibFewShot().example(tmp_path)
     return tmp_path
 
@@ -32,14 +32,14 @@ def configure(folder: Path, **changes: Any) -> None:
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **changes}))
 
 
-def refused(folder: Path, *said: str, checkpoint: str = "model_best.pth") -> None:
+def refused(folder: Path, *message: str, checkpoint: str = "model_best.pth") -> None:
     with pytest.raises(DataError) as caught:
         LibFewShot(checkpoint=checkpoint).read(folder)
-    for text in said:
+    for text in message:
         assert text in str(caught.value)
 
 
-def test_what_a_checkpoint_says_of_itself(folder: Path) -> None:
+def test_what_a_checkpoint_declares(folder: Path) -> None:
     configure(folder, way_num=7, shot_num=3, query_num=4)
     model = LibFewShot().read(folder)
     assert model.source == "LibFewShot's ProtoNet with Conv64F"
@@ -50,7 +50,7 @@ def test_what_a_checkpoint_says_of_itself(folder: Path) -> None:
     assert len(model.weights) == 4 * 7
 
 
-def test_what_concerns_the_training_is_left_alone(folder: Path) -> None:
+def test_what_concerns_training_is_ignored(folder: Path) -> None:
     configure(
         folder,
         includes=["headers/data.yaml"],
@@ -64,7 +64,7 @@ def test_what_concerns_the_training_is_left_alone(folder: Path) -> None:
     assert LibFewShot().read(folder).image_size == 84
 
 
-def test_keys_left_out_have_the_values_they_have_there(folder: Path) -> None:
+def test_missing_keys_have_libfewshots_defaults(folder: Path) -> None:
     config = {
         "backbone": {"name": "resnet12", "kwargs": {}},
         "classifier": {"name": "ProtoNet", "kwargs": None},
@@ -74,7 +74,7 @@ def test_keys_left_out_have_the_values_they_have_there(folder: Path) -> None:
     model = LibFewShot().read(folder)
     assert model.backbone_options["widths"] == (64, 160, 320, 640)
     assert model.backbone_options["drop_rate"] == 0.1
-    assert model.check_backbone_options == {"drop_rate": 0.0}, "outputs are made without dropping"
+    assert model.check_backbone_options == {"drop_rate": 0.0}, "outputs are made without dropout"
     assert (model.n_way, model.n_shot, model.n_query, model.image_size) == (5, 1, 15, 84)
 
 
@@ -115,14 +115,14 @@ def test_vectors_of_resnet12_are_means_or_whole_maps(
 
 
 @pytest.mark.parametrize("place", [".", "checkpoints"])
-def test_weights_lie_beside_the_configuration_or_below(folder: Path, place: str) -> None:
+def test_weights_are_next_to_the_configuration_or_below(folder: Path, place: str) -> None:
     (folder / place).mkdir(exist_ok=True)
     (folder / "model_best.pth").rename(folder / place / "model_epoch.pth")
     assert LibFewShot(checkpoint="model_epoch.pth").read(folder).weights
     refused(folder, "model_best.pth: no such file")
 
 
-def test_the_state_of_a_training_holds_the_weights_too(folder: Path) -> None:
+def test_a_training_state_contains_the_weights_too(folder: Path) -> None:
     plain = LibFewShot().read(folder).weights
     state = torch.load(folder / "model_best.pth", weights_only=True)
     optimiser = torch.optim.Adam(nn.Linear(2, 2).parameters())
@@ -142,23 +142,23 @@ def test_names_of_data_parallel_are_understood(folder: Path, before: str, after:
     torch.save({k.replace(before, after): v for k, v in state.items()}, path)
     assert LibFewShot().read(folder).weights.keys() == plain.keys()
     torch.save({**state, **torch.load(path, weights_only=True)}, path)
-    refused(folder, "holds the weight 'emb_func.layer1.0.weight' twice")
+    refused(folder, "contains the weight 'emb_func.layer1.0.weight' twice")
 
 
 @pytest.mark.parametrize(
-    ("stored", "said"),
+    ("stored", "message"),
     [
-        ([torch.zeros(2)], "holds a list, not a state dict"),
-        (torch.zeros(2), "holds a Tensor, not a state dict"),
+        ([torch.zeros(2)], "contains a list, not a state dict"),
+        (torch.zeros(2), "contains a Tensor, not a state dict"),
         ({"epoch": 3}, "is not a state dict: 'epoch' is a int, not a tensor"),
         ({3: torch.zeros(2)}, "is not a state dict: 3 is a Tensor"),
         ({}, "weights missing: emb_func.layer1.0.weight, emb_func.layer1.0.bias"),
-        (nn.Linear(2, 2), "holds something else than weights, and to load it could run code"),
+        (nn.Linear(2, 2), "contains more than weights, so loading it could run code"),
     ],
 )
-def test_a_file_that_is_no_state_dict(folder: Path, stored: Any, said: str) -> None:
+def test_a_file_that_is_not_a_state_dict(folder: Path, stored: Any, message: str) -> None:
     torch.save(stored, folder / "model_best.pth")
-    refused(folder, str(folder / "model_best.pth"), said)
+    refused(folder, str(folder / "model_best.pth"), message)
 
 
 @pytest.mark.parametrize("raw", [b"", b"not weights", b"PK\x03\x04 half of a zip"])
@@ -168,19 +168,19 @@ def test_a_damaged_file_of_weights(folder: Path, raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ("[1, 2]", "is no configuration of LibFewShot, it has no keys"),
+        ("[1, 2]", "is not a configuration of LibFewShot, since it has no keys"),
         ("a: [", "cannot be read as YAML"),
         ("a: !!python/object:os.system {}", "cannot be read as YAML"),
         ("way_num: 5", "backbone.name: is missing"),
         ("classifier: ProtoNet", "classifier.name: is missing"),
     ],
 )
-def test_a_configuration_that_is_none(folder: Path, text: str, said: str) -> None:
+def test_a_file_that_is_not_a_configuration(folder: Path, text: str, message: str) -> None:
     both = "" if "classifier" in text else "\nclassifier: {name: ProtoNet}\n"
     (folder / "config.yaml").write_text(text + (both if text.startswith("way") else ""))
-    refused(folder, str(folder / "config.yaml"), said)
+    refused(folder, str(folder / "config.yaml"), message)
 
 
 CONV = {"name": "Conv64F", "kwargs": {"is_flatten": True}}
@@ -190,7 +190,7 @@ PROTO = {"name": "ProtoNet"}
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"classifier": {"name": "FEAT"}}, "LibFewShot's FEAT has no counterpart here; known: "),
         ({"classifier": {**PROTO, "args": 1}}, "classifier.args: unknown key; known: kwargs, name"),
@@ -205,7 +205,7 @@ PROTO = {"name": "ProtoNet"}
         ),
         (
             {"backbone": {**CONV, "kwargs": {"is_flatten": True, "is_feature": True}}},
-            "is_feature: maps of all four blocks are of no use",
+            "is_feature: maps of all four blocks are not supported",
         ),
         (
             {"backbone": {**CONV, "kwargs": {"is_flatten": True, "negative_slope": "steep"}}},
@@ -235,7 +235,7 @@ PROTO = {"name": "ProtoNet"}
     ],
 )
 def test_a_configuration_that_is_not_understood(
-    folder: Path, changes: dict[str, Any], said: str
+    folder: Path, changes: dict[str, Any], message: str
 ) -> None:
     configure(folder, **changes)
-    refused(folder, str(folder / "config.yaml"), said)
+    refused(folder, str(folder / "config.yaml"), message)

@@ -27,7 +27,7 @@ _HOME = {
     "RENet": "_renet",
     "RelationNet": "_relationnet",
 }
-"""The module of each name: asking for one imports no other."""
+"""The module that defines each name; asking for one name imports no other module."""
 
 
 def __getattr__(name: str) -> Any:

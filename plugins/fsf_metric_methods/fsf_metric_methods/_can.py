@@ -15,41 +15,40 @@ from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
 __all__ = ["CAN"]
 
 _WEIGHTS_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 26}
-"""Attention weights held in one go in evaluation: on a CPU they should stay in the caches."""
+"""Attention weights per block in evaluation: on a CPU they should stay in the caches."""
 
 
 class CAN(FewShotMethod):
-    """Attend, in a class and in a query, to the places that correlate with the other.
+    """Attend, in a class and in a query, to the locations that correlate with the other.
 
     Source: Hou, Chang, Ma, Shan and Chen 2019, "Cross Attention Network for Few-shot
-    Classification" (NeurIPS), and its authors' code. A class' map is the mean of its support maps.
+    Classification" (NeurIPS), and its authors' code. A class's map is the mean of its support maps.
     The cosines of each location of one map with all locations of the other are fused into one
-    number by a kernel that a small network makes of their mean over the map's own locations
+    number by a kernel, which a small network computes from their mean over the map's own locations
     (section 3.2); the softmax of these, plus 1, weighs the map. The score is the cosine of the two
     weighted, pooled maps. The loss (section 3.3) adds, location by location of the query, the
-    cross-entropy of a classifier of the base classes, on the map weighed for its own class, and
+    cross-entropy of a classifier of the base classes, on the map weighted for its own class, and
     ``weight_nearest`` times that of the cosines with the pooled classes.
 
-    The small network has biases and a BatchNorm, as in the authors' code; the paper writes
-    neither. Scaled cosines stand for the paper's cosine distances, as there.
+    The small network has biases and a BatchNorm, as in the authors' code; the paper has neither. As
+    there, scaled cosines replace the paper's cosine distances.
 
-    With ``transductive`` (section 3.4), the queries whose best score is highest join the class
-    they seem to be of, and its map becomes the mean over them too; ``n_iterations`` times, of
-    which the i-th takes ``i * candidates`` of all queries.
+    With ``transductive`` (section 3.4), the queries with the highest best scores join their
+    predicted class, whose map becomes the mean over them too. This is done ``n_iterations`` times;
+    the i-th takes ``i * candidates`` of all queries.
 
     Args:
-        scale: of the cosines before a softmax, above 0; 7 in the authors' code.
-        temperature: divides what attention is the softmax of, above 0.
-        reduction: locations a hidden unit of the small network, at least 1: the paper's is 6. In
-            LibFewShot it is the height of a map.
-        fusion: whether the kernel is applied as a ``sum`` over locations, as in the paper, or as a
-            ``mean``, as in the authors' code and in LibFewShot. Both start from the same function.
+        scale: factor of the cosines before a softmax, above 0; 7 in the authors' code.
+        temperature: divides the logits of the attention, above 0.
+        reduction: locations per hidden unit of the small network, at least 1; the paper uses 6,
+            LibFewShot the height of a map.
+        fusion: how the kernel is applied: as a ``sum`` over locations, as in the paper, or as a
+            ``mean``, as in the authors' code and LibFewShot. Both start from the same function.
         weight_nearest: weight of the nearest-class loss, at least 0; the paper's is 0.5.
         transductive: let queries join their classes.
-        n_iterations: how often they do, at least 1; the paper's is 2. Used with ``transductive``
-            only.
-        candidates: share of the queries that the first iteration takes, in (0, 1]; the paper takes
-            35 of 75. Used with ``transductive`` only.
+        n_iterations: how often they do, at least 1; the paper uses 2. Only with ``transductive``.
+        candidates: fraction of the queries that the first iteration takes, in (0, 1]; the paper
+            takes 35 of 75. Only with ``transductive``.
 
     Raises:
         OptionError: an option is outside its range.
@@ -94,7 +93,7 @@ class CAN(FewShotMethod):
         self.candidates = candidates
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
-        """Create the layers for maps ``(C, h, w)``; the classifier only where there are classes."""
+        """Create the layers for maps ``(C, h, w)``; the classifier only with base classes."""
         channels, locations = item_shape[0], math.prod(item_shape[1:])
         hidden = max(1, locations // self.reduction)
         self.reduce = nn.Linear(locations, hidden)
@@ -109,10 +108,9 @@ class CAN(FewShotMethod):
                 self.expand.bias.div_(locations)
 
     def embed(self, items: Tensor) -> Tensor:
-        """Turn maps ``(n, C, h, w)`` into a row a location, ``(n, m, C)``, in full precision.
+        """Turn maps ``(n, C, h, w)`` into one row per location, ``(n, m, C)``, in full precision.
 
-        Half precision would not do: what the temperature makes of a rounding error is 40 times as
-        large.
+        Half precision is not enough: the temperature makes rounding errors 40 times as large.
         """
         return full_precision(items).flatten(2).mT.contiguous()
 
@@ -126,7 +124,7 @@ class CAN(FewShotMethod):
         with torch.autocast(query.device.type, enabled=False):
             sums, shot = support.sum(dim=2), support.shape[2]
             if self.training:
-                # All at once, as BatchNorm must see them.
+                # In one call, since BatchNorm must see all of them.
                 return self._scores(sums, query, shot)
             most = _WEIGHTS_AT_ONCE["cpu" if query.device.type == "cpu" else "cuda"]
             at_once = most // (query.shape[1] * query.shape[2] * sums.shape[1])
@@ -159,8 +157,7 @@ class CAN(FewShotMethod):
         """Weigh classes' and queries' locations for each other.
 
         Neither the correlations of all locations of all pairs nor the weighted maps are ever
-        there: what is asked of them, mean and fusion, are products with one of the two maps first
-        reduced to a vector.
+        stored: their mean and fusion are products with one of the two maps reduced to a vector.
 
         Args:
             classes: ``(tasks, way, m, C)``.
@@ -171,10 +168,10 @@ class CAN(FewShotMethod):
             and the weights of the queries' locations for each class, ``(tasks, n, way, m)``.
         """
         class_directions = functional.normalize(classes, dim=3)
-        # The queries' maps, the bulk, are left as they are: what is multiplied by them is divided
-        # by the lengths of their rows.
+        # The queries' maps, the bulk, are not normalised: the other factor is divided by the
+        # lengths of their rows.
         inverse = _inverse_lengths(query)
-        # A class' locations, by a kernel over the query's, and then the other way round.
+        # A class's locations, by a kernel over the query's, and then the other way round.
         means = torch.matmul(class_directions.mean(dim=2)[:, None], query.mT) * inverse
         fused = torch.matmul(self._kernels(means) * inverse, query).transpose(1, 2)
         on_classes = self._weights(torch.matmul(fused, class_directions.mT))
@@ -186,7 +183,7 @@ class CAN(FewShotMethod):
         return pooled, self._weights(torch.matmul(fused, query.mT) * inverse)
 
     def _kernels(self, means: Tensor) -> Tensor:
-        """Make kernels of mean cosines ``(..., m)``."""
+        """Compute kernels from mean cosines ``(..., m)``."""
         hidden = self.norm(self.reduce(means.reshape(-1, means.shape[3])))
         kernels: Tensor = self.expand(functional.relu(hidden))
         return kernels.reshape(means.shape)
@@ -207,7 +204,7 @@ class CAN(FewShotMethod):
             labels = batch.query_labels[:, :, None, None].expand(-1, -1, 1, query.shape[2])
             own = weights.gather(2, labels).mT * query
             of_classes = _mean_cross_entropy(self.classify(own), batch.query_classes)
-            # The cosine with a location does not change with its weight, which is above 0.
+            # The cosine with a location does not depend on its weight, which is above 0.
             cosines = torch.matmul(query, functional.normalize(pooled, dim=3).mT)
             cosines = cosines * _inverse_lengths(query).mT
             nearest = _mean_cross_entropy(self.scale * cosines, batch.query_labels)

@@ -15,25 +15,25 @@ from fsframework.interfaces import FewShotMethod, OptionError
 __all__ = ["DN4"]
 
 _COSINES_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 26}
-"""Cosines computed and reduced in one go: on a CPU they must stay in the caches."""
+"""Cosines computed and reduced per block: on a CPU they must stay in the caches."""
 
 _BELOW_ALL = -2.0
-"""Stands where there is no cosine."""
+"""Marks a missing cosine."""
 
 
 class DN4(FewShotMethod):
-    """Count how much of a query is found in a class, each location of its map on its own.
+    """Score how well each location of a query's map matches the locations of a class.
 
     Source: Li, Wang, Xu, Huo, Gao and Luo 2019, "Revisiting Local Descriptor Based Image-to-Class
     Measure for Few-shot Learning" (CVPR), section 3.3: a location of a map is a local descriptor,
-    those of all support images of a class form its pool, and the score is the sum, over the
-    query's descriptors, of the ``n_k`` largest cosines to the pool (equation 2). The loss is the
-    cross-entropy of the scores; nothing is learned but the backbone.
+    the descriptors of all support images of a class form its pool, and the score is the sum, over
+    the query's descriptors, of the ``n_k`` largest cosines to the pool (equation 2). The loss is
+    the cross-entropy of the scores; only the backbone is learned.
 
-    Where a pool holds fewer than ``n_k`` descriptors, all of them count.
+    Where a pool has fewer than ``n_k`` descriptors, all of them count.
 
     Args:
-        n_k: nearest neighbours of a descriptor, at least 1; the paper's is 3.
+        n_k: nearest neighbours of a descriptor, at least 1; the paper uses 3.
 
     Raises:
         OptionError: ``n_k`` is below 1.
@@ -109,8 +109,9 @@ class DN4(FewShotMethod):
     def _differentiable(self, pools: Tensor, descriptors: Tensor) -> Tensor:
         """Do what ``_quick`` does, with gradients.
 
-        The neighbours are found without, and only products with them are differentiated: all
-        products of a task take gigabytes with large maps, and nearly all of their gradient is 0.
+        The neighbours are found without gradients, and only products with them are differentiated:
+        all products of a task take gigabytes with large maps, and nearly all of it
+        is 0.
         """
         tasks, way, size, channels = pools.shape
         m, k = descriptors.shape[1], min(self.n_k, size)
@@ -135,17 +136,17 @@ def _at_once(like: Tensor) -> int:
 
 
 def _padded(size: int) -> int:
-    """Return the next number that can be halved often, at least 4 and little above ``size``."""
+    """Return the next number that can be halved often, at least 4 and close to ``size``."""
     step: int = 1 << max(2, size.bit_length() - 4)
     return -(-size // step) * step
 
 
 def _three_largest(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the largest, second and third largest along dimension 1, whose size 4 divides.
+    """Return the largest, second and third largest along dimension 1, whose size is divisible by 4.
 
     Halves are compared with each other element by element, first to pairs in order, then to
     triples, until one triple is left: several times as fast as ``torch.topk`` on a CPU. ``x`` is
-    overwritten, and what is computed stays in its memory.
+    overwritten with the results.
     """
     half, quarter = x.shape[1] // 2, x.shape[1] // 4
     greater = torch.maximum(x[:, :half], x[:, half:])

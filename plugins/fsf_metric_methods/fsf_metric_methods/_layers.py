@@ -1,4 +1,4 @@
-"""Small pieces that several of the methods share."""
+"""Helpers that several methods share."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["fold", "full_precision", "slices"]
 def fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
     """Return weight and bias of the convolution that includes the BatchNorm after it.
 
-    They use the running statistics and follow the parameters of the moment: nothing is kept that
-    could grow stale.
+    They use the running statistics and the current parameters; nothing is cached that could become
+    stale.
     """
     assert norm.running_mean is not None
     assert norm.running_var is not None
@@ -24,7 +24,7 @@ def fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
 
 
 def full_precision(x: Tensor) -> Tensor:
-    """Return ``x`` in float32 if it is of less, as linear algebra demands."""
+    """Return ``x`` in at least float32, as linear algebra requires."""
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 

@@ -32,8 +32,8 @@ class ProtoNet(FewShotMethod):
             query: float ``(tasks, n, D)``.
         """
         prototypes = support.mean(dim=2)
-        # |q - p|^2 = |q|^2 + |p|^2 - 2 q.p: one matrix product rather than a difference a pair.
-        # What |q|^2 loses to rounding is the same for every way.
+        # |q - p|^2 = |q|^2 + |p|^2 - 2 q.p: one matrix product instead of a difference per pair.
+        # The rounding error of |q|^2 is the same for every way.
         norms = _squared_norm(query)[:, :, None] + _squared_norm(prototypes)[:, None, :]
         return torch.baddbmm(norms, query, prototypes.mT, beta=-1, alpha=2)
 

@@ -12,8 +12,8 @@ __all__ = ["R2D2"]
 
 _LEAST_LAMBDA = 1e-6
 _SHORT = 1024
-"""Vectors of at most so many numbers are solved in float64: where few dimensions meet many images
-the system is so ill-conditioned that float32 would lose four digits of the scores, and it is
+"""Vectors of at most this length are solved in float64: with few dimensions and many images the
+system is so ill-conditioned that float32 would lose four digits of the scores, and float64 is
 cheap there. Longer vectors leave it well-conditioned."""
 
 
@@ -23,20 +23,20 @@ class R2D2(FewShotMethod):
     Source: Bertinetto, Henriques, Torr and Vedaldi 2019, "Meta-learning with Differentiable
     Closed-form Solvers" (ICLR), section 3.2: with support vectors X as rows and their classes Y as
     rows of 0 and one 1, W = X^T (X X^T + lambda I)^-1 Y, the Woodbury form, whose system has one
-    row a support image however long the vectors are; scores are alpha * Q W + beta. Lambda, alpha
-    and beta are learned with the backbone, as plain numbers. The loss is the cross-entropy of the
-    scores, on which beta, the same for every class, has no influence.
+    row per support image, however long the vectors are; scores are alpha * Q W + beta. Lambda,
+    alpha and beta are learned with the backbone, as plain numbers. The loss is the cross-entropy of
+    the scores, which does not depend on beta, since it is the same for every class.
 
-    The paper states no starting values; these are LibFewShot's, and its lambda also MetaOptNet's.
-    One deviation: what is added to the diagonal is the absolute value of lambda, and at least a
-    millionth of the support's mean squared length, so that no step of an optimiser and no support
-    with an image twice makes the system singular in float32.
+    The paper states no initial values; these are LibFewShot's, and its lambda is also MetaOptNet's.
+    One deviation: the absolute value of lambda is added to the diagonal, and at least a millionth
+    of the support's mean squared length, so that neither an optimiser step nor a duplicate support
+    image makes the system singular in float32.
 
     Args:
         initial_lambda: strength of the regularisation before training, above 0.
         initial_alpha: factor of the scores before training, not 0.
-        initial_beta: what is added to the scores before training.
-        learn_lambda: train lambda; else it stays as it was.
+        initial_beta: offset of the scores before training.
+        learn_lambda: train lambda; else it keeps its initial value.
 
     Raises:
         OptionError: an option is outside its range.
@@ -90,11 +90,11 @@ class R2D2(FewShotMethod):
         system = self._regularised(torch.bmm(vectors, vectors.mT))
         classes = torch.eye(way, dtype=query.dtype, device=query.device)
         targets = classes.repeat_interleave(shot, dim=0).expand(len(vectors), -1, -1)
-        # A factorisation that fails shows in the scores; to look for it would make a GPU wait.
+        # A failed factorisation shows in the scores; checking for it would make a GPU wait.
         factor = torch.linalg.cholesky_ex(system).L
         dual = torch.cholesky_solve(targets, factor)
-        # Products with rows as long as the vectors, not as short as the ways, are several times as
-        # fast.
+        # Products with rows as long as the vectors are several times as fast as with rows as short
+        # as the ways.
         weights = torch.bmm(dual.mT.contiguous(), vectors)
         return self.scale * torch.bmm(weights, query.mT).mT + self.bias
 

@@ -17,27 +17,28 @@ __all__ = ["RelationNet"]
 
 _WIDTH = 64
 _NUMBERS_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 26}
-"""Activations of pairs held in one go in evaluation: on a CPU they should stay in the caches."""
+"""Activations of pairs per block in evaluation: on a CPU they should stay in the caches."""
 
 
 class RelationNet(FewShotMethod):
-    """Let a small network say how well a query's map and a class' map go together.
+    """Score by a small network how well a query's map matches a class's map.
 
     Source: Sung, Yang, Zhang, Xiang, Torr and Hospedales 2018, "Learning to Compare: Relation
-    Network for Few-Shot Learning" (CVPR), section 3 and figure 2. A class' map is the sum of its
-    support maps; the relation module takes it and the query's map, one above the other, through
-    two blocks of 64 3 x 3 convolutions, BatchNorm, a rectifier and 2 x 2 max-pooling, and two
-    fully connected layers. The sigmoid of what comes out is the relation score; its mean squared
-    difference from 1 for the query's own class and from 0 for the others is the loss (equation 2).
+    Network for Few-Shot Learning" (CVPR), section 3 and figure 2. A class's map is the sum of its
+    support maps; the relation module passes it and the query's map, concatenated along the
+    channels, through two blocks of 64 3 x 3 convolutions, BatchNorm, a rectifier and 2 x 2
+    max-pooling, and two fully connected layers. The sigmoid of the output is the relation score;
+    its mean squared difference from 1 for the query's own class and from 0 for the others is the
+    loss (equation 2).
 
-    ``scores`` gives the relation scores before the sigmoid: the order is the same, and no two
-    become equal by rounding to 1. Maps are padded with zeros for any size to do (the authors pad
-    those of Omniglot only), and a direction in which a map has one location left is not pooled.
+    ``scores`` returns the relation scores before the sigmoid: the order is the same, and none are
+    rounded to 1. Maps are padded with zeros so that any size works (the authors pad only those of
+    Omniglot), and a direction in which a map has one location left is not pooled.
 
     Args:
         objective: ``mse``, the paper's, or ``cross-entropy`` over the ways of the scores before
             the sigmoid, as Chen et al. 2019 and LibFewShot train it.
-        hidden: width of the first fully connected layer, at least 1; the paper's is 8.
+        hidden: width of the first fully connected layer, at least 1; the paper uses 8.
 
     Raises:
         OptionError: an option is outside its range.
@@ -72,14 +73,14 @@ class RelationNet(FewShotMethod):
             support: float ``(tasks, way, shot, C, h, w)``.
             query: float ``(tasks, n, C, h, w)``.
         """
-        # The first convolution of two maps one above the other is the sum of two convolutions, one
-        # a class and one a query: done so, and not a pair, it costs next to nothing.
+        # The first convolution of two concatenated maps is the sum of two convolutions, one per
+        # class and one per query, which cost next to nothing compared with one per pair.
         weight, bias = self.first.filters()
         channels = query.shape[2]
         classes = _convolved(support.sum(dim=2), weight[:, :channels], None)
         queries = _convolved(query, weight[:, channels:], bias)
         if self.training:
-            # All at once, as BatchNorm must see them.
+            # In one call, since BatchNorm must see all of them.
             return self._relations(classes, queries)
         tasks, way, n = len(query), classes.shape[1], queries.shape[1]
         scores = queries.new_empty(tasks, n, way)
@@ -109,9 +110,9 @@ class RelationNet(FewShotMethod):
 
 
 class _Block(nn.Module):
-    """A 3 x 3 convolution to 64 channels, its BatchNorm, a rectifier and max-pooling.
+    """A 3 x 3 convolution to 64 channels, BatchNorm, a rectifier and max-pooling.
 
-    In evaluation the convolution does the BatchNorm's work too.
+    In evaluation the BatchNorm is folded into the convolution.
     """
 
     def __init__(self, in_channels: int) -> None:
@@ -126,10 +127,10 @@ class _Block(nn.Module):
         return fold(self.conv, self.norm)
 
     def finish(self, x: Tensor) -> Tensor:
-        """Do what follows the convolution; ``x`` is ``(m, 64, h, w)``."""
+        """Apply what follows the convolution; ``x`` is ``(m, 64, h, w)``."""
         if self.training:
             x = self.norm(x)
-        # Pooling before the rectifier gives the same numbers and leaves it a quarter of the work.
+        # Pooling before the rectifier gives the same numbers with a quarter of the work.
         window = tuple(min(2, side) for side in x.shape[-2:])
         if window != (1, 1):
             x = functional.max_pool2d(x, window)
@@ -141,7 +142,7 @@ def _pooled(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _convolved(maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Convolve ``(tasks, n, C, h, w)``, channels innermost in memory as all that follows."""
+    """Convolve ``(tasks, n, C, h, w)``, with channels innermost in memory."""
     flat = maps.flatten(0, 1).contiguous(memory_format=torch.channels_last)
     convolved = functional.conv2d(flat, weight, bias, padding=1)
     return convolved.reshape(*maps.shape[:2], *convolved.shape[1:])

@@ -19,33 +19,33 @@ _WINDOW = 5
 _REDUCED = 64
 _PLANES = 16
 _CORRELATIONS_AT_ONCE = {"cpu": 25_000, "cuda": 1_250_000}
-"""Pairs of locations refined in one go in evaluation, 625 for a pair of 5 x 5 maps: on a CPU what
-they become must stay in the caches, on a GPU there should be enough of them to fill it."""
+"""Pairs of locations refined per block in evaluation, 625 for a pair of 5 x 5 maps: on a CPU the
+results must stay in the caches, on a GPU there should be enough of them to fill it."""
 
 
 class RENet(FewShotMethod):
-    """Compare what attention finds in a query and in a support image to be alike.
+    """Compare the parts of a query and a support image that attention finds alike.
 
-    Source: Kang, Kwon, Min and Cho 2021, "Relational Embedding for Few-Shot Classification"
-    (ICCV), and its authors' code. ``embed`` is the self-correlational representation: how each
-    location resembles its 5 x 5 neighbours, turned by convolutions into what is added to the map.
+    Source: Kang, Kwon, Min and Cho 2021, "Relational Embedding for Few-Shot Classification" (ICCV),
+    and its authors' code. ``embed`` is the self-correlational representation: the similarity of
+    each location to its 5 x 5 neighbours, which convolutions turn into an addition to the map.
     ``scores`` is the cross-correlational attention: the similarity of every location of a support
     image with every location of a query, refined by separable 4-d convolutions, weighs the
     locations of both; the score is the cosine of the two pooled maps. The loss adds to the
     episode's two class losses, of a linear classifier of pooled maps: that of a batch of the base
-    classes drawn beside the episode, and that of the queries without their channel mean. The
-    batch is embedded apart from the episode, so that BatchNorm sees one after the other.
+    classes drawn in addition to the episode, and that of the queries without their channel mean.
+    The batch is embedded separately from the episode, so BatchNorm sees one after the other.
 
-    In a stage that shows episodes only (``training.learns_from=episodes``), the episode's own
-    images stand for the batch, as in LibFewShot. One deviation: where a map has a single location,
-    its attention is 1.
+    In a stage of episodes only (``training.learns_from=episodes``), the episode's own images
+    replace the batch, as in LibFewShot. One deviation: where a map has a single location, its
+    attention is 1.
 
     Args:
         temperature: divides the cosines, above 0.
-        temperature_attn: divides the logits of the attention, above 0; the authors take 2 for CUB
+        temperature_attn: divides the logits of the attention, above 0; the authors use 2 for CUB
             and 5 for miniImageNet, tieredImageNet and CIFAR-FS.
-        lambda_epi: weight of the episode's loss beside the class losses, at least 0; the authors
-            take 0.25 for miniImageNet and tieredImageNet, 0.5 for CIFAR-FS and 1.5 for CUB.
+        lambda_epi: weight of the episode's loss relative to the class losses, at least 0; the
+            authors use 0.25 for miniImageNet and tieredImageNet, 0.5 for CIFAR-FS and 1.5 for CUB.
 
     Raises:
         OptionError: an option is outside its range.
@@ -73,7 +73,7 @@ class RENet(FewShotMethod):
         self.lambda_epi = lambda_epi
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
-        """Create the layers for maps ``(C, h, w)``; the classifier only where there are classes."""
+        """Create the layers for maps ``(C, h, w)``; the classifier only with base classes."""
         channels = item_shape[0]
         self.self_correlation = _SelfCorrelation(channels)
         self.reduce = _ConvNorm(channels, _REDUCED, 1)
@@ -82,7 +82,7 @@ class RENet(FewShotMethod):
         self.classify = nn.Linear(channels, n_base_classes) if n_base_classes else None
 
     def embed(self, items: Tensor) -> Tensor:
-        """Add to maps ``(n, C, h, w)`` what their self-correlation says; at least 0."""
+        """Add the self-correlational representation to maps ``(n, C, h, w)``; at least 0."""
         added: Tensor = self.self_correlation(items)
         return functional.relu(added + items)
 
@@ -98,7 +98,7 @@ class RENet(FewShotMethod):
         on_support, on_query = self._attention(
             self._directions(support.flatten(1, 2)), self._directions(query)
         )
-        # Sums over shots and locations stand for the paper's means: the cosine is the same.
+        # Sums over shots and locations replace the paper's means: the cosine is the same.
         tasks, way, shot = support.shape[:3]
         support_pooled = torch.einsum(
             "twsln,twscl->tnwc",
@@ -155,7 +155,7 @@ class RENet(FewShotMethod):
             queries.
         """
         if self.training:
-            # All at once, as BatchNorm must see them.
+            # In one call, since BatchNorm must see all of them.
             return self._attend(support, query, (self.widen, self.narrow))
         layers = [layer.folded(query.shape[-2:]) for layer in (self.widen, self.narrow)]
         tasks, n_support = support.shape[:2]
@@ -177,7 +177,7 @@ class RENet(FewShotMethod):
     def _attend(
         self, support: Tensor, query: Tensor, layers: Sequence[_Step]
     ) -> tuple[Tensor, Tensor]:
-        """Do the work of ``_attention`` with given layers, for all pairs at once."""
+        """Do the work of ``_attention`` with given layers, for all pairs in one call."""
         tasks, n_support, channels, height, width = support.shape
         locations, n_query = height * width, query.shape[1]
         alike = torch.matmul(
@@ -196,7 +196,7 @@ class RENet(FewShotMethod):
         """Refine correlations, and those with support and query swapped, and add the two."""
         swapped = x.permute(0, 4, 5, 3, 1, 2, 6)
         if self.training:
-            # One after the other, so that each has batch statistics of its own.
+            # One after the other, so that each has its own batch statistics.
             first, second = _by_pair(x, layers), _by_pair(swapped, layers)
         else:
             first, second = _stacked(torch.cat([x, swapped]), layers).chunk(2)
@@ -208,7 +208,7 @@ def _slices(n: int, size: int) -> list[slice]:
 
 
 class _SelfCorrelation(nn.Module):
-    """Maps ``(n, C, h, w)`` to what their self-correlation says of them, of the same shape.
+    """Maps ``(n, C, h, w)`` to their self-correlational representation of the same shape.
 
     The 5-d self-correlation - the product, channel by channel, of a location with each of its 5 x 5
     neighbours - and the convolutions over the neighbourhood, which two unpadded 3 x 3 kernels
@@ -229,19 +229,19 @@ class _SelfCorrelation(nn.Module):
         margin = _WINDOW // 2
         padded = functional.pad(unit, (0, 0, margin, margin, margin, margin))
         neighbours = padded.unfold(1, _WINDOW, 1).unfold(2, _WINDOW, 1).permute(0, 4, 5, 1, 2, 3)
-        # (n, u, v, h, w, C): a row of windows' places, each for all locations of the map, so that
-        # neighbours along v are h * w apart and the convolutions have long rows to work on.
+        # (n, u, v, h, w, C): the window positions first, each with all locations of the map, so
+        # that neighbours along v are h * w apart and the convolutions work on long rows.
         products = unit[:, None, None] * neighbours.contiguous()
         x = products.reshape(n, _WINDOW, _WINDOW * locations, channels).permute(0, 3, 1, 2)
         x = functional.relu(self.enter(x), inplace=True)
         x = functional.relu(self.shrink(x, dilation=(1, locations)), inplace=True)
         x = functional.relu(self.shrink_more(x, dilation=(1, locations)), inplace=True)
-        said: Tensor = self.leave(x)
-        return said.reshape(n, channels, height, width)
+        result: Tensor = self.leave(x)
+        return result.reshape(n, channels, height, width)
 
 
 class _ConvNorm(nn.Module):
-    """A convolution and its BatchNorm, in evaluation done by the convolution alone."""
+    """A convolution and its BatchNorm, folded into the convolution in evaluation."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
         super().__init__()
@@ -257,7 +257,7 @@ class _ConvNorm(nn.Module):
     def folded(self) -> tuple[Tensor, Tensor]:
         """Return weight and bias of the convolution that includes the BatchNorm.
 
-        They follow the parameters of the moment: nothing is kept that could grow stale.
+        They use the current parameters; nothing is cached that could become stale.
         """
         norm = self.norm
         assert norm.running_mean is not None
@@ -267,10 +267,10 @@ class _ConvNorm(nn.Module):
         return self.conv.weight * scale[:, None, None, None], shift
 
 
-# Below, correlations of pairs of images are tensors (m, h, w, n, u, v, c): m support images and
-# for each n queries, (h, w) a location of the one and (u, v) of the other, c channels. With the
-# channels innermost, both 2-d convolutions of a separable 4-d one act in place: over (u, v)
-# because it lies beside them, over (h, w) as rows whose neighbours are n * u * v apart.
+# Below, correlations of pairs of images are tensors (m, h, w, n, u, v, c): m support images and for
+# each n queries, (h, w) a location of the one and (u, v) of the other, c channels. With the
+# channels innermost, both 2-d convolutions of a separable 4-d one work in place: over (u, v)
+# because it is next to them, over (h, w) as rows whose neighbours are n * u * v apart.
 
 _Step = Callable[[Tensor], Tensor]
 
@@ -282,7 +282,7 @@ def _stacked(x: Tensor, layers: Sequence[_Step]) -> Tensor:
 
 
 def _by_pair(x: Tensor, layers: Sequence[_Step]) -> Tensor:
-    """Do what ``_stacked`` does as if each pair had a support image of its own.
+    """Do what ``_stacked`` does as if each pair had its own support image.
 
     Gradients are several times as fast with the shorter rows; without them, long rows are faster.
     """
@@ -294,8 +294,8 @@ def _by_pair(x: Tensor, layers: Sequence[_Step]) -> Tensor:
 class _SeparableConv4d(nn.Module):
     """A 4-d convolution as one over (h, w), one over (u, v) and one over channels.
 
-    Yang and Ramanan 2019, as the paper uses it: every step ends in BatchNorm, and the first also
-    in a ReLU. Nothing is padded but with zeros, so that (h, w, u, v) stay.
+    Yang and Ramanan 2019, as the paper uses it: every step ends in BatchNorm, and the first also in
+    a ReLU. Padding with zeros keeps (h, w, u, v).
     """
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
@@ -316,8 +316,8 @@ class _SeparableConv4d(nn.Module):
     def folded(self, size: Sequence[int]) -> _Step:
         """Return the same function with running statistics, for maps of a size.
 
-        All that follows the ReLU is linear: a convolution over (u, v) straight to the output
-        channels does it, with 1/16 of the work where there is but one of these.
+        Everything after the ReLU is linear: one convolution over (u, v) directly to the output
+        channels suffices, with 1/16 of the work where there is only one of these.
         """
         uv_weight, uv_bias = self.over_uv.folded()
         mix, mix_bias = self.over_channels.folded()
@@ -330,7 +330,7 @@ class _SeparableConv4d(nn.Module):
 
 
 def _rectified(x: Tensor) -> Tensor:
-    # In place on a view, autograd would copy the whole base, there and back.
+    # In place on a view, autograd would copy the whole base twice.
     return functional.relu(x, inplace=not torch.is_grad_enabled())
 
 
@@ -368,8 +368,8 @@ def _over_uv(size: Sequence[int], weight: Tensor, bias: Tensor | None = None) ->
         matrix = _as_matrix(weight, size)
         biases = None if bias is None else bias.repeat(math.prod(size))
         if biases is not None and weight.shape[1] == 1:
-            # To add the biases would first write them into every row of the product, which is far
-            # larger than what is multiplied: a column of ones is cheaper.
+            # Adding the biases would first write them into every row of the product, which is far
+            # larger than the factors: a column of ones is cheaper.
             with_biases = torch.cat([matrix, biases[:, None]], dim=1)
 
             def multiply_widening(x: Tensor) -> Tensor:
@@ -411,11 +411,11 @@ def _as_matrix(weight: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def _location_weights(x: Tensor, dim: int, temperature: float) -> Tensor:
-    """Return the softmax of ``x``, brought to mean 0 and variance 1, over the locations in ``dim``.
+    """Return the softmax of standardised ``x`` over the locations in ``dim``.
 
     A single location gets the weight 1.
     """
     centred = x - x.mean(dim=dim, keepdim=True)
-    # Several times as fast as Tensor.var, and as exact, being centred.
+    # Several times as fast as Tensor.var, and as exact, since it is centred.
     variance = centred.square().sum(dim=dim, keepdim=True) / max(1, x.shape[dim] - 1)
     return (centred / (temperature * torch.sqrt(variance + 1e-5))).softmax(dim=dim)

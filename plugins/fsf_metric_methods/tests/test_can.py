@@ -149,7 +149,7 @@ def test_the_gradient_reaches_every_parameter(training: bool) -> None:
     labels = torch.arange(6).expand(2, 6) % 3
     method.loss(Batch(support, query, labels, query_classes=labels)).backward()
     without = {n for n, p in method.named_parameters() if p.grad is None or not p.grad.any()}
-    # In training the BatchNorm takes away again what the bias before it adds.
+    # In training the BatchNorm removes what the bias before it adds.
     assert without <= ({"reduce.bias"} if training else set())
 
 

@@ -87,7 +87,7 @@ def contextual(n_steps: int = 3) -> MatchingNet:
 
 
 def run_lstm(weights: dict[str, Tensor], inputs: Tensor, suffix: str) -> list[Tensor]:
-    """Return the states of an LSTM over ``(m, D)``, as its equations stand."""
+    """Return the states of an LSTM over ``(m, D)``, as in its equations."""
     states, h, c = [], torch.zeros(inputs.shape[1]), torch.zeros(inputs.shape[1])
     for x in inputs:
         h, c = lstm_step(weights, x, h, c, suffix)

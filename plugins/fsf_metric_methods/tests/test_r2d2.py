@@ -19,7 +19,7 @@ def test_conformance(make: Any, check: Any) -> None:
 
 
 def literal(method: R2D2, support: Tensor, query: Tensor) -> Tensor:
-    """Solve the primal system, one row a number of a vector, task by task, in float64."""
+    """Solve the primal system, one row per number of a vector, task by task, in float64."""
     scores = []
     for s, q in zip(support.double(), query.double(), strict=True):
         x = s.flatten(0, 1)

@@ -27,7 +27,7 @@ def built(size: tuple[int, int] = (5, 5), **options: Any) -> RelationNet:
     method.build((6, *size), 7, Conv64F())
     for module in method.modules():
         if isinstance(module, nn.BatchNorm2d):
-            nn.init.normal_(module.weight)  # below 0 too
+            nn.init.normal_(module.weight)  # also below 0
             nn.init.normal_(module.bias)
             assert module.running_mean is not None
             assert module.running_var is not None
@@ -59,9 +59,7 @@ def items(size: tuple[int, int], n: int = 4) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("size", [(1, 1), (2, 2), (3, 1), (5, 5), (10, 7)])
-def test_scores_are_those_of_pairs_one_above_the_other(
-    size: tuple[int, int], training: bool
-) -> None:
+def test_scores_are_those_of_concatenated_pairs(size: tuple[int, int], training: bool) -> None:
     method = built(size).train(training)
     with torch.no_grad():
         expected = literal(copy.deepcopy(method), *items(size))

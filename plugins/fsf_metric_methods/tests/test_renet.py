@@ -57,8 +57,8 @@ def episode(
     )
 
 
-# The paper's formulas, as slowly as they stand: every tensor whole, one task at a time, 3-d
-# convolutions over unfolded correlations, BatchNorms on their own.
+# The paper's formulas, literally and slowly: whole tensors, one task at a time, 3-d convolutions
+# over unfolded correlations, separate BatchNorms.
 
 
 def literal_embed(method: RENet, maps: Tensor) -> Tensor:
@@ -193,7 +193,7 @@ def test_running_statistics_after_a_step_are_the_literal_ones() -> None:
         torch.testing.assert_close(found, expected[name], rtol=1e-3, atol=1e-4, msg=name)
 
 
-def test_evaluation_follows_the_parameters_of_the_moment() -> None:
+def test_evaluation_follows_the_current_parameters() -> None:
     method = built()
     batch = episode()
     assert batch.support is not None
@@ -209,7 +209,7 @@ def test_evaluation_follows_the_parameters_of_the_moment() -> None:
     assert relative_error(after[0], expected) < 1e-4
 
 
-def test_with_the_episode_alone_the_classes_of_its_images_are_learned() -> None:
+def test_with_only_the_episode_the_classes_of_its_images_are_learned() -> None:
     method = built(lambda_epi=0.5)
     batch = episode(tasks=2)
     assert batch.support is not None
@@ -237,7 +237,7 @@ def test_with_the_episode_alone_the_classes_of_its_images_are_learned() -> None:
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_with_a_batch_beside_the_episode_its_classes_are_learned(training: bool) -> None:
+def test_with_a_batch_and_an_episode_the_batchs_classes_are_learned(training: bool) -> None:
     method = built(lambda_epi=0.5).train(training)
     other = copy.deepcopy(method)
     of_episode = episode(tasks=2)
@@ -265,7 +265,7 @@ def test_the_gradient_reaches_every_parameter(training: bool) -> None:
     method = built().train(training)
     method.loss(episode()).backward()
     without = {n for n, p in method.named_parameters() if p.grad is None or not p.grad.any()}
-    # In training a BatchNorm takes away again what the one before it added.
+    # In training a BatchNorm removes what the one before it added.
     cancelled = {"widen.over_uv.norm.bias", "narrow.over_uv.norm.bias"} if training else set()
     assert without <= cancelled
 

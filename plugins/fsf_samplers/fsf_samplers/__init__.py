@@ -1,4 +1,4 @@
-"""Task samplers: uniform tasks, without replacement, attribute-biased (FewSTAB), by context."""
+"""Task samplers: uniform, without replacement, attribute-biased (FewSTAB), by context."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HOME = {
     "FewStabSampler": "_fewstab",
     "RandomSampler": "_random",
 }
-"""The module of each name: asking for one imports no other."""
+"""The module that defines each name; asking for one name imports no other module."""
 
 
 def __getattr__(name: str) -> Any:

@@ -37,14 +37,14 @@ def resolved_options(sampler: TaskSampler) -> dict[str, Any]:
 def check_request(
     sampler: TaskSampler, name: str, pool: ImagePool, n_tasks: int | None, seed: int
 ) -> int:
-    """Return the number of tasks, after the checks that no sampler without an end can skip.
+    """Return the number of tasks, after the checks of a sampler that never runs out of tasks.
 
     Raises:
         OptionError: ``n_tasks`` is ``None`` or below 1, or ``seed`` is negative.
         InfeasibleTask: the pool has fewer classes than a task.
     """
     if n_tasks is None:
-        raise OptionError(f"n_tasks must be a number, not None: {name!r} draws without an end")
+        raise OptionError(f"n_tasks must be a number, not None: {name!r} never runs out of tasks")
     check_seed_and_ways(sampler, pool, n_tasks, seed)
     return n_tasks
 
@@ -52,7 +52,7 @@ def check_request(
 def check_seed_and_ways(
     sampler: TaskSampler, pool: ImagePool, n_tasks: int | None, seed: int
 ) -> None:
-    """Check what every sampler must, whether it ends or not.
+    """Check what every sampler requires.
 
     Raises:
         OptionError: ``n_tasks`` is below 1, or ``seed`` is negative.
@@ -69,31 +69,31 @@ def check_seed_and_ways(
         )
 
 
-# -- What samplers of attribute-biased tasks share -------------------------------------------------
+# -- Shared by the samplers of attribute-biased tasks ----------------------------------------------
 
 
 def attributes_of(name: str, pool: ImagePool) -> tuple[AttributeTable, WordIndex]:
     """Return the pool's attribute table and its index.
 
     Raises:
-        InfeasibleTask: there is no table, or no image has an attribute.
+        InfeasibleTask: the pool has no attribute table, or no image has an attribute.
     """
     from fsf_samplers._index import WordIndex
 
     table = pool.attributes
     if table is None:
         raise InfeasibleTask(
-            f"{name!r} needs the images' attributes, and none are given: "
+            f"{name!r} needs the images' attributes, but the data set has none: "
             "name a detector or an attribute table"
         )
     index = WordIndex.of(pool, table)
     if not index.cells.size:
-        raise InfeasibleTask(f"{name!r} needs attributes, and no image has any")
+        raise InfeasibleTask(f"{name!r} needs attributes, but no image has any")
     return table, index
 
 
 def empty_tasks(sampler: TaskSampler, n_tasks: int) -> Drawn:
-    """Return arrays for so many tasks."""
+    """Return uninitialised arrays for ``n_tasks`` tasks."""
     from fsf_samplers._kernels import Drawn
 
     return Drawn(
@@ -106,14 +106,14 @@ def empty_tasks(sampler: TaskSampler, n_tasks: int) -> Drawn:
 
 
 def task_seeds(name: str, n_tasks: int, seed: int) -> IntArray:
-    """Return the 64 bits that each task is drawn from, uint64 ``(n_tasks,)``."""
+    """Return the 64-bit seed of each task, uint64 ``(n_tasks,)``."""
     return np.array([task_seed(seed, t, name) for t in range(n_tasks)], dtype=np.uint64)
 
 
 def task_set(
     sampler: TaskSampler, name: str, pool: ImagePool, seed: int, index: WordIndex, drawn: Drawn
 ) -> TaskSet:
-    """Return drawn tasks as indices into the pool."""
+    """Return the drawn tasks as indices into the pool."""
     return TaskSet.of(
         pool,
         drawn.classes,
@@ -128,7 +128,7 @@ def task_set(
 
 
 def greatest(values: IntArray, labels: IntArray, n_classes: int, place: int = 1) -> IntArray:
-    """Return each class's greatest value, or that at a later place; 0 where it has too few."""
+    """Return each class's ``place``-th greatest value; 0 where the class has too few values."""
     order = np.lexsort((-values, labels))
     start = np.searchsorted(labels[order], np.arange(n_classes + 1))
     found = start[:-1] + place - 1
@@ -146,17 +146,17 @@ def too_few_classes(
     most_query: IntArray,
     lack: str,
 ) -> InfeasibleTask:
-    """Return an error that names the best of the classes that cannot stand in a task.
+    """Return an error that names the best class that cannot be in a task.
 
     Args:
-        sampler: that needs ``n_way`` of them.
-        pool: of the classes.
-        n_usable: number of classes that can.
-        most_shot: the most shots each class could give, were ``n_query`` kept.
-        most_query: the most queries each class could give, were ``n_shot`` kept.
-        lack: what the class named lacks.
+        sampler: the sampler, which needs ``n_way`` classes.
+        pool: the pool of the classes.
+        n_usable: number of classes that can be in a task.
+        most_shot: the most shots that each class could give with this ``n_query``.
+        most_query: the most queries that each class could give with this ``n_shot``.
+        lack: what the named class lacks.
     """
-    # With the best first, the class at place n_way is the one whose number would have to do.
+    # In descending order, the class at place n_way sets the limit.
     by_shot, by_query = np.argsort(-most_shot, kind="stable"), np.sort(most_query)[::-1]
     missing = int(by_shot[sampler.n_way - 1])
     remedies = [
@@ -170,25 +170,25 @@ def too_few_classes(
     ]
     return InfeasibleTask(
         f"n_way = {sampler.n_way} classes are needed but only {n_usable} of {len(most_shot)} can "
-        f"stand in a task: {pool.class_names[missing]!r} with {pool.class_sizes[missing]} "
+        f"be in a task: {pool.class_names[missing]!r} with {pool.class_sizes[missing]} "
         f"images {lack}" + (f"; {' or '.join(remedies)}" if remedies else "")
     )
 
 
 def too_few_words(sampler: TaskSampler, table: AttributeTable, words: IntArray) -> InfeasibleTask:
-    """Return an error that names the only words that can be an attribute."""
+    """Return an error that names the few words that can be an attribute."""
     named = ", ".join(repr(table.words[word]) for word in words)
     return InfeasibleTask(
-        f"each class of a task needs an attribute of its own, but n_way is {sampler.n_way} "
-        f"and at most {words.size} words can be one: {named}"
+        f"each class of a task needs a different attribute, but n_way is {sampler.n_way} "
+        f"and only {words.size} words can be one: {named}"
     )
 
 
 def exhausted(
     task: int, max_restarts: int, n_times: int, culprit: str, blame: str
 ) -> InfeasibleTask:
-    """Return an error that blames what was most often at fault."""
+    """Return an error that names the most frequent cause."""
     return InfeasibleTask(
-        f"task {task} started again more than max_restarts = {max_restarts} times: in "
-        f"{n_times} of them {culprit!r} {blame}"
+        f"task {task} restarted more than max_restarts = {max_restarts} times: {n_times} times "
+        f"because {culprit!r} {blame}"
     )

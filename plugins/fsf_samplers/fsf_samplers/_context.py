@@ -1,4 +1,4 @@
-"""Tasks whose queries stand in the contexts of the support, or in others."""
+"""Tasks whose queries come from the contexts of the support, or from others."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ _NAME = "context"
 
 
 class ContextSampler(TaskSampler):
-    """Draws queries from other contexts than those of their class's support.
+    """Draws queries from contexts other than those of their class's support.
 
     MetaCoCo (section 4): in an OOD episode support and query images have different contexts, in an
     IID episode the same ones. This sampler draws OOD episodes (arm ``ood``); its control draws the
     IID episodes that belong to them (arm ``iid``). A context is a value of a metadata column; an
-    image whose value is empty is in no task. A task is drawn so:
+    image whose value is empty is in no task. Each task is drawn in four steps:
 
     1. ``n_way`` classes, uniformly without replacement.
-    2. For each class ``2 * n_contexts`` of its contexts, uniformly without replacement: the first
-       half are those of its support, the second half the others. Contexts of one class are drawn
-       without regard to those of another, which may be the same.
-    3. Support of a class: ``n_shot`` images, as many from each of the first half as from any
-       other of them, or one more; within a context uniformly without replacement.
-    4. Queries: ``n_query`` images in the same manner, from the second half of the contexts
-       (``ood``), or from what the support has left of the first half (``iid``).
+    2. For each class, ``2 * n_contexts`` of its contexts, uniformly without replacement: the first
+       half are those of its support, the second half the others. Classes draw their contexts
+       independently, so two classes may have the same ones.
+    3. Support of a class: ``n_shot`` images in equal shares from the first half (the first contexts
+       give one more where the shares are uneven); within a context uniformly without replacement.
+    4. Queries: ``n_query`` images in the same way, from the second half of the contexts (``ood``)
+       or from what the support leaves of the first half (``iid``).
 
     Task ``t`` of one arm and task ``t`` of the other have the same classes and the same support:
-    they are pairs, and their difference is that of the queries only. A class is in the tasks of
-    one arm only if it can be in those of both, and only contexts that can give support as well as
-    queries are drawn. Over many tasks, support and queries of either arm therefore come from each
-    context of a class equally often. What differs is whether they come from it together.
+    they are pairs that differ only in their queries. A class is in the tasks of one arm only if it
+    can be in those of both, and only contexts that can give both support and queries are drawn.
+    Over many tasks, support and queries of either arm therefore come from each context of a class
+    equally often. The arms differ only in whether both come from the same context.
 
-    The paper says neither how contexts are drawn nor what is done where few images share one.
-    ``n_contexts`` is our answer to the latter: with 5 shots in 5 contexts a context need have but
-    one image for the support.
+    The paper does not specify how contexts are drawn, nor what happens where few images share
+    one. ``n_contexts`` is our answer to the latter: with 5 shots in 5 contexts, each context
+    gives the support one image.
 
     Args:
-        n_way: classes a task, at least 2.
-        n_shot: support images a class, at least 1.
-        n_query: query images a class, at least 1.
+        n_way: classes per task, at least 2.
+        n_shot: support images per class, at least 1.
+        n_query: query images per class, at least 1.
         column: the metadata column that holds the contexts.
-        n_contexts: contexts of a class's support, and of its queries; 1 to ``n_shot``.
+        n_contexts: contexts in a class's support, and in its queries; 1 to ``n_shot``.
 
     Raises:
         OptionError: a number is out of range.
@@ -81,7 +81,7 @@ class ContextSampler(TaskSampler):
         super().__init__(n_way=n_way, n_shot=n_shot, n_query=n_query)
         if not 1 <= n_contexts <= n_shot:
             raise OptionError(
-                f"n_contexts must be from 1 to n_shot = {n_shot}, so that each gives an image, "
+                f"n_contexts must be from 1 to n_shot = {n_shot}, one image per context at least, "
                 f"not {n_contexts}"
             )
         self.column = column
@@ -111,7 +111,7 @@ class ContextSampler(TaskSampler):
         """
         n_tasks = check_request(self, _NAME, pool, n_tasks, seed)
         cells = self._cells(pool)
-        # Numba takes half a second to import, which listing and validating need not wait for.
+        # Imported here because Numba takes half a second to import; listing does not need it.
         from fsf_samplers._kernels import Drawn, draw_context_tasks
 
         shape = n_tasks, self.n_way
@@ -135,14 +135,14 @@ class ContextSampler(TaskSampler):
         )
 
     def _cells(self, pool: ImagePool) -> Cells:
-        """Return the contexts that tasks may be made of, of the classes that have enough."""
+        """Return the contexts that can be in tasks, of the classes that have enough of them."""
         from fsf_samplers._kernels import Cells
 
         if self.column not in pool.metadata:
             there = ", ".join(map(repr, sorted(pool.metadata))) or "none"
             raise InfeasibleTask(
                 f"{_NAME!r} needs the metadata column {self.column!r}; the data set's columns are "
-                f"{there}; name another with the option column"
+                f"{there}; name one of them with the option column"
             )
         values, context = np.unique(np.array(pool.metadata[self.column]), return_inverse=True)
         cell_of = pool.labels * len(values) + context
@@ -170,8 +170,8 @@ class ContextSampler(TaskSampler):
         return -(-self.n_shot // n_contexts) - (-self.n_query // n_contexts)
 
     def _too_few(self, pool: ImagePool, sizes: IntArray, label: IntArray) -> InfeasibleTask:
-        """Return an error that names the best of the classes that cannot stand in a task."""
-        # How many images the class's context at place 2m has, its largest being at place 1.
+        """Return an error that names the best class that cannot be in a task."""
+        # The number of images in the class's 2m-th largest context.
         by_size = np.lexsort((-sizes, label))
         start = np.searchsorted(label[by_size], np.arange(len(pool.class_names)))
         place = np.arange(label.size) - start[label[by_size]]
@@ -202,7 +202,7 @@ class ContextSampler(TaskSampler):
         n_contexts = int(np.sum(label == missing))
         named = repr(pool.class_names[missing])
         if size:
-            has = f"the {2 * m} largest of {named} go down to {size}"
+            has = f"the smallest of the {2 * m} largest of {named} has {size}"
         else:
             has = f"{named} has only {n_contexts}"
         return InfeasibleTask(
@@ -221,5 +221,5 @@ class _SameContexts(ContextSampler):
     _same_contexts: ClassVar[bool] = True
 
     def control(self) -> None:
-        """Return nothing: this is a control itself."""
+        """Return ``None``: this sampler is itself a control."""
         return

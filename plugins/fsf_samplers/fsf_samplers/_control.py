@@ -10,7 +10,7 @@ __all__ = ["random_control"]
 def random_control(sampler: TaskSampler) -> Control:
     """Return the control of attribute-biased tasks: random ones of the same shape.
 
-    Source: FewSTAB (Zheng et al. 2024), section 5.3; R and A are the paper's letters.
+    Source: FewSTAB (Zheng et al. 2024), section 5.3, which prints the arms as R and A.
     """
     from fsf_samplers._random import RandomSampler
 

@@ -19,27 +19,27 @@ Choose = Literal["uniform", "by-what-is-left"]
 class DepletingSampler(TaskSampler):
     """Draws tasks without replacement until too few classes have images left.
 
-    No image stands in two tasks, so the tasks are independent draws from the distribution of the
-    data, and intervals over them are *open*. Drawing ends when fewer than ``n_way`` classes have
-    ``n_shot + n_query`` images left. Classes may be of any sizes; one that is too small for a
-    single task is never drawn.
+    No image is in two tasks, so the tasks are independent draws from the distribution of the data,
+    and intervals over them are *open*. Drawing ends when fewer than ``n_way`` classes have
+    ``n_shot + n_query`` images left. Classes may have any size; one that is too small for a single
+    task is never drawn.
 
-    Source: Lafargue et al. 2024, Algorithm 2. Deviation: the images of a class are put in a random
-    order once and taken from it, which is the same as drawing them anew for each task.
+    Source: Lafargue et al. 2024, Algorithm 2. Deviation: each class is shuffled once and its images
+    are taken in that order, which is equivalent to drawing them again for each task.
 
     Args:
-        n_way: classes a task, at least 2.
-        n_shot: support images a class, at least 1.
-        n_query: query images a class, at least 1.
-        choose: how the classes of a task are picked among those that still can: ``uniform``, as in
-            the paper, or ``by-what-is-left``, those with the most whole groups of
-            ``n_shot + n_query`` images left, ties drawn at random. The latter yields as many tasks
-            as any choice can: with g_c groups in class c, the largest T with
-            sum_c min(g_c, T) >= n_way T. The former strands images of the larger classes where
-            sizes differ.
+        n_way: classes per task, at least 2.
+        n_shot: support images per class, at least 1.
+        n_query: query images per class, at least 1.
+        choose: how the classes of a task are picked among those that have enough images left:
+            ``uniform``, as in the paper, or ``by-what-is-left``, those with the most whole groups
+            of ``n_shot + n_query`` images left, ties drawn at random. The latter yields as many
+            tasks as any choice can: with g_c groups in class c, the largest T with
+            sum_c min(g_c, T) >= n_way T. ``uniform`` leaves images of the larger classes unused
+            where sizes differ.
 
-    Caveat: with ``by-what-is-left`` large classes stand in more of the earlier tasks than small
-    ones, so draw until the images run out rather than a number of tasks.
+    Caveat: with ``by-what-is-left``, large classes are in more of the earlier tasks than small
+    ones, so draw until the images run out rather than a fixed number of tasks.
 
     Raises:
         OptionError: a number is too small, or ``choose`` is unknown.
@@ -65,7 +65,7 @@ class DepletingSampler(TaskSampler):
 
         Args:
             pool: the images to draw from; its attributes are not read.
-            n_tasks: number of tasks, at least 1; ``None`` until the images run out.
+            n_tasks: number of tasks, at least 1; ``None`` draws until the images run out.
             seed: at least 0; the classes of task ``t`` are drawn from
                 ``task_rng(seed, t, "depleting")``, the order of the images of class ``c`` from
                 ``task_rng(seed, c, "depleting images")``.
@@ -74,8 +74,8 @@ class DepletingSampler(TaskSampler):
             The tasks, without attributes.
 
         Raises:
-            InfeasibleTask: not one task can be drawn, or fewer than ``n_tasks``; the message says
-                how many.
+            InfeasibleTask: no task can be drawn, or fewer than ``n_tasks``; the message states how
+                many.
             OptionError: ``n_tasks`` is below 1, or ``seed`` is negative.
         """
         check_seed_and_ways(self, pool, n_tasks, seed)
@@ -86,7 +86,7 @@ class DepletingSampler(TaskSampler):
             raise InfeasibleTask(
                 f"tasks without replacement: {len(pool):,} images yield {len(classes):,} tasks of "
                 f"{self.n_way} x ({self.n_shot} + {self.n_query}) images with choose = "
-                f"{self.choose} and seed {seed}, not {n_tasks:,}; ask for at most so many, or for "
+                f"{self.choose} and seed {seed}, not {n_tasks:,}; ask for at most that many or for "
                 "all"
             )
         order = [
@@ -109,12 +109,12 @@ class DepletingSampler(TaskSampler):
     def _choose(
         self, n_groups: IntArray, n_tasks: int | None, seed: int
     ) -> tuple[IntArray, IntArray]:
-        """Return the classes of each task ``(T, way)``, and which group of its images each gives.
+        """Return the classes of each task ``(T, way)`` and the group of images that each gives.
 
         Args:
             n_groups: whole groups of ``n_shot + n_query`` images in each class.
-            n_tasks: when to stop at the latest.
-            seed: of the draws.
+            n_tasks: the most tasks to draw.
+            seed: the seed of the draws.
         """
         left = n_groups.astype(np.int64)
         found: list[IntArray] = []
@@ -143,12 +143,12 @@ class DepletingSampler(TaskSampler):
         able = int((pool.class_sizes >= size).sum())
         if able >= self.n_way:
             return
-        # With the largest first, the class at place n_way is the one that would have to do.
+        # In descending order of size, the class at place n_way sets the limit.
         last = int(np.argsort(-pool.class_sizes, kind="stable")[self.n_way - 1])
         most = int(pool.class_sizes[last])
         raise InfeasibleTask(
             f"n_way = {self.n_way} classes of at least n_shot + n_query = {self.n_shot} + "
-            f"{self.n_query} images are needed but only {able} are that large; "
+            f"{self.n_query} images are needed but there are only {able}; "
             f"{pool.class_names[last]!r} has {most}"
-            + (f": n_query at most {most - self.n_shot} would do" if most > self.n_shot else "")
+            + (f": n_query at most {most - self.n_shot} would work" if most > self.n_shot else "")
         )

@@ -32,48 +32,48 @@ Query = Literal["intra", "inter", "inter-least"]
 
 
 class FewStabSampler(TaskSampler):
-    """Ties each class to a spurious attribute in its support, which its queries lack.
+    """Ties each class to a spurious attribute that its support has and its queries lack.
 
-    FewSTAB (section 4.3 and Eq. 3-6). A spurious attribute of a class is a word present in at
-    least one of its images and absent from at least one (Definition 1). A task is drawn so:
+    FewSTAB (section 4.3 and Eq. 3-6). A spurious attribute of a class is a word present in at least
+    one of its images and absent from at least one (Definition 1). Each task is drawn in five steps:
 
     1. ``n_way`` classes, uniformly without replacement.
-    2. Class by class, an attribute that no class before has taken, uniformly among the class's
+    2. Class by class, an attribute that no earlier class has taken, uniformly among the class's
        spurious attributes that at least ``n_shot`` of its images have.
     3. Support of a class: ``n_shot`` images, uniformly without replacement among those with its
        attribute and none of the other classes' attributes.
     4. Query candidates of a class: its images without its attribute and with at least one of the
-       others' (Eq. 5). Where they are fewer than ``n_query``, merely those without its own
-       (Eq. 3), and ``TaskSet.relaxed`` says so.
-    5. Queries: the ``n_query`` candidates of lowest score, the sum over an image's non-selected
-       attributes of the share of candidates that have them (Eq. 6). Scores are compared exactly;
-       those that tie for the last places are drawn uniformly.
+       others' (Eq. 5). Where there are fewer than ``n_query``, all images without its own attribute
+       (Eq. 3); ``TaskSet.relaxed`` records this.
+    5. Queries: the ``n_query`` candidates of lowest score, the sum, over an image's non-selected
+       attributes, of the share of candidates that have them (Eq. 6). Scores are compared exactly;
+       ties for the last places are broken uniformly.
 
-    ``support`` and ``query`` give the constructions that the paper compares (Tables S5 and S6):
+    ``support`` and ``query`` select the constructions that the paper compares (Tables S5 and S6):
 
-    - ``exclusive`` (SC3) is step 3. ``targeted`` (SC2) merely asks for the attribute. ``random``
-      (SC1) asks for nothing: step 2 then takes any spurious attribute, and steps 4 and 5 leave out
-      the images in the support, which may lack the attribute. ``p_a`` is a share of what is left.
+    - ``exclusive`` (SC3) is step 3. ``targeted`` (SC2) requires only the attribute. ``random``
+      (SC1) requires nothing: step 2 then takes any spurious attribute, and steps 4 and 5 exclude
+      the support images, which may lack the attribute. ``p_a`` is a share of the remaining images.
     - ``inter-least`` (QC3) is steps 4 and 5. ``inter`` (QC2) draws uniformly among the candidates
       of step 4. ``intra`` (QC1) draws uniformly among the images of Eq. 3; nothing is relaxed.
 
-    Where step 2, 3 or 4 finds too little, the task starts again from step 1.
+    Where step 2, 3 or 4 finds too few, the task restarts from step 1.
 
-    The paper leaves open how its random choices are distributed; they are uniform here. A class
-    that cannot fill support and queries with any of its words would start every task again, so it
-    is never drawn. Constructions differ in what starts a task again, and so a little in how often a
-    class or an attribute is drawn.
+    The paper does not specify the distribution of its random choices; they are uniform here. A
+    class that cannot fill support and queries with any of its words would restart every task, so it
+    is never drawn. Constructions differ in what restarts a task, and therefore slightly in how
+    often a class or an attribute is drawn.
 
     Args:
-        n_way: classes a task, at least 2.
-        n_shot: support images a class, at least 1.
-        n_query: query images a class, at least 1.
-        max_restarts: how often one task may start again, at least 0.
+        n_way: classes per task, at least 2.
+        n_shot: support images per class, at least 1.
+        n_query: query images per class, at least 1.
+        max_restarts: how often one task may restart, at least 0.
         support: which images of a class may be its support.
-        query: which images of a class may be its queries, and which of them are taken.
+        query: which images of a class may be its queries, and how they are chosen.
 
     Raises:
-        OptionError: a number is too small, or a construction is none of those named.
+        OptionError: a number is too small, or a construction is unknown.
 
     >>> words = [{"grass"}, {"sofa"}, {"sofa"}, {"grass"}]
     >>> pool = ImagePool(tuple("abcd"), np.array([0, 0, 1, 1]), ("cat", "dog"))
@@ -107,7 +107,7 @@ class FewStabSampler(TaskSampler):
         self.query = query
 
     def control(self) -> Control:
-        """Return uniform tasks of the same shape: wAcc-R beside wAcc-A (section 5.3)."""
+        """Return uniform tasks of the same shape: wAcc-R next to wAcc-A (section 5.3)."""
         return random_control(self)
 
     def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
@@ -116,20 +116,20 @@ class FewStabSampler(TaskSampler):
         Args:
             pool: the images to draw from, with attributes.
             n_tasks: number of tasks, at least 1.
-            seed: at least 0; ``task_seed(seed, t, "fewstab")``, which NumPy keeps the same in all
-                versions, seeds a SplitMix64 from which task ``t`` is drawn.
+            seed: at least 0; ``task_seed(seed, t, "fewstab")``, which is the same in all versions
+                of NumPy, seeds a SplitMix64 from which task ``t`` is drawn.
 
         Returns:
-            The tasks; ``attribute`` is the word tied to each way, and ``relaxed`` tells whose
-            queries need not have another class's attribute.
+            The tasks; ``attribute`` is the word tied to each way, and ``relaxed`` marks the ways
+            whose queries need not have another class's attribute.
 
         Raises:
-            InfeasibleTask: the pool has no attributes or cannot yield such tasks, or one of them
-                started again more than ``max_restarts`` times.
+            InfeasibleTask: the pool has no attributes or cannot yield such tasks, or a task
+                restarted more than ``max_restarts`` times.
             OptionError: ``n_tasks`` is ``None`` or below 1, or ``seed`` is negative.
         """
         n_tasks = check_request(self, "fewstab", pool, n_tasks, seed)
-        # Numba takes half a second to import, which listing and validating need not wait for.
+        # Imported here because Numba takes half a second to import; listing does not need it.
         from fsf_samplers._kernels import draw_tasks
 
         table, index = attributes_of("fewstab", pool)
@@ -142,7 +142,7 @@ class FewStabSampler(TaskSampler):
         return task_set(self, "fewstab", pool, seed, index, drawn)
 
     def _choices(self, pool: ImagePool, table: AttributeTable, index: WordIndex) -> Choices:
-        """Return the classes and attributes that tasks may be made of; fail if they are too few."""
+        """Return the classes and attributes that can be in tasks; fail if there are too few."""
         from fsf_samplers._kernels import QUERY, SUPPORT, Choices
 
         n_classes = len(pool.class_names)
@@ -150,10 +150,10 @@ class FewStabSampler(TaskSampler):
         size = pool.class_sizes[label]
         absent = size - present
         if self.support == "random":
-            # The support may take images that the queries could have been.
+            # The support may take images that could have been queries.
             shots, queries = size - self.n_query, np.minimum(absent, size - self.n_shot)
             lack = (
-                f"cannot give n_shot = {self.n_shot} random ones and n_query = {self.n_query} "
+                f"cannot give n_shot = {self.n_shot} random images and n_query = {self.n_query} "
                 "others without one of its spurious attributes"
             )
         else:
@@ -165,7 +165,7 @@ class FewStabSampler(TaskSampler):
         can_support, can_query = shots >= self.n_shot, absent >= self.n_query
         usable = np.unique(label[can_support & can_query])
         if usable.size < self.n_way:
-            # The most that a class could offer with one of its words, were the other number kept.
+            # The most that a class could offer with one of its words, the other number unchanged.
             most_shot = greatest(shots[can_query], label[can_query], n_classes)
             kept = (absent > 0) if self.support == "random" else can_support
             most_query = greatest(queries[kept], label[kept], n_classes)
@@ -187,18 +187,18 @@ class FewStabSampler(TaskSampler):
     def _exhausted(
         self, pool: ImagePool, task: int, faults: IntArray, offers: IntArray
     ) -> InfeasibleTask:
-        """Return an error that blames the class and the reason most often at fault."""
+        """Return an error that names the most frequent class and reason."""
         from fsf_samplers._kernels import FEW_QUERIES, FEW_SUPPORTS, NO_ATTRIBUTE
 
         label, reason = np.unravel_index(np.argmax(faults), faults.shape)
         most = offers[label, reason]
-        beside = " outside its support" if self.support == "random" else ""
+        where = " outside its support" if self.support == "random" else ""
         blame = {
-            NO_ATTRIBUTE: "had no attribute that the classes before had not taken "
+            NO_ATTRIBUTE: "had no attribute that the earlier classes had not taken "
             f"(n_way = {self.n_way})",
             FEW_SUPPORTS: f"had at most {most} images with its attribute and none of the others' "
             f"(n_shot = {self.n_shot})",
-            FEW_QUERIES: f"had at most {most} images without its attribute{beside} "
+            FEW_QUERIES: f"had at most {most} images without its attribute{where} "
             f"(n_query = {self.n_query})",
         }[int(reason)]
         culprit = pool.class_names[label]

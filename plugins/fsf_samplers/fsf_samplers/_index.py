@@ -1,4 +1,4 @@
-"""An attribute table turned to face the questions that FewSTAB asks of it."""
+"""An attribute table indexed for the queries of FewSTAB."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Int64 = npt.NDArray[np.int64]
 
 
 class WordIndex(NamedTuple):
-    """The words of each image, and of each class the images that have a word.
+    """The words of each image, and the images of each class that have a word.
 
     Images are addressed by *row*, their place when sorted by class. A *cell* is a pair (class,
     word) with at least one image; cells are sorted by class, then word, and one empty cell comes
-    last. Everything grows with the number of pairs (image, word), nothing with the product of
-    classes and words.
+    last. Memory grows with the number of pairs (image, word), not with the product of classes and
+    words.
     """
 
     images: Int64
@@ -44,7 +44,7 @@ class WordIndex(NamedTuple):
     """``(n_classes + 1,)``: the cells of class ``c`` are ``cell_start[c]:cell_start[c + 1]``."""
 
     cell_word: Int32
-    """``(n_cells,)``: the word of each cell but the empty one."""
+    """``(n_cells,)``: the word of each cell except the empty one."""
 
     rows_start: Int64
     """``(n_cells + 2,)``: the rows in cell ``i`` are ``rows[rows_start[i]:rows_start[i + 1]]``."""
@@ -54,7 +54,7 @@ class WordIndex(NamedTuple):
 
     @classmethod
     def of(cls, pool: ImagePool, table: AttributeTable) -> WordIndex:
-        """Build the index; it holds about 20 bytes a pair (image, word)."""
+        """Build the index, which takes about 20 bytes per pair (image, word)."""
         images = np.argsort(pool.labels, kind="stable")
         class_start = np.append(0, np.cumsum(pool.class_sizes))
         cells_start, words = words_of_images(table.bits, images)

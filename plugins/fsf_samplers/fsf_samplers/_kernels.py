@@ -1,7 +1,7 @@
 """The compiled part of both FewSTAB samplers: reading the bits, drawing from a ``WordIndex``.
 
-Everything compiled stands in this one file, since Numba's disk cache only notices changes of the
-file that a function stands in.
+All compiled code is in this file, since Numba's disk cache only notices changes to the file that
+defines a function.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def entry(function: F) -> F:
-    """Compile what Python calls, and keep the machine code on disk where there is room for it."""
+    """Compile a function that Python calls; cache its machine code on disk where possible."""
     try:
         return cast(F, numba.njit(cache=True)(function))
     except RuntimeError:  # neither the package's folder nor the user's cache can be written
@@ -47,13 +47,13 @@ def entry(function: F) -> F:
 
 
 def inner(function: F) -> F:
-    """Compile what only compiled code calls, without the wrappers that Python would need."""
+    """Compile a function that only compiled code calls, without wrappers for Python."""
     without: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return cast(F, numba.njit(**without)(function))
 
 
 def inlined(function: F) -> F:
-    """Compile as a part of its only caller, which takes half the time of compiling it apart."""
+    """Compile a function into its only caller, in half the time of compiling it separately."""
     return cast(F, numba.njit(inline="always")(function))
 
 
@@ -71,7 +71,7 @@ def fill(array: Array, value: int) -> None:
 def words_of_images(bits: Array, images: Array) -> tuple[Array, Array]:
     """Return ``(words_start, words)`` of these images, as ``AttributeTable.csr`` does.
 
-    It reads the packed bytes and skips the empty ones, which nearly all of them are.
+    It reads the packed bytes and skips the empty ones, which are nearly all of them.
     """
     most = 8 * bits.shape[1]
     words_start = np.zeros(images.size + 1, np.int64)
@@ -149,8 +149,9 @@ def next_random(state: Array) -> Any:
 
 @inner
 def below(n: int, state: Array) -> Any:
-    """Return an integer uniform on ``0 .. n - 1``, without bias: an incomplete last run of ``n``
-    among the 64-bit integers is thrown away.
+    """Return an unbiased integer uniform on ``0 .. n - 1``.
+
+    64-bit integers beyond the last multiple of ``n`` are rejected.
     """
     bound = np.uint64(n)
     limit = LARGEST - LARGEST % bound
@@ -162,8 +163,9 @@ def below(n: int, state: Array) -> Any:
 
 @inner
 def choose(items: Array, n: int, state: Array, chosen: Array) -> None:
-    """Fill ``chosen`` with distinct ones of the first ``n`` items, uniformly and in random order;
-    the items change places (Fisher-Yates, stopped early).
+    """Fill ``chosen`` with distinct items among the first ``n``, uniformly and in random order.
+
+    The items are permuted in place (Fisher-Yates, stopped early).
     """
     for i in range(chosen.size):
         j = i + below(n - i, state)
@@ -174,13 +176,13 @@ def choose(items: Array, n: int, state: Array, chosen: Array) -> None:
 # -- One task --------------------------------------------------------------------------------------
 
 OWN, OTHERS, TAKEN = np.uint8(1), np.uint8(2), np.uint8(4)
-"""Marks of an image: has its class's attribute; has that of another class; is in the support."""
+"""Marks of an image: has its class's attribute; has another class's; is in the support."""
 
 ENDLESS = np.iinfo(np.int64).max
 """Higher than any score."""
 
 DONE, NO_ATTRIBUTE, FEW_SUPPORTS, FEW_QUERIES = 0, 1, 2, 3
-"""What came of a try, and why the task must start again."""
+"""The outcomes of an attempt: success, or the reason to restart."""
 
 EXCLUSIVE, TARGETED, ANY = 0, 1, 2
 SUPPORT = {"exclusive": EXCLUSIVE, "targeted": TARGETED, "random": ANY}
@@ -192,10 +194,10 @@ QUERY = {"inter-least": INTER_LEAST, "inter": INTER, "intra": INTRA}
 
 
 class Choices(NamedTuple):
-    """What a task may be made of."""
+    """The classes and attributes that a task can have."""
 
     classes: Array
-    """int32: the classes that can stand in a task."""
+    """int32: the classes that can be in a task."""
 
     attribute_start: Array
     """int64 ``(n_classes + 1,)``: where the attributes of each class begin."""
@@ -211,25 +213,25 @@ class Choices(NamedTuple):
 
 
 class WordChoices(NamedTuple):
-    """What a task of the published generator may be made of."""
+    """The words and classes that a task of the published generator can have."""
 
     words: Array
     """int32: the words that can be drawn, ascending."""
 
     eligible: Array
-    """uint64 ``(n_words, ceil(n_classes / 64))``: of each word of the table a bit a class, the
-    lowest first: whether it is eligible."""
+    """uint64 ``(n_words, ceil(n_classes / 64))``: for each word of the table one bit per
+    class, the lowest first, set if the class is eligible."""
 
     place: Array
     """int32 ``(n_words, n_classes)``: where the set of the class's images with the word begins."""
 
     sets: Array
-    """uint64: sets of images, a bit a row of the class, the lowest first; the empty set, at 0, is
-    as long as the longest. They take no more memory than the packed table, but for padding, and
-    less where a class has few of the words."""
+    """uint64: sets of images, one bit per row of the class, the lowest first; the empty
+    set, at 0, is as long as the longest. Apart from padding they take no more memory than the
+    packed table, and less where a class has few of the words."""
 
     counted: Array
-    """bool a cell: whether its word can be drawn, and so counts in a score; false for the empty."""
+    """bool per cell: whether its word can be drawn and so counts in a score; false if empty."""
 
 
 class Drawn(NamedTuple):
@@ -243,36 +245,36 @@ class Drawn(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Memory used again and again."""
+    """Memory that all tasks reuse."""
 
     state: Array
-    """uint64 ``(1,)``: of the random numbers."""
+    """uint64 ``(1,)``: the state of the random numbers."""
 
     cells: Array
-    """int64 ``(way, way)``: of the class of the first way and the attribute of the second."""
+    """int64 ``(way, way)``: the cell of the first way's class and the second way's attribute."""
 
     mark: Array
-    """uint8 a row: ``OWN``, ``OTHERS`` and ``TAKEN``, valid for the classes of the task."""
+    """uint8 per row: ``OWN``, ``OTHERS`` and ``TAKEN``, valid for the classes of the task."""
 
     items: Array
-    """int32: things to choose from."""
+    """int32: the items to choose from."""
 
     ties: Array
     """int32: places of equal score."""
 
     weight: Array
-    """int64 a cell: 0 between uses."""
+    """int64 per cell: 0 between uses."""
 
     scores: Array
-    """int64: of query candidates."""
+    """int64: the scores of query candidates."""
 
     lowest: Array
-    """int64: as many scores as a class has queries."""
+    """int64: the lowest scores, one per query of a class."""
 
 
 @inner
 def list_untaken(words: Array, taken: Array, items: Array) -> int:
-    """List the words that are not taken; return their number."""
+    """List the words that are not taken; return how many there are."""
     n = 0
     for word in words:
         items[n] = word
@@ -285,7 +287,7 @@ def list_untaken(words: Array, taken: Array, items: Array) -> int:
 
 @inner
 def find_cell(cell_word: Array, first: int, last: int, word: int, absent: int) -> int:
-    """Return the cell of a word among those of a class, or ``absent`` (by bisection)."""
+    """Return the cell of a word among those of a class, or ``absent`` (bisection)."""
     while first < last:
         middle = (first + last) // 2
         if cell_word[middle] == word:
@@ -312,7 +314,7 @@ def list_marked(rows: Array, mark: Array, wanted: np.uint8, items: Array, n: int
 def list_lacking(
     index: WordIndex, label: int, own: Array, support: Array, mark: Array, items: Array
 ) -> int:
-    """List the images of a class that are neither among its own attribute's nor in its support."""
+    """List the images of a class that lack its own attribute and are not in its support."""
     first, last = index.class_start[label], index.class_start[label + 1]
     fill(mark[first:last], 0)
     for row in own:
@@ -327,8 +329,8 @@ def list_lacking(
     return n
 
 
-# Either way to score gives the score of Eq. 6 times the number of candidates, an exact integer: the
-# sum, over the non-selected attributes of an image, of how many candidates have the attribute.
+# Both ways to score give Eq. 6 times the number of candidates, an exact integer: the sum, over the
+# non-selected attributes of an image, of the number of candidates that have the attribute.
 
 
 @inner
@@ -340,7 +342,7 @@ def score_few(index: WordIndex, rows: Array, selected: Array, weight: Array, sco
 
 @inner
 def count_cells(index: WordIndex, rows: Array, selected: Array, weight: Array) -> None:
-    """Set each non-selected cell's weight to how many of these rows are in it."""
+    """Set each non-selected cell's weight to the number of these rows in it."""
     start, cells = index.cells_start, index.cells
     for row in rows:
         for i in range(start[row], start[row + 1]):
@@ -364,10 +366,10 @@ def add_weights(index: WordIndex, rows: Array, weight: Array, scores: Array) -> 
 def score_class(
     index: WordIndex, label: int, own: Array, selected: Array, weight: Array, scores: Array
 ) -> None:
-    """Score all images of a class, those of ``own`` being no candidates (Eq. 3).
+    """Score all images of a class whose candidates are all but those of ``own`` (Eq. 3).
 
-    The candidates are nearly the whole class. So this starts from the scores for all of its images
-    as candidates and no attribute selected, and takes off what is not to be counted.
+    The candidates are nearly the whole class. So this starts from the scores with all images as
+    candidates and no attribute selected, and subtracts what does not count.
     """
     start, cells = index.cells_start, index.cells
     first, last = index.class_start[label], index.class_start[label + 1]
@@ -398,7 +400,7 @@ def take_off(
 
 @inner
 def nth_lowest(scores: Array, lowest: Array) -> Any:
-    """Return the score at place ``lowest.size``, the lowest being at place 1."""
+    """Return the ``lowest.size``-th lowest score."""
     fill(lowest, ENDLESS)
     end = lowest.size - 1
     for score in scores:
@@ -413,7 +415,7 @@ def nth_lowest(scores: Array, lowest: Array) -> Any:
 
 @inner
 def take_lowest(scores: Array, lowest: Array, ties: Array, state: Array, taken: Array) -> None:
-    """Fill ``taken`` with the places of the lowest scores; those that tie for its end are drawn."""
+    """Fill ``taken`` with the places of the lowest scores; ties for the last are drawn."""
     last = nth_lowest(scores, lowest)
     n_taken = n_ties = 0
     for place, score in enumerate(scores):
@@ -428,7 +430,7 @@ def take_lowest(scores: Array, lowest: Array, ties: Array, state: Array, taken: 
 
 @inner
 def memory(index: WordIndex, drawn: Drawn) -> Work:
-    """Return memory enough for such tasks."""
+    """Return enough memory for such tasks."""
     n_rows, n_cells = index.images.size, index.cell_word.size
     n_way, n_query = drawn.query.shape[1:]
     return Work(
@@ -450,8 +452,8 @@ def draw_task(
     """Try once to draw a task.
 
     Returns:
-        ``DONE``, or why the task must start again; the class at fault; and how many attributes or
-        images it had to offer.
+        ``DONE``, or the reason to restart; the class at fault; and the number of attributes or
+        images that it had to offer.
     """
     classes, attribute = drawn.classes[task], drawn.attribute[task]
     n_way, n_shot, n_query = classes.size, drawn.support.shape[2], drawn.query.shape[2]
@@ -539,12 +541,12 @@ def draw_task(
 def draw_tasks(
     index: WordIndex, choices: Choices, seeds: Array, max_restarts: int, drawn: Drawn
 ) -> tuple[int, Array, Array]:
-    """Fill ``drawn``, task ``t`` from ``seeds[t]`` alone.
+    """Fill ``drawn``, task ``t`` from ``seeds[t]`` only.
 
     Returns:
-        The number of tasks drawn, less than that of seeds if one of them could not be; and for
-        that one, int64 ``(n_classes, 4)`` by class at fault and reason: how often it started again,
-        and the most that the class had to offer then.
+        The number of tasks drawn, fewer than the seeds if one task failed; and for that task,
+        int64 ``(n_classes, 4)`` by class at fault and reason: how often it restarted, and the most
+        that the class then had to offer.
     """
     n_classes = index.class_start.size - 1
     work = memory(index, drawn)
@@ -570,7 +572,7 @@ def draw_tasks(
 
 FAILURES = 5
 """Failed supports that allow an image one more of the others' attributes (0.2 each); and failed
-queries after which they merely lack their own.
+queries after which queries need only lack their own.
 """
 
 EPSILON = 1e-10
@@ -579,13 +581,14 @@ EPSILON = 1e-10
 LOW = np.uint64(0xFFFF_FFFF)
 
 FINENESS = 2.0**40
-"""Parts of a unit in which logarithms are counted, so that sums are exact in any order."""
+"""Fixed-point steps per unit for logarithms, which make sums exact in any order."""
 
 
 @inner
 def below_quickly(n: int, state: Array) -> Any:
-    """Return an integer uniform on ``0 .. n - 1``, without bias, for ``n`` below 2**32 (Lemire
-    2019): it nearly always goes without a division, which ``below`` cannot.
+    """Return an unbiased integer uniform on ``0 .. n - 1`` for ``n`` below 2**32 (Lemire 2019).
+
+    Unlike ``below`` it almost never divides.
     """
     bound = np.uint64(n)
     product = (next_random(state) >> np.uint64(32)) * bound
@@ -598,7 +601,7 @@ def below_quickly(n: int, state: Array) -> Any:
 
 @inner
 def count_bits(bits: np.uint64) -> Any:
-    """Return how many bits are set (Warren, Hacker's Delight, 5-1)."""
+    """Return the number of set bits (Warren, Hacker's Delight, 5-1)."""
     bits -= (bits >> np.uint64(1)) & np.uint64(0x5555_5555_5555_5555)
     pairs = np.uint64(0x3333_3333_3333_3333)
     bits = (bits & pairs) + ((bits >> np.uint64(2)) & pairs)
@@ -608,7 +611,7 @@ def count_bits(bits: np.uint64) -> Any:
 
 @inner
 def draw_words(words: Array, state: Array, attribute: Array) -> None:
-    """Draw distinct words; those to draw from change places."""
+    """Draw distinct words; ``words`` is permuted in place."""
     for i in range(attribute.size):
         j = i + below_quickly(words.size - i, state)
         words[i], words[j] = words[j], words[i]
@@ -619,10 +622,10 @@ def draw_words(words: Array, state: Array, attribute: Array) -> None:
 def draw_classes(
     eligible: Array, attribute: Array, free: Array, state: Array, classes: Array
 ) -> int:
-    """Draw a class for each attribute; return the first way that has none to draw, or ``n_way``.
+    """Draw a class for each attribute; return the first way without one, or ``n_way``.
 
-    ``free`` holds sets of classes: in the first row those eligible for two attributes at least,
-    less those taken; in the second those of them that are eligible for the attribute at hand.
+    ``free`` holds sets of classes: in the first row those eligible for at least two attributes,
+    less those taken; in the second those of them eligible for the current attribute.
     """
     n_blocks = free.shape[1]
     for block in range(n_blocks):
@@ -665,13 +668,13 @@ def judge(
     n_query: int,
     others: Array,
 ) -> tuple[int, int, int]:
-    """Find whether each way's class has images enough for support and queries.
+    """Find out whether each way's class has enough images for support and queries.
 
-    ``failed`` counts the supports and the queries that failed since the last that did not. A count
-    ends with the first way that does not fail, so that what it allows bears on way 0 alone.
+    ``failed`` counts the supports and the queries that failed since the last success. The first way
+    that succeeds resets its count, so what a count allows concerns way 0 only.
 
     Returns:
-        ``DONE``, or why the task must start again; the class at fault; and how many images it had.
+        ``DONE``, or the reason to restart; the class at fault; and the number of images it had.
     """
     n_way = classes.size
     most, lacking = failed[0] // FAILURES, failed[1] >= FAILURES
@@ -715,7 +718,7 @@ def judge(
 
 @inner
 def count_blocks(class_start: Array, label: int) -> Any:
-    """Return of how many blocks of 64 rows a set of the class's images is."""
+    """Return the number of blocks of 64 rows in a set of the class's images."""
     return (class_start[label + 1] - class_start[label] + 63) // 64
 
 
@@ -723,7 +726,7 @@ def count_blocks(class_start: Array, label: int) -> Any:
 def find_others(place: Array, label: int, attribute: Array, way: int, others: Array) -> int:
     """Find the sets of a class's images with the other ways' attributes; return their number.
 
-    Those that are empty are left out.
+    Empty sets are left out.
     """
     n = 0
     for other in range(attribute.size):
@@ -734,7 +737,7 @@ def find_others(place: Array, label: int, attribute: Array, way: int, others: Ar
 
 @inner
 def unite(sets: Array, others: Array, n_others: int, block: int) -> Any:
-    """Return a block of the union of the first so many sets."""
+    """Return a block of the union of the first ``n_others`` sets."""
     bits = np.uint64(0)
     for i in range(n_others):
         bits |= sets[others[i] + block]
@@ -743,7 +746,7 @@ def unite(sets: Array, others: Array, n_others: int, block: int) -> Any:
 
 @inner
 def count_others(sets: Array, others: Array, n_others: int, element: int) -> Any:
-    """Return how many of the first so many sets have an element."""
+    """Return how many of the first ``n_others`` sets contain an element."""
     n = 0
     for i in range(n_others):
         n += has(sets, others[i], element)
@@ -752,7 +755,7 @@ def count_others(sets: Array, others: Array, n_others: int, element: int) -> Any
 
 @inner
 def has(sets: Array, place: int, element: int) -> Any:
-    """Tell whether a set has an element."""
+    """Return whether a set contains an element."""
     return (sets[place + element // 64] >> np.uint64(element % 64)) & np.uint64(1) != 0
 
 
@@ -790,10 +793,10 @@ def draw_log_queries(
     selected: Array,
     query: Array,
 ) -> None:
-    """Take those of the first ``n`` items that have the lowest scores.
+    """Take the items with the lowest scores among the first ``n``.
 
     A word of share ``p`` adds ``log(p + EPSILON)`` to the score of an image that has it and
-    ``log(EPSILON)`` to that of another; only the difference can tell two images apart.
+    ``log(EPSILON)`` to that of one that lacks it; only the difference distinguishes two images.
     """
     items, weight = work.items, work.weight
     count_cells(index, items[:n], selected, weight)
@@ -821,10 +824,10 @@ def draw_images(
     drawn: Drawn,
     task: int,
 ) -> None:
-    """Draw support and queries of a task that stands.
+    """Draw support and queries of a task that can be drawn.
 
-    The support of way 0 may have ``most`` of the others' attributes; its queries are ``lacking``
-    merely their own.
+    The support of way 0 may have ``most`` of the others' attributes; if ``lacking``, its queries
+    need only lack their own.
     """
     sets, items, attribute = choices.sets, work.items, drawn.attribute[task]
     n_way = attribute.size
@@ -864,13 +867,13 @@ def draw_images(
 def draw_published_tasks(
     index: WordIndex, choices: WordChoices, seeds: Array, max_restarts: int, drawn: Drawn
 ) -> tuple[int, Array, Array, Array]:
-    """Fill ``drawn``, task ``t`` from ``seeds[t]`` alone.
+    """Fill ``drawn``, task ``t`` from ``seeds[t]`` only.
 
     Returns:
-        As ``draw_tasks``; and how often each word found no class, int64 ``(n_words,)``.
+        As ``draw_tasks``, and how often each word found no class, int64 ``(n_words,)``.
     """
-    # Arrays are taken from their tuples and sliced out here: in the loop over tries, counting the
-    # references to them would take longer than a try.
+    # Arrays are unpacked and sliced here: within the loop, counting references to them would take
+    # longer than an attempt.
     class_start, eligible, place, sets = (
         index.class_start,
         choices.eligible,
@@ -931,10 +934,10 @@ def draw_published_tasks(
 
 
 class Cells(NamedTuple):
-    """The images of each class by context; only what can stand in a task."""
+    """The images of each class by context; only those that can be in a task."""
 
     classes: Array
-    """int64: labels of the classes that can stand in a task."""
+    """int64: labels of the classes that can be in a task."""
 
     class_start: Array
     """int64 ``(len(classes) + 1,)``: where the cells of each begin."""
@@ -950,8 +953,9 @@ class Cells(NamedTuple):
 def draw_from_cells(
     cells: Cells, chosen: Array, without: Array, items: Array, state: Array, drawn: Array
 ) -> None:
-    """Fill ``drawn`` with images of these cells, the first ones giving one more where it does not
-    come out even; none of ``without`` is taken.
+    """Fill ``drawn`` with images of these cells in equal shares, skipping those in ``without``.
+
+    The first cells give one more where the shares are uneven.
     """
     n_cells, done = chosen.size, 0
     for place, cell in enumerate(chosen):
@@ -971,10 +975,9 @@ def draw_from_cells(
 def draw_context_tasks(
     cells: Cells, n_contexts: int, same: bool, seeds: Array, drawn: Drawn
 ) -> None:
-    """Fill classes, support and query of ``drawn``, task ``t`` from ``seeds[t]`` alone.
+    """Fill classes, support and query of ``drawn``, task ``t`` from ``seeds[t]`` only.
 
-    What both kinds of tasks share is drawn before the queries, so that ``same`` changes the
-    queries and nothing else.
+    What both arms share is drawn before the queries, so ``same`` changes only the queries.
     """
     n_way = drawn.classes.shape[1]
     state = np.zeros(1, np.uint64)

@@ -33,35 +33,35 @@ class FewStabPublishedSampler(TaskSampler):
 
     The tables printed in the paper come from that generator, which differs from section 4.3. A
     class is *eligible* for a word that at least ``n_shot`` of its images have and at least
-    ``n_query`` lack. A task is drawn so:
+    ``n_query`` lack. Each task is drawn in five steps:
 
     1. ``n_way`` words, uniformly without replacement among those that a class is eligible for.
     2. Word by word, its class, uniformly among those not yet taken that are eligible for it and
        for at least one other of the words.
     3. Support of a class: ``n_shot`` images, uniformly without replacement among those with its
        attribute and at most ``b`` of the others'. ``b`` is 0 at first and rises by 0.2 with each
-       failed support; a support that does not fail sets it back to 0.
-    4. When all supports stand, query candidates of a class: its images without its attribute and
-       with at least one of the others' (Eq. 5). After five failures since the last class that
-       had enough, merely those without its own (Eq. 3).
-    5. Queries: the ``n_query`` candidates of lowest score, the sum of ``log(p_a x_a + 1e-10)``
-       over the words ``a`` of step 1's vocabulary that are not selected: ``p_a`` is the share of
-       candidates that have ``a``, ``x_a`` is 1 if the image has it and else 0. So an image with
-       fewer such words nearly always comes first, whereas Eq. 6 adds up ``p_a``. Scores are
-       compared to 1e-12 a word, and those that tie for the last places are drawn uniformly.
+       failed support; a support that succeeds resets it to 0.
+    4. Once all supports have succeeded, query candidates of a class: its images without its
+       attribute and with at least one of the others' (Eq. 5). After five failures since the last
+       class that had enough, all images without its own attribute (Eq. 3).
+    5. Queries: the ``n_query`` candidates of lowest score, the sum of ``log(p_a x_a + 1e-10)`` over
+       the words ``a`` of step 1's vocabulary that are not selected: ``p_a`` is the share of
+       candidates that have ``a``, ``x_a`` is 1 if the image has it, else 0. So an image with fewer
+       such words nearly always comes first, whereas Eq. 6 adds up ``p_a``. Scores are compared to
+       1e-12 per word, and ties for the last places are broken uniformly.
 
-    Where step 2, 3 or 4 finds too little, that is a failure and the task starts again from step 1.
+    Where step 2, 3 or 4 finds too few, that is a failure and the task restarts from step 1.
 
-    Failures are counted within a task, so that task ``t`` depends on its own seed alone. In the
-    tasks that the published generator drew, nothing is seen to be carried from one to the next
-    either, for all counts end at 0. Its draws depend on Python's hash seed; these do not.
+    Failures are counted within a task, so task ``t`` depends only on its own seed. The published
+    generator's tasks show no carry-over either, since all counts end at 0. Its draws depend on
+    Python's hash seed; these do not.
 
     Args:
-        n_way: classes a task, at least 2.
-        n_shot: support images a class, at least 1.
-        n_query: query images a class, at least 1.
-        max_restarts: how often one task may start again, at least 0. Some hundreds are usual,
-            since most words are rare.
+        n_way: classes per task, at least 2.
+        n_shot: support images per class, at least 1.
+        n_query: query images per class, at least 1.
+        max_restarts: how often one task may restart, at least 0. Several hundred restarts are
+            usual, since most words are rare.
 
     Raises:
         OptionError: one of them is too small.
@@ -85,7 +85,7 @@ class FewStabPublishedSampler(TaskSampler):
         self.max_restarts = max_restarts
 
     def control(self) -> Control:
-        """Return uniform tasks of the same shape: wAcc-R beside wAcc-A (section 5.3)."""
+        """Return uniform tasks of the same shape: wAcc-R next to wAcc-A (section 5.3)."""
         return random_control(self)
 
     def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
@@ -94,22 +94,22 @@ class FewStabPublishedSampler(TaskSampler):
         Args:
             pool: the images to draw from, with attributes.
             n_tasks: number of tasks, at least 1.
-            seed: at least 0; ``task_seed(seed, t, "fewstab-published")``, which NumPy keeps the
-                same in all versions, seeds a SplitMix64 from which task ``t`` is drawn.
+            seed: at least 0; ``task_seed(seed, t, "fewstab-published")``, which is the same in all
+                versions of NumPy, seeds a SplitMix64 from which task ``t`` is drawn.
 
         Returns:
-            The tasks; ``attribute`` is the word tied to each way. ``relaxed`` tells of which ways
-            the queries were taken from those that merely lack their own attribute, or an image in
-            the support has another's.
+            The tasks; ``attribute`` is the word tied to each way. ``relaxed`` marks the ways whose
+            queries were required only to lack their own attribute, or whose support has an image
+            with another's.
 
         Raises:
-            InfeasibleTask: the pool has no attributes or cannot yield such tasks, or one of them
-                started again more than ``max_restarts`` times.
+            InfeasibleTask: the pool has no attributes or cannot yield such tasks, or a task
+                restarted more than ``max_restarts`` times.
             OptionError: ``n_tasks`` is ``None`` or below 1, or ``seed`` is negative.
         """
         name = "fewstab-published"
         n_tasks = check_request(self, name, pool, n_tasks, seed)
-        # Numba takes half a second to import, which listing and validating need not wait for.
+        # Imported here because Numba takes half a second to import; listing does not need it.
         from fsf_samplers._kernels import draw_published_tasks
 
         table, index = attributes_of(name, pool)
@@ -123,7 +123,7 @@ class FewStabPublishedSampler(TaskSampler):
         return task_set(self, name, pool, seed, index, drawn)
 
     def _choices(self, pool: ImagePool, table: AttributeTable, index: WordIndex) -> WordChoices:
-        """Return the words and classes that tasks may be made of; fail if they are too few."""
+        """Return the words and classes that can be in tasks; fail if there are too few."""
         from fsf_samplers._kernels import WordChoices, image_sets
 
         n_classes, n_words = len(pool.class_names), len(table.words)
@@ -131,7 +131,7 @@ class FewStabPublishedSampler(TaskSampler):
         absent = pool.class_sizes[label] - present
         can_support, can_query = present >= self.n_shot, absent >= self.n_query
         eligible = can_support & can_query
-        # A class needs a word for itself, and another of the task's that it could have had.
+        # A class needs a word, and another word of the task for which it is eligible.
         usable = np.bincount(label[eligible], minlength=n_classes) > 1
         if usable.sum() < self.n_way:
             raise too_few_classes(
@@ -140,8 +140,8 @@ class FewStabPublishedSampler(TaskSampler):
                 int(usable.sum()),
                 greatest(present[can_query], label[can_query], n_classes, place=2),
                 greatest(absent[can_support], label[can_support], n_classes, place=2),
-                f"has not two words that are each present in n_shot = {self.n_shot} of them and "
-                f"absent from n_query = {self.n_query}",
+                f"does not have two words that are each present in n_shot = {self.n_shot} of them "
+                f"and absent from n_query = {self.n_query}",
             )
         words = np.unique(word[eligible & usable[label]])
         if words.size < self.n_way:
@@ -166,7 +166,7 @@ class FewStabPublishedSampler(TaskSampler):
         offers: IntArray,
         unplaced: IntArray,
     ) -> InfeasibleTask:
-        """Return an error that blames the word or class, and the reason, most often at fault."""
+        """Return an error that names the most frequent word or class, and reason."""
         from fsf_samplers._kernels import FEW_SUPPORTS
 
         label, reason = np.unravel_index(np.argmax(faults), faults.shape)
@@ -175,7 +175,7 @@ class FewStabPublishedSampler(TaskSampler):
         if n_times < unplaced.max():
             n_times, culprit = int(unplaced.max()), table.words[int(np.argmax(unplaced))]
             blame = (
-                "had no class left that was eligible for it and for another of the words "
+                "had no class left that was eligible for it and another word "
                 f"(n_way = {self.n_way})"
             )
         elif reason == FEW_SUPPORTS:

@@ -21,9 +21,9 @@ class RandomSampler(TaskSampler):
     are the tasks behind wAcc-R (FewSTAB, section 5.3).
 
     Args:
-        n_way: classes a task, at least 2.
-        n_shot: support images a class, at least 1.
-        n_query: query images a class, at least 1.
+        n_way: classes per task, at least 2.
+        n_shot: support images per class, at least 1.
+        n_query: query images per class, at least 1.
 
     Raises:
         OptionError: one of them is too small.
@@ -42,7 +42,7 @@ class RandomSampler(TaskSampler):
         Args:
             pool: the images to draw from; its attributes are not read.
             n_tasks: number of tasks, at least 1.
-            seed: at least 0; task ``t`` is drawn from ``task_rng(seed, t, "random")`` alone.
+            seed: at least 0; task ``t`` is drawn from ``task_rng(seed, t, "random")`` only.
 
         Returns:
             The tasks, without attributes.

@@ -1,4 +1,4 @@
-"""Tasks by context: what the two arms share, and in what they differ."""
+"""Tasks by context: what the two arms share and how they differ."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def both(pool: ImagePool, n_tasks: int, seed: int, **options: Any) -> tuple[Task
 
 @st.composite
 def requests(draw: st.DrawFn) -> tuple[ImagePool, dict[str, Any], int]:
-    """A pool that allows the tasks asked for, among classes and contexts that do not."""
+    """Draw a pool that allows the requested tasks, with classes and contexts that do not."""
     n_shot, n_query = draw(st.integers(1, 4)), draw(st.integers(1, 5))
     m = draw(st.integers(1, n_shot))
     need = -(-n_shot // m) - (-n_query // m)
@@ -77,7 +77,7 @@ def requests(draw: st.DrawFn) -> tuple[ImagePool, dict[str, Any], int]:
 @seed(SEED)
 @settings(max_examples=80, deadline=None)
 @given(requests())
-def test_queries_share_the_contexts_of_the_support_or_none(
+def test_queries_share_all_contexts_of_the_support_or_none(
     request_: tuple[ImagePool, dict[str, Any], int],
 ) -> None:
     pool, shape, seed_ = request_
@@ -86,7 +86,7 @@ def test_queries_share_the_contexts_of_the_support_or_none(
     assert np.array_equal(iid.support, ood.support)
     m = shape["n_contexts"]
     for tasks, same in ((iid, True), (ood, False)):
-        tasks.verify(pool)  # with what a TaskSet checks: no image twice in a task
+        tasks.verify(pool)  # a TaskSet itself checks that no image is twice in a task
         for support, query in zip(
             contexts(pool, tasks.support).reshape(-1, tasks.n_shot),
             contexts(pool, tasks.query).reshape(-1, tasks.n_query),
@@ -129,30 +129,30 @@ def test_contexts_of_classes_are_drawn_independently() -> None:
     fits_uniform(Counter(map(tuple, contexts(pool, tasks.support[:, :, 0]).tolist())), 4)
 
 
-def test_any_column_will_do() -> None:
+def test_any_column_works() -> None:
     pool = pool_of(*[{"a": 2, "b": 2}] * 2, column="texture")
     shape: dict[str, Any] = {"n_way": 2, "n_shot": 1, "n_query": 1}
     tasks = ContextSampler(**shape, column="texture").draw(pool, 3, 0)
     assert (
         contexts(pool, tasks.support, "texture") != contexts(pool, tasks.query, "texture")
     ).all()
-    with pytest.raises(InfeasibleTask, match="columns are 'texture'; name another with the"):
+    with pytest.raises(InfeasibleTask, match="columns are 'texture'; name one of them with the"):
         ContextSampler(**shape).draw(pool, 3, 0)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"n_contexts": 0}, "n_contexts must be from 1 to n_shot = 5"),
         ({"n_shot": 2, "n_contexts": 3}, "n_contexts must be from 1 to n_shot = 2"),
     ],
 )
-def test_options_are_checked(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
+def test_options_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         ContextSampler(**options)
 
 
-def test_what_is_too_much_is_told_with_what_would_do() -> None:
+def test_requests_that_cannot_be_met_name_what_would_do() -> None:
     pool = pool_of(
         {"a": 9, "b": 9, "c": 9, "d": 9},
         {"a": 9, "b": 9, "c": 5, "d": 5},
@@ -163,8 +163,9 @@ def test_what_is_too_much_is_told_with_what_would_do() -> None:
         ContextSampler(**shape).draw(pool, 1, 0)
     assert str(caught.value) == (
         "n_way = 3 classes are needed but only 2 of 3 have 2 contexts (context) of at least 8 "
-        "images, n_shot + n_query: the 2 largest of 'class-2' go down to 6; n_way at most 2 or "
-        "n_shot at most 2 with n_query = 4 or n_query at most 2 with n_shot = 4 or n_contexts = 2"
+        "images, n_shot + n_query: the smallest of the 2 largest of 'class-2' has 6; n_way at "
+        "most 2 or n_shot at most 2 with n_query = 4 or n_query at most 2 with n_shot = 4 or "
+        "n_contexts = 2"
     )
     for better in ({"n_way": 2}, {"n_shot": 2}, {"n_query": 2}, {"n_contexts": 2}):
         ContextSampler(**shape | better).draw(pool, 1, 0)
@@ -175,7 +176,7 @@ def test_what_is_too_much_is_told_with_what_would_do() -> None:
         ContextSampler(n_way=2).draw(pool_of({"a": 99}, {"a": 99}), 1, 0)
 
 
-def test_the_toy_pool_allows_the_defaults_with_contexts_shared_out() -> None:
+def test_the_toy_pool_allows_the_defaults_with_five_contexts() -> None:
     tasks = ContextSampler(n_contexts=2).draw(toy_pool(), 3, 0)
     assert tasks.options == {
         "n_way": 5, "n_shot": 5, "n_query": 15, "column": "context", "n_contexts": 2,

@@ -34,7 +34,7 @@ def pool_of_sizes(*sizes: int) -> ImagePool:
 
 
 def most_tasks(sizes: tuple[int, ...], n_way: int, size: int) -> int:
-    """Return the most tasks any choice of classes can yield, found by trying every number."""
+    """Return the most tasks that any choice of classes can yield, by trying every number."""
     groups = np.array(sizes) // size
     numbers = range(groups.sum() // n_way + 1)
     return max(t for t in numbers if np.minimum(groups, t).sum() >= n_way * t)
@@ -84,7 +84,7 @@ def test_classes_and_images_are_uniform() -> None:
 
 
 def test_a_shorter_draw_begins_a_longer_one() -> None:
-    # More than the contract asks, and so a run can be lengthened without losing what is done.
+    # More than the contract requires; it lets a run be extended without repeating tasks.
     pool, sampler = pool_of_sizes(*UNBALANCED), DepletingSampler(n_way=3)
     assert sampler.draw(pool, None, 1)[:7].digest == sampler.draw(pool, 7, 1).digest
 
@@ -95,13 +95,13 @@ def test_more_tasks_than_there_are() -> None:
     assert len(sampler.draw(pool, 3, 0)) == len(sampler.draw(pool, None, 0)) == 3
     with pytest.raises(InfeasibleTask, match=r"40 images yield 3 tasks of 2 x \(1 \+ 4\)") as error:
         sampler.draw(pool, 4, 0)
-    assert str(error.value).endswith("not 4; ask for at most so many, or for all")
+    assert str(error.value).endswith("not 4; ask for at most that many or for all")
 
 
 def test_requests_are_checked() -> None:
     with pytest.raises(InfeasibleTask, match="at most the number of classes, 2, not 5"):
         DepletingSampler().draw(pool_of_sizes(9, 7), None, 0)
-    with pytest.raises(InfeasibleTask, match="only 1 are that large; 'class-1' has 9: n_query at"):
+    with pytest.raises(InfeasibleTask, match="there are only 1; 'class-1' has 9: n_query at"):
         DepletingSampler(n_way=2, n_shot=5, n_query=5).draw(pool_of_sizes(30, 9), None, 0)
     with pytest.raises(OptionError, match="n_tasks must be at least 1, not 0"):
         DepletingSampler(n_way=2).draw(pool_of_sizes(30, 30), 0, 0)

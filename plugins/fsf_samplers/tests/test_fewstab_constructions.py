@@ -1,7 +1,7 @@
-"""Every construction of FewSTAB, and the published generator, against conditions derived anew.
+"""Every construction of FewSTAB, and the published generator, against independent conditions.
 
 The checker reads the attribute table as a matrix of images and words and shares no code with the
-samplers: it neither draws nor knows of cells, rows or bits.
+samplers: it does not draw, and uses no cells, rows or bits.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def check_tasks(pool: ImagePool, tasks: TaskSet, support: str, query: str) -> No
                 (base, log_scores(facts.has_float[label], base, selected, counted))
                 for base in ([intra, inter] if relaxed else [inter])
             ]
-            # A way relaxed for its support alone has queries by Eq. 5.
+            # A way relaxed only for its support has queries by Eq. 5.
             assert any(
                 base.sum() >= n_query and are_lowest(score, base, queries, 1e-9)
                 for base, score in weights
@@ -129,14 +129,14 @@ def check_tasks(pool: ImagePool, tasks: TaskSet, support: str, query: str) -> No
 
 
 def share_scores(has: Any, candidates: Any, selected: Any) -> Any:
-    """Return Eq. 6 of each image of the class."""
+    """Return the score of Eq. 6 for each image of the class."""
     share = has[candidates].mean(axis=0)
     share[selected] = 0
     return has @ share
 
 
 def log_scores(has: Any, candidates: Any, selected: Any, counted: Any) -> Any:
-    """Return the published generator's score of each image of the class, as it writes it."""
+    """Return the published generator's score of each image of the class, in its own form."""
     if not candidates.any():
         return np.zeros(len(has))
     words = counted.copy()
@@ -146,7 +146,7 @@ def log_scores(has: Any, candidates: Any, selected: Any, counted: Any) -> Any:
 
 
 def are_lowest(score: Any, candidates: Any, queries: Any, tolerance: float) -> bool:
-    """Tell whether these are distinct candidates, and none left out has a lower score."""
+    """Return whether these are distinct candidates and no other has a lower score."""
     rest = candidates.copy()
     rest[queries] = False
     if not candidates[queries].all() or np.unique(queries).size < queries.size:
@@ -222,7 +222,7 @@ def test_tiny_tables(
 
 @pytest.mark.parametrize("broken", ["support", "query", "relaxed", "attribute"])
 @pytest.mark.parametrize(("support", "query"), [("exclusive", "inter-least"), ("published",) * 2])
-def test_the_checker_finds_what_is_wrong(support: str, query: str, broken: str) -> None:
+def test_the_checker_finds_faults(support: str, query: str, broken: str) -> None:
     pool = random_pool(SEED, 9, 40, 60, 4)
     sampler = sampler_of(support, query, n_shot=1, n_query=6)
     tasks = sampler.draw(pool, 30, SEED)
@@ -244,7 +244,7 @@ def test_the_checker_finds_what_is_wrong(support: str, query: str, broken: str) 
         check_tasks(pool, dataclasses.replace(tasks, **{broken: array}), support, query)
 
 
-# -- Choices left to chance ------------------------------------------------------------------------
+# -- Distributions --------------------------------------------------------------------------------
 
 
 def fits_uniform(counts: Counter[Any], n_outcomes: int) -> None:
@@ -255,7 +255,7 @@ def fits_uniform(counts: Counter[Any], n_outcomes: int) -> None:
 
 
 ALIKE = [[{f"a{c}"}] * 2 + [set(), {f"b{1 - c}"}, {f"b{1 - c}"}, {"x", "y"}] for c in range(2)]
-"""Two classes of six images, alike but for the words' names."""
+"""Two classes of six images, identical except for the words' names."""
 
 
 def test_random_supports_are_any_images_and_queries_none_of_them() -> None:
@@ -263,7 +263,7 @@ def test_random_supports_are_any_images_and_queries_none_of_them() -> None:
         pool_of(ALIKE), 6000, SEED
     )
     fits_uniform(Counter((tasks.support % 6).reshape(-1).tolist()), 6)
-    # Of the tasks on a word in two images: four lack it, less the support where that lacks it too.
+    # In tasks on a word in two images, four lack it, less the support where it lacks it too.
     words = np.array(tasks.words)[tasks.attribute]
     on_a = np.char.startswith(words, "a")
     lacking = (tasks.support[..., 0] % 6) >= 2
@@ -301,7 +301,7 @@ def test_targeted_supports_may_have_anothers_attribute() -> None:
     classes = [[{"a", "b"}, {"a", "b"}, set(), set()], [{"a", "b"}, {"a", "b"}, set(), set()]]
     options = {"n_way": 2, "n_shot": 1, "n_query": 1, "max_restarts": 50}
     tasks = sampler_of("targeted", "inter-least", **options).draw(pool_of(classes), 20, SEED)
-    assert tasks.relaxed.all()  # no image has the other's attribute alone
+    assert tasks.relaxed.all()  # no image has only the other's attribute
     with pytest.raises(InfeasibleTask, match="had at most 0 images with its attribute and none"):
         sampler_of("exclusive", "inter-least", **options).draw(pool_of(classes), 20, SEED)
 
@@ -391,43 +391,44 @@ def test_random_supports_need_no_images_with_the_attribute() -> None:
 def test_random_supports_take_images_from_the_queries() -> None:
     classes = [[{"a"}, set(), set(), set()], [{"b"}, set(), set()]]
     assert refusal(("random", "intra"), classes, n_way=2, n_shot=2, n_query=2) == (
-        "n_way = 2 classes are needed but only 1 of 2 can stand in a task: 'c1' with 3 images "
-        "cannot give n_shot = 2 random ones and n_query = 2 others without one of its spurious "
+        "n_way = 2 classes are needed but only 1 of 2 can be in a task: 'c1' with 3 images "
+        "cannot give n_shot = 2 random images and n_query = 2 others without one of its spurious "
         "attributes; n_shot at most 1 with n_query = 2 or n_query at most 1 with n_shot = 2"
     )
-    # Where two of three must be left, the support has to be the one image with the attribute.
+    # Two of three images must remain, so the support must be the one image with the attribute.
     tight = [[{"a"}, set(), set()], [{"b"}, set(), set()]]
     message = refusal(("random", "intra"), tight, n_way=2, n_shot=1, n_query=2, max_restarts=0)
     assert "had at most 1 images without its attribute outside its support" in message
 
 
-def test_published_needs_two_words_a_class() -> None:
+def test_published_needs_two_words_per_class() -> None:
     classes = [[{"a"}, {"b"}, set()], [{"a"}, set(), set()]]
     assert refusal(("published",) * 2, classes, n_way=2, n_shot=1, n_query=1) == (
-        "n_way = 2 classes are needed but only 1 of 2 can stand in a task: 'c1' with 3 images has "
-        "not two words that are each present in n_shot = 1 of them and absent from n_query = 1"
+        "n_way = 2 classes are needed but only 1 of 2 can be in a task: 'c1' with 3 images "
+        "does not have two words that are each present in n_shot = 1 of them and absent from "
+        "n_query = 1"
     )
     classes = [[{"a"}, {"a"}, {"b"}, set()]] * 2
     assert refusal(("published",) * 2, classes, n_way=2, n_shot=2, n_query=1).endswith(
         "absent from n_query = 1; n_shot at most 1 with n_query = 1"
     )
     message = refusal(("published",) * 2, [[{"a"}, {"b"}]] * 3, n_way=3, n_shot=1, n_query=1)
-    assert message.endswith("n_way is 3 and at most 2 words can be one: 'a', 'b'")
+    assert message.endswith("n_way is 3 and only 2 words can be one: 'a', 'b'")
 
 
 def test_published_restarts_end_and_name_the_culprit() -> None:
     published = ("published",) * 2
     options = {"n_way": 3, "n_shot": 1, "n_query": 1, "max_restarts": 40}
-    # No class is eligible for two of the words drawn but one, or none.
+    # At most one class is eligible for two of the drawn words.
     apart = [[{"a"}, {"b"}, set()], [{"c"}, {"d"}, set()], [{"e"}, {"f"}, set()]]
     message = refusal(published, apart, **options)
-    assert message.startswith("task 0 started again more than max_restarts = 40 times: in ")
-    assert "had no class left that was eligible for it and for another of the words" in message
+    assert message.startswith("task 0 restarted more than max_restarts = 40 times: ")
+    assert "had no class left that was eligible for it and another word" in message
     # Each class is short of images with another's attribute; four failures are too few to relax.
     few = [[{"a"}, {"b"}, {"c"}, set(), set(), set()]] * 3
     message = refusal(published, few, **{**options, "n_query": 4, "max_restarts": 3})
     assert "had at most 2 images without its attribute and with one of the others'" in message
-    # All images with a word have the other ones too.
+    # All images with one word have the others too.
     both = [[{"a", "b", "c"}, set()]] * 3
     message = refusal(published, both, **{**options, "max_restarts": 3})
     assert "had at most 0 images with its attribute and few enough of the others'" in message
@@ -444,7 +445,7 @@ def test_published_without_attributes() -> None:
 
 def test_published_supports_give_way_after_five_failures() -> None:
     # On "a", the support of "c0" must have "b" too; on "b", no query of it has "a". Either is
-    # allowed after five failures, and only the first class can have so many.
+    # allowed after five failures, and only the first class can have that many.
     pool = pool_of([[{"a", "b"}, {"b"}, set()], [{"a"}, {"b"}, {"a"}, {"b"}]])
     options = {"n_way": 2, "n_shot": 1, "n_query": 1}
     tasks = FewStabPublishedSampler(**options).draw(pool, 300, SEED)
@@ -454,7 +455,7 @@ def test_published_supports_give_way_after_five_failures() -> None:
     on_a = tasks.attribute[:, 0] == 0
     assert 0 < on_a.sum() < len(tasks)
     assert np.all(tasks.support[on_a, 0, 0] == 0)
-    # Both counts may have come to five: then the query need not have "b" either.
+    # Both counts may have reached five: then the query need not have "b" either.
     assert np.all(np.isin(tasks.query[on_a, 0, 0], [1, 2]))
     assert np.mean(tasks.query[on_a, 0, 0] == 1) > 0.5
     for seed in range(30):
@@ -463,8 +464,8 @@ def test_published_supports_give_way_after_five_failures() -> None:
 
 
 def test_published_queries_give_way_after_five_failures() -> None:
-    # Only "c0" is short of images with another's attribute: it can only be the first class, which
-    # is the one that a count of five failures bears on.
+    # Only "c0" is short of images with another's attribute: it can only be the first class, the
+    # only one to which a count of five failures applies.
     rich = [{"a"}] * 3 + [{"b"}] * 3 + [{"c"}] * 3
     poor = [{"a"}, {"b"}, {"c"}, set(), set(), set()]
     pool = pool_of([poor, rich, rich])
@@ -479,7 +480,7 @@ def test_published_queries_give_way_after_five_failures() -> None:
 
 def needed(path: Path) -> Path:
     if not path.exists():
-        pytest.skip("the reference material is not beside the checkout")
+        pytest.skip("the reference material is not available")
     return path
 
 
@@ -544,20 +545,20 @@ def golden(name: str, n_shot: int) -> TaskSet:
     pool = table_pool(name)
     assert pool.attributes is not None
     with gzip.open(needed(GOLDEN / FILES[name].format(n_shot)), "rt") as lines:
-        told = [json.loads(line) for line in lines]
+        tasks = [json.loads(line) for line in lines]
     image = {key: i for i, key in enumerate(pool.keys)}
     word = {word: i for i, word in enumerate(pool.attributes.words)}
     support, query = (
-        np.array([[[image[k] for k in way] for way in task[part]] for task in told])
+        np.array([[[image[k] for k in way] for way in task[part]] for task in tasks])
         for part in ("support", "query")
     )
-    attribute = np.array([[word[a] for a in task["attributes"]] for task in told])
-    # What the file does not tell: a way is relaxed if an image shows it.
+    attribute = np.array([[word[a] for a in task["attributes"]] for task in tasks])
+    # The file does not record this: a way is relaxed if an image shows it.
     has = pool.attributes.rows(np.arange(len(pool)))
     others = np.stack([np.delete(attribute, w, axis=1) for w in range(5)], axis=1)[:, :, None, :]
     relaxed = ~has[query[..., None], others].any(axis=3).all(axis=2)
     relaxed |= has[support[..., None], others].any(axis=(2, 3))
-    classes = np.array([[pool.class_names.index(c) for c in task["classes"]] for task in told])
+    classes = np.array([[pool.class_names.index(c) for c in task["classes"]] for task in tasks])
     return TaskSet.of(
         pool,
         classes,
@@ -580,17 +581,17 @@ def ours(name: str, n_shot: int, seed: int = SEED) -> TaskSet:
 @pytest.mark.shared_data
 @pytest.mark.parametrize(("name", "n_shot"), TABLES)
 def test_the_published_tasks_meet_our_conditions(name: str, n_shot: int) -> None:
-    # Not in distribution but one by one: each of the 8,000 query sets is exactly of lowest score.
+    # One by one, not in distribution: each of the 8,000 query sets has exactly the lowest scores.
     check_tasks(table_pool(name), golden(name, n_shot), "published", "published")
 
 
 def same_frequencies(ours: Any, golden: Any, n_values: int) -> float:
-    """Return the p of a chi-square test that two samples of labels are of one distribution.
+    """Return the p-value of a chi-square test that two samples have one distribution.
 
-    Values are pooled, from the rarest up, into cells of at least 10 in both together. The ways of
-    one task are not quite independent (its words and classes are distinct), which makes the counts
-    vary less than the test presumes: it errs towards agreement, by a share of the order of the
-    number of ways over that of values.
+    Values are pooled, from the rarest up, into cells of at least 10 in both samples together. The
+    ways of one task are not quite independent (its words and classes are distinct), so the counts
+    vary less than the test assumes: it errs towards agreement, by a fraction of the order of the
+    number of ways over the number of values.
     """
     counts = np.stack([np.bincount(x.reshape(-1), minlength=n_values) for x in (ours, golden)])
     order = np.argsort(counts.sum(axis=0), kind="stable")
@@ -599,17 +600,17 @@ def same_frequencies(ours: Any, golden: Any, n_values: int) -> float:
         cells[-1] = cells[-1] + column
         if cells[-1].sum() >= 10:
             cells.append(np.zeros(2))
-    if len(cells) > 1:  # what is left over joins the last
+    if len(cells) > 1:  # the remainder joins the last
         cells[-2:] = [cells[-2] + cells[-1]]
     return float(chi2_contingency(np.array(cells).T).pvalue)
 
 
 def compare(name: str, n_shot: int, seed: int) -> dict[str, float]:
-    """Return the p of each comparison with the golden tasks.
+    """Return the p-value of each comparison with the golden tasks.
 
-    Tasks are independent of one another and the queries of one are not, so that everything about
-    queries is a number a task and compared by ranks (Mann-Whitney), which asks nothing of its
-    distribution and allows for ties. Whether a task is relaxed is a two-by-two table.
+    Tasks are independent but the queries of one task are not, so everything about queries is one
+    number per task, compared by ranks (Mann-Whitney), which assumes no distribution and handles
+    ties. Whether a task is relaxed is a two-by-two table.
     """
     pool, a, b = table_pool(name), ours(name, n_shot, seed), golden(name, n_shot)
     assert pool.attributes is not None
@@ -622,7 +623,7 @@ def compare(name: str, n_shot: int, seed: int) -> dict[str, float]:
         label, word = tasks.classes, tasks.attribute
         return {
             "queries with another's attribute": shown.any(axis=2).mean(axis=1),
-            "non-selected words a query": (
+            "non-selected words per query": (
                 has[query].sum(axis=2).mean(axis=1) - shown.sum(axis=2).mean(axis=1)
             ),
             "images of the class with its attribute": facts.present[label, word].mean(axis=1),
@@ -650,8 +651,8 @@ def test_our_tasks_are_distributed_as_the_published(name: str, n_shot: int) -> N
 @pytest.mark.shared_data
 @pytest.mark.parametrize(("name", "n_shot"), TABLES)
 def test_as_many_images_are_used_as_by_the_published(name: str, n_shot: int) -> None:
-    # One number a set of tasks, so a sample of sets is needed. The golden number is one draw from
-    # the distribution that 40 sets of ours sample, a sum of many small parts: (x - mean) over
+    # One number per set of tasks, so a sample of sets is needed. The golden number is one draw from
+    # the distribution that 40 of our sets sample, a sum of many small parts: (x - mean) over
     # sd sqrt(1 + 1/40) follows Student's t with 39 degrees of freedom, 2.71 at 1 %.
     pool, n_tasks, n_sets = table_pool(name), len(golden(name, n_shot)), 40
     sets = FewStabPublishedSampler(n_shot=n_shot).draw(pool, n_sets * n_tasks, SEED)

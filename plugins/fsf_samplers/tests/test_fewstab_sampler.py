@@ -1,4 +1,4 @@
-"""Tasks of FewSTAB, checked against the definition by code that shares nothing with the sampler."""
+"""Tasks of FewSTAB, checked against the definition by independent code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pool_of(classes: dict[str, list[str]]) -> ImagePool:
 def random_pool(
     rng: np.random.Generator, n_classes: int, n_images: int, n_words: int, mean: float
 ) -> ImagePool:
-    """Make a pool of classes of unequal size, its words by a Zipf law and its images shuffled."""
+    """Make a pool of classes of unequal size, with Zipf-distributed words and shuffled images."""
     labels = rng.permutation(np.repeat(np.arange(n_classes), n_images))[: -n_images // 3]
     labels = np.concatenate([labels, np.arange(n_classes)])
     share = 1 / np.arange(1, n_words + 1)
@@ -60,7 +60,7 @@ def words_of(pool: ImagePool) -> Words:
 
 
 def check_tasks(pool: ImagePool, tasks: TaskSet) -> None:
-    """Derive every condition of every task from the words of the images alone."""
+    """Derive every condition of every task from the images' words only."""
     words = words_of(pool)
     members = [
         [i for i in range(len(pool)) if pool.labels[i] == c] for c in range(len(set(pool.labels)))
@@ -120,7 +120,7 @@ def test_every_condition_holds(
     check_tasks(pool, tasks)
 
 
-def test_both_kinds_of_candidates_are_met() -> None:
+def test_both_kinds_of_candidates_occur() -> None:
     pool = random_pool(np.random.default_rng(SEED), 9, 60, 60, 4)
     tasks = FewStabSampler(n_shot=1, n_query=6).draw(pool, 150, SEED)
     assert 0.1 < tasks.relaxed.mean() < 0.9
@@ -151,10 +151,10 @@ def test_tiny_tables(classes: list[list[set[str]]], n_way: int, n_shot: int, n_q
 # -- By hand ---------------------------------------------------------------------------------------
 
 
-def test_the_only_task() -> None:
+def test_a_pool_with_a_single_task() -> None:
     # Two images of each class must share their class's attribute: "grass" for cats, "sofa" for
-    # dogs. cat2 and dog2 have the other's too, so they cannot be in the support, nor, having their
-    # own, be queries. Queries lack their own and have the other's attribute.
+    # dogs. cat2 and dog2 have the other's too, so they cannot be in the support, nor be queries,
+    # since they have their own. Queries lack their own and have the other's attribute.
     pool = pool_of(
         {
             "cat": ["grass", "grass ball", "grass sofa", "sofa", "sofa ball", "ball"],
@@ -197,9 +197,9 @@ def test_queries_have_the_fewest_common_words() -> None:
     assert found
 
 
-def test_relaxed_candidates_are_those_without_the_own_attribute() -> None:
-    # No cat has "sofa", so candidates are the cats without "grass", and of these the two with the
-    # rarer word: among cat1 .. cat4, "ball" is in 2, "red" and "blue" in 1.
+def test_relaxed_candidates_are_those_without_their_own_attribute() -> None:
+    # No cat has "sofa", so the candidates are the cats without "grass"; the queries are the two
+    # with the rarer words: among cat1 .. cat4, "ball" is in 2, "red" and "blue" in 1.
     pool = pool_of(
         {
             "cat": ["grass", "ball", "ball", "red", "blue"],
@@ -235,7 +235,7 @@ def fits_uniform(counts: Counter[object], n_outcomes: int) -> None:
 
 
 def test_classes_are_uniform() -> None:
-    # No two classes share a word, and all are alike: no task ever starts again.
+    # No two classes share a word and all are alike, so no task ever restarts.
     pool = pool_of({f"c{c}": [f"a{c}", f"b{c}", f"c{c}", ""] for c in range(5)})
     tasks = FewStabSampler(n_way=3, n_shot=1, n_query=2).draw(pool, 6000, SEED)
     fits_uniform(Counter(map(tuple, tasks.classes.tolist())), 5 * 4 * 3)
@@ -259,7 +259,7 @@ def test_supports_are_uniform() -> None:
 @pytest.mark.parametrize("relaxed", [False, True])
 def test_ties_are_broken_uniformly(relaxed: bool) -> None:
     # In tasks on "a0" and "a1", the candidates of a class are its last five images. The first of
-    # these has no further word and is always taken; the others tie for two places.
+    # these has no other word and is always taken; the others tie for two places.
     def images(own: str, other: str) -> list[str]:
         return [own, *(f"{word} {'' if relaxed else other}" for word in ("", *"bcde"))]
 
@@ -313,7 +313,7 @@ def test_fresh_processes_draw_the_same_tasks() -> None:
     assert len(digests) == 1
 
 
-def test_it_works_where_no_cache_can_be_written() -> None:
+def test_it_works_without_a_writable_cache() -> None:
     code = (
         "from fsf_samplers import FewStabSampler; from fsframework.testing import toy_pool; "
         "print(len(FewStabSampler().draw(toy_pool(), 2, 3)))"
@@ -349,7 +349,7 @@ def test_options_are_checked() -> None:
     with pytest.raises(OptionError, match="n_shot must be at least 1, not 0"):
         FewStabSampler(n_shot=0)
     pool, sampler = pool_of(TWO), FewStabSampler(n_way=2, n_shot=1, n_query=1)
-    with pytest.raises(OptionError, match="'fewstab' draws without an end"):
+    with pytest.raises(OptionError, match="'fewstab' never runs out of tasks"):
         sampler.draw(pool, None, 0)
     with pytest.raises(OptionError, match="n_tasks must be at least 1, not 0"):
         sampler.draw(pool, 0, 0)
@@ -364,7 +364,9 @@ def test_too_few_classes() -> None:
 
 def test_no_attributes() -> None:
     bare = ImagePool(("a", "b"), np.array([0, 1]), ("cat", "dog"))
-    with pytest.raises(InfeasibleTask, match="needs the images' attributes, and none are given"):
+    with pytest.raises(
+        InfeasibleTask, match="needs the images' attributes, but the data set has none"
+    ):
         FewStabSampler(n_way=2).draw(bare, 1, 0)
     assert "no image has any" in refusal({"cat": ["", ""], "dog": ["", ""]}, n_way=2)
 
@@ -372,12 +374,12 @@ def test_no_attributes() -> None:
 def test_too_few_usable_classes() -> None:
     classes = {**TWO, "bare": ["", "", ""], "always": ["a", "a", "a", "a"]}
     assert refusal(classes, n_way=3, n_shot=1, n_query=2) == (
-        "n_way = 3 classes are needed but only 2 of 4 can stand in a task: 'bare' with 3 images "
+        "n_way = 3 classes are needed but only 2 of 4 can be in a task: 'bare' with 3 images "
         "has no word that is present in n_shot = 1 of them and absent from n_query = 2; n_way at "
         "most 2"
     )
     assert refusal(TWO, n_way=2, n_shot=2, n_query=2) == (
-        "n_way = 2 classes are needed but only 1 of 2 can stand in a task: 'dog' with 4 images "
+        "n_way = 2 classes are needed but only 1 of 2 can be in a task: 'dog' with 4 images "
         "has no word that is present in n_shot = 2 of them and absent from n_query = 2; n_shot at "
         "most 1 with n_query = 2"
     )
@@ -387,7 +389,7 @@ def test_too_few_usable_classes() -> None:
 def test_too_few_words() -> None:
     message = refusal({name: ["a", "b", ""] for name in "xyz"}, n_way=3, n_shot=1, n_query=1)
     assert message == (
-        "each class of a task needs an attribute of its own, but n_way is 3 and at most 2 words "
+        "each class of a task needs a different attribute, but n_way is 3 and only 2 words "
         "can be one: 'a', 'b'"
     )
 
@@ -395,18 +397,18 @@ def test_too_few_words() -> None:
 def test_restarts_end() -> None:
     always_both = {name: ["a b", "a b", ""] for name in ("cat", "dog")}
     message = refusal(always_both, n_way=2, n_shot=1, n_query=1, max_restarts=20)
-    assert message.startswith("task 0 started again more than max_restarts = 20 times: in ")
+    assert message.startswith("task 0 restarted more than max_restarts = 20 times: ")
     assert "had at most 0 images with its attribute and none of the others' (n_shot = 1)" in message
 
 
 def test_restarts_blame_attributes_taken_before() -> None:
     classes = {"cat": ["a", ""], "dog": ["a", ""], "emu": ["b", "c", "", ""]}
     message = refusal(classes, n_way=3, n_shot=1, n_query=1, max_restarts=50)
-    assert "had no attribute that the classes before had not taken (n_way = 3)" in message
+    assert "had no attribute that the earlier classes had not taken (n_way = 3)" in message
 
 
 def test_restarts_blame_too_few_queries() -> None:
-    # "b" or "y" would leave queries enough, but then only one of the two can be in a support.
+    # "b" or "y" would leave enough queries, but only one of the two can then be in a support.
     classes = {"cat": ["a", "a", "a b", ""], "dog": ["x", "x", "x b", ""]}
     message = refusal(classes, n_way=2, n_shot=1, n_query=3, max_restarts=50)
     assert "had at most 1 images without its attribute (n_query = 3)" in message
@@ -418,7 +420,7 @@ def test_restarts_blame_too_few_queries() -> None:
 def small_pool() -> ImagePool:
     file = SHARED / "golden" / "fewstab_published" / "small_words.csv"
     if not file.is_file():
-        pytest.skip("the reference material is not beside the checkout")
+        pytest.skip("the reference material is not available")
     with file.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     classes: dict[str, list[str]] = {}
@@ -430,7 +432,7 @@ def small_pool() -> ImagePool:
 def cub_pool() -> ImagePool:
     folder = SHARED / "data" / "cub"
     if not folder.is_dir():
-        pytest.skip("the reference material is not beside the checkout")
+        pytest.skip("the reference material is not available")
     with (folder / "waterbirds_metadata.csv").open(newline="") as lines:
         scene = {
             Path(row["img_filename"]).name.lower(): row["place_filename"].split("/")[2]

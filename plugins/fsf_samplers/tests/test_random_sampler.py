@@ -59,7 +59,7 @@ def test_a_shorter_draw_begins_a_longer_one() -> None:
 
 def test_requests_are_checked() -> None:
     pool = pool_of_sizes(9, 7)
-    with pytest.raises(OptionError, match="'random' draws without an end"):
+    with pytest.raises(OptionError, match="'random' never runs out of tasks"):
         RandomSampler(n_way=2).draw(pool, None, 0)
     with pytest.raises(OptionError, match="n_tasks must be at least 1, not -1"):
         RandomSampler(n_way=2).draw(pool, -1, 0)

@@ -17,7 +17,7 @@ _HOME = {
     "Accuracy": "_accuracy",
     "WorstClassAccuracy": "_worst_class",
 }
-"""The module of each name: asking for one imports no other."""
+"""The module that defines each name; asking for one name imports no other module."""
 
 
 def __getattr__(name: str) -> Any:

@@ -14,8 +14,8 @@ class Accuracy(Statistic):
     """Mean class accuracy of a task (Acc).
 
     Source: FewSTAB (Zheng et al. 2024), Eq. (1). The equation prints the sum over classes; the
-    paper's tables show the mean, which is what this gives. As every class of a task has equally
-    many queries, it is also the share of the task's queries that were right.
+    paper's tables show the mean, which this returns. As every class of a task has the same number
+    of queries, it is also the fraction of the task's queries that are right.
 
     >>> import numpy as np
     >>> outcomes = Outcomes(np.array([[[0, 1], [1, 1]]]), "digest", 6, False)
@@ -26,5 +26,5 @@ class Accuracy(Statistic):
     label: ClassVar[str] = "Acc"
 
     def per_task(self, outcomes: Outcomes) -> FloatArray:
-        """Return ``task_accuracy``, float64 ``(T,)`` in 0..1: it needs no predictions."""
+        """Return ``task_accuracy``, float64 ``(T,)`` in 0..1, which needs no predictions."""
         return outcomes.task_accuracy

@@ -16,12 +16,12 @@ class WorstClassAccuracy(Statistic):
     Source: FewSTAB (Zheng et al. 2024), Eq. (2). On attribute-biased tasks the paper calls its
     mean wAcc-A, on random tasks wAcc-R.
 
-    Caveat: the smallest of a few noisy shares lies below the accuracy of the worst class, the more
-    so the fewer the queries and the more the ways. A classifier that is right with probability 0.6
-    in each of 5 classes has an expected wAcc of 0.45 with 15 queries a class and of 0.54 with
-    100. Compare values only at equal ways and queries; more tasks narrow the interval around the
-    biased value, and do not take the bias away. The bias does not cancel in wAcc-R - wAcc-A
-    where the two differ in how unequal their classes are.
+    Caveat: the smallest of a few noisy fractions is below the accuracy of the worst class, and the
+    more so with fewer queries and more ways. A classifier that is right with probability 0.6 in
+    each of 5 classes has an expected wAcc of 0.45 with 15 queries per class and of 0.54 with 100.
+    Compare values only at equal ways and queries; more tasks narrow the interval around the biased
+    value but do not remove the bias. The bias does not cancel in wAcc-R - wAcc-A where the two
+    differ in how unequal their classes are.
 
     >>> import numpy as np
     >>> outcomes = Outcomes(np.array([[[0, 1], [1, 1]]]), "digest", 6, False)
@@ -32,5 +32,5 @@ class WorstClassAccuracy(Statistic):
     label: ClassVar[str] = "wAcc"
 
     def per_task(self, outcomes: Outcomes) -> FloatArray:
-        """Return the least over ways of ``class_accuracy``, float64 ``(T,)`` in 0..1."""
+        """Return the minimum of ``class_accuracy`` over ways, float64 ``(T,)`` in 0..1."""
         return outcomes.class_accuracy.min(axis=1)

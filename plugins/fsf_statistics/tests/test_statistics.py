@@ -6,8 +6,8 @@ from fsframework.testing import parametrize_with_checks, toy_outcomes
 from fsframework.values import Outcomes
 
 # Two tasks of three ways with four queries each. Class accuracies by hand:
-#   task 0: 4/4, 2/4, 1/4 -> mean 7/12, least 1/4
-#   task 1: 0/4, 4/4, 3/4 -> mean 7/12, least 0
+#   task 0: 4/4, 2/4, 1/4 -> mean 7/12, minimum 1/4
+#   task 1: 0/4, 4/4, 3/4 -> mean 7/12, minimum 0
 PREDICTIONS = [
     [[0, 0, 0, 0], [1, 1, 0, 2], [0, 1, 2, 0]],
     [[1, 2, 1, 2], [1, 1, 1, 1], [2, 2, 2, 0]],

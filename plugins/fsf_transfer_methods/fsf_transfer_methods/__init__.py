@@ -1,4 +1,4 @@
-"""Few-shot methods that train on all base classes at once and fit a classifier a task."""
+"""Few-shot methods that train on all base classes together and fit a classifier per task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HOME = {
     "FineTune": "_finetune",
     "Logistic": "_logistic",
 }
-"""The module of each name: asking for one imports no other."""
+"""The module that defines each name; asking for one name imports no other module."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What methods that train on all base classes at once share."""
+"""The base of methods that train on all base classes together."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class BaseClassifier(FewShotMethod):
     """Vectors ``(n, D)`` to logits ``(n, n_base_classes)``; ``None`` without base classes."""
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
-        """Create the classifier for vectors ``(D,)``; only where there are base classes."""
+        """Create the classifier for vectors ``(D,)``, only with base classes."""
         self.classify = self.classifier(item_shape[0], n_base_classes) if n_base_classes else None
 
     def classifier(self, dim: int, n_classes: int) -> nn.Module:
-        """Create a classifier; here a linear one."""
+        """Create a classifier, by default a linear one."""
         return nn.Linear(dim, n_classes)
 
     def class_logits(self, items: Tensor) -> Tensor:

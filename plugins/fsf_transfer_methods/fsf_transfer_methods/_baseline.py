@@ -16,26 +16,26 @@ _EPOCHS, _BATCH = 100, 4
 _MOMENTUM, _DAMPENING = 0.9, 0.9
 _EPS = 1e-5
 _INITIAL_LENGTH = 1 / math.sqrt(3)
-"""Of a row that PyTorch draws for a linear layer: D numbers, uniform within 1 / sqrt(D) of 0."""
+"""Mean length of a row of PyTorch's linear layer: D numbers, uniform within 1 / sqrt(D) of 0."""
 
 
 class Baseline(BaseClassifier):
-    """Train on all base classes at once, then fit a new linear classifier a task.
+    """Train on all base classes together, then fit a new linear classifier per task.
 
-    Source: Chen, Liu, Kira, Wang and Huang 2019, "A Closer Look at Few-shot Classification"
-    (ICLR), sections 3.2 and 4.1, and the authors' code. The classifier of a task is fitted to the
-    support by SGD with momentum 0.9 and dampening 0.9 on the cross-entropy, its biases decaying
-    like its weights.
+    Source: Chen, Liu, Kira, Wang and Huang 2019, "A Closer Look at Few-shot Classification" (ICLR),
+    sections 3.2 and 4.1, and the authors' code. The classifier of a task is fitted to the support
+    by SGD with momentum 0.9 and dampening 0.9 on the cross-entropy, with weight decay on weights
+    and biases.
 
-    Two deviations, for scores that are the same each time and in any order of shots and ways: a
-    step takes the whole support where the authors draw 4 images without replacement, with as many
-    steps as their 100 epochs have; and the classifier starts at 0 where theirs is drawn at random.
+    Two deviations make scores deterministic and independent of the order of shots and ways: a step
+    uses the whole support, where the authors draw 4 images without replacement, with as many steps
+    as in their 100 epochs; and the classifier starts at 0, where theirs is random.
 
     Args:
-        steps: of SGD, at least 1; ``None`` for those of 100 epochs of 4 images a step: 700 for 25
-            support images.
+        steps: steps of SGD, at least 1; ``None`` for those of 100 epochs of 4 images per step: 700
+            for 25 support images.
         lr: learning rate, above 0.
-        weight_decay: at least 0.
+        weight_decay: weight decay, at least 0.
 
     Raises:
         OptionError: an option is outside its range.
@@ -51,7 +51,7 @@ class Baseline(BaseClassifier):
         self.weight_decay = weight_decay
 
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits, float ``(tasks, n, way)``; no gradient passes.
+        """Return logits, float ``(tasks, n, way)``, without gradients.
 
         Args:
             support: float ``(tasks, way, shot, D)``.
@@ -60,11 +60,11 @@ class Baseline(BaseClassifier):
         with torch.no_grad(), torch.autocast(support.device.type, enabled=False):
             dtype = query.dtype
             support, query = _precise(support), _precise(query)
-            # The weights stay a combination of the items: coefficients are all that is learned.
+            # The weights remain a combination of the items, so only coefficients are learned.
             items, targets = support.flatten(1, 2), _targets(support)
             m = items.shape[1]
             products = torch.cat([items @ items.mT, items.new_ones(len(items), 1, m)], dim=1)
-            # (tasks, way, m + 1); in the last place, the biases.
+            # (tasks, way, m + 1), with the biases last.
             point = items.new_zeros(len(items), support.shape[1], m + 1)
             velocity: Tensor | None = None
             for _ in range(self.steps or _n_steps(m)):
@@ -78,27 +78,27 @@ class Baseline(BaseClassifier):
 
 
 class BaselinePlusPlus(BaseClassifier):
-    """Train on all base classes at once by cosines, then fit a new cosine classifier a task.
+    """Train on all base classes together by cosines, then fit a new cosine classifier per task.
 
-    Source: Chen, Liu, Kira, Wang and Huang 2019, "A Closer Look at Few-shot Classification"
-    (ICLR), sections 3.3 and 4.1, and the authors' code. The logit of a class is the cosine between
-    the item and the class' weight vector, times ``scale``; the classifier of a task is fitted to
-    the support by SGD with momentum 0.9, dampening 0.9 and weight decay.
+    Source: Chen, Liu, Kira, Wang and Huang 2019, "A Closer Look at Few-shot Classification" (ICLR),
+    sections 3.3 and 4.1, and the authors' code. The logit of a class is the cosine between the item
+    and the class's weight vector, times ``scale``; the classifier of a task is fitted to the
+    support by SGD with momentum 0.9, dampening 0.9 and weight decay.
 
-    Two deviations, for scores that are the same each time and in any order of shots and ways: a
-    step takes the whole support where the authors draw 4 images without replacement, with as many
-    steps as their 100 epochs have; and the weight vectors start as the classes' means, at the
-    length a random start has on average, where the authors' start is random.
+    Two deviations make scores deterministic and independent of the order of shots and ways: a step
+    uses the whole support, where the authors draw 4 images without replacement, with as many steps
+    as in their 100 epochs; and the weight vectors start as the classes' means, with the mean length
+    of a random start, where the authors' start is random.
 
     Args:
-        scale: of the cosines, above 0; ``None`` for the authors' 2, from 201 classes on 10.
-        learn_lengths: multiply the cosines of a class by a learned number, too, as the authors'
-            code does by normalising weights in the sense of Salimans and Kingma 2016. The paper
-            does not have it (False).
-        steps: of SGD, at least 1; ``None`` for those of 100 epochs of 4 images a step: 700 for 25
-            support images.
+        scale: factor of the cosines, above 0; ``None`` for the authors' 2, or 10 from 201 classes.
+        learn_lengths: also multiply the cosines of a class by a learned number, as the authors'
+            code does through the weight normalisation of Salimans and Kingma 2016. The paper does
+            not (False).
+        steps: steps of SGD, at least 1; ``None`` for those of 100 epochs of 4 images per step: 700
+            for 25 support images.
         lr: learning rate, above 0.
-        weight_decay: at least 0.
+        weight_decay: weight decay, at least 0.
 
     Raises:
         OptionError: an option is outside its range.
@@ -133,7 +133,7 @@ class BaselinePlusPlus(BaseClassifier):
         return 2.0 if n_classes <= 200 else 10.0
 
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return scaled cosines, float ``(tasks, n, way)``; no gradient passes.
+        """Return scaled cosines, float ``(tasks, n, way)``, without gradients.
 
         Args:
             support: float ``(tasks, way, shot, D)``.
@@ -149,7 +149,7 @@ class BaselinePlusPlus(BaseClassifier):
             )
             m = items.shape[1]
             products = items @ items.mT
-            # The directions stay combinations of the items: (tasks, way, m) coefficients.
+            # The directions remain combinations of the items: (tasks, way, m) coefficients.
             point = targets.expand(len(items), -1, -1) / shot
             point = _INITIAL_LENGTH * point * _inverse_length(point, point @ products)
             length = point.new_full((len(items), way, 1), _INITIAL_LENGTH)
@@ -163,7 +163,7 @@ class BaselinePlusPlus(BaseClassifier):
                 cosines = inner * inverse
                 error = (scale * length * cosines).softmax(dim=1) - targets
                 error *= scale / m
-                # The gradient in a direction has no part along it.
+                # The gradient by a direction has no component along it.
                 along = (error * cosines).sum(dim=2, keepdim=True)
                 gradient = length * inverse * (error - along * inverse * point)
                 gradient.add_(point, alpha=self.weight_decay)
@@ -211,25 +211,25 @@ def _precise(items: Tensor) -> Tensor:
 
 
 def _targets(support: Tensor) -> Tensor:
-    """Return 1 where a support image is of a way, else 0: ``(way, way * shot)``."""
+    """Return 1 where a support image belongs to a way, else 0: ``(way, way * shot)``."""
     way, shot = support.shape[1:3]
     ways = torch.arange(way, device=support.device)[:, None]
     return (ways == ways.repeat_interleave(shot)).to(support.dtype)
 
 
 def _unit(items: Tensor) -> Tensor:
-    """Divide vectors by their length, as the authors' code does: plus a little."""
+    """Divide vectors by their length plus a small number, as the authors' code does."""
     lengths: Tensor = torch.linalg.vector_norm(items, dim=-1, keepdim=True)
     return items / (lengths + _EPS)
 
 
 def _inverse_length(point: Tensor, inner: Tensor) -> Tensor:
-    """Return 1 over the length of what coefficients stand for; a vector of zeros counts as tiny."""
+    """Return 1 over the length of the vectors with these coefficients; zeros count as tiny."""
     return (point * inner).sum(dim=2, keepdim=True).clamp(min=1e-12).rsqrt()
 
 
 def _velocity(velocity: Tensor | None, gradient: Tensor) -> Tensor:
-    """Return what SGD with momentum steps along; PyTorch does not dampen the first gradient."""
+    """Return the velocity of SGD with momentum; PyTorch does not dampen the first gradient."""
     if velocity is None:
         return gradient
     return velocity.mul_(_MOMENTUM).add_(gradient, alpha=1 - _DAMPENING)

@@ -18,15 +18,15 @@ class NCC(FewShotMethod):
 
     Source: the adapter "NCC" of Lafargue et al. 2024, "Oops, I Sampled it Again", as in their
     code: support vectors of length 1 are averaged, and the score is the cosine between query and
-    mean. The three forms of Wang et al. 2019, "SimpleShot" (section 3), are
-    ``metric="euclidean"`` with ``normalize=False`` (UN) and with ``normalize=True`` (L2N), and with
-    ``centre=True`` besides (CL2N) - but for the mean that is subtracted: there it is that of the
-    base classes, which a method that learns from nothing never sees.
+    mean. The three forms of Wang et al. 2019, "SimpleShot" (section 3), are ``metric="euclidean"``
+    with ``normalize=False`` (UN) and with ``normalize=True`` (L2N), and with ``centre=True`` as
+    well (CL2N), except for the subtracted mean: there it is that of the base classes, which a
+    method without training never sees.
 
     Args:
         metric: ``cosine``, or ``euclidean`` for the negative squared distance.
         normalize: divide vectors by their length before averaging.
-        centre: subtract the mean of the task's support from support and queries at first.
+        centre: first subtract the mean of the task's support from support and queries.
 
     Raises:
         OptionError: an option is outside its range.
@@ -72,6 +72,6 @@ class NCC(FewShotMethod):
             return functional.normalize(query, dim=-1) @ functional.normalize(centroids, dim=-1).mT
         if self.normalize:
             query = functional.normalize(query, dim=-1)
-        # |q - c|^2 = |q|^2 + |c|^2 - 2 q.c; what |q|^2 loses to rounding is the same for all ways.
+        # |q - c|^2 = |q|^2 + |c|^2 - 2 q.c; the rounding error of |q|^2 is the same for all ways.
         norms = query.square().sum(dim=-1)[:, :, None] + centroids.square().sum(dim=-1)[:, None]
         return torch.baddbmm(norms, query, centroids.mT, beta=-1, alpha=2)

@@ -1,4 +1,4 @@
-"""Fine-tuning of the whole backbone a task."""
+"""Fine-tuning of the whole backbone per task."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ class FineTune(FewShotMethod):
     """Adapt the whole backbone and a classifier to the support of each task.
 
     Source: the adapter "Fine-tune" of Lafargue et al. 2024, "Oops, I Sampled it Again", and Luo et
-    al. 2023, "A Closer Look at Few-shot Classification Again" (ICML), whose code it is: SGD with
+    al. 2023, "A Closer Look at Few-shot Classification Again" (ICML), whose code they use: SGD with
     momentum 0.9 on the cross-entropy of the support, both learning rates following a cosine to 0,
-    vectors of length 1, no augmentation, BatchNorms in evaluation mode. Lafargue et al. take 30
+    vectors of length 1, no augmentation, BatchNorms in evaluation mode. Lafargue et al. use 30
     steps, a ``head_lr`` of 0.1 and an ``lr`` of 0.001 for DINO, 0.0001 for CLIP and DINOv2; Luo et
     al. choose them on validation tasks.
 
-    Two deviations: a step takes the whole support, where the authors draw 100 images without
-    replacement - the same for at most 100; and the ``cosine`` head, random there, starts as the
-    classes' means, so that it treats ways alike and is the same each time.
+    Two deviations: a step uses the whole support, where the authors draw 100 images without
+    replacement, which is the same for at most 100; and the ``cosine`` head, random there, starts as
+    the classes' means, so that it is deterministic and treats all ways alike.
 
     Args:
-        head: what classifies vectors: ``linear`` starts at 0 (the authors' starts at a constant,
-            which does the same); ``cosine`` is 10, a number that is learned, times the cosines to
-            learned vectors; ``centroids`` is 10 times the cosines to the means of the support's
-            vectors of the moment and has no weights.
-        steps: of SGD, at least 0.
-        lr: learning rate of the backbone at the start, at least 0.
-        head_lr: learning rate of the head at the start, at least 0.
-        batch_norm: whether BatchNorms use their ``running`` statistics, or those of the task's
-            ``support``, for its queries, too.
-        tasks_at_once: at least 1; bounds the memory. ``None`` for 8, on CPUs 1: there,
-            convolutions that differ by task are slower together.
+        head: the classifier of vectors: ``linear`` starts at 0 (the authors' starts at a constant,
+            which is equivalent); ``cosine`` is a learned factor, initially 10, times the cosines to
+            learned vectors; ``centroids`` is 10 times the cosines to the current means of the
+            support's vectors and has no weights.
+        steps: steps of SGD, at least 0.
+        lr: initial learning rate of the backbone, at least 0.
+        head_lr: initial learning rate of the head, at least 0.
+        batch_norm: whether BatchNorms use their ``running`` statistics or those of the task's
+            ``support``, also for its queries.
+        tasks_at_once: tasks adapted in parallel, at least 1, which bounds the memory. ``None`` for
+            8, or 1 on CPUs, where convolutions that differ by task are slower together.
 
     Raises:
         OptionError: an option is outside its range.
@@ -89,12 +89,12 @@ class FineTune(FewShotMethod):
         self.tasks_at_once = tasks_at_once
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
-        """Keep the backbone."""
+        """Store the backbone."""
         del item_shape, n_base_classes
         self.backbone = backbone
 
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits, float ``(tasks, n, way)``; no gradient passes.
+        """Return logits, float ``(tasks, n, way)``, without gradients.
 
         Args:
             support: float ``(tasks, way, shot, 3, H, W)``.
@@ -102,7 +102,7 @@ class FineTune(FewShotMethod):
         """
         adapt_and_score = vmap(partial(self._scores_of_task, _Vectors(self.backbone)))
         n = self.tasks_at_once or (1 if support.device.type == "cpu" else 8)
-        # BatchNorms know no mixed precision under vmap.
+        # BatchNorms do not support mixed precision under vmap.
         with torch.no_grad(), torch.autocast(support.device.type, enabled=False):
             parts = [
                 adapt_and_score(support[first : first + n], query[first : first + n])
@@ -152,7 +152,7 @@ class FineTune(FewShotMethod):
         return self._logits(head, functional.normalize(of_query, dim=1), found)
 
     def _start(self, support: Tensor) -> Weights:
-        """Return the head's first weights, given vectors ``(way, shot, D)``."""
+        """Return the head's initial weights, given vectors ``(way, shot, D)``."""
         way, _, dim = support.shape
         if self.head == "linear":
             return {"weight": support.new_zeros(way, dim), "bias": support.new_zeros(way)}
@@ -161,7 +161,7 @@ class FineTune(FewShotMethod):
         return {}
 
     def _logits(self, head: Weights, vectors: Tensor, support: Tensor) -> Tensor:
-        """Return logits ``(n, way)`` of vectors ``(n, D)``, given the support's; of length 1."""
+        """Return logits ``(n, way)`` of unit vectors ``(n, D)``, given the support's."""
         if self.head == "linear":
             return functional.linear(vectors, head["weight"], head["bias"])
         directions = head["weight"] if self.head == "cosine" else support.mean(dim=1)
@@ -183,9 +183,9 @@ class _Vectors(nn.Module):
 
 @contextmanager
 def _batch_statistics(module: nn.Module) -> Iterator[Weights]:
-    """Within the block, let BatchNorms use the batch's statistics, and note them.
+    """Within the block, let BatchNorms use the batch's statistics, and record them.
 
-    What is noted has the names of the running statistics, in place of which it can be used.
+    They are recorded under the names of the running statistics, which they can replace.
     """
     noted: Weights = {}
 

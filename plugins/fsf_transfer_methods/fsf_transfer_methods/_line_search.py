@@ -1,4 +1,4 @@
-"""A line search for many functions at once."""
+"""A line search for many functions in parallel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Ends(NamedTuple):
         return _Ends(*(np.where(mask, mine, its) for mine, its in zip(self, other, strict=True)))
 
     def tilted(self, by: Floats) -> _Ends:
-        """Return the same of the function plus ``by`` times the step."""
+        """Return the same for the function plus ``by`` times the step."""
         return _Ends(self.step, self.value + self.step * by, self.slope + by)
 
 
@@ -49,15 +49,15 @@ def search(
     has shrunk to a tenth of its upper end.
 
     Args:
-        phi: takes steps ``(tasks,)``; returns the functions' values and slopes there. It is called
-            last with the steps that are returned, unless some are 0 for want of a better.
+        phi: maps steps ``(tasks,)`` to the functions' values and slopes there. Its last call is
+            with the returned steps, unless some are 0 because none was found.
         value: float64 ``(tasks,)``, at step 0.
         slope: float64 ``(tasks,)``, at step 0, below 0 where wanted.
-        first: float64 ``(tasks,)``, above 0, the steps tried first.
-        wanted: bool ``(tasks,)``, where a step is sought.
+        first: float64 ``(tasks,)``, above 0, the steps to try first.
+        wanted: bool ``(tasks,)``, where a step is needed.
 
     Returns:
-        steps, values there, and where a step was found: it is 0 elsewhere.
+        Steps, values there, and where a step was found; steps are 0 elsewhere.
     """
     start = _Ends(np.zeros_like(value), value, slope)
     step = np.where(wanted, first, 0.0)
@@ -86,7 +86,7 @@ def _refined(
     open_: Bools,
     found: Bools,
 ) -> tuple[_Ends, Bools]:
-    """Try further steps where it is open whether there is a good one."""
+    """Try further steps where it is not yet known whether there is a good one."""
     near = far = start
     bracketed, second_stage = np.zeros_like(open_), np.zeros_like(open_)
     width = np.full_like(start.value, _LONGEST)
@@ -95,7 +95,7 @@ def _refined(
     for _ in range(_MOST_TRIALS):
         lower = tried.value <= start.value + tried.step * _DECREASE * start.slope
         second_stage = second_stage | (lower & (tried.slope >= 0))
-        # Until a step lowers enough, what is sought is a minimum of the function above its target.
+        # Until a step lowers enough, the search is for a minimum of the function above its target.
         above = ~second_stage & (tried.value <= near.value) & ~lower
         tilt = np.where(above, _DECREASE * start.slope, 0.0)
         near, far, step, bracketed = _next(
@@ -131,9 +131,9 @@ def _next(
 ) -> tuple[_Ends, _Ends, Floats, Bools]:
     """Return the ends of the new interval, the step to try, and whether a minimum is between.
 
-    The four cases of the paper's section 4: ``near`` is the end of the lower value, ``far`` the
-    other; the step is that of a cubic or a quadratic through what is known, or between the two.
-    A case that is not a function's own may divide by 0 for it.
+    The four cases of the paper's section 4: ``near`` is the end with the lower value, ``far`` the
+    other; the step is that of a cubic or a quadratic through the known values, or between the two.
+    A case that does not apply to a function may divide by 0 for it.
     """
     higher = tried.value > near.value
     opposite = tried.slope * np.sign(near.slope) < 0
@@ -153,10 +153,10 @@ def _next(
     inside = np.where(ahead, np.minimum(most, inside), np.maximum(most, inside))
     onward = np.clip(np.where(cubic_longer, beyond, secant), low, high)
     step = np.where(flatter, np.where(bracketed, inside, onward), step)
-    # 2: the slopes have opposite signs, a minimum lies between.
+    # 2: the slopes have opposite signs, a minimum is between.
     cubic_longer = np.abs(cubic - tried.step) > np.abs(secant - tried.step)
     step = np.where(opposite, np.where(cubic_longer, cubic, secant), step)
-    # 1: the value is higher, a minimum lies between.
+    # 1: the value is higher, a minimum is between.
     span = tried.step - near.step
     bend = (near.value - tried.value) / span + near.slope
     quadratic = near.step + 0.5 * span * near.slope / bend
@@ -168,8 +168,10 @@ def _next(
 
 
 def _cubic(end: _Ends, tried: _Ends) -> tuple[Floats, Any]:
-    """Return the minimum of the cubic through two points, and where it lies from the tried to the
-    other, in units of their distance; below 0 beyond the tried one."""
+    """Return the minimum of the cubic through two points, and its place between them.
+
+    The place is 0 at the tried point, 1 at the other, and below 0 beyond the tried point.
+    """
     theta = 3 * (end.value - tried.value) / (tried.step - end.step) + end.slope + tried.slope
     scale = np.maximum(np.abs(theta), np.maximum(np.abs(end.slope), np.abs(tried.slope)))
     root = (theta / scale) ** 2 - (end.slope / scale) * (tried.slope / scale)

@@ -19,15 +19,15 @@ class Logistic(FewShotMethod):
     """Fit a logistic regression to the support of each task.
 
     Source: the adapter "LR" of Lafargue et al. 2024, "Oops, I Sampled it Again", which is
-    scikit-learn's ``LogisticRegression(max_iter=1000)``; their code also brings the vectors to
+    scikit-learn's ``LogisticRegression(max_iter=1000)``; their code also scales the vectors to
     length 1 (``normalize``). For two ways scikit-learn fits a single weight vector; its minimum is
-    that of two vectors with half the ``c``, which is taken here.
+    that of two vectors with half the ``c``, which is used here.
 
     Args:
         normalize: divide vectors by their length.
         c: weight of the support's losses against the penalty ``|W|^2 / 2``, above 0.
         tol: the solver stops when no entry of the gradient exceeds it, above 0. At scikit-learn's
-            1e-4 this is before the minimum, see ``logistic_regression``; 1e-8 is as good as at it.
+            1e-4 this is before the minimum, see ``logistic_regression``; 1e-8 is practically at it.
 
     Raises:
         OptionError: an option is outside its range.
@@ -45,7 +45,7 @@ class Logistic(FewShotMethod):
         self.tol = tol
 
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits, float ``(tasks, n, way)``; no gradient passes.
+        """Return logits, float ``(tasks, n, way)``, without gradients.
 
         Args:
             support: float ``(tasks, way, shot, D)``.
@@ -56,19 +56,19 @@ class Logistic(FewShotMethod):
 
 
 class RFS(BaseClassifier):
-    """Train on all base classes at once, then fit a logistic regression a task.
+    """Train on all base classes together, then fit a logistic regression per task.
 
     Source: Tian, Wang, Krishnan, Tenenbaum and Isola 2020, "Rethinking Few-Shot Image
     Classification: a Good Embedding Is All You Need?" (ECCV), sections 3.2 (training), 3.3
     (distillation) and the authors' code: the regression is scikit-learn's with its defaults, on
-    vectors of length 1, but multinomial for two ways, too. In a stage that distils, the loss is
+    vectors of length 1, but multinomial also for two ways. In a stage that distils, the loss is
     ``alpha`` times the cross-entropy plus ``beta`` times the Kullback-Leibler divergence of the
     student's probabilities from the teacher's, both at ``temperature``, times the square of the
-    ``temperature`` (which keeps the size of its gradient, as in Hinton et al. 2015); in any other
-    the cross-entropy alone.
+    ``temperature`` (which keeps the size of its gradient, as in Hinton et al. 2015); in other
+    stages it is only the cross-entropy.
 
     Args:
-        alpha: weight of the cross-entropy beside a teacher, at least 0.
+        alpha: weight of the cross-entropy with a teacher, at least 0.
         beta: weight of the divergence from a teacher, at least 0.
         temperature: divides the logits of teacher and student, above 0.
         normalize: divide vectors by their length before the regression.
@@ -106,7 +106,7 @@ class RFS(BaseClassifier):
         self.tol = tol
 
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return logits, float ``(tasks, n, way)``; no gradient passes.
+        """Return logits, float ``(tasks, n, way)``, without gradients.
 
         Args:
             support: float ``(tasks, way, shot, D)``.
@@ -115,7 +115,7 @@ class RFS(BaseClassifier):
         return _logits(support, query, self.normalize, self.c, self.tol)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the cross-entropy of the base classes, with a teacher the two weighted losses."""
+        """Return the cross-entropy of the base classes; with a teacher, the two weighted losses."""
         of_classes, logits = self.class_loss(batch)
         if batch.teacher_logits is None:
             return of_classes
@@ -141,7 +141,7 @@ def _logits(support: Tensor, query: Tensor, normalize: bool, c: float, tol: floa
         dtype = query.dtype
         if dtype not in (torch.float32, torch.float64):
             support, query = support.float(), query.float()
-        # Of vectors of any length, the inner products must be more exact than in float32.
+        # For vectors of any length, the inner products must be more exact than in float32.
         weights, biases = logistic_regression(
             support if normalize else support.double(), normalize=normalize, c=c, tol=tol
         )

@@ -1,4 +1,4 @@
-"""Logistic regression of many tasks at once."""
+"""Logistic regression of many tasks in parallel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["logistic_regression"]
 _PAIRS = 10
 _LEAST_PROGRESS = 64 * np.finfo(np.float64).eps
 _GLANCE = 256
-"""Dimensions of the items that are looked at first for an entry of the gradient above ``tol``."""
+"""Dimensions of the items searched first for an entry of the gradient above ``tol``."""
 
 
 def logistic_regression(
@@ -26,26 +26,26 @@ def logistic_regression(
 ) -> tuple[Tensor, Tensor]:
     """Fit a multinomial logistic regression to the support of each task.
 
-    What is minimised, with ``m = way * shot`` items ``x`` of ways ``y``, is the mean over the items
-    of ``-log softmax(W x + b)[y]`` plus ``|W|^2 / (2 c m)``: the objective of scikit-learn's
-    ``LogisticRegression(C=c)``. The way there is that of its solver ``lbfgs``, too: L-BFGS with ten
-    pairs (Nocedal and Wright 2006, algorithm 7.4) from 0, the first step tried of length 1, the
-    line search of Moré and Thuente, until no entry of the gradient exceeds ``tol``. At
-    scikit-learn's own 1e-4 this ends before the minimum, where up to two labels of a hundred may be
-    others: to have its labels is to have gone its way.
+    With ``m = way * shot`` items ``x`` of ways ``y``, it minimises the mean over the items of
+    ``-log softmax(W x + b)[y]`` plus ``|W|^2 / (2 c m)``, the objective of scikit-learn's
+    ``LogisticRegression(C=c)``. It also follows the iterations of its solver ``lbfgs``: L-BFGS with
+    ten pairs (Nocedal and Wright 2006, algorithm 7.4) from 0, a first trial step of length 1, and
+    the line search of Moré and Thuente, until no entry of the gradient exceeds ``tol``. At
+    scikit-learn's own 1e-4 this stops before the minimum, where up to two labels in a hundred may
+    differ, so equal labels need equal iterations.
 
-    ``W`` is a combination of the items throughout, so all is done in terms of its coefficients, in
-    float64, and of the items' inner products. The length of the items matters to two matrix
-    products and, for the largest entry of the gradient, to one an iteration. Numbers a task are
-    NumPy's, whose small steps take less time than PyTorch's.
+    ``W`` is always a combination of the items, so everything is computed from its coefficients, in
+    float64, and the items' inner products. The length of the items affects only two matrix products
+    and, for the largest entry of the gradient, one per iteration. Scalars per task are NumPy's,
+    whose small operations are faster than PyTorch's.
 
     Args:
-        support: float32 or float64 ``(tasks, way, shot, D)``. The inner products are taken in its
-            type; unless the items are normalised, use float64 for items much longer than 1.
-        normalize: take items at length 1.
+        support: float32 or float64 ``(tasks, way, shot, D)``. The inner products use its type;
+            unless the items are normalised, use float64 for items much longer than 1.
+        normalize: scale items to length 1.
         c: weight of the items' losses against the penalty, above 0.
         tol: largest entry of the gradient to stop at, above 0.
-        max_iter: most iterations.
+        max_iter: maximum number of iterations.
 
     Returns:
         ``W (tasks, way, D)`` and ``b (tasks, way)``, in the type of the support.
@@ -54,12 +54,12 @@ def logistic_regression(
     with (
         torch.no_grad(),
         torch.autocast(support.device.type, enabled=False),
-        # What ends in no number is not used.
+        # Results that are not finite are not used.
         np.errstate(all="ignore"),
     ):
         items = support.flatten(1, 2)
         point = support.new_zeros(tasks, way, way * shot + 1, dtype=torch.float64)
-        # Once half of the tasks in work have ended, the others go on without them.
+        # Once half of the active tasks have ended, the others continue without them.
         in_work = torch.arange(tasks, device=support.device)
         solver = _Solver(items, way, normalize, 1 / (c * way * shot), tol)
         scale = solver.scale
@@ -77,12 +77,12 @@ def logistic_regression(
 
 
 class _Solver:
-    """L-BFGS on tasks side by side.
+    """L-BFGS on tasks in parallel.
 
-    A vector of the space of ``(W, b)`` is given by coefficients ``(tasks, way, m + 1)``: those of
-    the items in ``W`` and, last, ``b``. Its image, of the same shape, holds the inner products of
-    ``W`` with the items and, last, ``b``; so the inner product of two vectors is the sum over the
-    one's coefficients times the other's image.
+    A vector in the space of ``(W, b)`` is represented by coefficients ``(tasks, way, m + 1)``:
+    those of the items in ``W`` and, last, ``b``. Its image, of the same shape, holds the inner
+    products of ``W`` with the items and, last, ``b``; so the inner product of two vectors is the
+    sum over the coefficients of one times the image of the other.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class _Solver:
         tasks, m, _ = items.shape
         self.items, self.penalty, self.tol = items, penalty, tol
         inner = (items @ items.mT).double()
-        # What the items are multiplied by, (tasks, 1, m); they themselves stay as they are.
+        # The factors of the items, (tasks, 1, m); the items themselves do not change.
         self.scale = torch.ones_like(inner[:, :1])
         if normalize:
             squares = inner.diagonal(dim1=1, dim2=2)[:, None]
@@ -105,10 +105,10 @@ class _Solver:
         self.point = self.gram.new_zeros(tasks, way, m + 1)
         self.logits = self.gram.new_zeros(tasks, way, m)
         self.errors = (1 / way - self.targets).expand(tasks, -1, -1)
-        # What is minimised; in it, the penalty; and the targets' mean logit.
+        # The objective; its penalty; and the targets' mean logit.
         self.value = np.full(tasks, np.log(way))
         self.penalised, self.aim = np.zeros(tasks), np.zeros(tasks)
-        # The gradient and its image; then places for pairs: a step, the gradient's change by it.
+        # The gradient and its image; then space for pairs: a step and the gradient's change.
         self.vectors = self.gram.new_empty(tasks, 1 + 2 * _PAIRS, way, m + 1)
         self.images = torch.empty_like(self.vectors)
         self.vectors[:, 0] = self._gradient()
@@ -118,7 +118,7 @@ class _Solver:
         self.inner = self._look()
 
     def drop_ended(self) -> None:
-        """Keep only the tasks that are going on."""
+        """Keep only the active tasks."""
         chosen = torch.from_numpy(self.going).to(self.gram.device)
         self.items, self.scale = self.items[chosen], self.scale[chosen]
         self.gram = self.gram[chosen]
@@ -129,7 +129,7 @@ class _Solver:
         self.going = self.going[self.going]
 
     def iterate(self) -> None:
-        """Take a step in each task that is going on."""
+        """Take a step in each active task."""
         mix = _direction(self.inner, self._pairs())
         slope = (mix * self.inner[:, 0]).sum(axis=1)
         first = np.ones_like(slope) if self.n_iterations else 1 / np.sqrt(-slope)
@@ -180,12 +180,12 @@ class _Solver:
         return places[:, : 1 + 2 * min(self.n_iterations, _PAIRS)].flatten(2)
 
     def _look(self) -> Floats:
-        """See which tasks go on; returns the vectors' inner products ``(tasks, n, n)``."""
+        """Update which tasks are active; return the vectors' inner products ``(tasks, n, n)``."""
         inner = _numbers(self._used(self.vectors) @ self._used(self.images).mT)
         length = np.sqrt(inner[:, 0, 0])
         way, dim = len(self.targets), self.items.shape[2]
-        # The largest entry is at least length / sqrt(n_entries) and at most length; if that leaves
-        # it open, a part of the entries may show one above tol.
+        # The largest entry is at least length / sqrt(n_entries) and at most length; if that does
+        # not decide, some of the entries may show one above tol.
         self.going = self.going & (length > self.tol)
         unclear = self.going & (length <= self.tol * (way * (dim + 1)) ** 0.5)
         if dim > 2 * _GLANCE and unclear.any():
@@ -196,14 +196,14 @@ class _Solver:
                 chosen = torch.from_numpy(unclear).to(self.gram.device)
                 self.going[unclear] = self._largest(chosen, dim) > self.tol
             else:
-                # To pick out items costs as much as to multiply them.
+                # Selecting items costs as much as multiplying them.
                 self.going |= unclear & (self._largest(slice(None), dim) > self.tol)
         return inner
 
     def _largest(self, chosen: slice | Tensor, dim: int) -> Floats:
         """Return the size of the largest entry of the gradients of the chosen tasks.
 
-        Only the first ``dim`` dimensions of the items are looked at.
+        Only the first ``dim`` dimensions of the items are used.
         """
         gradient = self.vectors[chosen, 0]
         coefficients = (gradient[..., :-1] * self.scale[chosen]).to(self.items.dtype)
@@ -219,8 +219,10 @@ class _Solver:
         return gradient
 
     def _losses(self, logits: Tensor) -> tuple[Floats, Tensor]:
-        """Return the mean over items of log sum exp ``(tasks,)``, and the ways' probabilities less
-        the targets ``(tasks, way, m)``."""
+        """Return the mean over items of log sum exp ``(tasks,)``, and the residuals.
+
+        The residuals are the ways' probabilities minus the targets, ``(tasks, way, m)``.
+        """
         top = logits.amax(dim=1, keepdim=True)
         exponentials = (logits - top).exp_()
         total = exponentials.sum(dim=1, keepdim=True)
@@ -228,7 +230,7 @@ class _Solver:
         return sums, exponentials.div_(total).sub_(self.targets)
 
     def _wide(self, numbers: Floats) -> Tensor:
-        """Return numbers a task as ``(tasks, 1, 1)``."""
+        """Return one number per task as ``(tasks, 1, 1)``."""
         return torch.from_numpy(numbers).to(self.gram.device)[:, None, None]
 
 
@@ -238,11 +240,11 @@ def _numbers(tensor: Tensor) -> Floats:
 
 
 def _direction(inner: Floats, pairs: list[int]) -> Floats:
-    """Return the quasi-Newton direction by the two-loop recursion, as a mixture of vectors.
+    """Return the quasi-Newton direction by the two-loop recursion, as a combination of vectors.
 
     Args:
         inner: ``(tasks, n, n)``, the inner products of vectors: the gradient, and at each of
-            ``pairs``, oldest first, a step and after it the gradient's change.
+            ``pairs``, oldest first, a step followed by the gradient's change.
 
     Returns:
         ``(tasks, n)``, weights of the vectors.
@@ -263,5 +265,5 @@ def _direction(inner: Floats, pairs: list[int]) -> Floats:
 
 
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """Divide, but where a task has ended or a pair tells nothing give 0."""
+    """Divide, but return 0 where a task has ended or a pair carries no information."""
     return np.where(denominator > 0, numerator / denominator, 0.0)

@@ -45,7 +45,7 @@ def fitted(classifier: nn.Module, support: Tensor, steps: int, **sgd: Any) -> No
 
 
 class Cosines(nn.Module):
-    """The authors' classifier, its start given: 1/sqrt(3) long, along the means of unit items."""
+    """The authors' classifier with a given start: 1/sqrt(3) long, along the means of unit items."""
 
     def __init__(self, support: Tensor, scale: float, learn_lengths: bool) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ def test_scale_follows_the_number_of_classes(
 
 
 @pytest.mark.parametrize("method", [Baseline, BaselinePlusPlus])
-def test_neither_takes_a_teacher(method: Any) -> None:
+def test_neither_accepts_a_teacher(method: Any) -> None:
     made = method()
     made.build((9,), 4, Conv64F())
     batch = Batch(

@@ -71,7 +71,7 @@ def built(backbone: Backbone, **options: Any) -> FineTune:
 
 
 class Cosine(nn.Module):
-    """10, a number that is learned, times the cosines to learned vectors."""
+    """A learned factor, initially 10, times the cosines to learned vectors."""
 
     def __init__(self, means: Tensor) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Cosine(nn.Module):
 
 
 def require_alike(scores: Tensor, expected: Tensor, tolerance: float) -> None:
-    """Require equal scores but for what is the same for all ways, within part of their spread."""
+    """Require equal scores up to an offset for all ways, within a fraction of their spread."""
     scores, expected = (part - part.mean(dim=-1, keepdim=True) for part in (scores, expected))
     spread = expected.max() - expected.min()
     assert (scores - expected).abs().max() < tolerance * spread
@@ -164,7 +164,7 @@ def test_does_what_a_literal_loop_does(head: Any, batch_norm: Any) -> None:
 def test_batch_norms_of_queries_have_the_supports_statistics() -> None:
     support, _ = episode()
     method = built(Tiny(), head="centroids", batch_norm="support", steps=0)
-    # As queries, the support's own images must give what they give as the support.
+    # As queries, the support's images must give the same as in the support.
     scores = method.scores(support, support.flatten(1, 2))
     method.backbone.train()
     for task in range(3):

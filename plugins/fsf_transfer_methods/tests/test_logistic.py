@@ -61,7 +61,7 @@ def test_two_ways() -> None:
     scores = Logistic(tol=1e-6).scores(support, query)[0]
     apart = scores[:, 1] - scores[:, 0]
     torch.testing.assert_close(apart.double(), expected, rtol=0.02, atol=0.002)
-    # RFS has two weight vectors, which is one with twice the c; so this is no small difference.
+    # RFS has two weight vectors, which is one with twice the c, so this difference is not small.
     softmax = RFS(normalize=False).scores(support, query)[0]
     assert (softmax[:, 1] - softmax[:, 0]).abs().mean() > 1.2 * expected.abs().mean()
 
@@ -117,7 +117,7 @@ def test_loss_with_a_teacher_worked_by_hand() -> None:
         classes=torch.tensor([0, 1]),
         teacher_logits=torch.tensor([[4 * np.log(3.0), 0.0], [0.0, 4 * np.log(4.0)]]),
     )
-    # At temperature 4 the teacher says 3/4, 1/4 and 1/5, 4/5; the student e/(e + 1), 1/(e + 1) and
+    # At temperature 4 the teacher gives 3/4, 1/4 and 1/5, 4/5; the student e/(e + 1), 1/(e + 1) and
     # 1/2, 1/2.
     student = np.array([[np.e, 1], [1, 1]]) / np.array([[np.e + 1], [2]])
     teacher = np.array([[3 / 4, 1 / 4], [1 / 5, 4 / 5]])
@@ -127,7 +127,7 @@ def test_loss_with_a_teacher_worked_by_hand() -> None:
     assert method.loss(batch).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_student_like_its_teacher_feels_the_cross_entropy_alone() -> None:
+def test_a_student_like_its_teacher_has_only_the_cross_entropy() -> None:
     torch.manual_seed(0)
     method, items = built(n_base=7, dim=5), torch.randn(10, 5)
     classes = torch.arange(10) % 7

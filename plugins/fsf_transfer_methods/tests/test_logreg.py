@@ -1,4 +1,4 @@
-"""The logistic regression of many tasks, beside scikit-learn's of one."""
+"""The logistic regression of many tasks, compared with scikit-learn's of one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fsf_transfer_methods._logreg import logistic_regression
 def items(
     *shape: int, seed: int = 0, spread: float = 1.0, dtype: torch.dtype = torch.float64
 ) -> Tensor:
-    """Return ``(tasks, way, n, D)``: for each way as many items around a centre of its own."""
+    """Return ``(tasks, way, n, D)``: for each way ``n`` items around its own centre."""
     generator = torch.Generator().manual_seed(seed)
     tasks, way, _, dim = shape
     centres = torch.randn(tasks, way, 1, dim, generator=generator, dtype=torch.float64)
@@ -50,14 +50,14 @@ def gradient(support: Tensor, weights: Tensor, biases: Tensor, c: float) -> Tens
 @pytest.mark.parametrize(
     ("way", "shot", "dim"), [(5, 1, 300), (5, 5, 300), (3, 8, 10), (20, 2, 40)]
 )
-def test_takes_scikit_learns_way_to_where_it_stops(
+def test_follows_scikit_learns_iterations_to_their_end(
     way: int, shot: int, dim: int, normalize: bool, c: float
 ) -> None:
     support = items(4, way, shot, dim)
     weights, biases = logistic_regression(support, normalize=normalize, c=c)
     if normalize:
         support = functional.normalize(support, dim=-1)
-    # Both stop some way before the minimum: equal numbers mean an equal way.
+    # Both stop before the minimum: equal numbers mean equal iterations.
     for task in range(4):
         model = theirs(support[task], C=c)
         size = np.abs(model.coef_).max()
@@ -127,7 +127,7 @@ def test_labels_are_those_of_scikit_learns_minimum(name: str) -> None:
             assert tied.double().mean() < 0.1
 
 
-def test_hard_and_easy_tasks_together_end_as_each_alone() -> None:
+def test_hard_and_easy_tasks_end_together_as_separately() -> None:
     parts = [torch.zeros(1, 5, 3, 20), items(3, 5, 3, 20), 50 * items(2, 5, 3, 20, seed=1)]
     support = torch.cat([part.double() for part in parts])
     weights, biases = logistic_regression(support)
@@ -141,7 +141,7 @@ def test_iterations_are_bounded() -> None:
     support = 100 * items(2, 5, 5, 30)
     one, two = (logistic_regression(support, max_iter=n)[0] for n in (1, 2))
     assert one.isfinite().all()
-    # The first step along the gradient has length 1, or is found from there.
+    # The first step along the gradient has length 1, or the search starts there.
     assert (one != 0).any()
     assert (one != two).any()
     assert (logistic_regression(support, max_iter=0)[0] == 0).all()
@@ -157,7 +157,7 @@ def test_single_precision_is_enough_for_normalised_items() -> None:
 
 
 def test_line_search_finds_steps_that_lower_and_flatten() -> None:
-    # Quadratics, quartics and one with a wave; from far too short to far too long a first step.
+    # Quadratics, quartics and one with a wave; with first steps from far too short to far too long.
     rng = np.random.default_rng(0)
     n = 300
     at = rng.uniform(0.1, 50, n)

@@ -157,7 +157,7 @@ def test_frozen_parts_stay(tmp_path: Path, splits: tuple[Split, Split]) -> None:
     assert not torch.equal(before.method.scale, after.method.scale)
     assert trained.best_accuracy is None
     assert any("no validation" in note for note in trained.notes)
-    with pytest.raises(OptionError, match="training.freeze bakcbone: no parameter is of that name"):
+    with pytest.raises(OptionError, match="training.freeze bakcbone: no parameter has that name"):
         run(tmp_path / "y", splits, [Stage(freeze=("bakcbone",))])
     with pytest.raises(OptionError, match="leaves nothing to train"):
         run(tmp_path / "x", splits, [Stage(freeze=("backbone", "method"))])
@@ -345,7 +345,7 @@ def test_training_stops_when_validation_no_longer_rises(
     accuracies = [row.validation_accuracy for row in trained.history]
     best = accuracies.index(max(accuracies))
     assert len(accuracies) == best + 4 < 9
-    assert any("had not risen for 3 epochs" in note for note in trained.notes)
+    assert any("had not improved for 3 epochs" in note for note in trained.notes)
     assert reporter.units["training"] == 18
 
 
@@ -394,7 +394,7 @@ def test_parts_of_other_weights_can_be_taken(tmp_path: Path, splits: tuple[Split
         origin = first if name.startswith("backbone.") else untouched
         assert torch.equal(value, weights(origin)[name]), name
     wrong = Stage(epochs=0, init_from=source, init_parts=("bakcbone",))
-    with pytest.raises(DataError, match="training.init_parts bakcbone: .* but backbone, method"):
+    with pytest.raises(DataError, match="training.init_parts bakcbone: .* it has backbone, method"):
         run(tmp_path / "third", splits, [wrong])
 
 
@@ -442,9 +442,13 @@ def test_half_precision_computes_products_in_it_and_keeps_weights_whole(
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
-        (Still, {}, "Still learns from nothing; say by which method the backbone is to be trained"),
+        (Still, {}, "Still does not learn; name the method that trains the backbone"),
         (Prototypes, {"distill": True}, "distill needs batches, and the method under test"),
-        (PixelPrototypes, {"compile": True}, "compile is for backbones that see each image once"),
+        (
+            PixelPrototypes,
+            {"compile": True},
+            "compile works only where the backbone sees each image once",
+        ),
         (Prototypes, {"n_way": 7}, "training episodes"),
     ],
 )
