@@ -23,7 +23,7 @@ from fsframework.components.registry import Registry
 
 registry, seen = Registry(), []
 for plugin in registry.plugins():
-    if not plugin.distribution.startswith("fsf-"):
+    if not plugin.distribution.startswith("fsf-") or plugin.kind == "command":
         continue
     for module in [name for name in sys.modules if name.startswith("fsf_")]:
         del sys.modules[module]

@@ -108,10 +108,10 @@ class Pixels:
 class ImageStore:
     """The decoded images of a data set at one size: one row per image, filled when first needed.
 
-    ``array.npy`` is an ordinary NumPy file of uint8 ``(n, size, size, 3)``, which any program can map; its
-    rows are those of the data set. ``rows.bin`` has 16 bytes per image: zeros if the row is not
-    filled, else a hash of its pixels, written after them, so that a killed job resumes where it
-    stopped.
+    ``array.npy`` is an ordinary NumPy file of uint8 ``(n, size, size, 3)``, which any program can
+    map; its rows are those of the data set. ``rows.bin`` has 16 bytes per image: zeros if the row
+    is not filled, else a hash of its pixels, written after them, so that a killed job resumes where
+    it stopped.
 
     Args:
         identity: identity of what made ``dataset``; see ``store_of``.
