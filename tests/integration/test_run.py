@@ -336,7 +336,7 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path) -> None:
     process.stdout.close()
     assert process.returncode == 130
     assert rest.strip().splitlines()[-1] == (
-        "fsf: interrupted; the same command goes on where it stopped"
+        "fsf: interrupted; run the same command again to resume"
     )
     assert RunRecord.load(only_run(tmp_path)).status == "unfinished"
 
