@@ -248,4 +248,4 @@ def test_described_says_when_nothing_is_known() -> None:
     assert recipe.described() == "recipe a (c); expected 50.0 % on d, not verified"
     quick = dataclasses.replace(recipe, name="quick")
     assert quick.described("planted") == "recipe quick (c); expected 50.0 % on d, not verified"
-    assert quick.described("birds") == "recipe quick (c); which accuracy to expect is not known"
+    assert quick.described("birds") == "recipe quick (c); the expected accuracy is not known"
