@@ -212,7 +212,7 @@ def test_a_task_file_can_be_evaluated(fsf: Fsf, tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     beside = fsf("run", *QUICK, "--task-file", "t.safetensors")
     assert beside.returncode == 2
-    assert "give no sampler, way, shot, queries or number of tasks beside it" in beside.stderr
+    assert "leave out sampler, way, shot, queries and number of tasks" in beside.stderr
     alone = (*data, *QUICK[12:])
     assert "5-way 2-shot, 4 queries" in fsf("run", *alone, "--task-file", "t.safetensors").stdout
     done = fsf("run", *alone, "--task-file", "t.safetensors", "--json")
