@@ -1,4 +1,4 @@
-"""Files appear whole or not at all."""
+"""Files that are written whole or not at all, and locks on folders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["atomic_path", "atomic_write", "explain_os_error", "locked"]
 
 
 def explain_os_error(error: OSError, path: Path) -> FsfError:
-    """Turn an operating system's refusal to write ``path`` into a sentence."""
+    """Return an error that explains why the operating system refused to write ``path``."""
     if error.errno == errno.ENOSPC:
         return FsfError(f"cannot write {path}: no space left on the device; nothing was changed")
     reason = error.strerror or str(error)
@@ -53,7 +53,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def atomic_write(path: Path, data: bytes | str) -> None:
-    """Write ``data`` to ``path`` by way of a temporary file in the same folder."""
+    """Write ``data`` to ``path`` through a temporary file in the same folder."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
 
@@ -62,11 +62,11 @@ def atomic_write(path: Path, data: bytes | str) -> None:
 def locked(
     folder: Path, *, shared: bool = False, waiting: Callable[[], None] | None = None
 ) -> Iterator[None]:
-    """Keep other processes out of a folder; they wait until this one is done with it.
+    """Lock a folder; other processes wait until the block ends.
 
     Args:
-        shared: let others in who ask for a shared lock as well.
-        waiting: called once where there is another process to wait for.
+        shared: admit other processes that also ask for a shared lock.
+        waiting: called once if there is another process to wait for.
     """
     while True:
         try:
