@@ -163,7 +163,7 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path, arguments: li
         (["w.parquet", "--detector", "metadata", "--shard", "3/2"], "--shard 3/2: must be i/n"),
         (["w.parquet", "--detector", "metadata", "--shard", "1/2", "--min-count", "2"],
          "--min-count counts the images of the whole split"),
-        (["w.parquet", "--detector", "metadata", "--batch-size", "0"], "--batch-size must be at le"),
+        (["w.parquet", "--detector", "metadata", "--batch-size", "0"], "--batch-size must be at"),
         (["w.parquet", "--detector", "metadata", "--min-count", "0"], "min_count must be at least"),
         (["w.parquet", "--detector", "metadata:tags"], "no metadata column 'tags'; columns of"),
         (["w.parquet", "--detector", "captions-file:no.jsonl"], "no.jsonl: cannot be read"),

@@ -386,7 +386,7 @@ def known_by_name(label: str, values: list[float], task_set: str = "birds") -> M
 
 def test_missing_tasks_are_counted() -> None:
     long, short = known_by_name("a", [0.5] * 6), known_by_name("b", [0.5] * 4)
-    with pytest.raises(DataError, match="6 and 4 tasks; b lacks 2, and which ones is not known"):
+    with pytest.raises(DataError, match="6 and 4 tasks; b lacks 2, and it is not known which"):
         comparable([long, short])
     with pytest.raises(DataError, match="'birds' and 'cats'; by_tasks=True compares"):
         comparable([long, known_by_name("b", [0.5] * 6, "cats")])
