@@ -396,7 +396,7 @@ def test_scoring_must_be_the_same() -> None:
     one, two = result("a"), result("b")
     by_class = dataclasses.replace(two.outcomes["random"], query_batch="class")
     two = dataclasses.replace(two, outcomes={"random": by_class})
-    with pytest.raises(DataError, match="shown by task, those of the other by class"):
+    with pytest.raises(DataError, match="passed by task, those of the other by class"):
         comparable([one, two])
 
 
