@@ -290,8 +290,8 @@ def test_constant_accuracies_conclude_nothing_directly() -> None:
     assert found.pairs[0].paired == "+"
     assert found.pairs[0].correlation is None
     assert found.notes == (
-        "a: acc-random is 100.0 % in every one of 20 tasks; an interval of no width says nothing "
-        "of other tasks, so no direct conclusion is drawn",
+        "a: acc-random is 100.0 % in every one of 20 tasks; an interval of zero width says nothing "
+        "about other tasks, so no direct conclusion is drawn",
     )
 
 
