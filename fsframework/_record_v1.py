@@ -1,7 +1,6 @@
-"""Run records of version 1, brought to the present form.
+"""Conversion of run records of version 1 to version 2.
 
-In version 1 two letters told the arms apart: R, the random or only tasks, and A, attribute-biased
-tasks. What a reader needed was a mapping of strings.
+In version 1 two letters named the arms: R, the random or only tasks, and A, attribute-biased tasks.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def _arm_names(raw: Mapping[str, Any]) -> dict[str, str]:
     tasks = raw.get("tasks") or {}
     letters = [letter for letter in ("R", "A") if letter in tasks]
     if not letters:
-        # Accuracies made elsewhere, which had a digest but no tasks.
+        # Accuracies measured elsewhere, which had a digest but no tasks.
         letters = [letter for letter in ("R", "A") if f"tasks-{letter}" in raw.get("digests", {})]
         return dict.fromkeys(letters, "tasks")
     if "A" in letters:

@@ -1,4 +1,4 @@
-"""What ran: written before a run starts, completed when it ends, readable for ever after."""
+"""Run records: written before a run starts, completed when it ends, readable by later versions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RECORD_NAME = "run.json"
 Status = Literal["unfinished", "finished", "imported"]
 
 ADDED = "fsf data add: "
-"""In version 1 the origin of the name of a data set added under another name began with this."""
+"""Prefix, in version 1, of the origin of the name of a data set added under another name."""
 
 
 @dataclass(frozen=True, order=True)
@@ -47,9 +47,9 @@ class PluginRecord:
     """A plugin that was used.
 
     Args:
-        kind: what it is, such as ``method``; ``name`` its name.
+        kind: such as ``method``; ``name`` its name.
         target: ``module:attribute``, or the file it was read from.
-        distribution: name of the distribution that brought it; ``version`` its version.
+        distribution: name of its distribution; ``version`` the distribution's version.
     """
 
     kind: str
@@ -68,7 +68,7 @@ class ComponentRecord:
         options: by name, as JSON values; a nested component is an object with a ``name``.
         origins: where each value came from.
         argument: name of the option that ``NAME:VALUE`` sets, if any.
-        added_as: the name under which the user had added it, if that is another one.
+        added_as: the name under which the user had added it, if that is a different one.
     """
 
     name: str
@@ -79,12 +79,12 @@ class ComponentRecord:
 
     @property
     def called(self) -> str:
-        """How one would name it, such as ``timm:resnet50``."""
+        """The component as users name it, such as ``timm:resnet50``."""
         value = None if self.argument is None else self.options.get(self.argument)
         return self.name if value is None else f"{self.name}:{value}"
 
     def to_tree(self) -> dict[str, Any]:
-        """Return name and options as one would write them in a configuration file."""
+        """Return name and options as written in a configuration file."""
         return {"name": self.name, **self.options}
 
 
@@ -118,9 +118,9 @@ class ArmRecord:
         n_tasks: number of tasks.
         class_sizes: images of each class of the data.
         symbol: what tables print after a statistic's name.
-        given_options: names of the sampler's options that were given, beside the shape.
-        files: what the names of the arm's files end in, before the extension.
-        name: what tasks made elsewhere are called by whoever imported them.
+        given_options: names of the sampler's options that were given, besides the shape.
+        files: suffix of the names of the arm's files, before the extension.
+        name: of imported tasks, as given at the import.
     """
 
     sampler: str = ""
@@ -139,7 +139,7 @@ class ArmRecord:
 
     @property
     def shape(self) -> str:
-        """Ways and shots in words, such as ``5-way 1-shot``."""
+        """Ways and shots as text, such as ``5-way 1-shot``."""
         return f"{self.n_way}-way {self.n_shot}-shot"
 
 
@@ -170,7 +170,7 @@ class Epoch:
         stage: number of the stage, from 0; ``epoch`` number of the epoch within it, from 0.
         learning_rate: of the epoch.
         loss: mean over its steps.
-        validation_accuracy: share of right answers, ``None`` without validation.
+        validation_accuracy: share of correct answers, ``None`` without validation.
         seconds: wall-clock time.
     """
 
@@ -184,11 +184,11 @@ class Epoch:
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """What training came to; without epochs where nothing was trained.
+    """The course of a training; without epochs if nothing was trained.
 
     Args:
         history: the epochs in order.
-        best_validation_accuracy: of the epoch that was kept.
+        best_validation_accuracy: of the epoch whose weights were kept.
         backbone_is_frozen: whether the backbone kept the weights it started with.
         recipe: the recipe's name, source and expectation in one sentence.
     """
@@ -204,7 +204,7 @@ class TrainedOn:
     """A data set on whose training split weights were trained.
 
     Args:
-        name: by which a reader knows it; ``options`` the options it was read with.
+        name: as readers know it; ``options`` the options it was read with.
         place: folder or file it was read from.
         images_from: names of the data that its images were taken from.
         classes: names of its training classes, unless they are too many to list.
@@ -222,12 +222,12 @@ class DataRecord:
     """The data under test, and what the model had seen before.
 
     Args:
-        name: by which a reader knows the data; ``image_size`` pixels per side that the model saw.
+        name: as readers know the data; ``image_size`` pixels per side that the model saw.
         pretrained_on: names of the data that the backbone had been pretrained on.
         trained_on: data sets on which the weights were trained here.
-        unknown_weights: files of weights of which nothing is known.
-        weights_from: where the backbone's pretrained weights came from, by words such as
-            ``package``, ``repository``, ``file`` and ``licence``; empty where it had none.
+        unknown_weights: files of weights whose training data are not known.
+        weights_from: where the backbone's pretrained weights came from, by keys such as
+            ``package``, ``repository``, ``file`` and ``licence``; empty if it had none.
     """
 
     name: str = ""
@@ -240,13 +240,13 @@ class DataRecord:
 
 @dataclass(frozen=True)
 class ImportedRecord:
-    """Where a run that was made elsewhere comes from.
+    """The source of an imported run.
 
     Args:
-        source: what it was there: the model of another library, or a file of accuracies.
-        method: name of the method, of accuracies.
+        source: the model of another library, or a file of accuracies.
+        method: name of the method, for accuracies.
         folder: of the checkpoint.
-        n_base_classes: classes the model was trained on, 0 where no weight depends on it.
+        n_base_classes: classes the model was trained on, 0 if no weight depends on it.
         n_way: classes per task that a model is made for; ``n_shot`` and ``n_query`` likewise.
     """
 
@@ -261,15 +261,15 @@ class ImportedRecord:
 
 @dataclass(frozen=True, repr=False)
 class RunRecord:
-    """One run: what was asked for, what it came to, with what versions, and what it gave.
+    """One run: the given options, their resolved values, versions, and results.
 
     Args:
         fingerprint: digest of everything that decides the outcomes; statistics are not in it,
             since any can be computed from the outcomes later.
-        status: ``finished`` once every estimate asked for is in it; ``imported`` where the weights
-            or accuracies were made elsewhere and nothing was evaluated.
+        status: ``finished`` once it has every requested estimate; ``imported`` if the weights
+            or accuracies were imported and nothing was evaluated.
         created: date and time, ISO 8601, UTC.
-        name: given by the user, empty where none was.
+        name: given by the user, else empty.
         given: options as the user gave them.
         settings: value of every option of the run as a whole; ``origins`` where each came from.
         components: by role: ``dataset``, ``backbone``, ``method``, ``sampler``, ``detector``.
@@ -278,10 +278,10 @@ class RunRecord:
         arms: tasks by name of the arm, the control first; ``contrast`` the two that are compared.
         digests: of data, pool, attributes, weights and images.
         notes: what a reader must know (relaxed tasks, images without attributes, ...).
-        cautions: those of the notes that belong under every table that shows the run: classes the
+        cautions: those of the notes to print under every table that shows the run: classes the
             model may have seen before, data that are not as published.
-        timings: wall-clock seconds by stage, 0 where a stage was reused.
-        statistics: fingerprint of each statistic computed; ``labels`` what tables call it.
+        timings: wall-clock seconds by stage, 0 if a stage was reused.
+        statistics: fingerprint of each computed statistic; ``labels``: its name in tables.
         estimates: by name: ``acc-random``, ``wacc-random``, ``wacc-biased``, ``wacc-gap``, ...
     """
 
@@ -312,17 +312,17 @@ class RunRecord:
 
     @property
     def method(self) -> ComponentRecord | None:
-        """The method, ``None`` of accuracies made elsewhere."""
+        """The method, ``None`` for accuracies measured elsewhere."""
         return self.components.get("method")
 
     @property
     def backbone(self) -> ComponentRecord | None:
-        """The backbone, ``None`` of accuracies made elsewhere."""
+        """The backbone, ``None`` for accuracies measured elsewhere."""
         return self.components.get("backbone")
 
     @property
     def seen_size(self) -> int | None:
-        """Height and width in pixels of the images its model saw, as far as it is known."""
+        """Height and width in pixels of the images its model saw, if known."""
         size = self.data.image_size or self.settings.get("image_size")
         return None if size is None else int(size)
 
@@ -334,9 +334,9 @@ class RunRecord:
         return next(reversed(list(self.arms.values())), None)
 
     def label(self, estimate: Estimate) -> str:
-        """Return what tables call an estimate, such as ``wAcc-R``.
+        """Return the name of an estimate in tables, such as ``wAcc-R``.
 
-        A gap is named with what it is the difference of: ``wAcc gap = wAcc-R − wAcc-A``.
+        The name of a gap states its terms: ``wAcc gap = wAcc-R − wAcc-A``.
         """
         name = self.labels.get(estimate.statistic) or estimate.statistic
         if not estimate.arms or (len(self.arms) == 1 and not self.arms[estimate.arms[0]].symbol):
@@ -376,7 +376,7 @@ class RunRecord:
         """Read the record of a run folder, of this version or an earlier one.
 
         Raises:
-            RecordError: there is none, it is not JSON, lacks a field or is of a newer version.
+            RecordError: it is missing, not JSON, lacks a field or is of a newer version.
         """
         path = Path(folder) / RECORD_NAME
         try:
@@ -463,7 +463,7 @@ def _json(value: Any) -> Any:
 
 
 def _made(cls: type[Any], raw: Mapping[str, Any]) -> Any:
-    """Build a part of a record; lists become tuples, and fields of later versions are left out."""
+    """Build a part of a record; lists become tuples, and fields of later versions are ignored."""
     known = {f.name for f in dataclasses.fields(cls)}
     return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k in known})
 
@@ -483,7 +483,7 @@ def load_outcomes(folder: Path, record: RunRecord | None = None) -> ArmOutcomes:
     """Return the outcomes of a finished run by arm, with its tasks.
 
     Args:
-        folder: of the run; ``record`` its record, read from the folder where it is not given.
+        folder: of the run; ``record``: its record, by default read from the folder.
 
     Raises:
         RecordError: the run is not finished, or its outcomes belong to other tasks.
@@ -492,7 +492,7 @@ def load_outcomes(folder: Path, record: RunRecord | None = None) -> ArmOutcomes:
     record = RunRecord.load(folder) if record is None else record
     missing = [a for a in record.arms if not record.outcomes_file(folder, a).exists()]
     if missing or not record.arms:
-        raise RecordError(f"{folder}: has no outcomes; give the command that made the run again")
+        raise RecordError(f"{folder}: has no outcomes; run the command that made it again")
     arms = load_arms(folder, record)
     outcomes = {arm: Outcomes.load(record.outcomes_file(folder, arm)) for arm in record.arms}
     for arm, answered in outcomes.items():
@@ -516,7 +516,7 @@ def find_run(run: str, runs_dir: Path) -> Path:
     """Return the folder of a run given as a folder, or as the name of one or its beginning.
 
     Raises:
-        RecordError: there is none, or the beginning fits several.
+        RecordError: no run matches, or several do.
     """
     if (Path(run) / RECORD_NAME).exists():
         return Path(run)
@@ -526,6 +526,6 @@ def find_run(run: str, runs_dir: Path) -> Path:
         return runs_dir / near[0]
     if near:
         some = ", ".join(near[:5]) + (", ..." if len(near) > 5 else "")
-        raise RecordError(f"{run!r} begins the names of {len(near)} runs: {some}")
+        raise RecordError(f"{run!r} matches the names of {len(near)} runs: {some}")
     hint = close_matches(run, names)
     raise RecordError(f"no run {run!r} in {runs_dir}{hint}; see fsf runs list")

@@ -1,7 +1,7 @@
-"""The public Python API: a researcher's script, a notebook, every command use this.
+"""The public Python API, used by scripts, notebooks and every command.
 
-``import fsframework as fsf`` gives what most need; command plugins find the rest here. Nothing
-heavy is imported before it is needed.
+``import fsframework as fsf`` exports the most common part; command plugins import the rest from
+here. Nothing heavy is imported before it is needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a call of the public API looks for plugins, files, and someone to tell of progress."""
+"""The session of a call of the public API: its plugins, folders and progress reporter."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ def open_session(
     plugins: Sequence[str | Path] = (),
     progress: bool = True,
 ) -> Session:
-    """Return the surroundings of a call.
+    """Return the session of a call.
 
     Args:
         runs_dir: where runs are written; by default ``FSF_RUNS``, else ``./runs``.
-        cache_dir: where stages are kept; by default ``FSF_CACHE``, else the user's cache folder.
-        plugins: Python files whose plugin classes are known too.
-        progress: whether bars (on a terminal) or lines (elsewhere) tell of progress, on standard
-            error.
+        cache_dir: where stages are cached; by default ``FSF_CACHE``, else the user's cache folder.
+        plugins: Python files whose plugin classes are loaded too.
+        progress: whether progress is shown on standard error, as bars on a terminal, else as lines.
     """
     registry = Registry()
     for path in plugins:

@@ -1,4 +1,4 @@
-"""Accuracies that were measured elsewhere, made runs."""
+"""Runs made from accuracies that were measured elsewhere."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def import_accuracies(
     given: Mapping[str, Any] | None = None,
     runs_dir: str | Path | None = None,
 ) -> Run:
-    """Make a run of accuracies of whole tasks that were measured elsewhere.
+    """Make a run from accuracies of whole tasks that were measured elsewhere.
 
-    It can be compared with others of the same tasks. Nothing is replaced: other accuracies of the
-    same method and tasks become a run of their own.
+    It can be compared with other runs on the same tasks. Nothing is replaced: other accuracies of
+    the same method and tasks become another run.
 
     Args:
         accuracies: float ``(T,)``, the share of each task's queries that were right, 0..1.
         method: what the method is called.
-        task_set: what the tasks are called. Accuracies carry no tasks: those of one name, number
-            and scope are taken to be of the same tasks in the same order.
+        task_set: what the tasks are called. Accuracies carry no tasks: those with equal name,
+            number and scope are taken to be of the same tasks in the same order.
         scope: ``open`` if no image appears in two of the tasks, which only the caller knows.
-        n_images: distinct images in all tasks, 0 where it is not known.
+        n_images: distinct images in all tasks, 0 if not known.
         source: file that they come from.
-        given: options of whoever imports, for the record.
+        given: the caller's options, for the record.
         runs_dir: where runs are written; by default ``FSF_RUNS``, else ``./runs``.
 
     Raises:
@@ -94,8 +94,8 @@ def import_accuracies(
         arms={ARM: ArmRecord(digest=outcomes.task_digest, n_tasks=len(outcomes), name=task_set)},
         imported=ImportedRecord(source=source, method=method),
         notes=(
-            f"whoever imported them stated which tasks these are ({task_set!r}) and that their "
-            f"interval is {scope}",
+            f"the name of the tasks ({task_set!r}) and the scope of the interval ({scope}) were "
+            "stated at the import",
         ),
         statistics={"acc": component.fingerprint},
     )
@@ -103,7 +103,7 @@ def import_accuracies(
         outcomes.save(record.outcomes_file(folder, ARM))
         found = dataclasses.replace(estimate("acc", component.create(), outcomes), arms=(ARM,))
         record = dataclasses.replace(record, estimates={found.name: found})
-        # Last, for a folder is a run by its record.
+        # Last: the record is what makes a folder a run.
         record.save(folder)
     except BaseException:
         if is_new:

@@ -21,10 +21,10 @@ def benchmark(request: Any, **options: Any) -> Benchmark:
     Args:
         request: a name (``fewstab``), a mapping of a name and options, a class, or an instance,
             which is returned as it is.
-        **options: of the benchmark, beside those in ``request``.
+        **options: of the benchmark, in addition to those in ``request``.
 
     Raises:
-        PluginError: there is no such benchmark.
+        PluginError: the benchmark is unknown.
         OptionError: an option is unknown or not allowed.
     """
     if isinstance(request, Benchmark):

@@ -1,4 +1,4 @@
-"""What is kept between runs: how much it takes, and its removal."""
+"""The cache between runs: its size, and its removal."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class CleanedCache:
 
 
 def cache_size(cache_dir: str | Path | None = None) -> CacheSize:
-    """Return what is kept between runs: decoded images, features, trained weights and others.
+    """Return the size of what is cached between runs: images, features, trained weights and others.
 
     Args:
         cache_dir: by default ``FSF_CACHE``, else the user's cache folder.
@@ -80,7 +80,7 @@ def clean_cache(
     dry_run: bool = False,
     cache_dir: str | Path | None = None,
 ) -> CleanedCache:
-    """Remove what is kept between runs; runs stay, and make again what they need.
+    """Remove what is cached between runs; runs stay, and compute again what they need.
 
     What a running process uses stays: items that it has locked, and images and features as long
     as any run is in progress.
@@ -92,7 +92,7 @@ def clean_cache(
         cache_dir: by default ``FSF_CACHE``, else the user's cache folder.
 
     Raises:
-        OptionError: there is no such stage, or the number of days is negative.
+        OptionError: a stage is unknown, or the number of days is negative.
         FsfError: the file system refuses.
     """
     for stage in stages:
@@ -102,7 +102,7 @@ def clean_cache(
     if not older_than >= 0:
         raise OptionError(f"{argument('older_than')} must be at least 0 days, not {older_than:g}")
     cache, latest = _cache(cache_dir), time.time() - older_than * _DAY
-    # Younger than the clock where the file system's is ahead: everything is old enough for 0 days.
+    # 0 days removes everything, also items dated in the future by the file system's clock.
     chosen = [
         item
         for item in cache_items(cache, tuple(dict.fromkeys(stages)))

@@ -1,4 +1,4 @@
-"""Data sets by name: which there are, and names for those that the user has."""
+"""Data sets by name: those that are installed, and those that the user has added."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class AddedDataset:
 
     Args:
         name: under which it was added.
-        entry: what is kept of it.
-        about: what is published of it, if anything.
+        entry: what is stored about it.
+        about: what is published about it, if anything.
         splits: classes and images of each split, and as published.
-        layout: name of the layout that was found, where the data set tells.
-        replaced: what had the name before, if anything.
+        layout: name of the layout that was found, if the data set reports it.
+        replaced: the earlier entry of this name, if any.
     """
 
     name: str
@@ -81,24 +81,24 @@ def add_dataset(
     data_dir: str | Path | None = None,
     plugins: Sequence[str | Path] = (),
 ) -> AddedDataset:
-    """Say where a data set lies; from then on its name stands for it, in every command and call.
+    """Register where a data set is stored, so that every command and call can use its name.
 
     Nothing is copied or changed. Classes and images are counted, and compared with those published.
 
     Args:
         data: name of a data set that takes a path (see ``datasets``).
         path: a folder or file.
-        name: for data of your own, such as those of ``folder``; by default ``data``.
+        name: for your own data, such as those of ``folder``; by default ``data``.
         options: of the data set.
         declaration: for a data set that reads declarations: the declaration, then the files that
-            it names, by their paths relative to it. Copies are kept and read from then on.
-        data_dir: where the list of added data sets is kept; by default ``FSF_DATA``, else the
+            it names, by their paths relative to it. Copies are stored and read from then on.
+        data_dir: folder of the list of added data sets; by default ``FSF_DATA``, else the
             user's data folder.
-        plugins: Python files whose plugin classes are known too.
+        plugins: Python files whose plugin classes are loaded too.
 
     Raises:
         OptionError: the data set takes no path, an option is wrong, or the name is taken.
-        DataError: what lies at ``path`` is not this data set; nothing is kept.
+        DataError: what is at ``path`` is not this data set; nothing is stored.
 
     >>> import fsframework as fsf
     >>> fsf.add_dataset("folder", "images", name="My Birds")
@@ -108,7 +108,7 @@ def add_dataset(
     letters and digits in words joined by hyphens, such as my-birds
     """
     registry, folder = _registry(plugins), _folder(data_dir)
-    # A list that is damaged, or a newer version's, should be reported before a long search.
+    # A damaged list, or one of a newer version, should be reported before a long search.
     read_added(folder)
     called = name or data
     _check_name(registry, called, data)
@@ -116,7 +116,7 @@ def add_dataset(
     target = _target(cls, data)
     tree = {key: Given(value, ORIGIN) for key, value in (options or {}).items()}
     if target in tree:
-        raise OptionError(f"the option {target} is what the path says already; leave it out")
+        raise OptionError(f"the option {target} is already set by the path; leave it out")
     tree[target] = Given(Path(path).expanduser().absolute(), ORIGIN)
     component = resolve_component(registry, "dataset", {"name": data, **tree})
     dataset: Dataset = component.create()
@@ -152,7 +152,7 @@ def remove_dataset(name: str, *, data_dir: str | Path | None = None) -> Added:
     """Forget a data set that was added; its files stay as they are.
 
     Returns:
-        What was kept of it.
+        The removed entry.
 
     Raises:
         OptionError: nothing was added under this name.
@@ -173,9 +173,9 @@ def remove_dataset(name: str, *, data_dir: str | Path | None = None) -> Added:
 
 
 def problems_of(dataset: Dataset) -> list[str]:
-    """Return what is wrong with data that can be used, a sentence each.
+    """Return what is wrong with data that can be used, one sentence per problem.
 
-    These are the problems that the data set reports itself, else how its counts differ from those
+    These are the problems that the data set itself reports, else how its counts differ from those
     published.
     """
     return data_problems(dataset)
@@ -193,7 +193,7 @@ def _folder(data_dir: str | Path | None) -> Path | None:
 
 
 def _check_name(registry: Registry, called: str, plugin: str) -> None:
-    """Check that a name can be used, and is not another plugin's."""
+    """Check that a name is well formed, and is not that of another plugin."""
     if called == plugin:
         return
     if not _NAME.fullmatch(called):
@@ -209,7 +209,7 @@ def _check_name(registry: Registry, called: str, plugin: str) -> None:
 
 
 def _target(cls: type[Dataset], plugin: str) -> str:
-    """Return the option that says where the data lie."""
+    """Return the option that holds the path of the data."""
     target = cls.location or cls.argument
     if target is None or target not in parameters(cls):
         raise OptionError(f"{plugin} takes no path, so there is nothing to add; use it by its name")
@@ -230,16 +230,16 @@ class DatasetRow:
     """A data set as a list shows it.
 
     Args:
-        name: that stands for it, once it was added where that is needed.
-        named: how to name it where it was not added: ``folder:PATH``.
+        name: its name, usable once it is added, if it needs to be.
+        named: how to name it if it is not added: ``folder:PATH``.
         plugin: ``None`` for a plugin that could not be found.
         summary: what it is, or why it cannot be used.
         state: ``nothing to add``, ``not added``, ``added``, ``gone`` or ``broken``.
-        about: what is published of it.
+        about: what is published about it.
         entry: what was added under this name.
-        argument: the option that ``NAME:VALUE`` sets, in capitals as people read it; ``None`` for
-            data that are named by their name only.
-        declared_by: the option that takes a declaration, where it reads any.
+        argument: the option that ``NAME:VALUE`` sets, in capitals as help shows it; ``None`` for
+            data that take no value.
+        declared_by: the option that takes a declaration, if it reads any.
     """
 
     name: str
@@ -269,14 +269,14 @@ class DatasetRow:
 
     @property
     def state_text(self) -> str:
-        """The state as a person reads it, with the place."""
+        """The state as text, with the path."""
         if self.entry is None:
             return self.state
         return self.short_state.replace("added", f"added: {self.entry.place}", 1)
 
     @property
     def short_state(self) -> str:
-        """The state as a person reads it."""
+        """The state as text."""
         if self.entry is None:
             return self.state
         if self.state == "gone":
@@ -319,12 +319,12 @@ def datasets(
 ) -> list[DatasetRow]:
     """Return every data set that can be named: those of plugins, and those added under a name.
 
-    No data are read; what was added is only looked for.
+    No data are read; of what was added, only the path is checked.
 
     Args:
-        data_dir: where the list of added data sets is kept; by default ``FSF_DATA``, else the
+        data_dir: folder of the list of added data sets; by default ``FSF_DATA``, else the
             user's data folder.
-        plugins: Python files whose plugin classes are known too.
+        plugins: Python files whose plugin classes are loaded too.
 
     Raises:
         DataError: the list of added data sets is damaged.
@@ -388,7 +388,7 @@ def _alias_row(registry: Registry, name: str, entry: Added, plugin: Plugin | Non
 
 
 def _about_of(entry: Added) -> About | None:
-    """Return what was published of a data set when it was added."""
+    """Return what was published about a data set when it was added."""
     if entry.about is None:
         return None
     known = {field.name for field in dataclasses.fields(About)}
@@ -414,7 +414,7 @@ def _summary(cls: type[Any]) -> str:
 
 
 def _about_json(about: About | None) -> dict[str, Any] | None:
-    """Return what is published of a data set as JSON values."""
+    """Return what is published about a data set as JSON values."""
     if about is None:
         return None
     plain = {"counts": dict(about.counts), "layouts": dict(about.layouts)}

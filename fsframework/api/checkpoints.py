@@ -43,7 +43,7 @@ __all__ = ["Checkpoint", "read_checkpoint", "read_checkpoint_in"]
 
 @dataclass(frozen=True, repr=False)
 class Checkpoint:
-    """A checkpoint of another library that was read, and that fits a model of ours.
+    """A checkpoint of another library, read into a model of this one.
 
     Args:
         importer: that read it, with its options.
@@ -70,7 +70,7 @@ class Checkpoint:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of what decides the model's scores, code apart."""
+        """Digest of everything that decides the model's scores, except code."""
         identity = [self.method.to_json(), self.backbone.to_json(), self.read.image_size]
         return digest_of("import", canonical(identity), self.network.weights_digest())
 
@@ -90,10 +90,10 @@ class Checkpoint:
         return Model(network.to(resolve_device(device)), method.name, backbone.called)
 
     def save(self, notes: Sequence[str] = ()) -> Run:
-        """Write a run of the model, or find the one that an equal import has written.
+        """Write a run of the model, or return the one that an equal import wrote.
 
         Args:
-            notes: what a reader must know besides what the importer says. Without any, those of an
+            notes: what a reader must know besides the importer's notes. Without any, those of an
                 equal import are kept.
         """
         name = f"{self.method.name}-{self.importer.name}-{self.fingerprint[:8]}"
@@ -112,7 +112,7 @@ class Checkpoint:
                 "n_base_classes": self.read.n_base_classes,
             }
             save_tensors(folder / "weights.safetensors", self.network.state_dict(), header)
-            # Last, for a folder is a run by its record.
+            # Last: the record is what makes a folder a run.
             record.save(folder)
         except BaseException:
             if new:
@@ -128,7 +128,7 @@ def read_checkpoint(
     plugins: Sequence[str | Path] = (),
     runs_dir: str | Path | None = None,
 ) -> Checkpoint:
-    """Read a checkpoint of another library and give its weights to a model of ours.
+    """Read a checkpoint of another library into a model of this one.
 
     ``read_checkpoint("libfewshot", "./results/ProtoNet").save()`` makes a run of it, whose model
     ``fsframework.run(model=...)`` evaluates.
@@ -136,11 +136,11 @@ def read_checkpoint(
     Args:
         importer: a name, a mapping of a name and options, a class or an instance.
         folder: that the other library has written.
-        plugins: Python files whose plugin classes are known too.
+        plugins: Python files whose plugin classes are loaded too.
         runs_dir: where ``save`` writes; by default ``FSF_RUNS``, else ``./runs``.
 
     Raises:
-        DataError: it cannot be read, or a weight is missing, superfluous or of another shape.
+        DataError: it cannot be read, or a weight is missing, unexpected or of another shape.
         PluginError: no plugin is installed under the name of its method or backbone.
     """
     session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
@@ -148,7 +148,7 @@ def read_checkpoint(
 
 
 def read_checkpoint_in(session: Session, importer: Any, folder: Path) -> Checkpoint:
-    """Read a checkpoint in the surroundings of a command; see ``read_checkpoint``."""
+    """Read a checkpoint in a given session; see ``read_checkpoint``."""
     registry = session.registry
     component = resolve_component(registry, "importer", named(registry, "importer", importer))
     read: ImportedModel = component.create().read(folder)
@@ -206,7 +206,7 @@ def _load(network: FewShotModel, read: ImportedModel, complaint: str) -> None:
 
 
 def _placed(name: str, held: str) -> str:
-    """Find the backbone's weights where the model holds the backbone."""
+    """Return the name of a weight in the model, which may hold the backbone elsewhere."""
     inner = name.removeprefix("backbone.")
     return name if inner == name else held + inner
 

@@ -34,10 +34,10 @@ def dataset(data: Any = EMBEDDED, **options: Any) -> Dataset:
     Args:
         data: a name (``planted``, ``folder:./images``, one that was added with ``fsf data add``),
             a mapping of a name and options, a class, or an instance, which is returned as it is.
-        **options: of the data set, beside those in ``data``.
+        **options: of the data set, in addition to those in ``data``.
 
     Raises:
-        FsfError: there is no such data set, or its files are missing or broken.
+        FsfError: the data set is unknown, or its files are missing or broken.
 
     >>> dataset("planted", n_per_class=8, size=16).splits.keys()
     dict_keys(['train', 'val', 'test'])
@@ -48,7 +48,7 @@ def dataset(data: Any = EMBEDDED, **options: Any) -> Dataset:
 def opened(
     registry: Registry, data: Any, options: Mapping[str, Any] | None = None
 ) -> tuple[Component, Dataset]:
-    """Return a data set with the component that it is an instance of."""
+    """Return a data set and the component that made it."""
     if isinstance(data, Dataset):
         if options:
             raise OptionError("an open data set has its options already; open another one")
@@ -88,16 +88,16 @@ def pool(
         data: what ``dataset`` takes.
         split: name of a split, or ``all``.
         attributes: a table, a ``.csv`` or ``.parquet`` file, or ``column:NAME`` for a metadata
-            column; by default the data set's own words, where it has any.
+            column; by default the data set's own words, if it has any.
         detector: a name, a mapping of a name and options, a class or an instance, to detect the
             words in the images.
-        drop_class_words: take from each image the words that name its own class.
+        drop_class_words: remove from each image the words that name its own class.
         drop_words: words that are not attributes.
-        min_count: take out words that fewer images of the split have.
-        device: where the detector works.
+        min_count: remove words that fewer images of the split have.
+        device: where the detector runs.
         offline: whether the detector must not use the network.
-        cache_dir: where its answers are kept, so that no image is shown twice.
-        progress: whether its progress is told.
+        cache_dir: where its answers are cached, so that no image is processed twice.
+        progress: whether its progress is shown.
 
     Raises:
         DataError: the data set has no such split, the words are not of its images, or an image
@@ -113,7 +113,7 @@ def pool(
     words = WordChoice(None, drop_class_words, tuple(drop_words), min_count)
     if detector is not None:
         if attributes is not None:
-            raise OptionError("words are read or detected; leave out attributes or detector")
+            raise OptionError("words are either read or detected: leave out attributes or detector")
         seen_by = _component(session.registry, "detector", detector, {})
         seen = WordSource(words, seen_by, origin, split, device, offline)
         return pool_with_attributes(seen, source, found, session)[0]
@@ -122,7 +122,7 @@ def pool(
     elif attributes is not None or "words" in found.metadata:
         found = attach_attributes(found, None if attributes is None else str(attributes))
     if words.drops and found.attributes is None:
-        raise DataError("there are no words to drop: the data set carries none, and none are given")
+        raise DataError("there are no words to drop: the data set has none, and none are given")
     return without_dropped_words(found, words)
 
 
@@ -142,7 +142,7 @@ def draw(
         The task sets by name of the arm, the control first.
 
     Raises:
-        InfeasibleTask: the pool cannot yield such tasks; the message says what would do.
+        InfeasibleTask: the pool cannot yield such tasks; the message says what would work.
 
     >>> images = pool({"name": "planted", "n_per_class": 20, "size": 16})
     >>> arms = draw("fewstab", images, tasks=5, shot=1, queries=4)

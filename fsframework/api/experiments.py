@@ -1,4 +1,4 @@
-"""Experiments that are described, checked and found again before they run."""
+"""Experiments that are described and checked before they run."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from fsframework.pipeline.session import Session
 __all__ = ["ORIGIN", "Description", "Session", "describe", "described", "tree_of_call"]
 
 ORIGIN = "call"
-"""Where values given to a call of the API come from."""
+"""Origin of values given to a call of the API."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a run would be: every option with its value, and where that came from.
+    """What a run would do: every option with its value and its origin.
 
     Args:
         options: resolved values, as in a configuration file.
         origins: of each value, in the same shape.
         experiment: resolved; for ``run`` of this package, not for others.
-        session: its surroundings.
+        session: its plugins, folders and progress reporter.
     """
 
     options: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Description:
 
     @property
     def sampler(self) -> TaskSampler:
-        """The sampler of the tasks under test, made with its options."""
+        """The sampler of the tasks under test, with its options."""
         made: TaskSampler = self.experiment.sampler.create()
         return made
 
@@ -57,15 +57,15 @@ class Description:
         return made
 
     def check(self) -> tuple[str, ...]:
-        """Open the data and draw the tasks as a run does first; train and evaluate nothing.
+        """Open the data and draw the tasks, as a run does first; train and evaluate nothing.
 
         Returns:
-            Notes: what follows from the data where the arguments leave it open, and what a reader
+            Notes: what the data decide where the arguments leave it open, and what a reader
             of the numbers must know.
 
         Raises:
             FsfError: the run would stop with this message; ``remedy`` holds arguments that work,
-                where there are any.
+                if any are known.
         """
         from fsframework.pipeline.preparation import prepare
 
@@ -83,7 +83,7 @@ def tree_of_call(
 
     Args:
         arguments: by name; see ``fsframework.run``.
-        config: a TOML file, or a tree of the same shape, that the arguments are stronger than.
+        config: a TOML file, or a tree of the same shape; the arguments take precedence over it.
     """
     below: Mapping[str, Any] | None = None
     if isinstance(config, Mapping):
@@ -102,7 +102,7 @@ def describe(
     progress: bool = True,
     **arguments: Any,
 ) -> Description:
-    """Resolve what ``fsframework.run`` would run with the same arguments, and run nothing.
+    """Describe what ``fsframework.run`` would do with the same arguments; run nothing.
 
     Raises:
         OptionError: an argument is unknown, of the wrong type or out of range.
@@ -119,7 +119,7 @@ def describe(
 
 
 def described(tree: Mapping[str, Any], session: Session, **arguments: Any) -> Description:
-    """Return the description of a tree of ``Given``; arguments are stronger than the tree."""
+    """Return the description of a tree of ``Given``; arguments take precedence over the tree."""
     if arguments:
         tree = given_tree(arguments, ORIGIN, tree)
     experiment = resolve_experiment(session.registry, tree)

@@ -1,4 +1,4 @@
-"""Files that packages of commands write, whole or not at all, and arrays that are built once."""
+"""For packages of commands: files written whole or not at all, and arrays that are built once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many experiments: their options laid over each other, checked, and found where finished."""
+"""Many experiments: their options merged and checked, and their finished runs found."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ __all__ = [
 
 
 def described_over(layers: Sequence[Mapping[str, Any]], session: Session) -> Description:
-    """Return the description of several trees of options, the first the strongest.
+    """Return the description of several trees of options; earlier trees take precedence.
 
     Args:
         layers: trees of ``Given``.
-        session: surroundings of the run.
+        session: of the run.
 
     Raises:
         OptionError: an option is unknown, of the wrong type or out of range.
@@ -49,13 +49,13 @@ def described_over(layers: Sequence[Mapping[str, Any]], session: Session) -> Des
 
 
 def check_options(descriptions: Iterable[Description]) -> None:
-    """See to it that components take their options and that the device exists; run nothing.
+    """Check that components accept their options and that the device exists; run nothing.
 
     Equal components are made once. A component that cannot be made for another reason, such as a
-    missing file, is left for its run to tell.
+    missing file, is left for its run to report.
 
     Raises:
-        OptionError: a component refuses its options, or this machine has no such device.
+        OptionError: a component refuses its options, or this machine lacks the device.
     """
     tried: set[str] = set()
     for one in descriptions:
@@ -81,16 +81,16 @@ def arms_of(description: Description) -> tuple[str, ...]:
 
 
 def identity_of(description: Description) -> str:
-    """Return what tells an experiment from others: equal identities, equal runs."""
+    """Return the identity of an experiment: equal identities mean equal runs."""
     return canonical(_deciding(description.options))
 
 
 def find_finished(descriptions: Sequence[Description]) -> list[Run | None]:
-    """Return a finished run for each description, as far as the records tell.
+    """Return a finished run for each description, or ``None``, judged by the records.
 
-    A record tells options, versions and data. It tells neither the content of a file of words nor
-    an edit of a plugin's code that left its version as it was, nor ways and queries that followed
-    what the data allow; running the experiment finds these.
+    A record holds options, versions and data. It reveals neither the content of a file of words,
+    nor an edit of a plugin's code without a new version, nor ways and queries that were reduced to
+    what the data allow; running the experiment takes these into account.
     """
     done: dict[str, Run] = {}
     for folder in dict.fromkeys(one.session.workspace.runs for one in descriptions):
@@ -120,7 +120,7 @@ def options_of(record: RunRecord) -> dict[str, Any]:
 
 
 def plain_tree(tree: Any) -> Any:
-    """Return a tree of ``Given`` with the bare values for leaves."""
+    """Return a tree of ``Given`` with the bare values as leaves."""
     if isinstance(tree, Mapping):
         return {key: plain_tree(value) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -158,7 +158,7 @@ def _of_description(description: Description, opened: dict[str, tuple[str, str]]
 
 
 def _data_of(description: Description, opened: dict[str, tuple[str, str]]) -> tuple[str, str]:
-    """Return fingerprint and usual split of the data, opened once; empty where they cannot be."""
+    """Return fingerprint and usual split of the data, opened once; empty if they cannot be."""
     component = description.experiment.dataset
     key = canonical(component.to_json())
     if key not in opened:

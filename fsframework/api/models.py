@@ -48,13 +48,13 @@ from fsframework.values import (
 __all__ = ["Model", "evaluate", "method", "model_described", "model_of_run"]
 
 Classifier = Callable[[UInt8Array, IntArray, UInt8Array], Any]
-"""Support images, their labels and query images of one task in, scores of the queries out."""
+"""Maps support images, their labels and query images of one task to scores of the queries."""
 
 _USUAL_SIZE = 84
 
 
 Trained = Literal["nothing", "backbone", "all"]
-"""Which weights of a model were trained by anybody: none, those of its backbone only, or all."""
+"""Which weights of a model are trained: none, those of its backbone only, or all."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,12 +64,12 @@ class Model:
     Args:
         network: the two as one module.
         name: of the method.
-        backbone: as one would name it, such as ``timm:resnet50``.
-        can_be_cached: whether its features can be found again in another process.
-        trained: ``nothing`` where all weights are random, ``backbone`` where those of the method
+        backbone: as users name it, such as ``timm:resnet50``.
+        can_be_cached: whether another process can find its features in the cache.
+        trained: ``nothing`` if all weights are random, ``backbone`` if those of the method
             itself are, else ``all``.
-        source: run folder or file that its weights were read from; ``None`` where no run was.
-        precision: what the backbone computes in, and a method that runs the backbone itself.
+        source: run folder or file that its weights were read from; ``None`` for no run.
+        precision: of the backbone, and of a method that runs the backbone itself.
     """
 
     network: FewShotModel
@@ -101,7 +101,7 @@ class Model:
 
     @property
     def transductive(self) -> bool:
-        """Whether a query's scores may depend on the queries beside it."""
+        """Whether a query's scores may depend on the other queries."""
         return self.network.method.transductive
 
     @torch.no_grad()
@@ -119,7 +119,7 @@ class Model:
         """Score query images for each class of a support.
 
         Args:
-            support: RGB images uint8 ``(n, H, W, 3)``, equally many of each class.
+            support: RGB images uint8 ``(n, H, W, 3)``, equally many per class.
             labels: int ``(n,)``, the class of each, 0 ... way - 1.
             query: RGB images uint8 ``(m, H, W, 3)``.
 
@@ -132,8 +132,8 @@ class Model:
         ways, counts = np.unique(np.asarray(labels), return_counts=True)
         if len(set(counts.tolist())) > 1 or ways.tolist() != list(range(len(ways))):
             raise DataError(
-                "labels must be 0 ... way - 1, each for as many images; the numbers of images are "
-                f"{dict(zip(ways.tolist(), counts.tolist(), strict=True))}"
+                "labels must be 0 ... way - 1, each equally often; they occur "
+                f"{dict(zip(ways.tolist(), counts.tolist(), strict=True))} times"
             )
         order = np.argsort(np.asarray(labels), kind="stable")
         shown = self.embed(np.asarray(support)[order])
@@ -144,22 +144,22 @@ class Model:
     def embedded_scores(
         self, support: npt.NDArray[np.float32], query: npt.NDArray[np.float32]
     ) -> npt.NDArray[np.float32]:
-        """Score queries that ``embed`` has embedded, so that several supports can share them.
+        """Score embedded queries, so that several supports can share one call of ``embed``.
 
         Args:
             support: float32 ``(way, shot, *embedded)``.
             query: float32 ``(m, *embedded)``.
 
         Returns:
-            float32 ``(m, way)``; higher is likelier. Equal inputs give equal scores, whatever was
-            scored before.
+            float32 ``(m, way)``; higher is likelier. Equal inputs give equal scores in any order
+            of calls.
 
         Raises:
             DataError: the method returns scores of another shape, or scores that are not finite.
         """
         self.network.eval()
         device = self.network.mean.device
-        # Scores of embedded items are worth their full precision.
+        # Scoring embedded images is cheap enough for full precision.
         precision = self.precision if self.consumes == "images" else "fp32"
         shown, asked = (torch.from_numpy(part)[None].to(device) for part in (support, query))
         with seeded(0, device), lowered(device, precision):
@@ -199,12 +199,12 @@ class _Module(Backbone):
         self.keeps_weights = True
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the module's maps; a vector becomes a map of one place."""
+        """Return the module's maps; a vector becomes a 1 x 1 map."""
         found: Tensor = self.module(images)
         return found if found.ndim == 4 else found.flatten(1)[:, :, None, None]
 
     def encode(self, images: Tensor) -> Tensor:
-        """Return the module's vectors; maps are averaged over their places."""
+        """Return the module's vectors; maps are averaged over their positions."""
         found: Tensor = self.module(images)
         return found.mean(dim=(2, 3)) if found.ndim == 4 else found.flatten(1)
 
@@ -234,7 +234,7 @@ def method(
         offline: make no network call for pretrained weights.
 
     Raises:
-        FsfError: a name or an option is unknown, or weights cannot be had.
+        FsfError: a name or an option is unknown, or weights are not available.
 
     >>> import fsframework as fsf
     >>> pixels = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten())
@@ -268,7 +268,7 @@ def method(
 
 
 def model_described(description: Description) -> Model:
-    """Return the model of what was described, with the weights that it starts from.
+    """Return the model of a description, with the weights that it starts from.
 
     Nothing is trained: the weights are those of the run that the description names (``model`` or
     ``training.init_from``), else the backbone's pretrained ones, else random ones.
@@ -287,7 +287,7 @@ def model_described(description: Description) -> Model:
         size,
         0 if settings.model is None else _base_classes(settings.model),
         settings.seed,
-        # The weights of a run replace them all, and need neither their file nor the hub.
+        # The weights of a run replace the pretrained ones, whose file or hub is not needed.
         pretrained=settings.model is None,
         offline=settings.offline,
     )
@@ -306,7 +306,7 @@ def model_described(description: Description) -> Model:
 
 
 def _trained(network: FewShotModel) -> Trained:
-    """Return which weights were trained, of a model that starts from no run."""
+    """Return which weights are trained in a model that does not start from a run."""
     if network.extractor.pretrained_on is None:
         return "nothing"
     held = {id(p) for p in network.extractor.parameters()}
@@ -341,7 +341,7 @@ def model_of_run(folder: Path, *, device: str = "auto") -> Model:
 def _base_classes(folder: Path) -> int:
     weights = folder / "weights.safetensors"
     if not weights.exists():
-        raise RecordError(f"{folder}: holds no weights; give the command that made it again")
+        raise RecordError(f"{folder}: has no weights; run the command that made it again")
     return int(load_header(weights).get("n_base_classes", 0))
 
 
@@ -362,25 +362,25 @@ def evaluate(
 
     Args:
         model: a run, a model of ``fsframework.method``, or any callable ``(support images,
-            support labels, query images) -> scores``. A callable is given one task per call: RGB
+            support labels, query images) -> scores``. A callable gets one task per call: RGB
             images uint8 ``(n, H, W, 3)``, labels int64 ``0 ... way - 1``; it returns finite
             scores ``(queries, way)``, columns in the order of the labels, higher is likelier. The
-            queries come in an order that says nothing about their classes.
+            order of the queries reveals nothing about their classes.
         tasks: what ``fsframework.draw`` returned, or task sets by name, or one task set.
         data: that the tasks were drawn from: what ``fsframework.dataset`` takes.
-        pool: that the tasks were drawn from, where it is not a split of the data.
-        image_size: height and width of the images that a callable is given, in pixels; by default
-            those the data are made for, else 84.
-        query_batch: ``task`` shows a model all queries of a task together, ``class`` those of one
+        pool: that the tasks were drawn from, if it is not a split of the data.
+        image_size: height and width of the images that a callable gets, in pixels; by default
+            the data set's own size, else 84.
+        query_batch: ``task`` passes a model all queries of a task together, ``class`` those of one
             class at a time.
         device: that a run's model computes on.
-        progress: whether progress is told on standard error.
+        progress: whether progress is shown on standard error.
 
     Returns:
         Outcomes by name of the arm, with their tasks.
 
     Raises:
-        DataError: the tasks are not of these data, or scores are not as they must be.
+        DataError: the tasks are not of these data, or the scores are malformed.
 
     >>> import numpy as np
     >>> import fsframework as fsf
@@ -436,7 +436,7 @@ def _arms_of(tasks: Arms | Mapping[str, TaskSet] | TaskSet) -> Arms:
 
 
 def _rows(arms: Arms, source: Dataset, pool: ImagePool | None) -> IntArray:
-    """Return the data set's index of each image of the pool that the tasks were drawn from."""
+    """Return the index in the data set of each image of the pool that tasks were drawn from."""
     digests = {tasks.key_digest for tasks in arms.values()}
     if len(digests) > 1:
         raise DataError("the arms were drawn from different pools; evaluate them one by one")
@@ -459,7 +459,7 @@ def _rows(arms: Arms, source: Dataset, pool: ImagePool | None) -> IntArray:
                 tasks.verify(found)
             return source.split_indices(split)
     raise DataError(
-        "the tasks were drawn from no split of these data (their image-key digest is "
+        "the tasks were not drawn from a split of these data (their image-key digest is "
         f"{digest[:12]}); give the pool that they were drawn from"
     )
 
@@ -473,7 +473,7 @@ def _asked(
     labels = np.repeat(np.arange(way), tasks.n_shot)
     with session.reporter.stage(label, count) as advance:
         for t in range(count):
-            # A model must not tell a query's class by its place.
+            # The position of a query must not reveal its class.
             order = np.random.default_rng([t, way * n_query]).permutation(way * n_query)
             scores = _checked(
                 model(

@@ -29,9 +29,9 @@ class OpenedImages:
     """The images of a split.
 
     Args:
-        dataset: that is open; ``dataset.split_indices(split)`` are the pool's images in it.
+        dataset: open; ``dataset.split_indices(split)`` are the pool's images in it.
         split: name of the split.
-        pool: labels and keys of its images, with their words where they were asked for.
+        pool: labels and keys of its images, with their words if requested.
     """
 
     dataset: Dataset
@@ -43,8 +43,8 @@ def open_images(description: Description, *, words: bool = True) -> OpenedImages
     """Open the images that a described experiment draws its tasks from.
 
     Args:
-        words: whether the images need words, read or detected; without it they have words only
-            where ``attributes`` or ``detector`` was given.
+        words: whether the images need words, read or detected; if not, they have words only
+            if ``attributes`` or ``detector`` is given.
 
     Raises:
         DataError: the data are missing or broken, or there are no words.
@@ -57,26 +57,26 @@ def draw_tasks(description: Description, *, tasks: int | None = None) -> tuple[A
     """Draw the tasks that a run of a described experiment would evaluate.
 
     As in a run, split, ways and queries that are not given follow what the data allow. The tasks
-    are kept with the other stages, so that a run of the same experiment finds them.
+    are cached, so that a run of the same experiment reuses them.
 
     Args:
-        tasks: number of tasks of each arm, in place of the described one.
+        tasks: number of tasks per arm, in place of the described one.
 
     Raises:
-        InfeasibleTask: the data cannot yield such tasks; the message says what would do.
+        InfeasibleTask: the data cannot yield such tasks; the message says what would work.
         OptionError: the tasks depend on more than labels and words.
     """
     experiment, settings = description.experiment, description.experiment.settings
     if settings.broken == "skip":
         raise OptionError(
-            f"{argument('broken', 'skip')}: these tasks are drawn without looking at an image; "
-            "remove broken images from the data (fsf data check names them), or let fsf run draw "
+            f"{argument('broken', 'skip')}: these tasks are drawn without reading an image; "
+            "remove broken images from the data (fsf data check lists them), or let fsf run draw "
             "the tasks"
         )
     if settings.queries == "auto":
         raise OptionError(
-            f"{argument('queries', 'auto')} needs a method to try; find the number with fsf plan "
-            f"and give it, for example {argument('queries', 5)}"
+            f"{argument('queries', 'auto')} needs a method for its pilot run; find the number "
+            f"with fsf plan and give it, for example {argument('queries', 5)}"
         )
     if tasks is not None:
         experiment = replace(experiment, settings=replace(settings, tasks=tasks))
@@ -104,7 +104,7 @@ def open_tasks(description: Description, file: str | Path) -> tuple[TaskSet, Ope
 def extract_words(
     description: Description, *, batch_size: int | None = None, shard: str | None = None
 ) -> Extracted:
-    """Detect the words in the images of a described experiment, or take what was said before.
+    """Detect the words in the images of a described experiment, reusing earlier answers.
 
     Args:
         batch_size: images per call of the detector; by default 16 on a CPU, 64 on a GPU.
@@ -112,7 +112,7 @@ def extract_words(
 
     Raises:
         OptionError: no detector is given, or ``shard`` is malformed.
-        FsfError: the detector cannot be prepared, or its answer is not what it must be.
+        FsfError: the detector cannot be prepared, or its answer is malformed.
     """
     part = None if shard is None else Shard.parse(shard)
     experiment = description.experiment
@@ -128,7 +128,7 @@ def _usual_split(description: Description, dataset: Dataset) -> str:
     if split != "test" and description.experiment.settings.split is None:
         splits = ", ".join(dataset.splits) or "none"
         description.session.reporter.note(
-            f"the split {split} is used, since the data set has no split test (it has {splits})"
+            f"the split {split} is used because the data set has no split test (it has {splits})"
         )
     return split
 

@@ -43,8 +43,11 @@ Comparable = Run | MethodResult | ArmOutcomes | str | Path
 
 
 def statistics_of(registry: Registry, requests: Any) -> dict[str, Statistic]:
-    """Return statistics by name: from a name, a mapping with options, a class, an instance, or
-    several of these."""
+    """Return statistics by name, from one request or several.
+
+    Args:
+        requests: a name, a mapping with options, a class or an instance; or several of these.
+    """
     several = requests if isinstance(requests, (list, tuple)) else [requests]
     found: dict[str, Statistic] = {}
     for request in several:
@@ -66,9 +69,9 @@ def estimate(
 ) -> Estimates:
     """Estimate statistics of every arm, and of their contrast.
 
-    Whether an interval is open (it speaks of the data's distribution) or closed (of this data set)
-    is decided from the tasks; see ``Estimate.scope``. Arms that are pairs are compared task by
-    task, others by Welch's interval. A gap is positive where the tested arm is worse.
+    Whether an interval is open (it holds for the data's distribution) or closed (for this data set)
+    is decided from the tasks; see ``Estimate.scope``. Paired arms are compared task by task, others
+    by Welch's interval. A gap is positive where the tested arm is worse.
 
     Args:
         outcomes: what ``fsframework.evaluate`` returned, or a run.
@@ -79,7 +82,7 @@ def estimate(
         pool: that the tasks were drawn from, for the last two.
 
     Raises:
-        OptionError: the level or the interval is not one of those allowed.
+        OptionError: the level or the interval is not allowed.
         DataError: a statistic cannot be computed from these outcomes.
     """
     class_sizes = None if pool is None else pool.class_sizes
@@ -114,10 +117,10 @@ def compare(
 
     Values are paired task by task. Where the arms of a gap are pairs of tasks, so are the gaps;
     otherwise the difference of two gaps has Welch's interval. A gap is positive where the tested
-    arm is worse, so a higher gap is no praise.
+    arm is worse, so a higher gap is worse.
 
-    Caveats: intervals speak of other tasks, and of other images only where they are open; none
-    speaks of models trained anew. Judge many pairs by ``p_holm`` or ``p_bh``, not by ``p``.
+    Caveats: intervals cover other tasks, and other images only where they are open; none covers
+    retrained models. Judge many pairs by ``p_holm`` or ``p_bh``, not by ``p``.
 
     Args:
         results: runs, their folders, names or beginnings of names, folders of runs; or a mapping
@@ -127,20 +130,20 @@ def compare(
             options, a class, an instance; or several. By default Acc and wAcc in every arm, and
             the gap of wAcc.
         interval: ``student-t``; ``percentile`` or ``bca``, bootstraps of the tasks; ``image-level``
-            or ``class-level``, open ones for uniformly drawn tasks that share images.
+            or ``class-level``, open intervals for uniformly drawn tasks that share images.
         level: confidence level, 0 < level < 1.
         resamples: of the bootstraps; ``seed`` their seed.
         baseline: label of a method that the others are compared with.
         by_tasks: compare within each set of equal tasks, instead of refusing different ones.
         pool: that the tasks of outcomes were drawn from, for ``image-level`` and ``class-level``;
-            runs know it.
-        runs_dir: where runs are looked for by name; by default ``FSF_RUNS``, else ``./runs``.
-        plugins: Python files whose plugin classes are known too.
+            not needed for runs.
+        runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
+        plugins: Python files whose plugin classes are loaded too.
 
     Raises:
-        DataError: the tasks differ, or a statistic that was asked for cannot be computed.
-        OptionError: a name stands for no measure, or an option is out of range.
-        RecordError: there is no such run, or it has no outcomes.
+        DataError: the tasks differ, or a requested statistic cannot be computed.
+        OptionError: a measure is unknown, or an option is out of range.
+        RecordError: a run does not exist, or has no outcomes.
 
     >>> import fsframework as fsf
     >>> data = {"name": "planted", "n_per_class": 12, "size": 16}
@@ -176,7 +179,7 @@ def compare(
         some = ", ".join(alone[:4]) + (f" and {len(alone) - 4} more" if len(alone) > 4 else "")
         notes.append(f"no other method has the tasks of {some}")
     if not parts:
-        raise OptionError("no two of these methods share their tasks")
+        raise OptionError("no two of these methods have the same tasks")
     said = {label: tuple(dict.fromkeys(sentences)) for label, sentences in cautions.items()}
     return Comparison(tuple(parts), tuple(dict.fromkeys(notes)), said)
 
@@ -184,7 +187,7 @@ def compare(
 def _results(
     given: Iterable[Comparable] | Mapping[str, Comparable], folder: Path, pool: ImagePool | None
 ) -> Iterator[MethodResult]:
-    """Yield what is to be compared, with the labels that are given."""
+    """Yield the results to compare, with the given labels."""
     if isinstance(given, (str, Path, Run)):
         given = [given]
     named: Iterable[tuple[str | None, Comparable]]
@@ -209,13 +212,13 @@ def _result(one: Comparable, label: str | None, folder: Path) -> list[MethodResu
         return [result_of_run(one.folder, one.record)]
     if isinstance(one, ArmOutcomes):
         if label is None:
-            raise OptionError("outcomes have no name of their own: give a mapping of labels")
+            raise OptionError("outcomes have no name: give a mapping of labels to outcomes")
         return [MethodResult(label, dict(one), one.arms)]
     return find_results(one, folder)
 
 
 def _groups(found: Sequence[MethodResult], baseline: str | None) -> list[list[MethodResult]]:
-    """Return the results of equal tasks together; with a baseline those groups that have it."""
+    """Return results grouped by equal tasks; with a baseline, only the groups that have it."""
     groups = grouped_by_tasks(found)
     if baseline is None:
         return groups
@@ -227,7 +230,7 @@ def _groups(found: Sequence[MethodResult], baseline: str | None) -> list[list[Me
 
 
 class _Asked:
-    """The statistics that a comparison is asked for, made when they are needed."""
+    """The statistics requested for a comparison, made when they are needed."""
 
     def __init__(self, registry: Registry, requests: Any) -> None:
         several = requests if isinstance(requests, (list, tuple)) else [requests]
@@ -251,7 +254,7 @@ class _Asked:
     def compared(
         self, results: Sequence[MethodResult], how: ComparisonOptions
     ) -> tuple[list[MeasureComparison], list[str]]:
-        """Compare results on equal tasks in each measure; also say what is left out."""
+        """Compare results on equal tasks in each measure; also return what is left out."""
         arms, contrast = list(results[0].outcomes), results[0].contrast
         measures: list[Measure] = usual_measures(arms, contrast)
         if self._names:

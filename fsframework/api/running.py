@@ -1,4 +1,4 @@
-"""Runs: made, opened and listed."""
+"""Making, opening and listing runs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Run:
     """A run that is finished, or was imported.
 
     Args:
-        folder: that holds it.
-        record: what ran, with what, and what came of it.
+        folder: of its files.
+        record: what ran, with which options, and its estimates.
         reused: whether an earlier call had finished it.
     """
 
@@ -48,19 +48,19 @@ class Run:
 
     @cached_property
     def tasks(self) -> Arms:
-        """The tasks by name of the arm, read when they are first asked for."""
+        """The tasks by name of the arm, read on first use."""
         return load_arms(self.folder, self.record)
 
     @cached_property
     def outcomes(self) -> ArmOutcomes:
-        """What the method answered, by name of the arm, read when first asked for."""
+        """The method's answers by name of the arm, read on first use."""
         return load_outcomes(self.folder, self.record)
 
     def model(self, *, device: str = "auto") -> Model:
         """Return its trained method and backbone, ready for ``fsframework.evaluate``.
 
         Raises:
-            RecordError: the run holds accuracies made elsewhere, and no model.
+            RecordError: the run holds accuracies measured elsewhere, and no model.
         """
         from fsframework.api.models import model_of_run
 
@@ -96,24 +96,24 @@ def run(
 ) -> Run:
     """Train a method, evaluate it on the tasks of every arm, and return the run.
 
-    What was done before is not done again; an interrupted run goes on when it is called again.
+    Finished work is reused; an interrupted run resumes when it is called again.
     The arguments are those of ``fsf run``: each component (``method``, ``sampler``, ``dataset``,
     ``backbone``, ``detector``) is a name, a name with options as a mapping, a class or an instance.
 
     Args:
-        config: a TOML file, or a mapping of the same shape; other arguments are stronger.
-        plugins: Python files whose plugin classes are known too.
+        config: a TOML file, or a mapping of the same shape; other arguments take precedence.
+        plugins: Python files whose plugin classes are loaded too.
         runs_dir: where runs are written; by default ``FSF_RUNS``, else ``./runs``.
-        cache_dir: where images, features and weights are kept; by default ``FSF_CACHE``, else the
-            user's cache folder.
-        progress: whether progress is told on standard error.
+        cache_dir: where images, features and weights are cached; by default ``FSF_CACHE``, else
+            the user's cache folder.
+        progress: whether progress is shown on standard error.
         **arguments: ``way``, ``shot``, ``queries``, ``tasks``, ``seed``, ``attributes``,
             ``split``, ``placebo``, ``device``, ``training`` (a mapping, or a list of stages),
             ``statistics``, ``level``, ``interval``, ``model``, ``name`` and the others of
             ``fsf run``.
 
     Raises:
-        FsfError: something given is wrong; the message is one sentence.
+        FsfError: an argument or the data are wrong; the message is one sentence.
 
     >>> import fsframework as fsf
     >>> run = fsf.run(
@@ -130,7 +130,7 @@ def run(
 
 
 def run_described(description: Description) -> Run:
-    """Run what was described."""
+    """Run a described experiment."""
     result = run_experiment(description.experiment, description.session)
     return Run(result.folder, result.record, result.reused)
 
@@ -139,7 +139,7 @@ def load_run(run: str | Path, runs_dir: str | Path | None = None) -> Run:
     """Open a run by its folder, its name, or the beginning of its name.
 
     Raises:
-        RecordError: there is none, the beginning fits several, or its record is damaged.
+        RecordError: no run or several runs match, or its record is damaged.
     """
     runs_folder = Workspace.default(None if runs_dir is None else Path(runs_dir)).runs
     folder = find_run(str(run), runs_folder)
@@ -176,7 +176,7 @@ class Runs(Sequence[Run]):
         return iter(self._runs)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each run: what tells runs apart, and every estimate with its bounds."""
+        """Return one row per run: its settings, and every estimate with its bounds."""
         return [_row(run) for run in self]
 
     def to_pandas(self) -> Any:
@@ -193,8 +193,8 @@ class Runs(Sequence[Run]):
         columns = ("run", "status", "method", "backbone", "tasks", "seed", "estimates")
         rows = []
         for row, one in zip(self.rows(), self, strict=True):
-            told = ", ".join(f"{name} {e}" for name, e in one.estimates.items())
-            rows.append((*(str(row[column]) for column in columns[:-1]), told))
+            estimates = ", ".join(f"{name} {e}" for name, e in one.estimates.items())
+            rows.append((*(str(row[column]) for column in columns[:-1]), estimates))
         return columns, rows
 
     def __repr__(self) -> str:

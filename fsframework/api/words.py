@@ -14,7 +14,7 @@ __all__ = ["attributes", "images_with_class_words", "names_class"]
 def attributes(file: str | Path) -> AttributeTable:
     """Read a table of words from a file.
 
-    The words of images that have no table yet are detected by ``fsframework.pool(data,
+    To detect the words of images that have no table yet, use ``fsframework.pool(data,
     detector=...)``, whose ``attributes`` is a table.
 
     Args:
@@ -22,6 +22,6 @@ def attributes(file: str | Path) -> AttributeTable:
 
     Raises:
         DataError: the file is missing or damaged; the message names the row.
-        OptionError: the name of the file ends otherwise.
+        OptionError: the file has another ending.
     """
     return read_attributes(Path(file))

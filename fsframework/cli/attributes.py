@@ -30,7 +30,7 @@ _MOST_UNREADABLE = 10
 
 @group()
 def attributes() -> None:
-    """Detect the words in images, and look into tables of words.
+    """Detect the words in images, and inspect tables of words.
 
     \b
     Examples:
@@ -47,13 +47,13 @@ def attributes() -> None:
     "--shard",
     metavar="I/N",
     help="Only part I of N, I from 1 to N; other processes may work on the other parts at the same "
-    "time. A later run without it puts all parts together, and so does fsf attributes merge.",
+    "time. A later run without it joins all parts, as does fsf attributes merge.",
 )
 @click.option(
     "--batch-size",
     type=int,
     metavar="N",
-    help="Images shown to the detector at once.  [default: 16, on a GPU 64]",
+    help="Images per call of the detector.  [default: 16, on a GPU 64]",
 )
 @shared("device", "offline", *DROPPING)
 @set_options
@@ -75,10 +75,10 @@ def extract(
 ) -> None:
     """Detect the words in a split's images and write them to OUTPUT (.parquet).
 
-    Captions are written down as they are made. If the command is killed and given
-    again, it goes on where it stopped: no image is captioned twice, and other words
-    are selected from the same captions. An image that cannot be read is named and
-    left out, and the exit code is 1.
+    Captions are stored as they are made. If the command is killed and run again, it
+    resumes where it stopped: no image is captioned twice, and other words are
+    selected from the same captions. An image that cannot be read is named and
+    skipped, and the exit code is 1.
     """
     from fsframework.api import described, extract_words
 
@@ -130,7 +130,7 @@ def _print_extracted(output: Path, extracted: Extracted, *, dropped: bool) -> No
             f"({'dropped' if dropped else 'kept'})"
         )
     if not counts.any():
-        click.echo("no image has a word: tasks cannot be drawn from this table")
+        click.echo("no image has a word: no tasks can be drawn with this table")
     for key, reason in extracted.failed[:_MOST_UNREADABLE]:
         click.echo(f"cannot be read: {reason if key in reason else f'{key}: {reason}'}")
     if len(extracted.failed) > _MOST_UNREADABLE:

@@ -1,4 +1,4 @@
-"""`fsf cache`: what is kept between runs."""
+"""`fsf cache`: what is cached between runs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 @group()
 def cache() -> None:
-    """Show and clean what is kept between runs.
+    """Show and clean what is cached between runs.
 
-    Decoded images, words, features, tasks, trained weights and outcomes are kept, so
-    that no run computes them again. They may be removed at any time: a run that
-    needs them makes them again. Finished runs lie elsewhere and stay.
+    Decoded images, words, features, tasks, trained weights and outcomes are cached, so
+    that no run computes them twice. They may be removed at any time: a run that
+    needs them computes them again. Finished runs are stored elsewhere and stay.
 
     \b
     Examples:
@@ -39,7 +39,7 @@ def cache() -> None:
 @cache_option
 @json_option
 def size(cache_dir: Path | None, as_json: bool) -> None:
-    """Show how much each stage keeps, and where."""
+    """Show how much each stage has cached, and where."""
     from fsframework.api.cache import cache_size
     from fsframework.cli import render
 
@@ -57,14 +57,14 @@ def size(cache_dir: Path | None, as_json: bool) -> None:
     "stages",
     multiple=True,
     metavar="NAME",
-    help="Remove only what this stage keeps (see fsf cache size); repeatable.  [default: all]",
+    help="Remove only the items of this stage (see fsf cache size); repeatable.  [default: all]",
 )
 @click.option(
     "--older-than",
     type=float,
     default=0.0,
     metavar="DAYS",
-    help="Remove only what was last written more than so many days ago.",
+    help="Remove only items last written more than DAYS days ago.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -72,7 +72,7 @@ def size(cache_dir: Path | None, as_json: bool) -> None:
 def clean(
     stages: tuple[str, ...], older_than: float, dry_run: bool, yes: bool, cache_dir: Path | None
 ) -> None:
-    """Remove what is kept between runs, but for what a running process uses."""
+    """Remove what is cached between runs, except what a running process uses."""
     from fsframework.api.cache import STAGES, clean_cache
 
     chosen = stages or STAGES
@@ -83,7 +83,7 @@ def clean(
     _print_size(planned)
     click.echo()
     if dry_run:
-        click.echo(f"nothing is removed; this is what would be removed from {planned.folder}")
+        click.echo(f"dry run: this would be removed from {planned.folder}; nothing is removed")
         return
     if not yes:
         click.confirm(f"Remove this from {planned.folder}?", abort=True)

@@ -1,4 +1,4 @@
-"""`fsf completion`, and what the names of plugins, runs and data sets are completed from."""
+"""`fsf completion`, and the completion of names of plugins, runs and data sets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-"""What click's ``shell_complete`` takes; none of those below imports a plugin."""
+"""A function for click's ``shell_complete``; none of those below imports a plugin."""
 
 _VARIABLE = "_FSF_COMPLETE"
 _SHELLS = ("bash", "zsh", "fish")
@@ -49,14 +49,14 @@ def completion(context: click.Context, /, shell: str) -> None:
     """
     found = get_completion_class(shell)
     assert found is not None  # click has all three
-    # The template, not ``source()``: bash's looks for a bash of a certain version where the script
-    # is printed, which need not be where it is used.
+    # The template, not ``source()``: that of bash checks the version of bash on the machine that
+    # prints the script, which need not be the one that uses it.
     script = found(context.find_root().command, {}, "fsf", _VARIABLE)
     click.echo(script.source_template % script.source_vars())
 
 
 def plugin_names(kind: str) -> Complete:
-    """Return what completes the name of a plugin of one kind."""
+    """Return a function that completes the name of a plugin of one kind."""
 
     def complete(
         context: click.Context, parameter: click.Parameter, incomplete: str
@@ -108,7 +108,7 @@ def _added(context: click.Context) -> set[str]:
     try:
         return set(read_added(context.params.get("data_dir")))
     except FsfError:
-        return set()  # a damaged list is told of by the commands that read it
+        return set()  # the commands that read a damaged list report it
 
 
 def _starting(names: set[str] | list[str], incomplete: str) -> list[CompletionItem]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["data"]
 
 _WIDE = 120
-"""Columns of a terminal on which the list also shows where data lie."""
+"""Width of a terminal from which the list also shows where data are."""
 
 
 @group()
@@ -35,7 +35,7 @@ def data() -> None:
     """List data sets, and decode their images once.
 
     Commands that add data sets, check them and compare their classes come with
-    packages of their own.
+    other packages.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ data.add_command(pack)
 @plugin_option
 @json_option
 def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
-    """List data sets: what each is, its licence, whether added.
+    """List data sets: what each is, its licence, whether it was added.
 
     Classes and images are those found when it was added, else those published.
     """
@@ -82,13 +82,13 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
             )
         )
     columns = ("data set", "what it is", "classes", "images", "licence", "state")
-    # Names mostly say what it is; licences broken within words could not be read.
+    # Names mostly say what it is; licences broken within words would be unreadable.
     render.print_table(columns, table, spare=("what it is",))
     if kinds:
         click.echo("\nyour own data:\n")
         render.print_table(("name", "what it is"), [(row.named, row.summary) for row in kinds])
     click.echo()
-    click.echo("to add one: fsf data add NAME PATH; everything about one: fsf data show NAME")
+    click.echo("to add one: fsf data add NAME PATH; for details: fsf data show NAME")
 
 
 @data.command("show")
@@ -99,7 +99,7 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
 def show(name: str, data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
     """Show everything about a data set.
 
-    Where to get it, in which layouts it may lie, how to cite it, and what was added.
+    Where to get it, which layouts are read, how to cite it, and what was added.
     """
     from fsframework.api.catalogue import datasets
     from fsframework.cli import render
@@ -137,18 +137,18 @@ def _print_about(about: About, entry: Added | None) -> None:
         used = next(iter(about.splits))
         if entry is not None:
             used = "" if entry.options.get("split_file") else entry.options.get("split") or used
-        told = "used by default" if entry is None or used == next(iter(about.splits)) else "used"
+        mark = "used by default" if entry is None or used == next(iter(about.splits)) else "used"
         parts = list(dict.fromkeys(part for counts in about.splits.values() for part in counts))
         table = [
             (
                 name,
                 *(render.class_counts(*counts[part]) if part in counts else "" for part in parts),
-                told if name == used else "",
+                mark if name == used else "",
             )
             for name, counts in about.splits.items()
         ]
         render.print_table(("published split", *parts, ""), table)
-        click.echo("another one: -o split=NAME with fsf data add")
+        click.echo("to use another: -o split=NAME with fsf data add")
     elif about.counts:
         click.echo()
         rows = [(s, f"{c:,}", f"{n:,}" if n else "") for s, (c, n) in about.counts.items()]

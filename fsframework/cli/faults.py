@@ -1,4 +1,4 @@
-"""What is said of an error that nobody expected: whose code it is in, and what to do."""
+"""The message for an unexpected error: whose code it is in, and what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["describe"]
 
 
 def describe(error: BaseException) -> str:
-    """Return one sentence: the plugin, its method and its file where it is a plugin's fault.
+    """Return one sentence; for a bug in a plugin it names the plugin, its method and its file.
 
     >>> try:
     ...     {}["missing"]
@@ -38,7 +38,7 @@ def describe(error: BaseException) -> str:
 
 
 def _component_in(frame: FrameType) -> tuple[str, str] | None:
-    """Return kind and name of the component whose own method a frame is, if it is one."""
+    """Return kind and name of the component whose method a frame runs, if any."""
     owner: Any = frame.f_locals.get("self")
     kind = None if owner is None else kind_of(owner)
     if kind is None or _is_ours(frame.f_globals.get("__name__", "")):
@@ -51,7 +51,7 @@ def _is_ours(module: str) -> bool:
 
 
 def _name_of(kind: str, cls: type[Any]) -> str:
-    """Return the name that the plugin is installed under, else the one its class goes by."""
+    """Return the name that the plugin is installed under, else the one its class gives."""
     from fsframework.components.registry import Registry
 
     for plugin in _candidates(kind, cls, Registry()):

@@ -1,4 +1,4 @@
-"""Groups of commands that know the commands of every installed distribution, importing none."""
+"""Groups of commands that list the commands of every installed distribution, importing none."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SECTIONS = (
 """Sections of ``fsf --help``, in this order; those that other packages add come after them."""
 
 _REGISTRY = "fsframework.registry"
-"""Under which name a context keeps the registry."""
+"""Key of the registry in a context's ``meta``."""
 
 _BROKEN = "Broken (see fsf plugins list --kind command)"
 
 
 class _Deferred(click.Command):
-    """Stands for a command of a plugin in a group of any class; imports it when it is called."""
+    """A stand-in for a plugin's command in a group of any class; imports it when it is called."""
 
     def __init__(self, name: str, summary: str, load: Callable[[], click.Command | None]) -> None:
         super().__init__(name, short_help=summary)
@@ -54,18 +54,18 @@ class _Deferred(click.Command):
 
 
 class PluginGroup(click.Group):
-    """A group that also has the commands which other packages give a path below its own.
+    """A group that also has the commands that other packages place below its path.
 
     Help and completion show these by their summaries; a command is imported when it is called.
     """
 
     path: tuple[str, ...] | None = None
-    """The words after ``fsf`` that lead here; ``None`` until the group is reached from there."""
+    """The words after ``fsf`` that lead here; ``None`` until the group is reached through them."""
 
     def installed_commands(self, ctx: click.Context) -> dict[str, list[InstalledCommand]]:
         """Return what plugins add below this group, by the next word of the path.
 
-        A word has several entries where it is itself a group with commands below it, or where two
+        A word has several entries if it is itself a group with commands below it, or if two
         distributions claim it.
         """
         found: dict[str, list[InstalledCommand]] = defaultdict(list)
@@ -78,7 +78,7 @@ class PluginGroup(click.Group):
 
     @staticmethod
     def plugins(ctx: click.Context) -> Registry:
-        """Return the registry that all groups of one call share: distributions are read once."""
+        """Return the registry that all groups of one call share, so distributions are read once."""
         registry: Registry = ctx.meta.setdefault(_REGISTRY, Registry())
         return registry
 
@@ -87,7 +87,7 @@ class PluginGroup(click.Group):
         return sorted({*self.own_commands(ctx), *self.installed_commands(ctx)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, importing it where it is a plugin's.
+        """Return a command; a plugin's is imported.
 
         Raises:
             PluginError: the command is broken, unless the shell is completing.
@@ -112,7 +112,7 @@ class PluginGroup(click.Group):
     def _with_plugins_below(
         self, ctx: click.Context, command: click.Command, name: str
     ) -> click.Command:
-        """Let a group know its path and what plugins hang into it."""
+        """Give a group its path and the commands that plugins add to it."""
         if not isinstance(command, click.Group) or self.path is None:
             return command
         group = command if isinstance(command, PluginGroup) else PluginGroup(name)
@@ -131,7 +131,7 @@ class PluginGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command to run; an unknown one is told the names near it."""
+        """Find the command to run; the error for an unknown one suggests similar names."""
         name, command = args[0], self.get_command(ctx, args[0])
         if command is None and not ctx.resilient_parsing and not name.startswith("-"):
             hint = close_matches(name, self.list_commands(ctx))
@@ -139,7 +139,7 @@ class PluginGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Print the help where nothing is asked of the group; this is no error."""
+        """Print the help if the group is called without arguments; this is not an error."""
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
             click.echo(ctx.get_help(), color=ctx.color)
             ctx.exit()
@@ -170,7 +170,7 @@ class PluginGroup(click.Group):
         }
 
     def plugin_commands(self, ctx: click.Context) -> dict[str, tuple[str, str]]:
-        """Return section and summary of the commands of plugins; both empty for a broken one."""
+        """Return section and summary of each plugin command; both are empty for a broken one."""
         own = self.own_commands(ctx)
         found = {}
         for name, below in self.installed_commands(ctx).items():
@@ -206,12 +206,12 @@ class PluginGroup(click.Group):
 
 
 class RootGroup(PluginGroup):
-    """The group ``fsf`` itself: all its commands come by entry points."""
+    """The group ``fsf`` itself: all its commands come from entry points."""
 
     path = ()
 
     def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-        """Yield the sections that commands name: ours in their order, then others by title."""
+        """Yield the sections that commands name: ``SECTIONS`` in order, then others by title."""
         by_section: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for name, (section, summary) in self.plugin_commands(ctx).items():
             if summary:

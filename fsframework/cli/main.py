@@ -37,13 +37,13 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; every error a user can mend is one line and exit code 2."""
-    # Threads that spin long while they wait slow each other down two to four times where a machine
-    # is shared; those that do not spin at all take twice as long for small tasks. This must be said
-    # before torch is imported, and a user's own choice stands.
+    """Run the command line; every error a user can fix is one line and exit code 2."""
+    # Threads that spin for long while waiting slow each other down two to four times on a shared
+    # machine; without any spinning, small tasks take twice as long. This must be set before torch
+    # is imported; the user's own choice takes precedence.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    # Tensors on huge pages, where the system has them: a tenth of a training step on a CPU.
+    # Tensors on huge pages, where the system has them, save a tenth of a training step on a CPU.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     arguments = sys.argv[1:]
     verbose = "--verbose" in arguments
@@ -54,14 +54,14 @@ def main() -> None:
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
     except BaseException as error:
-        told = (click.Abort, NoArgsIsHelpError)
-        if isinstance(error, SystemExit) or (verbose and not isinstance(error, told)):
+        expected = (click.Abort, NoArgsIsHelpError)
+        if isinstance(error, SystemExit) or (verbose and not isinstance(error, expected)):
             raise
         sys.exit(_explain(error))
 
 
 def _as_option(name: str, value: Any) -> str:
-    """Name an argument as the command line does; its options are imported by now, or seldom."""
+    """Name an argument as the command line does; the import is deferred because few calls fail."""
     from fsframework.cli.options import option_of
 
     return option_of(name, value)
@@ -69,7 +69,7 @@ def _as_option(name: str, value: Any) -> str:
 
 def _explain(error: BaseException) -> int:
     """Print one line for an error and return the exit code."""
-    if isinstance(error, NoArgsIsHelpError):  # of a group that is not made with ours
+    if isinstance(error, NoArgsIsHelpError):  # from a group that is not a PluginGroup
         click.echo(error.ctx.get_help())
         return 0
     if isinstance(error, click.ClickException):
@@ -77,11 +77,11 @@ def _explain(error: BaseException) -> int:
         hint = f" (see {usage} --help)" if usage else ""
         return _fail(error.format_message() + hint, 2)
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        return _fail("interrupted; the same command goes on where it stopped", 130)
+        return _fail("interrupted; run the same command again to resume", 130)
     if isinstance(error, FsfError):
         return _fail(error, 2, error.picture)
     if isinstance(error, BrokenPipeError):
-        # The reader (head, less) has gone; Python must not complain of it again at exit.
+        # The reader (head, less) has gone; Python must not report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:

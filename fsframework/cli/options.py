@@ -1,4 +1,4 @@
-"""Options that several commands share, and the tree of values they come to."""
+"""Options that several commands share, and the tree of values that they form."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ HELP_GROUPS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Sections of a command's help: the parameters in each, by name, in the order of the help.
 
-An option means the same in every command that has it, so it is found in the same section.
+An option means the same in every command that has it, so it is always in the same section.
 """
 
 _SECTION_OF = {name: title for title, names in HELP_GROUPS.items() for name in names}
@@ -87,8 +87,8 @@ _PLACES = {name: place for names in HELP_GROUPS.values() for place, name in enum
 class GroupedCommand(cloup.Command):
     """A command whose help shows its options in named sections.
 
-    Options named in ``HELP_GROUPS`` have their section there. A command puts others into sections
-    of its own with ``cloup.option_group``; all come after the main options.
+    Options named in ``HELP_GROUPS`` appear in their section there. A command groups its other
+    options with ``cloup.option_group``; all come after the main options.
     """
 
     def __init__(self, *args: Any, **settings: Any) -> None:
@@ -108,7 +108,7 @@ class GroupedCommand(cloup.Command):
 
 
 class CommandGroup(PluginGroup):
-    """A group of such commands, into which other packages can put commands of theirs."""
+    """A group of such commands, to which other packages can add their own."""
 
     command_class = GroupedCommand
 
@@ -120,7 +120,7 @@ def _section(title: str, options: list[click.Option]) -> cloup.OptionGroup:
 
 
 def command(name: str | None = None, **settings: Any) -> Callable[[Any], GroupedCommand]:
-    """Make a function a command whose help shows its options in named sections.
+    """Turn a function into a command whose help shows its options in named sections.
 
     Args:
         name: by default the function's.
@@ -130,7 +130,7 @@ def command(name: str | None = None, **settings: Any) -> Callable[[Any], Grouped
 
 
 def group(name: str | None = None, **settings: Any) -> Callable[[Any], CommandGroup]:
-    """Make a function a group of commands, into which other packages can put commands of theirs.
+    """Turn a function into a group of commands, to which other packages can add their own.
 
     Args:
         name: by default the function's.
@@ -168,7 +168,7 @@ def _number_or(word: str) -> Callable[[click.Context, click.Parameter, str | Non
 def _run_folder(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> Path | None:
-    """Return the folder of a run given by the beginning of its name; a path stays what it is."""
+    """Return the folder of a run given by the beginning of its name; a path is returned as is."""
     del parameter
     if value is None:
         return None
@@ -181,7 +181,7 @@ def _run_folder(
 
 
 def default_runs_dir() -> Path:
-    """Return where runs are, if no option says it."""
+    """Return the folder of runs used without ``--runs-dir``."""
     return Path(os.environ.get("FSF_RUNS") or "runs")
 
 
@@ -220,16 +220,16 @@ _SHARED: dict[str, Any] = {
     "drop-class-words": click.option(
         "--drop-class-words",
         is_flag=True,
-        help="Take from each image the words that name its own class.",
+        help="Remove from each image the words that name its own class.",
     ),
     "drop-words": click.option(
-        "--drop-words", metavar="WORD,...", help="Words to take out, separated by commas."
+        "--drop-words", metavar="WORD,...", help="Words to remove, separated by commas."
     ),
     "min-count": click.option(
         "--min-count",
         type=int,
         metavar="N",
-        help="Take out words that fewer than N images have.  [default: 1]",
+        help="Remove words that fewer than N images have.  [default: 1]",
     ),
     "offline": click.option(
         "--offline",
@@ -242,19 +242,19 @@ _SHARED: dict[str, Any] = {
         "--query-batch",
         type=click.Choice(["task", "class"]),
         metavar="task|class",
-        help="Show a method all queries of a task together, or those of one class at a time as "
+        help="Pass the method all queries of a task together, or those of one class at a time as "
         "FewSTAB's published evaluation does.  [default: task]",
     ),
     "decoding": click.option(
         "--decoding",
         type=click.Choice(["exact", "scaled"]),
-        help="Decode every pixel of image files, or, faster, no more detail than their size in use "
-        "can show.  [default: exact]",
+        help="Decode image files in full, or, faster, only to the detail that the image size "
+        "needs.  [default: exact]",
     ),
     "broken": click.option(
         "--broken",
         type=click.Choice(["fatal", "skip"]),
-        help="Stop at an image that cannot be read, or leave it out.  [default: fatal]",
+        help="Stop at an image that cannot be read, or skip it.  [default: fatal]",
     ),
     "image-size": click.option(
         "--image-size",
@@ -266,13 +266,13 @@ _SHARED: dict[str, Any] = {
     "precision": click.option(
         "--precision",
         type=click.Choice(["fp32", "bf16", "fp16"]),
-        help="Numbers the backbone computes in when images are embedded: bf16 is about twice as "
-        "fast on CPUs that have it, fp16 is for GPUs.  [default: fp32]",
+        help="Number format in which the backbone embeds images: bf16 is about twice as fast on "
+        "CPUs that support it, fp16 is for GPUs.  [default: fp32]",
     ),
     "split": click.option(
         "--split",
         metavar="NAME",
-        help="Split whose images are used; all for every image.  [default: test, or what the data "
+        help="Split whose images are used; all uses every image.  [default: test, or what the data "
         "allow]",
     ),
     "way": click.option(
@@ -288,14 +288,14 @@ _SHARED: dict[str, Any] = {
         "--queries",
         callback=_number_or("auto"),
         metavar="N|auto",
-        help="Query images per class; auto lets a pilot run find the best number for tasks without "
+        help="Query images per class; auto finds the best number in a pilot run, for tasks without "
         "replacement (see fsf plan).  [default: 15, or what the data allow]",
     ),
     "tasks": click.option(
         "--tasks",
         callback=_number_or("all"),
         metavar="N|all",
-        help="Number of tasks; all, for samplers that end, such as depleting.  [default: 600]",
+        help="Number of tasks; all for samplers that end, such as depleting.  [default: 600]",
     ),
     "arm": click.option(
         "--arm",
@@ -322,12 +322,12 @@ _SHARED: dict[str, Any] = {
         metavar="NAME",
         envvar="FSF_DEVICE",
         show_envvar=True,
-        help="auto, cpu, cuda, cuda:N or mps.  [default: auto: a GPU where there is one]",
+        help="auto, cpu, cuda, cuda:N or mps.  [default: auto, a GPU if there is one]",
     ),
     "placebo": click.option(
         "--placebo",
         is_flag=True,
-        help="Permute the images of each class, anew for every task: a gap that is still there "
+        help="Permute the images of each class, separately for every task: a gap that remains "
         "does not come from the attributes.",
     ),
     "statistics": click.option(
@@ -336,7 +336,7 @@ _SHARED: dict[str, Any] = {
         multiple=True,
         shell_complete=plugin_names("statistic"),
         metavar="NAME",
-        help="What to measure; repeatable. Options of one are given as in -o "
+        help="What to measure; repeatable. Set its options with -o "
         "statistics.NAME.OPTION=VALUE.  [default: acc, wacc]",
     ),
     "level": click.option(
@@ -346,22 +346,22 @@ _SHARED: dict[str, Any] = {
         "--interval",
         type=click.Choice(INTERVALS),
         metavar="NAME",
-        help="How intervals are made: student-t; percentile or bca, bootstraps of the tasks; "
-        "image-level or class-level, which speak of new images, or new classes, even where tasks "
-        "share theirs.  [default: student-t]",
+        help="How intervals are computed: student-t; percentile or bca, bootstraps of the tasks; "
+        "image-level or class-level, which cover new images or new classes even where tasks "
+        "share them.  [default: student-t]",
     ),
     "recipe": click.option(
         "--recipe",
         metavar="NAME",
         help="How the method is trained: quick, fewstab, ... (see fsf recipes list), or none.  "
-        "[default: quick, where the method has it]",
+        "[default: quick, if the method has it]",
     ),
     "model": click.option(
         "--model",
         callback=_run_folder,
         shell_complete=run_names,
         metavar="RUN",
-        help="Take method, backbone and weights of another run, or of an imported one; train "
+        help="Use the method, backbone and weights of another run or of an imported one; train "
         "nothing. A folder, or the beginning of its name in the runs folder.",
     ),
     "init-from": click.option(
@@ -374,27 +374,27 @@ _SHARED: dict[str, Any] = {
     "tensorboard": click.option(
         "--tensorboard",
         is_flag=True,
-        help="Also write the curve of the training for TensorBoard, into the run's folder.",
+        help="Also write the training curve for TensorBoard into the run's folder.",
     ),
     "name": click.option(
         "--name",
         metavar="NAME",
-        help="Name of the run and its folder.  [default: made of method, data set and sampler]",
+        help="Name of the run and its folder.  [default: from method, data set and sampler]",
     ),
 }
 """Options that mean the same in every command that has them, by their names."""
 
 DROPPING = ("drop-class-words", "drop-words", "min-count")
-"""Shared options that say which words are not attributes."""
+"""Shared options that set which words are not attributes."""
 
 WORDS = ("attributes", "detector", *DROPPING, "device", "offline")
-"""Shared options that say which words images have."""
+"""Shared options that set which words images have."""
 
 
 _OTHER_FLAGS = (
     "batch-size", "cache-dir", "config", "force", "output", "plugin", "runs-dir", "shard",
 )  # fmt: skip
-"""Options that messages name beside the shared ones."""
+"""Options that messages name besides the shared ones."""
 
 
 def option_of(name: str, value: Any = None) -> str:
@@ -410,8 +410,8 @@ def option_of(name: str, value: Any = None) -> str:
     )
     if own or flag in _SHARED or flag in _OTHER_FLAGS:
         flag = "statistic" if flag == "statistics" else flag
-        told = "" if value is None or isinstance(value, bool) else f" {shlex.quote(str(value))}"
-        return f"--{flag}{told}"
+        given = "" if value is None or isinstance(value, bool) else f" {shlex.quote(str(value))}"
+        return f"--{flag}{given}"
     return name if value is None else f"-o {name}={shlex.quote(str(value))}"
 
 
@@ -426,8 +426,8 @@ def shared(*names: str) -> Callable[[F], F]:
     return add
 
 
-def _tell_workers(context: click.Context, parameter: click.Parameter, value: int | None) -> None:
-    """Pass the number on as data sets read it, for it changes nothing of theirs."""
+def _set_workers(context: click.Context, parameter: click.Parameter, value: int | None) -> None:
+    """Set the environment variable that data sets read; results do not depend on it."""
     del context, parameter
     if value is not None:
         os.environ["FSF_WORKERS"] = str(value)
@@ -438,13 +438,13 @@ def workers_option(function: F) -> F:
     option = click.option(
         "--workers",
         type=click.IntRange(min=1),
-        callback=_tell_workers,
+        callback=_set_workers,
         expose_value=False,
         metavar="N",
         envvar="FSF_WORKERS",
         show_envvar=True,
-        help="Images decoded at a time; the results are the same, whatever it is.  [default: one "
-        "for each core, at most 8]",
+        help="Images decoded in parallel; results do not depend on it.  [default: one per core, at "
+        "most 8]",
     )
     return option(function)
 
@@ -479,7 +479,7 @@ def runs_dir_option(function: F) -> F:
         envvar="FSF_RUNS",
         show_envvar=True,
         metavar="DIR",
-        help="Where runs are looked for.  [default: ./runs]",
+        help="Folder of the runs.  [default: ./runs]",
     )(function)
 
 
@@ -491,7 +491,7 @@ def plugin_option(function: F) -> F:
         multiple=True,
         type=click.Path(path_type=Path),
         metavar="FILE.py",
-        help="Also know the plugin classes of a Python file; repeatable.",
+        help="Also load the plugin classes of a Python file; repeatable.",
     )(function)
 
 
@@ -503,7 +503,7 @@ def cache_option(function: F) -> F:
         metavar="DIR",
         envvar="FSF_CACHE",
         show_envvar=True,
-        help="Where images, words, features and weights are kept.  [default: ~/.cache/fsframework]",
+        help="Cache of images, words, features and weights.  [default: ~/.cache/fsframework]",
     )(function)
 
 
@@ -515,8 +515,8 @@ def data_dir_option(function: F) -> F:
         metavar="DIR",
         envvar="FSF_DATA",
         show_envvar=True,
-        help="Where the list of added data sets is kept; other commands find it by the environment "
-        "variable.  [default: ~/.local/share/fsframework]",
+        help="Folder of the list of added data sets; other commands find it through the "
+        "environment variable.  [default: ~/.local/share/fsframework]",
     )(function)
 
 
@@ -539,7 +539,7 @@ def force_option(function: F) -> F:
 
 
 def check_output(path: Path, *suffixes: str, force: bool) -> None:
-    """Check, before anything long begins, that a file may be written.
+    """Check, before any long computation, that a file may be written.
 
     Args:
         suffixes: endings that it may have, such as ``.png``; any where none is given.
@@ -559,7 +559,7 @@ def json_option(function: F) -> F:
 
 
 def registry_with(files: tuple[Path, ...]) -> Registry:
-    """Return a registry that also knows the plugins of some files."""
+    """Return a registry that also has the plugins of some files."""
     registry = Registry()
     for path in files:
         registry.load_file(path)
@@ -571,7 +571,7 @@ def tree_of(
 ) -> dict[str, Any]:
     """Merge configuration file, environment and command line into a tree of ``Given``.
 
-    Every shared option of the command counts that was given; ``-o`` is stronger than they are.
+    Every shared option that was given counts; ``-o`` takes precedence over them.
 
     Raises:
         OptionError: an ``-o`` without ``=``.
@@ -606,7 +606,7 @@ def option_tree(options: Sequence[str], tree: dict[str, Any] | None = None) -> d
 
 
 def session_of(context: click.Context) -> Session:
-    """Return the surroundings that a command's options name: plugin files, folders."""
+    """Return the session that a command's options describe: plugin files, folders."""
     from fsframework.pipeline.cache.workspace import Workspace
     from fsframework.pipeline.progress import usual_reporter
     from fsframework.pipeline.session import Session
@@ -617,10 +617,10 @@ def session_of(context: click.Context) -> Session:
 
 
 def run_command(dataset: str, *, words: bool, plugins: Sequence[Path] = ()) -> str:
-    """Return a command that measures on a data set without any download.
+    """Return an ``fsf run`` command for a data set that needs no download.
 
     Args:
-        words: whether its images have words; where they have none, they are detected.
+        words: whether its images have words; otherwise they are detected.
     """
     found = f"fsf run --dataset {dataset}"
     if words:
@@ -633,7 +633,7 @@ def run_command(dataset: str, *, words: bool, plugins: Sequence[Path] = ()) -> s
 def flat_options(
     resolved: Mapping[str, Any], origins: Mapping[str, Any]
 ) -> list[tuple[str, str, str]]:
-    """Return dotted key, value and origin of every option, as one would write it with ``-o``."""
+    """Return dotted key, value and origin of every option, as written with ``-o``."""
     if len(resolved["training"]) == 1:
         resolved = {**resolved, "training": resolved["training"][0]}
         origins = {**origins, "training": origins["training"][0]}

@@ -1,4 +1,4 @@
-"""`fsf data pack`: decode once what will be read many times."""
+"""`fsf data pack`: decode the images of a data set once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _USUAL_SIZE, _USUAL_INTERPOLATION = 84, "bilinear"
     metavar="NAME[:ARG]",
     envvar="FSF_BACKBONE",
     show_envvar=True,
-    help="Take size and interpolation as this backbone wants them.",
+    help="Use the size and interpolation that this backbone expects.",
 )
 @shared("decoding", "broken")
 @workers_option
@@ -57,13 +57,13 @@ def pack(
     as_json: bool,
     **_: Any,
 ) -> None:
-    """Decode and resize all images of a data set once, into one file to be read from.
+    """Decode and resize all images of a data set once, into one file.
 
     The file is an ordinary NumPy array of bytes in the cache, one per size. Runs on
-    the same data and size read from it, and fill it themselves where it was not
-    packed before. Interrupted, it goes on where it stopped. With --decoding scaled it
-    says how far the pixels are from exact ones. The size is 84 pixels where neither
-    the data set nor the backbone says one.
+    the same data and size read it, and decode what it lacks. An interrupted command
+    resumes where it stopped. With --decoding scaled it reports how far the pixels are
+    from exact ones. The size is 84 pixels if neither the data set nor the backbone
+    sets one.
 
     \b
     Examples:
@@ -126,7 +126,7 @@ def _print_packed(
         + (
             f"{packed:,} decoded now in {seconds:.1f} s, {packed / seconds:,.0f} per second"
             if packed
-            else "nothing to do: all were decoded before"
+            else "nothing to do: all are decoded already"
         )
     )
     if apart is not None:
@@ -141,4 +141,4 @@ def _print_packed(
     if len(broken) > _MOST_NAMED:
         click.echo(f"skipped: {len(broken) - _MOST_NAMED} more")
     if broken:
-        click.echo("runs on these data need --broken skip")
+        click.echo("runs on this data set need --broken skip")

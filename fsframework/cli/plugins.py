@@ -1,4 +1,4 @@
-"""`fsf plugins`: what is installed, what it takes, whether it keeps its contract."""
+"""`fsf plugins`: what is installed, which options it has, whether it keeps its contract."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["plugins"]
 
 _PLACE = {"selector": "detector.selector"}
-"""Where the options of a kind stand that is only ever a part of another."""
+"""Option prefix of a kind that only appears as a part of another."""
 
 _kind = click.option("--kind", type=click.Choice(sorted(KINDS)), help="Only plugins of this kind.")
 
@@ -42,13 +42,13 @@ def plugins() -> None:
 
 @plugins.command("list")
 @_kind
-@click.option("--load", is_flag=True, help="Import every plugin, so that broken ones show.")
+@click.option("--load", is_flag=True, help="Import every plugin, to show which are broken.")
 @plugin_option
 @json_option
 def list_plugins(
     kind: str | None, load: bool, plugin_files: tuple[Path, ...], as_json: bool
 ) -> None:
-    """List every plugin with its distribution, version and status; imports none."""
+    """List every plugin with its distribution, version and status, importing none."""
     registry = registry_with(plugin_files)
     found = [_loaded_status(registry, p) if load else p for p in registry.plugins(kind)]
     if as_json:
@@ -127,7 +127,7 @@ def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_
 
 
 def _show_command(registry: Registry, plugin: Plugin, as_json: bool) -> None:
-    """Show what a command is called, where help shows it, and its parameters."""
+    """Show how a command is called, its section in the help, and its options."""
     from fsframework.cli import render
 
     command = registry.load_command(plugin.name)
@@ -161,9 +161,9 @@ def _json(value: Any) -> Any:
 
 
 def _facts(loaded: Loaded) -> dict[str, Any]:
-    """Return what the class says of itself in the class variables that its interface declares.
+    """Return the class variables that the plugin's interface declares, with their values.
 
-    A declaration of every kind of component is shown where the class makes it.
+    Those of every kind of component are shown only where the class sets them.
     """
     interfaces = [
         c for c in loaded.cls.__mro__ if c.__module__.startswith("fsframework.interfaces")
@@ -184,7 +184,7 @@ def _find(registry: Registry, name: str, kind: str | None) -> Plugin:
         return registry.find(kind, name)
     kinds = sorted({p.kind for p in registry.plugins() if p.name == name})
     if len(kinds) > 1:
-        raise PluginError(f"{name!r} is a {' and a '.join(kinds)}; say which with --kind")
+        raise PluginError(f"{name!r} is a {' and a '.join(kinds)}; choose one with --kind")
     if not kinds:
         from fsframework.errors import close_matches
 
@@ -242,7 +242,7 @@ def check_plugin(
 def _maker(
     registry: Registry, plugin: Plugin, name: str, options: tuple[str, ...]
 ) -> Callable[[], Any]:
-    """Return what makes the component to check, from ``NAME[:ARG]`` and options KEY=VALUE."""
+    """Return a factory of the component to check, from ``NAME[:ARG]`` and options KEY=VALUE."""
     from fsframework.components.resolution import Given, resolve_component, set_dotted
     from fsframework.testing import installed_command
 

@@ -1,4 +1,4 @@
-"""`fsf recipes`: how methods are trained, where the numbers come from, what to expect."""
+"""`fsf recipes`: how methods are trained, where the values come from, what to expect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["recipes"]
 
 @group()
 def recipes() -> None:
-    """List and show recipes: named options by which a method is trained.
+    """List and show recipes: named sets of training options for a method.
 
     \b
     Examples:
@@ -37,7 +37,7 @@ def recipes() -> None:
 )
 @json_option
 def list_(method: str | None, as_json: bool) -> None:
-    """List every recipe of the installed methods; imports none of them."""
+    """List every recipe of the installed methods, importing none of them."""
     from fsframework.cli import render
     from fsframework.components.registry import Registry
     from fsframework.pipeline.experiment.recipes import list_recipes

@@ -1,4 +1,4 @@
-"""Everything that is drawn on the terminal."""
+"""Tables, curves and JSON on the terminal."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _MOST_PROBLEMS = 20
 
 
 def write_file(path: Path, data: bytes | str) -> None:
-    """Write a file whole or not at all; a folder that is missing is made.
+    """Write a file whole or not at all; a missing folder is created.
 
     Raises:
-        FsfError: the file system refuses; a file that was there is untouched.
+        FsfError: the file system refuses; an existing file is untouched.
     """
     atomic_write(path, data)
 
@@ -52,22 +52,22 @@ def print_json(value: Any) -> None:
 
 
 def check_output(path: Path, endings: Sequence[str], *, force: bool) -> None:
-    """See to it, before anything long begins, that the file of ``--output`` can be written.
+    """Check, before any long computation, that the file of ``--output`` can be written.
 
     Args:
         path: of the file.
         endings: that its name may have, in lower case with the dot.
-        force: whether a file that exists is replaced.
+        force: whether an existing file is replaced.
 
     Raises:
-        OptionError: its name ends otherwise, its folder does not exist, or it exists.
+        OptionError: its name has another ending, its folder does not exist, or it exists.
     """
     if path.suffix.lower() not in endings:
         raise OptionError(f"--output {path}: must end in {' or '.join(endings)}")
     if not path.absolute().parent.is_dir():
         raise OptionError(f"--output {path}: the folder {path.parent} does not exist")
     if path.exists() and not force:
-        raise OptionError(f"--output {path}: exists; give --force to replace it")
+        raise OptionError(f"--output {path}: the file exists; give --force to replace it")
 
 
 def print_table(
@@ -76,7 +76,7 @@ def print_table(
     """Print a plain table; wide cells wrap on a terminal and stay whole in a pipe.
 
     Args:
-        spare: columns that a narrow terminal does without, the first of them first.
+        spare: columns that are left out on a narrow terminal, in this order.
     """
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else _NO_LIMIT
     shown = fitting(columns, rows, spare, room)
@@ -86,7 +86,7 @@ def print_table(
 def fitting(
     columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str], room: int
 ) -> list[int]:
-    """Return the columns that stay so that no cell need wrap, as far as others may go.
+    """Return the columns that remain if ``spare`` ones are left out until no cell wraps.
 
     >>> fitting(["run", "words", "Acc"], [["one", "green;blue", "50 %"]], ["words"], room=12)
     [0, 2]
@@ -100,31 +100,31 @@ def fitting(
 
 
 def class_counts(classes: int, images: int) -> str:
-    """Return numbers in words; 0 images are those that are not published.
+    """Return the counts as text; 0 images means that their number is not published.
 
     >>> class_counts(1, 20), class_counts(64, 0)
     ('1 class, 20 images', '64 classes')
     """
-    told = f"{classes:,} {'class' if classes == 1 else 'classes'}"
-    return f"{told}, {images:,} {'image' if images == 1 else 'images'}" if images else told
+    text = f"{classes:,} {'class' if classes == 1 else 'classes'}"
+    return f"{text}, {images:,} {'image' if images == 1 else 'images'}" if images else text
 
 
 def print_problems(problems: Sequence[str], about: About | None, published: str | None) -> None:
-    """Print what is wrong with data that can be used, or that nothing is.
+    """Print what is wrong with data that can be used, or that nothing is wrong.
 
     Args:
-        about: what is published of the data, if anything.
-        published: what to say where the counts are those published; ``None`` where there are none.
+        about: what is published about the data, if anything.
+        published: message if the counts are those published; ``None`` if none are published.
     """
     for problem in problems[:_MOST_PROBLEMS]:
         print(f"problem: {problem}")
     if len(problems) > _MOST_PROBLEMS:
-        print(f"and {len(problems) - _MOST_PROBLEMS} more problems (fsf data check names all)")
+        print(f"and {len(problems) - _MOST_PROBLEMS} more problems (fsf data check lists all)")
     if problems:
-        note = "" if about is None else "; every run on it carries a note of this"
+        note = "" if about is None else "; every run on it notes this"
         print(f"it can be used as it is{note}")
     elif about is not None and published is None:
-        print("nothing is published to compare with")
+        print("no published counts to compare with")
     elif about is not None:
         print(f"{published}: its counts are those published")
 
@@ -136,7 +136,7 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    # In a pipe there is no width to keep to, and a wrapped row cannot be parsed.
+    # A pipe has no width to keep to, and a wrapped row cannot be parsed.
     width = None if sys.stdout.isatty() else _NO_LIMIT
     console = Console(width=width, highlight=False, markup=False)
     with console.capture() as captured:
@@ -145,7 +145,7 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def estimates_table(record: RunRecord) -> None:
-    """Print a run's estimates with all that must be known to read them."""
+    """Print a run's estimates with everything needed to read them."""
     rows = [
         (
             record.label(e),
@@ -165,7 +165,7 @@ _EIGHTHS = 8
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
-    """Return a curve as one line of blocks from the least to the greatest value.
+    """Return a curve as one line of blocks, scaled from its least to its greatest value.
 
     >>> sparkline([0.0, 1.0, 2.0, 7.0]), sparkline([3.0, 3.0]), sparkline([1.0, 3.0, 5.0, 7.0], 2)
     ('▁▂▃█', '▁▁', '▁█')
@@ -176,7 +176,7 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
 
 
 def chart(series: Sequence[float], height: int = 10, width: int = 72) -> list[str]:
-    """Return a curve as lines of blocks with its greatest and least value beside it.
+    """Return a curve as lines of blocks, labelled with its greatest and least value.
 
     >>> print("\\n".join(chart([0.0, 1.0, 2.0], height=2)))
       2.000 │  █
@@ -195,7 +195,7 @@ def chart(series: Sequence[float], height: int = 10, width: int = 72) -> list[st
 
 
 def _averaged(values: Sequence[float], most: int) -> Sequence[float]:
-    """Return means of equal parts where there are more values, so that none is left out."""
+    """Return the values, or the means of ``most`` equal parts where there are more values."""
     if len(values) <= most:
         return values
     edges = [round(i * len(values) / most) for i in range(most + 1)]

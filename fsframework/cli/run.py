@@ -53,8 +53,8 @@ def run(
     tasks), wAcc-A (on tasks whose support ties each class to a spurious attribute
     and whose queries break the tie) and their difference, the gap. With the
     sampler context it prints the accuracies on queries in the contexts of their
-    support and in others. What was done before is not done again; an interrupted
-    run goes on when the same command is given.
+    support and in others. Finished work is reused; an interrupted run resumes when
+    the same command is run again.
 
     \b
     Examples:
@@ -85,7 +85,7 @@ def run(
     from fsframework.cli.runs import print_record
 
     if made.reused:
-        click.echo("nothing to do: this run was already finished", err=True)
+        click.echo("nothing to do: this run is already finished", err=True)
     print_record(made.folder, made.record)
 
 

@@ -1,4 +1,4 @@
-"""`fsf runs`: what was run."""
+"""`fsf runs`: list, show and remove runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _USUAL = (
     "estimates",
 )
 _SPARE = ("recipe", "epochs", "date", "status", "seed", "tasks")
-"""Columns that a narrow terminal does without, the first of them first."""
+"""Columns left out on a narrow terminal, in this order."""
 
 
 @group()
@@ -48,7 +48,7 @@ def _shape(run: Run) -> str:
 
 
 def _words(record: RunRecord) -> str:
-    """Say where the attributes come from, and what was dropped."""
+    """Return where the attributes come from, and what was dropped."""
     detector, settings = record.components.get("detector"), record.settings
     source = settings.get("attributes") or "the data set's own"
     if detector is not None:
@@ -62,7 +62,7 @@ def _words(record: RunRecord) -> str:
 
 
 def _dataset(record: RunRecord) -> str:
-    """Return the data set as one would name it, with the folder or file it is read from."""
+    """Return the data set as users name it, with the folder or file it is read from."""
     component = record.components.get("dataset")
     if component is None:
         return record.data.name
@@ -73,7 +73,7 @@ def _dataset(record: RunRecord) -> str:
 
 
 def _intervals(run: Run) -> str:
-    """Say what the intervals of a run are; what differs between them is side by side."""
+    """Return level, scope and estimator of a run's intervals; a slash separates different ones."""
     estimates = run.record.estimates.values()
     parts = (
         [f"{100 * e.level:g} %" for e in estimates],
@@ -102,7 +102,7 @@ _COLUMNS: Mapping[str, Callable[[Run], str]] = {
     "date": lambda run: run.record.created.partition("T")[0],
     "folder": lambda run: str(run.folder),
 }
-"""Cells of a run by column; beside these, every estimate is a column by its name."""
+"""Cells of a run by column; besides these, every estimate is a column named after it."""
 
 
 @runs.command("list")
@@ -110,20 +110,20 @@ _COLUMNS: Mapping[str, Callable[[Run], str]] = {
 @click.option(
     "--columns",
     metavar="NAME,...",
-    help=f"Columns, separated by commas: {', '.join(_COLUMNS)}; estimates for all of them, or one "
-    "by its name, such as wacc-gap.",
+    help=f"Columns, separated by commas: {', '.join(_COLUMNS)}; estimates for all estimates, or "
+    "the name of one, such as wacc-gap.",
 )
 @click.option(
     "--sort",
     metavar="COLUMN",
-    help="Sort by a column; an estimate's largest value comes first, -COLUMN turns it round.",
+    help="Sort by a column; estimates from the largest down. -COLUMN reverses the order.",
 )
 @click.option(
     "--filter",
     "filters",
     multiple=True,
     metavar="COLUMN=PATTERN",
-    help="Only runs whose cell fits, * standing for anything; repeatable.",
+    help="Only runs whose cell matches; * matches anything. Repeatable.",
 )
 @json_option
 def list_runs(
@@ -133,7 +133,7 @@ def list_runs(
     filters: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """List every run with what tells it from the others, and its estimates."""
+    """List every run with its settings and its estimates."""
     from fsframework.api.running import runs as all_runs
     from fsframework.cli import render
 
@@ -164,7 +164,7 @@ def list_runs(
 def _table(
     chosen: Sequence[Run], names: Sequence[str]
 ) -> tuple[list[str], list[tuple[str, ...]], list[str]]:
-    """Return heads, rows and the cautions below; ``estimates`` stands for each that there is."""
+    """Return heads, rows and the cautions below; ``estimates`` expands to all of them."""
     known = list(dict.fromkeys(name for run in chosen for name in run.record.estimates))
     heads: list[str] = []
     for name in names:
@@ -280,7 +280,7 @@ def _options(record: RunRecord) -> list[tuple[str, str, str]]:
 @runs_dir_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def remove(run_list: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
-    """Remove runs, with their weights and outcomes; cached stages stay.
+    """Remove runs with their weights and outcomes; cached stages stay.
 
     RUN is a folder, or the name or beginning of the name of one in the runs folder.
     """
@@ -292,7 +292,7 @@ def remove(run_list: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
     if not yes:
         click.confirm(f"Remove {'this run' if len(folders) == 1 else 'these runs'}?", abort=True)
     for folder in folders:
-        # The record first: what is left of a removal that was killed is not a run any more.
+        # The record first: what a killed removal leaves behind is no longer a run.
         (folder / RECORD_NAME).unlink()
         shutil.rmtree(folder)
         click.echo(f"removed {folder}")
@@ -348,7 +348,7 @@ def curve(
 
 
 def print_record(folder: Path, record: RunRecord) -> None:
-    """Print a run as a researcher reads it."""
+    """Print a run: what ran, its estimates and its notes."""
     from fsframework.cli import render
 
     for line in _intro(record):
@@ -358,7 +358,7 @@ def print_record(folder: Path, record: RunRecord) -> None:
         render.estimates_table(record)
         click.echo()
     elif record.status == "unfinished":
-        click.echo("unfinished: give the same command again and it goes on\n")
+        click.echo("unfinished: run the same command again to resume\n")
     for line in _reading(record):
         click.echo(line)
     for note in record.notes:
@@ -383,7 +383,7 @@ def _intro(record: RunRecord) -> list[str]:
 
 
 def _tasks(record: RunRecord) -> str:
-    """Return sampler, the options of it that were given, shape and seed."""
+    """Return sampler with the options that were given, shape and seed."""
     tested = record.tested
     if tested is None:
         return "no tasks yet"
@@ -400,7 +400,10 @@ def _imported(record: RunRecord) -> list[str]:
     if record.method is None or record.backbone is None:
         tasks = next(iter(record.arms.values()), None)
         about = f": {tasks.n_tasks:,} tasks, {tasks.name}" if tasks is not None else ""
-        return [f"{imported.method}, accuracies made elsewhere{about}", f"from {imported.source}"]
+        return [
+            f"{imported.method}, accuracies measured elsewhere{about}",
+            f"from {imported.source}",
+        ]
     return [
         f"{record.method.called} with {record.backbone.called}, imported: {imported.source}",
         f"from {imported.folder}; made for {imported.n_way}-way {imported.n_shot}-shot tasks of "
@@ -410,17 +413,17 @@ def _imported(record: RunRecord) -> list[str]:
 
 
 def _reading(record: RunRecord) -> list[str]:
-    """Return what a reader of the estimates must know."""
+    """Return caveats that a reader of the estimates must know."""
     lines = []
     estimates = record.estimates.values()
     if any(e.scope == "closed" for e in estimates):
         lines.append(
-            "closed: images recur between tasks, so the interval speaks of this data set only"
+            "closed: images recur between tasks, so the interval holds for this data set only"
         )
     if any(e.query_batch == "class" for e in estimates):
         lines.append(
             "queries by class: the method saw the queries of one class at a time, as in FewSTAB's "
-            "published evaluation; where a score depends on the queries beside it, this changes it"
+            "published evaluation; this changes scores that depend on the other queries"
         )
     return lines
 

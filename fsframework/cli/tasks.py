@@ -34,8 +34,8 @@ def tasks() -> None:
     """Make, verify and export task files.
 
     \b
-    A task file holds indices into the images of a data set, and what they must be
-    checked against; it needs neither pixels nor a model.
+    A task file holds indices into the images of a data set, and digests to check
+    that they belong together; it needs neither pixels nor a model.
 
     \b
     Examples:
@@ -77,7 +77,7 @@ def make(
     """Draw tasks and write them to FILE.
 
     The tasks are those that fsf run evaluates with the same options. Only labels
-    and words are needed, unless a detector looks for the words in the images.
+    and words are needed, unless a detector finds the words in the images.
     """
     from fsframework.api import draw_tasks
 
@@ -139,7 +139,7 @@ def verify(
     as_json: bool,
     **_: Any,
 ) -> None:
-    """Check that FILE is whole and belongs to a data set and its words."""
+    """Check that FILE is intact and belongs to a data set and its words."""
     from fsframework.api import open_tasks
 
     tasks, images = open_tasks(_described(context, config, options), file)

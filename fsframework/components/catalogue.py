@@ -1,7 +1,7 @@
-"""Data sets a user has added: where each lies, kept in one file of the user's.
+"""Data sets that the user has added: where each is stored, listed in one file of the user.
 
-A name that ``fsf data add`` was given stands for a plugin with options, wherever a data set is
-named. The file is read when a data set is resolved, never by a plugin.
+A name given to ``fsf data add`` stands for a plugin with options, wherever a data set is named. The
+file is read when a data set is resolved, never by a plugin.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 ADDED_VERSION = 1
 _FILE = "datasets.json"
 _DECLARATIONS = "declarations"
-"""Folder beside that file with the copies of users' own declarations."""
+"""Folder next to that file with the copies of users' own declarations."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class Added:
         plugin: name of the plugin that reads it.
         options: of the plugin, as JSON values; paths are absolute.
         counts: classes and images of each split when it was added.
-        problems: what was wrong with it then, a sentence each.
+        problems: what was wrong with it then, one sentence per problem.
         fingerprint: of the data then.
-        when: it was added, ISO 8601.
-        about: what is published of it, as JSON values; ``None`` for the user's own.
-        columns: of its metadata then; empty where an earlier version added it.
-        place: where it lies; where an earlier version added it, its option ``path``, else its
-            first option.
+        when: date and time when it was added, ISO 8601.
+        about: what is published about it, as JSON values; ``None`` for the user's own.
+        columns: of its metadata then; empty if an earlier version added it.
+        place: its path; if an earlier version added it, its option ``path``, else its first
+            option.
     """
 
     plugin: str
@@ -73,7 +73,7 @@ class Added:
 
 
 def added_folder(folder: Path | None = None) -> Path:
-    """Return the folder given, else ``FSF_DATA``, else the usual one of the user."""
+    """Return the given folder, else ``FSF_DATA``, else the user's data folder."""
     home = os.environ.get("XDG_DATA_HOME")
     usual = (Path(home) if home else Path.home() / ".local" / "share") / "fsframework"
     return folder or Path(os.environ.get("FSF_DATA") or usual)
@@ -83,7 +83,7 @@ def read_added(folder: Path | None = None) -> dict[str, Added]:
     """Return every added data set by name, sorted.
 
     Raises:
-        DataError: the file that holds them is damaged, or a newer version's.
+        DataError: the file that lists them is damaged, or of a newer version.
     """
     path = added_folder(folder) / _FILE
     try:
@@ -112,14 +112,14 @@ def change_added(
     folder: Path | None = None,
     beside: AbstractContextManager[None] | None = None,
 ) -> dict[str, Added]:
-    """Let ``change`` edit the added data sets; two processes at once wait for one another.
+    """Let ``change`` edit the added data sets; concurrent processes wait for one another.
 
     Args:
-        beside: what is to change together with the list: entered before it is written, and told
-            if that fails.
+        beside: what must change together with the list: a context entered before the list is
+            written, and left with the error if that fails.
 
     Returns:
-        what is kept now.
+        The new entries.
 
     Raises:
         DataError: see ``read_added``.
@@ -160,9 +160,9 @@ def declaration_folder(name: str, folder: Path | None = None) -> Path:
 
 @contextmanager
 def replaced_files(folder: Path, content: Mapping[str, bytes]) -> Iterator[None]:
-    """Let a folder hold these files and no others, or be gone; as before if the block fails.
+    """Replace a folder's content by these files, or remove it; undone if the block fails.
 
-    For one process at a time. What another left behind when it was killed is removed.
+    For one process at a time. Remains of a killed process are removed.
     """
     fresh, former = (folder.with_name(f".{folder.name}.{which}") for which in ("new", "old"))
     placed = False

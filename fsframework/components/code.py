@@ -1,4 +1,4 @@
-"""Digests of the code that a class is made of, so that edited code never passes for the old."""
+"""Digests of the code of a class, so that edited code never passes for the old."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _LEFT_OUT = frozenset(
         *("__abstractmethods__", "_abc_impl", "__parameters__", "__annotations__"),
     }
 )
-"""Entries of a class that its behaviour does not depend on, or that repeat its bases."""
+"""Entries of a class that do not affect its behaviour, or that repeat its bases."""
 
 
 def code_digest(cls: type[Any]) -> str:
-    """Digest the code of a class: its package, the file it is from, or the class itself.
+    """Digest the code of a class: its package, its file, or the class itself.
 
     A class of an installed package is digested with every Python file of the package; one of a
     script with the script. A class typed into a notebook or a shell has no file: it is digested
-    with its methods, its bases and all that they refer to there. What cannot be digested makes a
-    digest that is never found again, so that nothing computed with it is reused.
+    with its methods, its bases and everything that they refer to there. What cannot be digested
+    makes the digest unique, so that nothing computed with it is reused.
     """
     module = sys.modules.get(cls.__module__.partition(".")[0])
     file = getattr(module, "__file__", None)  # a module of the shell has none
@@ -41,7 +41,7 @@ def code_digest(cls: type[Any]) -> str:
 
 
 def _parts(value: Any, seen: dict[int, int]) -> Iterator[str | bytes]:
-    """Yield what a value is made of, each object once."""
+    """Yield the parts of a value, each object once."""
     if isinstance(value, _PLAIN):
         yield f"{type(value).__name__} {value!r}"
         return

@@ -1,4 +1,4 @@
-"""What ``commands.toml`` says of commands, read without importing a plugin."""
+"""Descriptions of commands in ``commands.toml``, read without importing a plugin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PATH = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*( [a-z0-9]+(-[a-z0-9]+)*)*")
 
 
 def describe_command(name: str, target: str) -> Command:
-    """Return what the package of a target says of one of its commands.
+    """Return the description of a command in the package of its target.
 
     Raises:
         PluginError: the file or the table is missing or damaged; the message is only the cause.
@@ -73,7 +73,7 @@ def _table(name: str, target: str) -> Mapping[str, Any]:
 
 @functools.lru_cache(maxsize=64)
 def _tables(path: Path, changed: int, size: int) -> Mapping[str, Any]:
-    """Read the file once for all of its commands, and again once it has changed."""
+    """Read the file once for all of its commands, and again when it has changed."""
     del changed, size
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

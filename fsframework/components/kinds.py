@@ -18,7 +18,7 @@ class Kind:
 
     Args:
         group: entry-point group of its plugins.
-        module: where its interface is; it is imported only when it is needed.
+        module: of its interface; imported only when it is needed.
         interface: name of the interface in ``module``.
     """
 
@@ -63,7 +63,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "command": Kind("fsframework.commands", "fsframework.interfaces.command", "Command"),
     }
 )
-"""Every kind of plugin, by the name it has in messages and with ``--kind``."""
+"""Every kind of plugin, by its name in messages and for ``--kind``."""
 
 
 def kind_of(component: object) -> str | None:
@@ -75,7 +75,7 @@ def kind_of(component: object) -> str | None:
     """
     cls = component if isinstance(component, type) else type(component)
     for name, kind in KINDS.items():
-        # A subclass exists only where the interface was imported: no need to import torch here.
+        # A subclass exists only if its interface was imported: no need to import torch here.
         module = sys.modules.get(kind.module)
         if module is not None and issubclass(cls, getattr(module, kind.interface)):
             return name

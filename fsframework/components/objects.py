@@ -1,4 +1,4 @@
-"""Components from classes and instances of a script or a notebook, beside those from names."""
+"""Components from classes and instances of a script or a notebook, besides those from names."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ __all__ = ["component_of", "named", "plugin_of"]
 def named(registry: Registry, kind: str, request: Any) -> Any:
     """Return a request in which classes and instances are replaced by names.
 
-    A class that no installed plugin has is registered; an instance gives its options. In a tree
-    the class or instance is under ``name``; trees below it, of nested components, are searched
-    too.
+    A class of no installed plugin is registered; options are read from an instance. In a tree
+    the class or instance is under ``name``; the trees of nested components are searched too.
 
     Raises:
         PluginError: the class is not of the kind.
-        OptionError: an instance does not store an option, or has options beside it in the tree.
+        OptionError: an instance does not store an option, or the tree gives it further options.
     """
     if isinstance(request, Given):
         return _named_value(registry, kind, request)
@@ -93,7 +92,7 @@ def _as_given(value: Any, origin: str) -> Any:
 
 
 def plugin_of(registry: Registry, kind: str, cls: type[Any]) -> Plugin:
-    """Return the installed plugin that a class is, or register the class as one.
+    """Return the installed plugin of a class, or register the class as one.
 
     Raises:
         PluginError: the class is abstract.
@@ -113,7 +112,7 @@ def plugin_of(registry: Registry, kind: str, cls: type[Any]) -> Plugin:
 
 
 def _is(cls: type[Any], module: str, attribute: str) -> bool:
-    # A class of a plugin is loaded, and so is the module that its entry point names.
+    # If the class is a plugin's, the module that its entry point names is loaded.
     return getattr(sys.modules.get(module), attribute, None) is cls
 
 
@@ -128,8 +127,8 @@ def component_of(registry: Registry, kind: str, instance: Any) -> Component:
     for name in parameters(cls):
         if not hasattr(instance, name):
             raise OptionError(
-                f"{kind} {cls.__name__} does not store its option {name!r} as self.{name}, so that "
-                "what it was made with cannot be recorded"
+                f"{kind} {cls.__name__} does not store its option {name!r} as self.{name}, so the "
+                "option cannot be recorded"
             )
         options[name] = _option(registry, getattr(instance, name))
     plugin = plugin_of(registry, kind, cls)

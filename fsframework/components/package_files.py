@@ -1,4 +1,4 @@
-"""Data files that a package keeps beside its ``__init__.py``, found without importing it."""
+"""Data files that a package has next to its ``__init__.py``, found without importing it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def package_folders(name: str) -> list[Path] | None:
     """Return the folders of a top-level package, importing nothing.
 
     Returns:
-        Empty for a module that is a single file, ``None`` where no module has this name.
+        Empty for a module that is a single file, ``None`` if no module has this name.
     """
     try:
         spec = importlib.util.find_spec(name)
@@ -33,7 +33,7 @@ def package_folders(name: str) -> list[Path] | None:
 
 
 def package_file(target: str, name: str) -> Path | None:
-    """Return the file called ``name`` in the top-level package of a target, where it exists."""
+    """Return the file called ``name`` in the top-level package of a target, if it exists."""
     for folder in package_folders(top_level(target)) or ():
         if (folder / name).is_file():
             return folder / name

@@ -1,7 +1,7 @@
 """The only file that knows entry points and stevedore.
 
-Listing reads the metadata of installed distributions and imports no plugin; loading imports the
-one that was asked for and says what is wrong with it in one sentence.
+Listing reads the metadata of installed distributions and imports no plugin; loading imports one
+plugin and reports what is wrong with it in one sentence.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def kebab(name: str) -> str:
 
 @dataclass(frozen=True, order=True)
 class Plugin:
-    """What is known of a plugin without importing it.
+    """What is known about a plugin without importing it.
 
     Args:
         kind: one of ``KINDS``.
@@ -82,7 +82,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class InstalledCommand:
-    """A command with what its distribution says of it; a broken one has neither summary nor group.
+    """A command with its description; a broken one has neither summary nor group.
 
     Args:
         plugin: where it comes from, and whether anything is known to be wrong with it.
@@ -94,10 +94,10 @@ class InstalledCommand:
 
 
 def _status(entry: EntryPoint, known: dict[str, bool]) -> str:
-    """Say what can be told about an entry point without importing it.
+    """Return the status of an entry point, as far as it is known without importing it.
 
     Args:
-        known: whether a top-level module exists, for those looked for before.
+        known: whether a top-level module exists, for those searched before.
     """
     if not _NAME.fullmatch(entry.name):
         return "broken: the name is not lower-case kebab"
@@ -110,7 +110,7 @@ def _status(entry: EntryPoint, known: dict[str, bool]) -> str:
 
 
 def _described(plugin: Plugin) -> InstalledCommand:
-    """Return a command with its description; where that is damaged, the status says so."""
+    """Return a command with its description; if that is damaged, the status says so."""
     if plugin.status == "ok":
         try:
             return InstalledCommand(plugin, describe_command(plugin.name, plugin.target))
@@ -144,14 +144,14 @@ class Registry:
 
     @functools.cached_property
     def _installed(self) -> tuple[Plugin, ...]:
-        # An editable install can stand on the path twice; equal name and target are one plugin.
+        # An editable install can be on the path twice; equal name and target are one plugin.
         unique: dict[tuple[str, str, str], Plugin] = {}
         known: dict[str, bool] = {}
         for distribution in distributions():
             entries = [e for e in distribution.entry_points if e.group in _KIND_OF_GROUP]
             if not entries:
                 continue
-            metadata = distribution.metadata  # parsed anew whenever it is asked for
+            metadata = distribution.metadata  # parsed on every access
             name, version = metadata["Name"] or "unknown", metadata["Version"] or "unknown"
             for entry in entries:
                 kind = _KIND_OF_GROUP[entry.group]
@@ -211,10 +211,10 @@ class Registry:
         """Return the one plugin of this kind and name, importing nothing.
 
         Args:
-            also: what else could have been meant, for the message.
+            also: other names to suggest in the message.
 
         Raises:
-            PluginError: there is none, or two distributions claim the name.
+            PluginError: the name is unknown, or two distributions claim it.
         """
         if (kind, name) in self._registered:
             return self._registered[kind, name].plugin
@@ -254,12 +254,12 @@ class Registry:
         return Loaded(plugin, cls)
 
     def register(self, loaded: Loaded) -> Plugin:
-        """Take a class of a script; its name goes before any plugin's of the same name."""
+        """Register a class of a script; it takes precedence over a plugin of the same name."""
         self._registered[loaded.plugin.kind, loaded.plugin.name] = loaded
         return loaded.plugin
 
     def describe_command(self, name: str) -> Command:
-        """Return what is known of one command without importing it.
+        """Return the description of one command without importing it.
 
         Raises:
             PluginError: it is unknown, two distributions claim its name or path, or its description
@@ -291,7 +291,7 @@ class Registry:
         path = self.describe_command(name).path
         plugin = self.find("command", name)
         try:
-            # The entry point is known already: stevedore would look for it once more, and a command
+            # The entry point is known already: stevedore would search for it again, and a command
             # must start quickly.
             found = EntryPoint(plugin.name, plugin.target, KINDS["command"].group).load()
         except KeyboardInterrupt:
@@ -307,7 +307,7 @@ class Registry:
         return found
 
     def _check_path(self, plugin: Plugin, path: tuple[str, ...]) -> None:
-        """Refuse a path below a command that is no group, or that the group itself has taken."""
+        """Refuse a path below a command that is not a group, or one that the group itself uses."""
         import click
 
         above = [one.plugin for one in self._commands if one.command.path == path[:-1]]
@@ -323,7 +323,7 @@ class Registry:
             raise self._failure(plugin, cause, hint)
 
     def load_file(self, path: str | Path) -> list[Loaded]:
-        """Take the plugin classes of a Python file; each is named by its class in kebab case.
+        """Load the plugin classes of a Python file; each is named after its class in kebab case.
 
         Args:
             path: a ``.py`` file that defines at least one concrete subclass of an interface. A
@@ -334,7 +334,7 @@ class Registry:
         """
         path = Path(path)
         if not path.is_file():
-            raise PluginError(f"--plugin {path}: no such file")
+            raise PluginError(f"plugin file {path}: no such file")
         module = _import_file(path)
         found = []
         for cls in vars(module).values():
@@ -350,7 +350,7 @@ class Registry:
             found.append(loaded)
         if not found:
             interfaces = ", ".join(sorted(kind.interface for kind in COMPONENTS.values()))
-            raise PluginError(f"--plugin {path}: defines no concrete subclass of {interfaces}")
+            raise PluginError(f"plugin file {path}: defines no concrete subclass of {interfaces}")
         return found
 
     def _import(self, plugin: Plugin) -> Any:
@@ -368,12 +368,12 @@ class Registry:
             )
             classes = [extension.plugin for extension in manager.extensions]
             if not classes and not failures:
-                # stevedore remembers a group for the life of the process; pip may have added to it.
+                # stevedore caches a group for the life of the process; pip may have added to it.
                 classes = [EntryPoint(plugin.name, plugin.target, group).load()]
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            # stevedore lets AssertionError and SystemExit through; a plugin must not end us.
+            # stevedore lets AssertionError and SystemExit through; a plugin must not end fsf.
             failures.append(error)
             classes = []
         if classes:
@@ -427,6 +427,6 @@ def _import_file(path: Path) -> ModuleType:
     except BaseException as error:
         del sys.modules[name]
         raise PluginError(
-            f"--plugin {path}: cannot be imported: {type(error).__name__}: {error}"
+            f"plugin file {path}: cannot be imported: {type(error).__name__}: {error}"
         ) from error
     return module

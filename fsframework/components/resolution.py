@@ -59,8 +59,8 @@ class Component:
     Args:
         loaded: the plugin and its class.
         options: converted values, ready for the constructor; a nested component stays one.
-        origins: where each value came from; ``default`` for the class' own.
-        added_as: the name under which the user has added this data set, where it was asked for by
+        origins: where each value came from; ``default`` for the class's own.
+        added_as: the name under which the user has added this data set, if it was requested by
             that name; ``None`` for every other component.
     """
 
@@ -81,7 +81,7 @@ class Component:
 
     @property
     def called(self) -> str:
-        """How one would name it, such as ``timm:resnet50``."""
+        """The component as users name it, such as ``timm:resnet50``."""
         argument = self.cls.argument
         value = self.options.get(argument) if argument is not None else None
         return self.name if value is None else f"{self.name}:{value}"
@@ -100,8 +100,8 @@ class Component:
         try:
             return self.cls(**{key: _created(value) for key, value in self.options.items()})
         except FsfError as error:
-            told = f"{self.kind} {self.name}: {error}"
-            raise type(error)(told, picture=error.picture) from error
+            message = f"{self.kind} {self.name}: {error}"
+            raise type(error)(message, picture=error.picture) from error
         except (TypeError, ValueError) as error:
             raise OptionError(
                 f"{self.kind} {self.name} refuses its options: {type(error).__name__}: {error}"
@@ -118,10 +118,10 @@ class Component:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of what the component is: name, version, source code and every option.
+        """Digest of the component: name, version, source code and every option.
 
-        The code of a plugin under development changes while its version does not, and a result
-        of yesterday's code must not pass for one of today's.
+        The code of a plugin under development changes without its version, and a result of old
+        code must not pass for one of new code.
         """
         parts = [code_digest(c.cls) for c in self.walk()]
         parts += [
@@ -153,9 +153,9 @@ def _nested_origins(value: Any) -> Any:
 
 
 def _content_digest(value: Any) -> str:
-    """Digest the file, or the files of the folder, that an option names; empty where it does not.
+    """Digest the file, or the files of the folder, that an option names; empty if it names none.
 
-    Another file at the same place makes another component.
+    Another file at the same path makes another component.
     """
     if not isinstance(value, (str, Path)):
         return ""
@@ -174,7 +174,7 @@ def _content_digest(value: Any) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _file_digest(path: Path, _size: int, _modified: int) -> str:
-    """Digest a file, again only when it has changed."""
+    """Digest a file; cached until the file changes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -220,7 +220,7 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
         if isinstance(inner, list):
             raise OptionError(f"{dotted}: {part} is a list of tables; give it in the --config file")
         if isinstance(inner, Given):
-            # A component named without options, now given one: its name moves inside.
+            # A component named without options now gets one: its name moves inside.
             inner = node[part] = {"name": inner}
         node = inner
     current = node.get(last)
@@ -231,7 +231,7 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
 
 
 def add_below(tree: dict[str, Any], options: Mapping[str, Any], origin: str) -> None:
-    """Add options to a tree, those that are there being the stronger."""
+    """Add options to a tree; existing ones take precedence."""
     for key, value in options.items():
         current = tree.get(key)
         if isinstance(value, Mapping):
@@ -278,14 +278,14 @@ def _nested_kind(annotation: Any) -> str | None:
 
 
 def _sequence_kind(annotation: Any) -> str | None:
-    """Return the kind of components of which an annotation asks for any number, if it does."""
+    """Return the kind of component that an annotation asks for any number of, if it does."""
     if typing.get_origin(annotation) is not tuple:
         return None
     return _nested_kind(typing.get_args(annotation)[0])
 
 
 def describe_type(annotation: Any) -> str:
-    """Return in words what values an annotation admits."""
+    """Return a description of the values that an annotation admits."""
     kind = _nested_kind(annotation)
     if kind is not None:
         return f"a {kind}"
@@ -304,7 +304,7 @@ def describe_type(annotation: Any) -> str:
 
 
 def convert(value: Any, annotation: Any, where: str) -> Any:
-    """Bring a raw value (from TOML, or text from the command line) to an annotated type.
+    """Convert a raw value (from TOML, or text from the command line) to an annotated type.
 
     Raises:
         OptionError: it does not fit; the message names ``where``, the type and the value.
@@ -394,19 +394,19 @@ def resolve_component(
 
     ``NAME:VALUE`` sets the option that the class names as its ``argument``. The name of a data
     set that the user has added stands for its plugin with the options it was added with; options
-    given here are the stronger.
+    given here take precedence.
 
     Raises:
         OptionError: an option is unknown, missing or of the wrong type.
         PluginError: the plugin cannot be loaded.
-        DataError: an added data set lies no more where it did.
+        DataError: an added data set is no longer where it was.
     """
     where = where or kind
     tree = dict(request) if isinstance(request, Mapping) else {"name": request}
     if "name" not in tree:
         known = ", ".join(p.name for p in registry.plugins(kind))
         raise OptionError(
-            f"{where} has options but no name; say which {kind} with {where}.name ({known})"
+            f"{where} has options but no name; choose a {kind} with {where}.name ({known})"
         )
     name_given = _as_given(tree.pop("name"))
     name, colon, argument = str(name_given.value).partition(":")
@@ -421,7 +421,7 @@ def resolve_component(
         tree.setdefault(target, Given(argument, origin))
     added_as = None
     if entry is not None and not (entry.plugin == name and target in tree):
-        # A plugin's own name with a path of its own has nothing to do with what was added.
+        # A plugin's name given with another path does not mean the added data set.
         added_as = name
         _add_added(tree, name, entry, target)
         if entry.plugin != name:
@@ -444,8 +444,8 @@ def _load(
         return registry.load(kind, name, also=added)
     if entry.plugin != name and name in registry.names(kind):
         raise PluginError(
-            f"{kind} {name!r} is the name of a plugin, and of what was added as {name!r} "
-            f"({entry.plugin}); forget the latter: fsf data remove {name}"
+            f"{kind} {name!r} is the name of a plugin, and of a data set added as {name!r} "
+            f"({entry.plugin}); remove the latter: fsf data remove {name}"
         )
     try:
         return registry.load(kind, entry.plugin)
@@ -454,7 +454,7 @@ def _load(
 
 
 def _explain_unknown(registry: Registry, kind: str, name: str) -> None:
-    """Raise as for an unknown backbone, and say which plugins take models by their names."""
+    """Raise the error for an unknown backbone, naming the plugins that take models by name."""
     holders = []
     for plugin in registry.plugins(kind):
         try:
@@ -470,20 +470,20 @@ def _explain_unknown(registry: Registry, kind: str, name: str) -> None:
 
 
 def _add_added(tree: dict[str, Any], name: str, entry: Added, target: str | None) -> None:
-    """Add the options a data set was added with, where nothing else says them."""
+    """Add the options that a data set was added with, unless they are given otherwise."""
     unsaid = {key: value for key, value in entry.options.items() if key not in tree}
     tree |= {key: Given(value, ADDED_ORIGIN) for key, value in unsaid.items()}
     if target in unsaid:
         place = Path(str(unsaid[target]))
         if not place.exists():
             raise DataError(
-                f"{name} was added from {place}, which is not there any more; add it again from "
-                f"where it lies, or forget it: fsf data remove {name}"
+                f"{name} was added from {place}, which no longer exists; add it again from its "
+                f"new place, or remove it: fsf data remove {name}"
             )
 
 
 def _demand_place(loaded: Loaded, target: str) -> None:
-    """See to it that published data are told where they lie."""
+    """Check that the path of published data is given."""
     about = loaded.cls.about
     if about is None or parameters(loaded.cls)[target][1] is not inspect.Parameter.empty:
         return
@@ -496,13 +496,13 @@ def _demand_place(loaded: Loaded, target: str) -> None:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of the options of a class before any has a value.
+    """What is known about the options of a class before any has a value.
 
     Args:
         cls: whose constructor takes them.
-        called: what a message calls it.
+        called: as messages name it.
         argument: the option that ``NAME:VALUE`` sets.
-        usual: the component that is meant where an option that is one has options but no name.
+        usual: name of the default component of an option whose tree has options but no name.
     """
 
     cls: type[Any]
@@ -543,7 +543,7 @@ def _resolve_options(
                 origins[key] = "given"
                 continue
             if isinstance(raw, Mapping):
-                raise OptionError(f"{where}.{key} is a plain option, it has no options of its own")
+                raise OptionError(f"{where}.{key} is a plain option and takes no options itself")
             given = _as_given(raw)
             options[key] = convert(given.value, annotation, f"{where}.{key}")
             origins[key] = given.origin
@@ -558,7 +558,7 @@ def _resolve_options(
 
 
 def _listed(raw: Any) -> list[Any]:
-    """Return the requests for several components: a list of tables, or names with commas."""
+    """Return the requests for several components: a list of tables, or comma-separated names."""
     if isinstance(raw, list):
         return raw
     given = _as_given(raw)

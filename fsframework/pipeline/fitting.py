@@ -20,9 +20,9 @@ __all__ = ["Fit", "fitted", "fitted_training", "remedy", "shape_of", "size_of", 
 
 _FEWEST_WAYS = 2
 _QUERIES = (10, 8, 6, 5, 4, 3, 2, 1)
-"""Numbers of queries that are tried below the default."""
+"""Numbers of queries below the default, in the order tried."""
 _SHOTS, _MOST_WAYS = (5, 3, 2, 1), 5
-"""Shots, and the most ways, that are tried for a remedy, below what was asked for."""
+"""Shots below those requested, and the most ways, tried for a remedy."""
 ORIGIN = "what the data allow"
 
 
@@ -33,7 +33,7 @@ class Fit:
     Args:
         sampler: with its number of ways and queries.
         arms: what was drawn with it.
-        note: what was changed and why; empty where nothing was.
+        note: what was changed and why; empty if nothing was.
     """
 
     sampler: Component
@@ -49,7 +49,7 @@ class Fit:
 def split_candidates(splits: Sequence[str], given: str | None, *, trains: bool) -> list[str]:
     """Return the splits that tasks may come from, the usual one first.
 
-    Where nothing is trained, no image was seen before, and tasks may use all of them.
+    If nothing is trained, the model has seen no image, and tasks may use all of them.
 
     >>> split_candidates(["train", "test"], None, trains=True)
     ['test']
@@ -67,7 +67,7 @@ def split_candidates(splits: Sequence[str], given: str | None, *, trains: bool) 
 def fitted(
     sampler: Component, split: str, pool: ImagePool, draw: Callable[[Component], Arms]
 ) -> Fit:
-    """Return what a sampler draws from a pool, with fewer ways or queries where they are open.
+    """Return what a sampler draws from a pool, with fewer ways or queries if these are open.
 
     Args:
         sampler: options whose origin is ``default`` are open.
@@ -75,8 +75,8 @@ def fitted(
         draw: draws with a sampler, or raises ``InfeasibleTask``.
 
     Raises:
-        InfeasibleTask: no tasks can be drawn with what was given; the message names the split and
-            its numbers.
+        InfeasibleTask: no tasks can be drawn with the given options; the message names the split
+            and its size.
     """
     last = ""
     for other in (sampler, *_alternatives(sampler, pool)):
@@ -87,7 +87,7 @@ def fitted(
         try:
             arms = draw(other)
         except InfeasibleTask as error:
-            # That of the smallest tasks says what stands in the way of any.
+            # The error for the smallest tasks says why none can be drawn.
             last = str(error)
             continue
         return Fit(other, arms, "" if other is sampler else _note(sampler, other, split, pool))
@@ -137,7 +137,7 @@ def _note(sampler: Component, other: Component, split: str, pool: ImagePool) -> 
 
 
 def shape_of(options: Mapping[str, Any], names: Iterable[str]) -> str:
-    """Return numbers of a shape in words.
+    """Return the numbers of a shape as text.
 
     >>> shape_of({"n_way": 5, "n_shot": 1, "n_query": 1}, ["n_way", "n_query"])
     '5 ways and 1 query per class'
@@ -152,18 +152,18 @@ def shape_of(options: Mapping[str, Any], names: Iterable[str]) -> str:
 
 
 def size_of(pool: ImagePool) -> str:
-    """Return the numbers of a pool in words: ``3 classes of 5 to 25 images, 6 words``."""
+    """Return the size of a pool as text: ``3 classes of 5 to 25 images, 6 words``."""
     low, high = int(pool.class_sizes.min()), int(pool.class_sizes.max())
     images = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     count = len(pool.class_names)
-    told = (
+    text = (
         f"{count:,} {'class' if count == 1 else 'classes'} of {images} "
         f"{'image' if high == 1 else 'images'}"
     )
     if pool.attributes is None:
-        return told
+        return text
     words = len(set(pool.attributes.csr()[1].tolist()))
-    return f"{told}, {words:,} {'word' if words == 1 else 'words'}"
+    return f"{text}, {words:,} {'word' if words == 1 else 'words'}"
 
 
 def fitted_training(
@@ -174,16 +174,16 @@ def fitted_training(
 ) -> tuple[Experiment, str]:
     """Return the experiment with training episodes that the training classes allow, and a note.
 
-    Queries, ways and shots of the episodes become fewer where neither the user nor a recipe that
-    the user named says how many there are.
+    Queries, ways and shots of the episodes are reduced only if neither the user nor a recipe that
+    the user named sets them.
 
     Args:
-        way_shot: way and shot of the tasks under test, which episodes have unless told otherwise.
+        way_shot: way and shot of the tasks under test, by default those of the episodes too.
         pool: of the split ``train``.
-        check: raises ``InfeasibleTask`` where an episode of the stages cannot be drawn.
+        check: raises ``InfeasibleTask`` if an episode of the stages cannot be drawn.
 
     Raises:
-        InfeasibleTask: no episode can be drawn with what was given.
+        InfeasibleTask: no episode can be drawn with the given options.
     """
     last: InfeasibleTask | None = None
     for stages, note in _trainings(experiment, way_shot, pool):
@@ -200,7 +200,7 @@ def fitted_training(
 def _trainings(
     experiment: Experiment, way_shot: tuple[int, int], pool: ImagePool
 ) -> Iterator[tuple[Sequence[Stage], str]]:
-    """Yield the stages as they are, then with smaller episodes, each with a note that says so."""
+    """Yield the stages as given, then with smaller episodes, each with a note on the change."""
     stages = experiment.stages
     yield stages, ""
     fixed = experiment.method.create().n_way is not None
@@ -231,7 +231,7 @@ def _episode(stage: Stage, way_shot: tuple[int, int]) -> dict[str, int]:
 def _limited(
     experiment: Experiment, number: int, limits: Mapping[str, int], way_shot: tuple[int, int]
 ) -> Stage:
-    """Return a stage with no more ways, shots and queries than the limits, where they are open."""
+    """Return a stage with open ways, shots and queries reduced to the limits."""
     stage, origins = experiment.stages[number], experiment.origins["training"][number]
     open_origins = {"default"}
     if experiment.recipe is not None and "recipe" not in experiment.given:
@@ -252,12 +252,12 @@ def remedy(
     registry: Registry,
     attempt: Callable[[Experiment], object],
 ) -> dict[str, Any]:
-    """Return arguments that make an experiment possible, those that change least; or none.
+    """Return the smallest change of arguments that makes an experiment possible; empty if none.
 
     Args:
         splits: of the data set.
         n_classes: of the whole data set.
-        attempt: prepares an experiment, or raises what is wrong with it.
+        attempt: prepares an experiment, or raises an error.
     """
     for changes, changed in _remedies(experiment, splits, n_classes, registry):
         try:
@@ -271,11 +271,11 @@ def remedy(
 def _remedies(
     experiment: Experiment, splits: Sequence[str], n_classes: int, registry: Registry
 ) -> Iterator[tuple[dict[str, Any], Experiment]]:
-    """Yield arguments with the experiment that they make, those that change least first."""
+    """Yield changed arguments with the resulting experiment, the smallest changes first."""
     starts: list[tuple[dict[str, Any], Experiment]] = [({}, experiment)]
     settings, trains = experiment.settings, experiment.learns
     if experiment.detector is None and (settings.split is not None or trains):
-        # With a detector, other splits would have to be described first.
+        # With a detector, it would first have to process the other splits.
         seen = ("train", "all") if trains else ()
         for split in dict.fromkeys((*splits, "all")):
             if split not in (settings.split or "test", *seen):
@@ -299,14 +299,14 @@ def _remedies(
 
 
 def _control(experiment: Experiment, registry: Registry) -> Component | None:
-    """Return the control of the sampler as a sampler of its own, where it can be asked for."""
+    """Return the control of the sampler as a sampler, if it is installed as one."""
     sampler = experiment.sampler
     declared = control_of(registry, sampler)
     if declared is None or declared[0].name not in registry.names("sampler"):
         return None
     shape = {k: sampler.options[k] for k in _ARGUMENTS if k in sampler.options}
     if any(o != "default" for k, o in sampler.origins.items() if k not in (*shape, "name")):
-        return None  # its options are not those of its control
+        return None  # its control does not have its options
     control = resolve_component(registry, "sampler", {"name": declared[0].name, **shape})
     origins = {**control.origins, **{k: sampler.origins.get(k, "default") for k in shape}}
     return dataclasses.replace(control, origins=origins)
@@ -321,7 +321,7 @@ def _smaller(experiment: Experiment, n_classes: int) -> Iterator[tuple[dict[str,
     choices: dict[str, list[int]] = {}
     ways = dict.fromkeys((n_classes, *range(min(n_classes, _MOST_WAYS), 1, -1)))
     for option, tried in (("n_way", ways), ("n_shot", _SHOTS), ("n_query", _QUERIES)):
-        # Open ways and queries follow by themselves.
+        # Open ways and queries are fitted anyway.
         if option == "n_shot" or not _is_open(sampler, option):
             asked = sampler.options.get(option, 0)
             choices[option] = [value for value in tried if value < asked]

@@ -1,4 +1,4 @@
-"""What decides a run, a training and outcomes: the digests that they are kept under."""
+"""Digests of everything that decides a run, a training and outcomes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def training_key(
 
     Args:
         prepared: the experiment.
-        model: untrained; pretrained weights may come from where no fingerprint knows them.
+        model: untrained; no fingerprint need cover its pretrained weights.
         images: of the splits trained on; ``pools`` the fingerprints of their pools.
         episodes: the sampler of the training episodes.
     """
@@ -83,7 +83,7 @@ def outcomes_key(
     tasks: TaskSet,
     settings: Settings,
 ) -> str:
-    """Return what outcomes depend on, as a file name.
+    """Return a file name that is a digest of everything that decides outcomes.
 
     Args:
         components: backbone and method.
@@ -102,7 +102,7 @@ def outcomes_key(
 
 
 def _stage_digests(stages: Sequence[Stage]) -> list[list[str]]:
-    """Return what decides each stage beside its options: weights read, code of its method."""
+    """Return what decides each stage besides its options: weights read, code of its method."""
     return [[_init_digest(s.init_from), s.method.fingerprint if s.method else ""] for s in stages]
 
 

@@ -1,8 +1,8 @@
-"""What a model had seen before, and what that makes of accuracies on these data.
+"""What a model had seen before, and what that means for accuracies on these data.
 
-A few-shot task is to be of classes that are new to the model. Where its weights were pretrained on
-data from which the classes under test were taken, they are not, and every table must say so. The
-same holds for published data that are not as published.
+The classes of a few-shot task must be new to the model. If its weights were pretrained on data that
+contain the classes under test, they are not, and every table must say so. The same holds for
+published data that are not as published.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ __all__ = [
 ]
 
 _CONTAINS: Mapping[str, tuple[str, ...]] = {
-    # 21k and 22k are two names of the whole of ImageNet, of which 1k is the part of the challenge.
+    # 21k and 22k are two names of the whole of ImageNet; 1k is the challenge's part of it.
     "imagenet-21k": ("imagenet-22k", "imagenet-1k"),
     "imagenet-22k": ("imagenet-21k", "imagenet-1k"),
-    # Oquab et al. 2023, "DINOv2", appendix A, Table 15: ImageNet-22k is in it as it is.
+    # Oquab et al. 2023, "DINOv2", appendix A, Table 15: it contains ImageNet-22k unchanged.
     "lvd-142m": ("imagenet-22k", "imagenet-21k", "imagenet-1k"),
 }
-"""Data that hold other data, for certain."""
+"""Data known to contain other data."""
 
 _GATHERED_BY: Mapping[str, tuple[str, ...]] = {
-    # The same table: images of the web were taken up for their likeness to those of these sets.
+    # The same table: web images were selected for their similarity to those of these sets.
     "lvd-142m": (
         *("caltech-101", "cub-200-2011", "dtd", "fgvc-aircraft", "flowers-102", "food-101"),
         *("oxford-pets", "stanford-cars", "sun397", "voc2007"),
     ),
 }
-"""Data gathered by their likeness to other data."""
+"""Data selected for their similarity to other data."""
 
 _OVERLAPS: Mapping[str, tuple[str, ...]] = {
     # The home page of CUB-200-2011 warns that some of its images are in ImageNet.
@@ -54,7 +54,7 @@ _OVERLAPS: Mapping[str, tuple[str, ...]] = {
 """Data known to share images with other data."""
 
 _PARTS: Mapping[str, tuple[str, ...]] = {"imagenet-12k": ("imagenet-22k", "imagenet-21k")}
-"""Data that are a part of other data; which classes, is not known here."""
+"""Data that are a part of other data, with classes that are not known here."""
 
 _KNOWN = frozenset(
     {
@@ -64,8 +64,7 @@ _KNOWN = frozenset(
         *_PARTS,
     }
 )
-"""Data whose content is known; of all others, those gathered from the web first of all, it is not
-known what they hold."""
+"""Data whose content is known; that of all others, such as data from the web, is not."""
 
 _SPELLINGS: Mapping[str, str] = {
     "cub": "cub-200-2011",
@@ -90,11 +89,11 @@ class _UnderTest:
     """The data under test.
 
     Args:
-        name: by which a reader knows them.
+        name: as readers know them.
         sources: lower-case names of the data themselves and of those they were taken from.
-        published: whether anything is published of them.
+        published: whether anything is published about them.
         rendered: whether a program makes the images, so that no weights can have seen them.
-        options: name and options, without the place they lie in; ``place`` that.
+        options: name and options, without the path of the data, which is ``place``.
         classes: under test.
     """
 
@@ -109,11 +108,11 @@ class _UnderTest:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the weights under test had seen.
+    """The data that the weights under test had seen.
 
     Args:
         data: for the record.
-        cautions: sentences that belong under every table of the run.
+        cautions: sentences to print under every table of the run.
     """
 
     data: DataRecord
@@ -140,7 +139,7 @@ def under_test(component: Component, dataset: Dataset, split: str = "test") -> _
 
 
 def lineage_of(backbone: Backbone, sources: Iterable[Path]) -> DataRecord:
-    """Return what weights had seen before a run.
+    """Return the data that weights had seen before a run.
 
     Args:
         sources: run folders or files that weights are taken from.
@@ -211,20 +210,20 @@ def _of_pretraining(tested: _UnderTest, names: Sequence[str]) -> Iterator[str]:
 
 
 def _possibly(tested: _UnderTest, name: str) -> str:
-    """Say why data a backbone was pretrained on may hold classes under test, if they may."""
-    called = "data that are not known" if name == "unknown" else name
+    """Return why data of a pretraining may contain classes under test; empty if they cannot."""
+    called = "unknown data" if name == "unknown" else name
     if not tested.published:
-        return f"{called}, and whether that holds classes of these data cannot be told"
+        return f"{called}, which may contain classes of these data"
     for source in tested.sources:
         if source in _GATHERED_BY.get(name, ()):
-            return f"{called}, gathered by its likeness to images of {source}"
+            return f"{called}, selected for similarity to images of {source}"
         inner = (name, *_CONTAINS.get(name, ()))
         if any(source in _OVERLAPS.get(one, ()) for one in inner):
             return f"{called}, which shares images with {source}"
         if any(source in (whole, *_CONTAINS.get(whole, ())) for whole in _PARTS.get(name, ())):
             return f"{called}, a part of {_PARTS[name][0]}, as the classes of {tested.name} are"
     if name not in _KNOWN:
-        holds = "" if name == "unknown" else ", which may hold images like those"
+        holds = "" if name == "unknown" else ", which may contain images like those"
         return f"{called}{holds} of {tested.name}" if holds else called
     return ""
 
@@ -236,7 +235,7 @@ def _of_training(tested: _UnderTest, trained: Sequence[TrainedOn]) -> Iterator[s
         sources = {_spelt(name), *map(_spelt, one.images_from)}
         shared = [source for source in tested.sources if source in sources]
         if same_name and not tested.published and one.place != tested.place:
-            continue  # other images that are read in the same way
+            continue  # other images, read in the same way
         if not (same_name or (shared and tested.published)):
             continue
         known = one.classes
@@ -261,7 +260,7 @@ def _of_training(tested: _UnderTest, trained: Sequence[TrainedOn]) -> Iterator[s
 
 
 def _few(classes: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, unless they are too many for every record to hold."""
+    """Return the names, or none if there are too many to store in every record."""
     return tuple(classes) if len(classes) <= _MOST_CLASSES else ()
 
 
@@ -271,7 +270,7 @@ def _changed(options: Mapping[str, Any], own: Mapping[str, Any]) -> str:
 
 
 def incompleteness(name: str, problems: Sequence[str]) -> tuple[str, ...]:
-    """Return a sentence on published data that are not as published, if they are not.
+    """Return a sentence if published data are not as published, else nothing.
 
     >>> print(*incompleteness("cub", ["no class 'crow'", "x", "y"]))
     cub is not as published: no class 'crow' (and 2 more problems; see fsf data check)
@@ -292,7 +291,7 @@ def seen_by(
     *,
     trains: bool,
 ) -> Seen:
-    """Return what a model had seen, and what a reader must know of that.
+    """Return what a model had seen, and what a reader must know about that.
 
     Args:
         component: the data set under test; ``dataset`` whole, with all its images.

@@ -1,4 +1,4 @@
-"""All that is decided before anything long begins: data, words, tasks, device."""
+"""Everything that is decided before a long computation: data, words, tasks, device."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Source(OpenedDataset):
     """An opened data set with its decoded images.
 
     Args:
-        dataset: without the images that cannot be read, where those are left out.
+        dataset: without the images that cannot be read, if those are skipped.
         store: of the decoded images of the whole data set.
-        broken: rows of images that are left out, with the reasons.
+        broken: rows of images that are skipped, with the reasons.
     """
 
     store: ImageStore
@@ -42,14 +42,14 @@ class Source(OpenedDataset):
 
 @dataclass(frozen=True)
 class Prepared:
-    """An experiment whose data and tasks are there.
+    """An experiment with its data and tasks.
 
     Args:
-        experiment: with what the data decided.
+        experiment: with the options that the data decided.
         source: of the images.
         pool: of the tasks, with its attributes.
         arms: the tasks of each arm.
-        device: that computes.
+        device: to compute on.
         notes: what a reader of the numbers must know.
     """
 
@@ -65,7 +65,7 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
     """Open the data and draw the tasks of an experiment.
 
     Raises:
-        FsfError: something is wrong with the data or the options, or no such task can be drawn.
+        FsfError: the data or the options are wrong, or no such task can be drawn.
     """
     settings = experiment.settings
     device = resolve_device(settings.device)
@@ -73,7 +73,7 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
         check_tensorboard()
     trains = experiment.learns
     source = open_source(experiment.dataset, experiment.backbone, settings, session, trains=trains)
-    # A component that refuses its options should say so before anything is drawn.
+    # A component that refuses its options should do so before anything is drawn.
     for statistic in experiment.statistics.values():
         statistic.create()
     if settings.task_file is None:
@@ -101,12 +101,12 @@ def open_source(
     *,
     trains: bool,
 ) -> Source:
-    """Open a data set, leaving out images that cannot be read where the settings say so.
+    """Open a data set, skipping images that cannot be read if the settings say so.
 
     Args:
         component: the data set.
-        backbone: whose preprocessing says the size of the images, where nothing else does.
-        trains: whether the splits of training are needed too.
+        backbone: whose preprocessing gives the size of the images, if nothing else does.
+        trains: whether the splits for training are needed too.
     """
     dataset: Dataset = component.create()
     prepared = backbone.create().preprocessing
@@ -128,29 +128,30 @@ def open_source(
 
 
 def _pixel_notes(source: Source, settings: Settings, device: torch.device) -> Iterator[str]:
-    """Yield what was done to images that a reader of the numbers should know."""
+    """Yield what a reader of the numbers should know about the images."""
     if source.broken:
         first = next(iter(source.broken.values()))
         yield (
-            f"{len(source.broken)} of {len(source.store):,} images cannot be read and are left "
-            f"out: {first}" + (", ..." if len(source.broken) > 1 else "")
+            f"{len(source.broken)} of {len(source.store):,} images cannot be read and are "
+            f"skipped: {first}" + (", ..." if len(source.broken) > 1 else "")
         )
     if settings.precision == "fp16" and device.type == "cpu":
-        yield "fp16 takes longer than fp32 on a CPU; bf16 is what CPUs are made for"
+        yield "fp16 is slower than fp32 on a CPU; use bf16 there"
     if source.store.decoding == "scaled":
         yield (
             f"image files were decoded at a reduced scale ({argument('decoding', 'scaled')}), "
-            "which changes pixels a little; fsf data pack says how far"
+            "which changes pixels a little; fsf data pack reports how much"
         )
 
 
 def _split_notes(settings: Settings, *, trains: bool) -> Iterator[str]:
     if trains and settings.split in ("train", "val", "all"):
-        use = {"train": "trained on", "val": "chosen by", "all": "also trained on a part of"}
-        yield (
-            f"the tasks are of the split {settings.split}, which the model was "
-            f"{use[settings.split]}"
-        )
+        use = {
+            "train": "on which the model was trained",
+            "val": "by which the model was selected",
+            "all": "on a part of which the model was trained",
+        }
+        yield f"the tasks are from the split {settings.split}, {use[settings.split]}"
 
 
 def _task_notes(arms: Arms, pool: ImagePool, *, placebo: bool) -> Iterator[str]:
@@ -165,11 +166,11 @@ def _task_notes(arms: Arms, pool: ImagePool, *, placebo: bool) -> Iterator[str]:
                 f"{len(pool) - chosen.n_images:,} of the {len(pool):,} are left over"
             )
     if placebo:
-        return  # what follows is of words that say nothing about the permuted images
+        return  # the words say nothing about the permuted images
     for arm, chosen in arms.items():
         share = float(chosen.relaxed.mean())
         if share > 0:
             yield (
-                f"in {100 * share:.1f} % of the classes of {arm} tasks too few queries carry "
-                "another class's attribute; theirs only lack their own"
+                f"in {100 * share:.1f} % of the classes of {arm} tasks too few queries have "
+                "another class's attribute; some of theirs only lack their own"
             )

@@ -1,4 +1,4 @@
-"""How stages tell of their progress: a bar on a terminal, a line now and then in a log."""
+"""How stages report progress: a bar on a terminal, a line now and then in a log."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 class Advance(Protocol):
-    """Say that ``amount`` more units are done; ``note`` replaces the stage's remark."""
+    """Reports that ``amount`` more units are done; ``note`` replaces the stage's remark."""
 
     def __call__(self, amount: int = 1, note: str = "") -> None:
         """Report progress."""
 
 
 class Reporter:
-    """Says nothing; the base of those that do."""
+    """Reports nothing; the base of reporters that do."""
 
     @contextmanager
     def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
@@ -34,10 +34,10 @@ class Reporter:
         yield advance
 
     def say(self, text: str) -> None:
-        """Report one line that stands by itself."""
+        """Report one line of text."""
 
     def note(self, text: str) -> None:
-        """Report something that a user should know; the same text is told once."""
+        """Report something that a user should know; the same text is reported once."""
         if text not in self._noted:
             self._noted.add(text)
             self.say(f"note: {text}")
@@ -53,7 +53,7 @@ def usual_reporter() -> Reporter:
 
 
 class ConsoleReporter(Reporter):
-    """A progress bar a stage."""
+    """One progress bar per stage."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -97,14 +97,14 @@ class ConsoleReporter(Reporter):
 
 
 class LogReporter(Reporter):
-    """A line when a stage starts and ends, and now and then between."""
+    """A line when a stage starts and ends, and now and then in between."""
 
     @contextmanager
     def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
         """Print plain lines."""
         started = last = time.monotonic()
         count, remark = done, ""
-        resumed = f", going on after {done:,}" if done else ""
+        resumed = f", resuming after {done:,}" if done else ""
         self.say(f"{name}: {total:,} to do{resumed}")
 
         def advance(amount: int = 1, note: str = "") -> None:
@@ -121,5 +121,5 @@ class LogReporter(Reporter):
         self.say(f"{name}: done in {time.monotonic() - started:.1f} s{remark}")
 
     def say(self, text: str) -> None:
-        """Print a line at once."""
+        """Print a line without buffering."""
         print(text, file=sys.stderr, flush=True)

@@ -11,14 +11,15 @@ from fsframework.interfaces.dataset import Dataset
 __all__ = ["SplitCounts", "data_problems", "split_counts"]
 
 _WHOLE = "all"
-"""Under which counts of a whole data set are published, where those of its splits are not."""
+"""Key of the published counts of a whole data set, where those of its splits are not published."""
 
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """Classes and images of a split, and as published; ``None`` where nothing is.
+    """Classes and images of a split, as found and as published.
 
-    Where 0 images are published, only the number of classes is.
+    ``published`` is ``None`` if nothing is published; 0 images mean that only the number of
+    classes is.
     """
 
     name: str
@@ -36,7 +37,7 @@ class SplitCounts:
 
 
 def split_counts(dataset: Dataset) -> tuple[SplitCounts, ...]:
-    """Count every split of a data set, those published but absent included.
+    """Count every split of a data set, including those published but absent.
 
     Classes without an image do not count.
     """
@@ -58,10 +59,10 @@ def _pair(counts: tuple[int, int] | None) -> tuple[int, int] | None:
 
 
 def data_problems(dataset: Dataset) -> list[str]:
-    """Return what is wrong with data that can be used, a sentence each.
+    """Return what is wrong with data that can be used, one sentence per problem.
 
-    A data set speaks for itself; of one that finds nothing wrong the counts are compared with those
-    published.
+    These are the problems that the data set itself reports; if it reports none, its counts are
+    compared with those published.
     """
     own = dataset.problems()
     if own or dataset.about is None:

@@ -1,4 +1,4 @@
-"""A number of queries found by a pilot run, for experiments that leave it open."""
+"""The number of queries found by a pilot run, for experiments that leave it open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fsframework.statistics.query_variance import QueryVariance, load_pilot
 __all__ = ["with_planned_queries"]
 
 _MOST_QUERIES = 100
-"""Queries a class of a pilot at most: beyond, more tell little and take their time."""
+"""Most queries per class of a pilot: more add time and little information."""
 
 
 def with_planned_queries(
@@ -40,8 +40,8 @@ def with_planned_queries(
     settings, sampler = experiment.settings, experiment.sampler
     if settings.task_file is not None:
         raise OptionError(
-            f"{argument('task_file', str(settings.task_file))} says how many queries; leave out "
-            f"{argument('queries', 'auto')}"
+            f"{argument('task_file', str(settings.task_file))} sets the number of queries; leave "
+            f"out {argument('queries', 'auto')}"
         )
     if sampler.cls.independent or sampler.cls.needs_attributes:
         raise OptionError(
@@ -50,9 +50,7 @@ def with_planned_queries(
             f"{argument('sampler', 'depleting')}, or a number of queries"
         )
     if sampler.origins.get("n_query", "default") != "default":
-        raise OptionError(
-            "a number of queries is given both as auto and as a number; leave out one"
-        )
+        raise OptionError("the queries are given both as auto and as a number; leave out one")
     shape = {name: sampler.options[name] for name in ("n_way", "n_shot")}
     sizes = experiment.dataset.create().pool(settings.split or "test").class_sizes
     n_query = min(int(sizes.min()) - shape["n_shot"], _MOST_QUERIES)

@@ -1,4 +1,4 @@
-"""The record of a run, made when it starts and completed as it goes on."""
+"""The record of a run, made when it starts and completed as it proceeds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def new_record(prepared: Prepared, fingerprint: str, seen: Seen) -> RunRecord:
     Args:
         prepared: the experiment with its data and tasks.
         fingerprint: of the run.
-        seen: what the model had seen before, and what a reader must know of that.
+        seen: what the model had seen before, and what a reader must know about that.
     """
     experiment = prepared.experiment
     return RunRecord(
@@ -86,12 +86,12 @@ def new_record(prepared: Prepared, fingerprint: str, seen: Seen) -> RunRecord:
 def _weight_notes(data: DataRecord) -> Iterator[str]:
     """Yield where the pretrained weights came from, if there are any."""
     if data.weights_from:
-        told = ", ".join(f"{word} {value}" for word, value in data.weights_from.items())
-        yield f"the backbone's pretrained weights: {told}"
+        source = ", ".join(f"{word} {value}" for word, value in data.weights_from.items())
+        yield f"the backbone's pretrained weights: {source}"
 
 
 def component_record(component: Component) -> ComponentRecord:
-    """Return what a record says of a component."""
+    """Return the entry of a component in a record."""
     options = component.to_json()
     del options["name"]
     return ComponentRecord(
@@ -117,7 +117,7 @@ def plugin_records(components: Iterable[Component]) -> tuple[PluginRecord, ...]:
 
 
 def environment(device: torch.device, dtype: str = "float32") -> Environment:
-    """Return what this process computes with."""
+    """Return the versions, threads and device that this process computes with."""
     return Environment(
         fsframework=fsframework.__version__,
         python=platform.python_version(),
@@ -169,20 +169,19 @@ def _arm_records(arms: Arms, sampler: Component, class_sizes: list[int]) -> dict
 
 
 def interval_notes(outcomes: ArmOutcomes, interval: Interval) -> Iterator[str]:
-    """Yield what intervals of these outcomes cannot hold."""
+    """Yield warnings about intervals that these outcomes cannot support."""
     for arm, answered in outcomes.items():
         if (warning := saturation(answered)) is not None:
             yield f"{arm} tasks: {warning}"
         if interval in ("percentile", "bca") and len(answered) < FEWEST_RESAMPLED:
             yield (
                 f"{arm} tasks: a bootstrap of {len(answered)} tasks gives intervals that are too "
-                f"short; from {FEWEST_RESAMPLED} tasks on it is about right, and student-t allows "
-                "for few"
+                f"short; use at least {FEWEST_RESAMPLED} tasks, or student-t, which allows for few"
             )
 
 
 def seen_by_model(prepared: Prepared, backbone: Backbone, size: int, *, trains: bool) -> Seen:
-    """Return what the model of a run has seen, and what a reader must know of that."""
+    """Return what the model of a run has seen, and what a reader must know about that."""
     experiment = prepared.experiment
     sources = [s.init_from for s in experiment.stages if s.init_from is not None]
     split = experiment.settings.split or "test"

@@ -1,4 +1,4 @@
-"""The main job: from an experiment to a finished record, redoing nothing that is done."""
+"""The main job: from an experiment to a finished record, reusing what is done already."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WEIGHTS_NAME = "weights.safetensors"
 
 @dataclass(frozen=True)
 class RunResult:
-    """A finished run: its folder, its record, and whether everything was already there."""
+    """A finished run: its folder, its record, and whether an earlier call had finished it."""
 
     folder: Path
     record: RunRecord
@@ -61,7 +61,7 @@ class RunResult:
 def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     """Run an experiment, or finish or reuse an earlier run of the same fingerprint.
 
-    Everything that can be wrong with data and tasks is found before a run folder appears.
+    Errors in data and tasks are found before the run folder is created.
 
     Raises:
         FsfError: bad input, in one sentence.
@@ -103,7 +103,7 @@ class _Job:
 
     @cached_property
     def folder(self) -> Path:
-        """The run's folder: as named by the user, or by what it is.
+        """The run's folder, named by the user or after its components.
 
         Raises:
             OptionError: another run has the name.
@@ -125,7 +125,7 @@ class _Job:
         return folder
 
     def run(self) -> RunResult:
-        """Do what is left to do of the run."""
+        """Do what remains of the run."""
         earlier = _earlier(self.folder, self.fingerprint)
         if earlier is not None and earlier.status == "finished":
             return self._with_missing_estimates(earlier)
@@ -171,7 +171,7 @@ class _Job:
         )
 
     def _initial_model(self) -> FewShotModel:
-        """Build the untrained model; images too small for the backbone end here."""
+        """Build the untrained model; fails for images that are too small for the backbone."""
         settings, learns = self.settings, self.experiment.learns
         model = build_model(
             self.experiment.backbone,
@@ -179,7 +179,7 @@ class _Job:
             self.prepared.source.store.size,
             len(self.prepared.source.pool_of("train").class_names) if learns else 0,
             settings.seed,
-            # The weights of a run replace them all, and need neither their file nor the hub.
+            # The weights of a run replace the pretrained ones, whose file or hub is not needed.
             pretrained=settings.model is None,
             offline=settings.offline,
         )
@@ -271,7 +271,7 @@ class _Job:
         return record
 
     def _outcomes(self, model: FewShotModel, images: Pixels) -> ArmOutcomes:
-        """Evaluate the tasks of each arm, or take what an interrupted run had written."""
+        """Evaluate the tasks of each arm, reusing what an earlier run had written."""
         found: dict[str, Outcomes] = {}
         source: ImageSource | None = None
         parts = self.experiment.backbone, self.experiment.method
@@ -281,7 +281,7 @@ class _Job:
             if (kept := _kept_outcomes(path, tasks)) is not None:
                 found[arm] = kept
                 continue
-            # Runs with other tasks under test share those of the control.
+            # Runs with other tasks under test share the outcomes of the control.
             key = outcomes_key(parts, model, images, tasks, self.settings)
             shared = self.session.workspace.cache / "outcomes" / key
             if (kept := _kept_outcomes(shared, tasks)) is not None:
@@ -330,7 +330,7 @@ class _Job:
             labels=_labels(missing),
             plugins=plugin_records(missing.values()),
         )
-        # Estimates of another level or kind would stand unmarked beside those asked for.
+        # Estimates of another level or kind would be mixed with those requested.
         names = {e.statistic for e in fitting.values()}
         record = dataclasses.replace(
             record,
@@ -341,7 +341,7 @@ class _Job:
         return RunResult(self.folder, record, True)
 
     def _is_as_asked(self, estimate: Estimate) -> bool:
-        """Whether an estimate has the level and the kind of interval that are asked for."""
+        """Whether an estimate has the requested level and kind of interval."""
         choice = self.settings.intervals
         estimators: tuple[str, ...] = ("welch-t", "student-t", choice.method)
         if len(estimate.arms) == 1:
@@ -352,18 +352,18 @@ class _Job:
 
 
 class _Watch:
-    """Writes the curve of a training into the run's folder, epoch by epoch."""
+    """Writes the training curve into the run's folder, epoch by epoch."""
 
     def __init__(self, folder: Path, *, tensorboard: bool) -> None:
         self._folder = folder
         self._tensorboard = tensorboard
-        # Written anew by each call, so that a resumed run has no epoch twice.
+        # Each call rewrites it, so that a resumed run has no epoch twice.
         if tensorboard:
             shutil.rmtree(folder / histories.TENSORBOARD_NAME, ignore_errors=True)
         self._written = 0
 
     def __call__(self, history: histories.History) -> None:
-        """Bring the files up to date."""
+        """Update the files."""
         histories.write_csv(self._folder / histories.CSV_NAME, history)
         if self._tensorboard and len(history) > self._written:
             folder = self._folder / histories.TENSORBOARD_NAME
@@ -392,7 +392,7 @@ def _earlier(folder: Path, fingerprint: str) -> RunRecord | None:
 
 
 def _kept_outcomes(path: Path, tasks: TaskSet) -> Outcomes | None:
-    """Return outcomes of these tasks that an earlier run has left; damaged ones are made anew."""
+    """Return outcomes of these tasks from an earlier run; ``None`` if missing or damaged."""
     if not path.exists():
         return None
     try:

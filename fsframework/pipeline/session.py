@@ -1,4 +1,4 @@
-"""What travels through a run together: where plugins, files and messages go."""
+"""What every part of a run needs: plugins, folders and progress."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Session"]
 
 @dataclass(frozen=True)
 class Session:
-    """The surroundings of a run.
+    """The plugins, folders and reporter of a run.
 
     Args:
         registry: where names of plugins are looked up.
-        workspace: where runs and cached stages are kept.
-        reporter: who is told of progress.
+        workspace: where runs and cached stages are stored.
+        reporter: of progress.
     """
 
     registry: Registry

@@ -42,7 +42,7 @@ _FEWEST_CLASSES = 2
 
 @dataclass(frozen=True)
 class OpenedDataset:
-    """An open data set whose pools are made once: the pool of a large one takes a while."""
+    """An open data set whose pools are made once, since those of a large one take time."""
 
     dataset: Dataset
 
@@ -63,10 +63,10 @@ class FoundTasks:
 
     Args:
         experiment: with what the data decided: split, shape of tasks, training.
-        pool: that the tasks refer to, with its words where there are any.
+        pool: that the tasks refer to, with its words, if any.
         arms: the tasks.
-        fitting: what was changed for the data, and why.
-        words: what a reader must know of the words.
+        fitting: what was changed to fit the data, and why.
+        words: what a reader must know about the words.
     """
 
     experiment: Experiment
@@ -109,7 +109,7 @@ def word_source(experiment: Experiment, split: str) -> WordSource:
 def drawn_tasks(
     experiment: Experiment, source: OpenedDataset, session: Session, *, trains: bool = False
 ) -> FoundTasks:
-    """Draw tasks, and say what would work where they cannot be drawn.
+    """Draw tasks; the error for tasks that cannot be drawn says what would work.
 
     Args:
         trains: whether a model will be trained on the data too.
@@ -144,9 +144,9 @@ class _MissingSplit(DataError):
 def _drawn(
     experiment: Experiment, source: OpenedDataset, session: Session, trains: bool
 ) -> FoundTasks:
-    """Draw the tasks from the split that allows the largest, and fit the training to its own."""
+    """Draw the tasks from the split that allows the largest, and fit the training to its split."""
     settings, splits = experiment.settings, list(source.dataset.splits)
-    trains = trains and experiment.learns  # what is tried to mend it may train nothing
+    trains = trains and experiment.learns  # an attempted remedy may train nothing
     if len(source.dataset.class_names) < _FEWEST_CLASSES:
         raise InfeasibleTask(
             f"the data set {experiment.dataset.name} has 1 class, and tasks need at least 2"
@@ -185,14 +185,13 @@ def _demand_splits(experiment: Experiment, splits: Sequence[str]) -> None:
     if "train" not in splits:
         raise _MissingSplit(
             f"{experiment.method.name} must be trained, but the data set {name} has no split "
-            f"'train' (its splits: {known}); take another run's model with "
+            f"'train' (its splits: {known}); use another run's model with "
             f"{argument('model', 'RUN')}, or a pretrained backbone with a method that needs no "
             "training, such as ncc"
         )
     if experiment.settings.split is None and "test" not in splits:
         raise _MissingSplit(
-            f"the data set {name} has no split 'test' that tasks could come from (its splits: "
-            f"{known})"
+            f"the data set {name} has no split 'test' to draw tasks from (its splits: {known})"
         )
 
 
@@ -221,7 +220,7 @@ def _with_fitted_training(drawn: FoundTasks, source: OpenedDataset, session: Ses
 
 
 def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session) -> FoundTasks:
-    """Draw the tasks from one split, with the words of its images where they are needed."""
+    """Draw the tasks from one split, with the words of its images if needed."""
     settings, sampler = experiment.settings, experiment.sampler
     assert settings.split is not None
     pool = source.pool_of(settings.split)
@@ -234,7 +233,7 @@ def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session)
         source_of_words = word_source(experiment, settings.split)
         pool, words = pool_with_attributes(source_of_words, source.dataset, pool, session)
     elif unused := _asked_of_words(experiment):
-        words = (f"not used, since the sampler {sampler.name} needs no attributes: {unused}",)
+        words = (f"not used, because the sampler {sampler.name} needs no attributes: {unused}",)
     fit = fitted(
         sampler,
         settings.split,
@@ -247,10 +246,10 @@ def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session)
 
 
 def _check_labels(experiment: Experiment, pool: ImagePool, session: Session) -> None:
-    """Find what the labels alone forbid, before a model describes every image.
+    """Check that the labels allow the tasks, before a detector processes every image.
 
     Raises:
-        InfeasibleTask: not even the control can draw its tasks, whatever the words are.
+        InfeasibleTask: even the control, which needs no words, cannot draw its tasks.
     """
     settings, cache = experiment.settings, session.workspace.cache
     declared = control_of(session.registry, experiment.sampler)
@@ -275,7 +274,7 @@ def tasks_of_file(
         trains: whether a model will be trained on the data too.
 
     Raises:
-        OptionError: a sampler or its options are given beside the file.
+        OptionError: a sampler or its options are given as well as the file.
         DataError: the tasks belong to other data or other words.
     """
     settings = experiment.settings
@@ -283,8 +282,8 @@ def tasks_of_file(
     called = argument("task_file", str(settings.task_file))
     if "sampler" in experiment.given or "tasks" in experiment.given:
         raise OptionError(
-            f"{called} says which tasks to evaluate; give no sampler, way, shot, queries or number "
-            "of tasks beside it"
+            f"{called} holds the tasks to evaluate; leave out sampler, way, shot, queries and "
+            "number of tasks"
         )
     tasks = TaskSet.load(settings.task_file)
     split = split_of_tasks(tasks, experiment, source)
@@ -296,7 +295,7 @@ def tasks_of_file(
         words = word_source(experiment, split)
         pool, notes = pool_with_attributes(words, source.dataset, pool, session)
     elif unused := _asked_of_words(experiment):
-        notes = (f"not used, since the tasks are those of a file: {unused}",)
+        notes = (f"not used, because the tasks are read from a file: {unused}",)
     arms = Arms({tasks.arm or tasks.sampler: checked_tasks(tasks, pool, called)})
     found = FoundTasks(experiment, pool, arms, (), notes)
     if not trains:
@@ -309,7 +308,7 @@ def tasks_of_file(
 def split_of_tasks(tasks: TaskSet, experiment: Experiment, source: OpenedDataset) -> str:
     """Return the split that tasks were drawn from, among those the experiment may use.
 
-    Where they belong to none of them, it is the usual one, and ``checked_tasks`` says so.
+    If they belong to none of them, it is the usual one, and ``checked_tasks`` raises the error.
     """
     splits = candidate_splits(experiment, source.dataset)
     matching = (s for s in splits if source.pool_of(s).key_digest == tasks.key_digest)
@@ -317,13 +316,13 @@ def split_of_tasks(tasks: TaskSet, experiment: Experiment, source: OpenedDataset
 
 
 def checked_tasks(tasks: TaskSet, pool: ImagePool, called: str | Path) -> TaskSet:
-    """Return tasks that belong to a pool and its words.
+    """Return the tasks after checking that they belong to a pool and its words.
 
     Args:
         called: the file, as messages name it.
 
     Raises:
-        DataError: they do not belong to them.
+        DataError: they do not.
     """
     try:
         check_tasks(tasks, pool)

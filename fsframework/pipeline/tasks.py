@@ -26,7 +26,7 @@ def draw_tasks(
 
     Args:
         component: the sampler.
-        cache: folder that holds cached stages; ``None`` to draw anew.
+        cache: folder of cached stages; ``None`` to draw in any case.
 
     Raises:
         InfeasibleTask: the pool cannot yield such tasks.
@@ -35,7 +35,7 @@ def draw_tasks(
     table = pool.attributes.fingerprint if pool.attributes and sampler.needs_attributes else ""
     key = digest_of(
         "tasks",
-        # A control goes by the name and the options of the sampler that declares it.
+        # A control has the name and the options of the sampler that declares it.
         [component.fingerprint, component.cls.__qualname__],
         pool.fingerprint,
         table,
@@ -59,10 +59,10 @@ def draw_tasks(
 
 
 def control_of(registry: Registry, component: Component) -> tuple[Component, Control] | None:
-    """Return the control of a sampler as a component, with what it declares; or nothing.
+    """Return the control of a sampler, as a component and as declared; ``None`` without one.
 
     Raises:
-        PluginError: what it declares is not a control.
+        PluginError: what the sampler declares is not a control.
     """
     control = component.create().control()
     if control is None:
@@ -88,7 +88,7 @@ def draw_arms(
     seed: int,
     cache: Path | None,
 ) -> Arms:
-    """Draw the tasks of a sampler and of its control, the control's first.
+    """Draw the tasks of a sampler and of its control; the control comes first.
 
     Raises:
         InfeasibleTask: the pool cannot yield such tasks.
@@ -111,19 +111,19 @@ def draw_arms(
 
 
 def placebo(tasks: TaskSet, pool: ImagePool, seed: int) -> TaskSet:
-    """Return the same tasks with the images of each class permuted at random, anew per task.
+    """Return the same tasks with the images of each class permuted at random for each task.
 
-    Classes, ways, shots, queries and the words tied to them stay; which image of a class is where
-    is drawn uniformly, so that the words say nothing about the pixels. An image appears at most
-    once in a task, as before.
+    Classes, ways, shots, queries and the words tied to them stay; the position of each image of a
+    class is drawn uniformly, so that the words say nothing about the pixels. An image appears at
+    most once in a task, as before.
     """
     support, query = tasks.support.copy(), tasks.query.copy()
     members = [pool.members(label) for label in range(len(pool.class_names))]
     for t in range(len(tasks)):
         rng = task_rng(seed, t, f"placebo {tasks.sampler}")
         for way, label in enumerate(tasks.classes[t]):
-            # Permuting all images of the class and reading off the places in use is the same as
-            # drawing that many images without replacement.
+            # Permuting all images of the class and reading off the positions in use is the same
+            # as drawing that many images without replacement.
             images = rng.choice(members[label], tasks.n_shot + tasks.n_query, replace=False)
             support[t, way], query[t, way] = np.split(images, [tasks.n_shot])
     return dataclasses.replace(tasks, support=support, query=query, placebo=True)
@@ -140,16 +140,16 @@ def check_tasks(tasks: TaskSet, pool: ImagePool) -> None:
         return
     if tasks.attributes_fingerprint != pool.attributes.fingerprint:
         raise DataError(
-            f"these tasks were drawn from another attribute table: fingerprint "
-            f"{tasks.attributes_fingerprint[:12]}, this one's {pool.attributes.fingerprint[:12]}"
+            f"these tasks were drawn with another attribute table: fingerprint "
+            f"{tasks.attributes_fingerprint[:12]}, not {pool.attributes.fingerprint[:12]}"
         )
 
 
 def export_jsonl(tasks: TaskSet, pool: ImagePool, path: Path) -> None:
-    """Write a line with a JSON object per task: class names, attributes and image keys.
+    """Write one JSON object per task and line: class names, attributes and image keys.
 
-    Fields: ``arm`` (null where none is known), ``placebo``, ``classes``, ``attributes`` (null where
-    there is none), ``support`` and ``query`` (a list of keys per class), ``relaxed``.
+    Fields: ``arm`` (null if unknown), ``placebo``, ``classes``, ``attributes`` (null for none),
+    ``support`` and ``query`` (a list of keys per class), ``relaxed``.
     """
     tasks.verify(pool)
     keys = np.array(pool.keys, dtype=object)

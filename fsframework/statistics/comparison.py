@@ -1,8 +1,9 @@
-"""Methods on equal tasks: paired differences, their p over all pairs, and who is who's equal.
+"""Methods on equal tasks: paired differences, their p over all pairs, and groups of equal methods.
 
-Two comparisons are made of each pair. *Direct*: two methods differ if their own intervals do not
-overlap, which most tables leave to the reader's eye; on closed intervals it speaks of a data set,
-on open ones of a distribution. *Paired*: the interval of the difference task by task leaves out 0.
+Each pair is compared in two ways. *Direct*: two methods differ if their own intervals do not
+overlap, which most tables leave to the reader; with closed intervals this holds for a data set,
+with open ones for a distribution. *Paired*: the interval of the difference, task by task, excludes
+0.
 """
 
 from __future__ import annotations
@@ -66,12 +67,12 @@ __all__ = [
 ]
 
 FEWEST_DIFFERENT = 6
-"""Tasks in which two methods must differ, or a note says in how few they do."""
+"""If two methods differ in fewer tasks, a note says so."""
 
 
 @dataclass(frozen=True, eq=False)
 class ImageFacts:
-    """What an interval over images or classes is made of, beside the values.
+    """What an interval over images or classes needs besides the values.
 
     Args:
         statistic: that is compared.
@@ -92,16 +93,16 @@ class TaskValues:
 
     Args:
         measure: a statistic on an arm, or on a contrast.
-        task_set: what the tasks are called.
-        parts: float64 ``(T, methods)``: one part for an arm, or for the gap of arms that are pairs
+        task_set: name of the tasks.
+        parts: float64 ``(T, methods)``: one part for an arm, or for the gap of arms that are paired
             task by task; two for the gap of arms drawn independently, whose means add up to it.
-        scope: of every interval over tasks; ``n_images`` distinct images in all parts, 0 where it
-            is not known.
+        scope: of every interval over tasks; ``n_images`` distinct images in all parts, 0 if not
+            known.
         share: whether values are shares of 1.
-        query_batch: which queries the methods were shown together.
-        paired_arms: whether it is the gap of arms that are pairs task by task.
-        same: pairs of methods, by their places, whose outcomes are equal throughout.
-        images: for intervals over images; ``None`` where they are not available.
+        query_batch: which queries the methods got together.
+        paired_arms: whether it is the gap of arms that are paired task by task.
+        same: pairs of methods, by their positions, whose outcomes are all equal.
+        images: for intervals over images; ``None`` if they are not available.
     """
 
     measure: Measure
@@ -135,8 +136,8 @@ class Pair:
     """Two methods, ``first`` less ``second``.
 
     Args:
-        difference: with its interval; bounds are NaN where none can be given.
-        p: two-sided, of no difference; ``None`` where all tasks have the same difference.
+        difference: with its interval; bounds are NaN if it has none.
+        p: two-sided, of no difference; ``None`` if all tasks have the same difference.
         p_holm: adjusted for all pairs after Holm (1979); the chance that any pair is called
             different although none is stays below 1 - level.
         p_bh: adjusted after Benjamini & Hochberg (1995): of the pairs called different, the
@@ -145,7 +146,7 @@ class Pair:
             measure has two parts.
         direct: ``+``, ``-`` or ``0``, from the two methods' own intervals.
         paired: the same, from the interval of the difference.
-        note: a sentence on what there is to know, or empty.
+        note: a sentence on what a reader must know, or empty.
     """
 
     first: str
@@ -161,7 +162,7 @@ class Pair:
 
     @property
     def inverted(self) -> bool:
-        """Whether the two comparisons conclude the opposite."""
+        """Whether the two comparisons reach opposite conclusions."""
         return {self.direct, self.paired} == {"+", "-"}
 
     def to_json(self) -> dict[str, Any]:
@@ -539,12 +540,12 @@ def _over_images(
     if values.scope == "open" or found.estimator == "none":
         return found, ""  # Student's is open already, or there is one task
     if values.measure.is_gap:
-        return found, missing + "since a gap is of the tasks of two arms"
+        return found, missing + "since a gap is over the tasks of two arms"
     facts = values.images
     if facts is None:
         return found, missing + (
             "which needs tasks, answers and class sizes: accuracies measured elsewhere have none, "
-            "and runs made by early versions do not tell their class sizes"
+            "and runs of early versions do not record their class sizes"
         )
     tasks = facts.tasks
     if not tasks.uniform:
@@ -659,7 +660,7 @@ def _paired(difference: Estimate) -> str:
 def _few(
     values: TaskValues, first: str, second: str, difference: Estimate, pair: tuple[int, int]
 ) -> str:
-    """Warn of an interval that rests on a handful of tasks."""
+    """Return a warning if an interval rests on few tasks, else an empty text."""
     del difference
     for columns in values.parts:
         differ = int((np.abs(columns[:, pair[0]] - columns[:, pair[1]]) > NO_SPREAD).sum())
@@ -674,10 +675,10 @@ def _few(
 def _why(
     values: TaskValues, first: str, second: str, difference: Estimate, pair: tuple[int, int]
 ) -> str:
-    """Say why a pair has no p."""
+    """Return why a pair has no p."""
     n, both = values.n_tasks, f"{first} and {second}"
     if values.fewest_tasks < 2:
-        return f"{both}: one task tells nothing of others; there is no interval and no p"
+        return f"{both}: one task says nothing about others; there is no interval and no p"
     if pair in values.same or pair[::-1] in values.same:
         return (
             f"{both} have equal outcomes in all {n:,} tasks, so there is nothing to test; are they "
@@ -687,7 +688,7 @@ def _why(
         return f"{both} have the same {values.measure.name} in all {n:,} tasks; there is no p"
     return (
         f"{both} differ by the same {values.shown(difference.value, '.3g')} in all {n:,} tasks: a "
-        "difference without spread has no honest interval and no p; more tasks would show some"
+        "difference without spread has no valid interval and no p; more tasks would show some"
     )
 
 
@@ -700,7 +701,7 @@ def _notes(
 ) -> list[str]:
     fewest = values.fewest_tasks
     if fewest < 2:
-        return ["one task tells nothing of others: there is no interval and no p"]
+        return ["one task says nothing about others: there is no interval and no p"]
     notes = []
     if how.choice.method in ("percentile", "bca") and fewest < FEWEST_RESAMPLED:
         notes.append(
@@ -711,7 +712,7 @@ def _notes(
         if not varies:
             notes.append(
                 f"{label}: {values.measure.name} is {values.shown(own[label].value, '.1f')} in "
-                f"every one of {values.n_tasks:,} tasks; an interval of no width says nothing of "
-                "other tasks, so no direct conclusion is drawn"
+                f"every one of {values.n_tasks:,} tasks; an interval of zero width says nothing "
+                "about other tasks, so no direct conclusion is drawn"
             )
     return notes

@@ -1,4 +1,4 @@
-"""Comparisons as tables of text, whoever draws them."""
+"""Comparisons as tables of text, for every output format."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIGNS = {"+": "+", "-": "−", "0": "0"}
 """How the conclusions of a comparison are printed."""
 
 READ_WITH = ("interval", "tasks", "images")
-"""Columns of what must be known to read a value."""
+"""Columns that are needed to read a value."""
 
 _GROUPS = "methods that share a letter cannot be told apart (Holm's p over all pairs)"
 _PAIRS = (
@@ -38,7 +38,7 @@ _PAIRS = (
 
 @dataclass(frozen=True)
 class ComparisonTable:
-    """A table as every format draws it: a title, columns, rows of text, and lines below."""
+    """A table for every output format: a title, columns, rows of text, and lines below."""
 
     title: str
     columns: tuple[str, ...]
@@ -48,7 +48,7 @@ class ComparisonTable:
 
 
 def comparison_tables(comparison: Comparison) -> tuple[list[ComparisonTable], list[str]]:
-    """Return two tables for each measure, of values and of pairs, and the lines below them all."""
+    """Return two tables per measure, of values and of pairs, and the lines below all tables."""
     tables = []
     for name in dict.fromkeys(part.measure.name for part in comparison.parts):
         parts = [part for part in comparison.parts if part.measure.name == name]
@@ -119,7 +119,7 @@ def pairs_table(parts: Sequence[MeasureComparison]) -> ComparisonTable:
 
 
 def counts_in_words(counts: PairCounts) -> list[str]:
-    """Return in two sentences how many pairs each way of comparing tells apart."""
+    """Return two sentences on how many pairs each kind of comparison tells apart."""
     plural = "pair" if counts.pairs == 1 else "pairs"
     return [
         f"{counts.pairs} {plural}: direct comparison tells {counts.direct} apart, paired "
@@ -130,7 +130,7 @@ def counts_in_words(counts: PairCounts) -> list[str]:
 
 
 def comparison_notes(part: MeasureComparison, several: bool) -> list[str]:
-    """Return what must be said of the methods and pairs of a part.
+    """Return the notes on the methods and pairs of a part.
 
     Args:
         several: whether there are parts on other tasks, so that a note must name the tasks.
@@ -139,12 +139,12 @@ def comparison_notes(part: MeasureComparison, several: bool) -> list[str]:
     own = [*part.notes, *(pair.note for pair in part.pairs if pair.note)]
     notes = [f"note: {about}{note}" for note in own]
     if part.scope == "closed":
-        notes.append("closed: images recur between tasks; it speaks of this data set only")
+        notes.append("closed: images recur between tasks; it holds for this data set only")
     return notes
 
 
 def _read_with(estimate: Estimate) -> tuple[str, str, str]:
-    """Return what must stand beside every ±."""
+    """Return the cells that must accompany every ±."""
     paired = ", paired" if estimate.paired else ""
     return (
         f"{100 * estimate.level:g} % {estimate.scope}, {estimate.estimator}{paired}",

@@ -1,4 +1,4 @@
-"""Many differences of methods on equal tasks at once: values, intervals and p."""
+"""Many differences of methods on equal tasks: values, intervals and p."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 _RESAMPLES_AT_ONCE = 1 << 20
-"""Drawn tasks held in one go."""
+"""Drawn tasks held in memory at a time."""
 
 NO_SPREAD = 1e-12
 """Shares whose sums differ in the last digits count as equal."""
@@ -36,9 +36,9 @@ class ComparisonOptions:
         choice: ``student-t`` (Welch's for a gap of two task sets), or a bootstrap of the tasks,
             ``percentile`` or ``bca``, in which all pairs share the resamples; p then comes from
             the bootstrap too: the level at which the interval would end at 0, so that both always
-            agree. ``image-level`` and ``class-level`` make the intervals of closed tasks that
-            were drawn uniformly open ones, those of differences too; where they are not
-            available, Student's is used and a note says why.
+            agree. ``image-level`` and ``class-level`` give open intervals for closed tasks that
+            were drawn uniformly, and for their differences; if they are not available, Student's
+            is used and a note says why.
         n_resamples: of the bootstrap; no p is below ``2 / (n_resamples + 1)``.
         seed: of the bootstrap.
         baseline: label of the method that all others are compared with; p are adjusted for these
@@ -60,14 +60,14 @@ class ComparisonOptions:
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Contrasts of methods, an entry per contrast.
+    """Contrasts of methods, one entry per contrast.
 
     Args:
         value: float64; ``low`` and ``high`` bound its interval; ``p`` is two-sided, of no
             difference.
-        varies: whether the contrast differs between tasks. Where it does not, the bounds are the
+        varies: whether the contrast differs between tasks. If it does not, the bounds are the
             value itself if it is 0 or the value of a single method, else NaN, and p is NaN.
-        estimator: how the intervals were made; ``none`` for a single task.
+        estimator: how the intervals were computed; ``none`` for a single task.
     """
 
     value: FloatArray
@@ -104,8 +104,8 @@ def differences(
     else:
         low, high, p = _bootstrap(parts, contrasts, value, how)
         estimator = how.choice.method
-    # Without spread an interval of no width would claim what nobody knows, but for a method's own
-    # value, which is what it is in every task, and for equal ones.
+    # Without spread an interval of zero width would claim certainty that nobody has, except for a
+    # method's own value, which is the same in every task, and for equal methods.
     single = np.count_nonzero(contrasts, axis=1) == 1
     bound = np.where(single | (value == 0), value, np.nan)
     low, high = (np.where(varies, found, bound) for found in (low, high))
@@ -152,7 +152,7 @@ def _bootstrap(
         usable = np.nan_to_num(np.array(ends), nan=0.5)
         drawn.sort(axis=0)
         low, high = (_quantiles(drawn, shares) for shares in usable)
-        # The share of means below 0, of which the level would be such that the interval ends there.
+        # The share of means below 0, from which follows the level whose interval ends at 0.
         zero = ((drawn < 0).sum(axis=0) + (drawn <= 0).sum(axis=0) + 1) / 2 / (n_resamples + 1)
         zero = np.clip(zero, 1 / (n_resamples + 1), n_resamples / (n_resamples + 1))
         reached = special.ndtri(zero) - bias
@@ -188,7 +188,7 @@ def _acceleration(tasks: Sequence[FloatArray]) -> FloatArray:
 
 
 def _quantiles(ordered: FloatArray, shares: FloatArray) -> FloatArray:
-    """Return a quantile of each column of sorted ``(n, columns)``, each at a share of its own."""
+    """Return a quantile of each column of sorted ``(n, columns)``, with one share per column."""
     place = shares * (len(ordered) - 1)
     low = np.floor(place).astype(int)
     high = np.minimum(low + 1, len(ordered) - 1)

@@ -197,7 +197,7 @@ def contrast_estimate(
 
 
 def contrast_images(arms: Arms, contrast: Contrast) -> tuple[int, Scope]:
-    """Return how many distinct images two arms have, and what an interval of their gap speaks of.
+    """Return how many distinct images two arms have, and the scope of an interval of their gap.
 
     It is open only if no image appears in two tasks, or in two pairs of tasks where arms are
     paired.
@@ -244,13 +244,13 @@ def paired_difference(
 def _demand_equal_scoring(first: Outcomes, second: Outcomes) -> None:
     if first.query_batch != second.query_batch:
         raise DataError(
-            "a comparison needs equal scoring: one method was shown its queries by "
+            "a comparison needs equal scoring: one method got its queries by "
             f"{first.query_batch}, the other by {second.query_batch}"
         )
 
 
 def _over_tasks(choice: IntervalChoice) -> Estimator:
-    """Return the estimator over tasks: that asked for, or Student's."""
+    """Return the requested estimator over tasks, or Student's."""
     if choice.method == "image-level" or choice.method == "class-level":
         return "student-t"
     return choice.method

@@ -1,4 +1,4 @@
-"""The ways to make an interval, by name; naming one imports no SciPy."""
+"""The kinds of intervals by name; this module imports no SciPy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fsframework.errors import OptionError, argument
 __all__ = ["ESTIMATORS", "INTERVALS", "LEVELS", "Estimator", "Interval", "IntervalChoice", "Level"]
 
 Estimator = Literal["student-t", "percentile", "bca"]
-"""Over tasks, taken for independent draws."""
+"""Over tasks, treated as independent draws."""
 
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 
@@ -26,14 +26,14 @@ INTERVALS: tuple[Interval, ...] = (*ESTIMATORS, *LEVELS)
 
 @dataclass(frozen=True)
 class IntervalChoice:
-    """Which intervals are asked for.
+    """Level and method of intervals.
 
     Args:
         level: confidence level, 0 < level < 1.
-        method: how they are made; see ``fsframework.statistics.estimators``.
+        method: how they are computed; see ``fsframework.statistics.intervals``.
 
     Raises:
-        OptionError: the level is out of range, or there are no such intervals.
+        OptionError: the level is out of range, or the method is unknown.
     """
 
     level: float = 0.95

@@ -1,7 +1,7 @@
 """Intervals of a mean over tasks, by several estimators.
 
-Those of ``mean_interval`` take tasks for independent draws, which they are given the images. Where
-tasks share images, ``image_interval`` speaks of the distribution of the images all the same.
+Those of ``mean_interval`` treat tasks as independent draws, which they are for given images. If
+tasks share images, ``image_interval`` still holds for the distribution of the images.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ FEWEST_RESAMPLED = 20
 """Tasks below which a bootstrap's intervals are noticeably too short."""
 _RESAMPLES = 10_000
 _NUMBERS_AT_ONCE = 1 << 22
-"""Resampled numbers held in one go."""
+"""Resampled numbers held in memory at a time."""
 _TASKS_AT_ONCE = 1024
-"""Rows of the tasks' products with each other held in one go."""
+"""Rows of the tasks' products with each other held in memory at a time."""
 
 
 def mean_interval(
@@ -59,13 +59,13 @@ def mean_interval(
     and accelerated, Efron 1987) resample the values with replacement, by SciPy: they allow for a
     skewed distribution of the mean, and need some twenty values to do better than Student's.
 
-    Caveat: all three take the values for independent draws. Tasks that share images are none: for
-    what such an interval speaks of see ``Estimate.kind``.
+    Caveat: all three treat the values as independent draws. Tasks that share images are not; for
+    the scope of such an interval see ``Estimate.scope``.
 
     Args:
         values: float ``(T,)``; a single one gives NaN bounds.
         level: confidence level, 0 < level < 1.
-        estimator: how the interval is made.
+        estimator: how the interval is computed.
         n_resamples: resamples of the bootstraps.
         seed: of the bootstraps; equal seeds give equal bounds.
 
@@ -96,16 +96,16 @@ def mean_interval(
         method="percentile" if estimator == "percentile" else "BCa",
         rng=np.random.default_rng(seed),
     ).confidence_interval
-    # Of two or three values a resampled bound may lie beside the mean itself.
+    # For two or three values the resampled bounds may exclude the mean itself.
     return mean, min(mean, float(found.low)), max(mean, float(found.high))
 
 
 def difference_interval(
     first: FloatArray, second: FloatArray, level: float = 0.95, interval: Interval = "student-t"
 ) -> tuple[float, float]:
-    """Return the bounds of the mean of the first values less that of other, independent ones.
+    """Return the bounds of the mean of the first values minus that of other, independent ones.
 
-    Welch's (1947) interval, or a bootstrap of both; NaN where one of them has a single value.
+    Welch's (1947) interval, or a bootstrap of both; NaN if one of them has a single value.
     """
     mean = float(first.mean() - second.mean())
     if min(len(first), len(second)) < 2:
@@ -135,12 +135,12 @@ def difference_interval(
 
 @dataclass(frozen=True)
 class ImageLevel:
-    """An interval of a mean over tasks that share images, and what it is made of.
+    """An interval of a mean over tasks that share images, and its variances.
 
     Args:
         mean: mean over tasks; ``low`` and ``high`` bound its interval.
         units_variance: variance of the mean over draws of the images (or classes), at least 0.
-        tasks_variance: variance of the mean over draws of the tasks from the images there are.
+        tasks_variance: variance of the mean over draws of the tasks from the given images.
         freedom: degrees of freedom of the interval.
     """
 
@@ -163,35 +163,36 @@ def image_interval(
     """Return the interval of a mean over uniformly drawn tasks, for new images or classes.
 
     The mean over tasks is an incomplete U-statistic of the images. Its variance is that of the
-    complete one, which no number of tasks reduces, and what drawing some of the tasks adds, the
-    variance of the tasks' values over their number. The first is estimated by the infinitesimal
-    jackknife: the sum over images of the square of an image's influence, the mean over tasks of
-    what it does to a task's value. The square of an estimated influence is too large by the
-    variance of the estimate; this Monte-Carlo part is taken off exactly, as the tasks are drawn
-    independently: ``((sum x)**2 - sum x**2) / (T (T - 1))``, x the influence in each task.
+    complete one, which no number of tasks reduces, plus the part added by drawing only some of the
+    tasks, the variance of the tasks' values divided by their number. The first is estimated by the
+    infinitesimal jackknife: the sum over images of the squared influence of an image, which is the
+    mean over tasks of its effect on a task's value. The square of an estimated influence is too
+    large by the variance of the estimate; this Monte-Carlo part is subtracted exactly, as the tasks
+    are drawn independently: ``((sum x)**2 - sum x**2) / (T (T - 1))``, x the influence in each
+    task.
 
-    What a query image does is read off its own answers, times what the statistic makes of one
-    answer; what a support image does, from the values of the tasks it stands in. ``class-level``
-    takes the classes for draws too, each with its images: the influences are then those of
+    The effect of a query image follows from its own answers, times the effect of one answer on the
+    statistic; that of a support image from the values of the tasks that contain it. ``class-level``
+    treats the classes as draws too, each with its images: the influences are then those of
     classes, and few classes give long intervals.
 
     Source: Mentch and Hooker 2016, section 3 (incomplete U-statistics); Wager, Hastie and Efron
     2014, equations 5 and 7 (jackknife and Monte-Carlo correction); Wager and Athey 2018, equation
     8 (the factor for draws without replacement). Here per class, as tasks are drawn by class, and
-    by role. Effects of images in pairs are left out: where a task takes most of a class' images,
-    or a method's accuracy hangs on single images, the interval is somewhat short.
+    by role. Effects of pairs of images are neglected: if a task takes most of a class's images,
+    or a method's accuracy depends on single images, the interval is somewhat short.
 
     Args:
-        per_task: a statistic, outcomes in and float ``(T,)`` out; it is asked once more for every
+        per_task: a statistic, from outcomes to float ``(T,)``; it is called once more for every
             query of a task.
         tasks: the tasks, classes and images drawn uniformly.
         outcomes: of these tasks.
         class_sizes: int ``(n_classes,)``, images of each class in the data.
         level: confidence level, 0 < level < 1.
-        over: what is taken for a draw, ``image-level`` or ``class-level``.
+        over: what is treated as a draw, ``image-level`` or ``class-level``.
 
     Raises:
-        DataError: there is one task, or for ``class-level`` all classes stand in every task.
+        DataError: there is one task, or for ``class-level`` all classes are in every task.
     """
     values = np.asarray(per_task(outcomes), dtype=np.float64)
     answers = answers_of(per_task, tasks, outcomes, class_sizes) if over == "image-level" else None
@@ -204,7 +205,7 @@ def answers_of(
     outcomes: Outcomes,
     class_sizes: IntArray,
 ) -> FloatArray:
-    """Return what each answer did to its task's value, float64 ``(T, way, n_query)``."""
+    """Return the effect of each answer on its task's value, float64 ``(T, way, n_query)``."""
     values = np.asarray(per_task(outcomes), dtype=np.float64)
     return _of_answers(per_task, values, tasks, outcomes, len(class_sizes))
 
@@ -217,17 +218,17 @@ def interval_over(
     level: float = 0.95,
     over: Level = "image-level",
 ) -> ImageLevel:
-    """Return the interval of ``image_interval`` from what it is made of.
+    """Return the interval of ``image_interval`` from values and the effects of answers.
 
     Both values and answers may be differences of two methods on the same tasks: an image's
     influence on a difference is the difference of its influences.
 
     Args:
-        values: float64 ``(T,)``, one a task.
-        answers: what each answer did to them, see ``answers_of``; not used for ``class-level``.
+        values: float64 ``(T,)``, one per task.
+        answers: effect of each answer on them, see ``answers_of``; not used for ``class-level``.
 
     Raises:
-        DataError: there is one task, or for ``class-level`` all classes stand in every task.
+        DataError: there is one task, or for ``class-level`` all classes are in every task.
     """
     count = len(values)
     if count < 2:
@@ -253,12 +254,12 @@ def interval_over(
 def _of_images(
     values: FloatArray, answers: FloatArray, tasks: TaskSet, class_sizes: IntArray
 ) -> tuple[sparse.csr_array, float, int]:
-    """Return influences ``(T, images)``, what centring took off their products, and the freedom.
+    """Return influences ``(T, images)``, the loss of their products by centring, and the freedom.
 
-    Of n images of a class a task takes S for support and Q for queries. Let b be what an image
-    does to a task's value in the support and a what it does as a query, both of mean 0 over the
+    Of n images of a class a task takes S for support and Q for queries. Let b be the effect of an
+    image on a task's value in the support, and a its effect as a query, both of mean 0 over the
     class. An image in the support keeps others out, so that a task with it differs from the
-    class' mean by ``(b (n - S) - a Q) / (n - 1)``. The influence sought is ``S b + Q a`` over n.
+    class's mean by ``(b (n - S) - a Q) / (n - 1)``. The influence sought is ``S b + Q a`` over n.
     """
     from scipy import sparse
 
@@ -267,7 +268,7 @@ def _of_images(
     whole = np.broadcast_to(values[:, None], tasks.classes.shape)
     of_query = answers * way * n_query
     by_role = np.stack([whole, of_query.mean(axis=2)])
-    # Factors a class; n / (n - 1) is for a variance about a mean that is estimated.
+    # Factors per class; n / (n - 1) is for a variance about an estimated mean.
     factors = np.stack([sizes - 1, sizes / (way * n_query)]) / (sizes - shot)
     factors = factors * np.sqrt(sizes / (sizes - 1))
     means, products = _class_moments(by_role, tasks, len(sizes))
@@ -306,10 +307,10 @@ def _of_answers(
     outcomes: Outcomes,
     n_classes: int,
 ) -> FloatArray:
-    """Return what each answer did to its task's value, ``(T, way, n_query)``.
+    """Return the effect of each answer on its task's value, ``(T, way, n_query)``.
 
-    It is the value less the one to expect with another image of the class in the query's place,
-    which would have been right as often as the class' queries are.
+    It is the value minus the one expected with another image of the class as the query, which
+    would be answered correctly as often as the class's queries are.
     """
     truth = np.arange(tasks.n_way, dtype=np.int16)[:, None]
     right = outcomes.predictions == truth
@@ -328,10 +329,10 @@ def _of_answers(
 
 
 def _positive(variance: float, error: float) -> float:
-    """Return what to expect of a variance estimated with a standard error, as it is not negative.
+    """Return the expected value of a variance, which is not negative, given an estimate.
 
     It is the mean of the positive part of a normal variable about the estimate: close to the
-    estimate where that is well above its error, and not 0 where the estimate is negative.
+    estimate if that is well above its standard error, and not 0 if the estimate is negative.
     """
     if not error > 0:
         return max(0.0, variance)
@@ -343,8 +344,8 @@ def _positive(variance: float, error: float) -> float:
 def _off_diagonal(influences: sparse.csr_array) -> tuple[float, float]:
     """Return the sums over pairs of different tasks of products of influences, and of squares.
 
-    The second is of the sums over units within a pair: were there no influences at all, half the
-    variance of the first.
+    The squares are those of the sums over units within a pair: without any influences, their sum
+    is half the variance of the first.
     """
     total = squares = 0.0
     transposed = influences.T.tocsc()

@@ -1,4 +1,4 @@
-"""What is compared: a statistic on one arm, or on the contrast of two, found by its name."""
+"""Measures by name: a statistic on one arm, or on the contrast of two."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsframework.values import Contrast, measure_name
 __all__ = ["DEFAULT_STATISTICS", "Measure", "measures_named", "usual_measures"]
 
 DEFAULT_STATISTICS = ("acc", "wacc")
-"""Statistics of a run or a comparison that asks for none; the gap compared is that of the last."""
+"""Default statistics of a run or a comparison; the gap compared is that of the last."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Measure:
 
     Args:
         statistic: name of the statistic.
-        arms: the arm, or the two arms of a gap, the control first; empty where arms have no names.
+        arms: the arm, or the two arms of a gap, the control first; empty if arms have no names.
 
     >>> Measure("wacc", ("random", "biased")).name
     'wacc-gap'
@@ -41,7 +41,7 @@ class Measure:
 
 
 def usual_measures(arms: Iterable[str], contrast: Contrast | None) -> list[Measure]:
-    """Return what is compared by default: Acc and wAcc in every arm, and the gap of wAcc.
+    """Return the default measures: Acc and wAcc in every arm, and the gap of wAcc.
 
     >>> [one.name for one in usual_measures(["iid", "ood"], Contrast("iid", "ood", paired=True))]
     ['acc-iid', 'acc-ood', 'wacc-iid', 'wacc-ood', 'wacc-gap']
@@ -59,19 +59,19 @@ def measures_named(
 ) -> list[Measure]:
     """Return the measures that names stand for.
 
-    A name is that of a statistic, for the statistic in every arm; or that of a measure, such as
-    ``wacc-biased`` or ``wacc-gap``; or ``gap``, short for ``wacc-gap``. Names are never cut: each
-    is looked up among those that the statistics and arms come to. Where one name stands for a
-    statistic and for a measure of another statistic, it is the statistic.
+    A name is that of a statistic, meaning the statistic in every arm; or that of a measure, such as
+    ``wacc-biased`` or ``wacc-gap``; or ``gap``, short for ``wacc-gap``. Names are not parsed: each
+    is looked up among the names of all measures of the statistics and arms. A name of both a
+    statistic and a measure of another statistic means the statistic.
 
     Args:
-        names: what is asked for.
-        statistics: names of the statistics there are.
+        names: of the requested measures.
+        statistics: names of the known statistics.
         arms: that the results share.
         contrast: the two arms that are compared, if any.
 
     Raises:
-        OptionError: a name stands for nothing.
+        OptionError: a name is unknown.
 
     >>> pair = Contrast("random", "biased")
     >>> [m.arms for m in measures_named(["range-gap"], ["range-gap"], ["random", "biased"], pair)]

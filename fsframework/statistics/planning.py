@@ -1,4 +1,4 @@
-"""How many queries per class are best, by what a pilot tells and what the data yield."""
+"""The best number of queries per class, from a pilot and the size of the data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def most_tasks(class_sizes: IntArray, n_way: int, n_images: int) -> int:
     Args:
         class_sizes: images of each class.
         n_way: classes per task.
-        n_images: images a task takes of each of its classes, shots and queries together.
+        n_images: images that a task takes from each of its classes, shots and queries together.
 
     >>> most_tasks(np.array([600] * 20), 5, 20), most_tasks(np.array([10, 10, 100]), 2, 5)
     (120, 4)
@@ -58,9 +58,9 @@ def most_tasks(class_sizes: IntArray, n_way: int, n_images: int) -> int:
 
 
 def uniform_tasks(class_sizes: IntArray, n_way: int, n_images: int, seed: int = 0) -> int:
-    """Return how many tasks one draw of ``depleting`` yields whose classes are picked uniformly.
+    """Return how many tasks one draw of ``depleting`` yields if classes are picked uniformly.
 
-    Arguments are as in ``most_tasks``. Draws differ in it by a few tasks.
+    Arguments are as in ``most_tasks``. The number varies between draws by a few tasks.
 
     >>> uniform_tasks(np.array([40, 40]), 2, 10)
     4
@@ -68,12 +68,12 @@ def uniform_tasks(class_sizes: IntArray, n_way: int, n_images: int, seed: int = 
     left, count = np.asarray(class_sizes) // n_images, 0
     rng = np.random.default_rng(seed)
     while (able := np.flatnonzero(left)).size >= n_way:
-        # No class can run out sooner than the smallest of them, so so many tasks need no check.
+        # No class runs out before the smallest one could, so that many tasks need no check.
         sure = min(int(left[able].min()), _TASKS_AT_ONCE)
         if able.size < 4 * n_way:
             picks = np.argsort(rng.random((sure, able.size)), axis=1)[:, :n_way]
         else:
-            # Tasks that name a class twice are thrown away.
+            # Tasks that have a class twice are discarded.
             picks = rng.integers(able.size, size=(max(sure, _TASKS_AT_LEAST), n_way))
             ordered = np.sort(picks, axis=1)
             picks = picks[(ordered[:, 1:] != ordered[:, :-1]).all(axis=1)][:sure]
@@ -86,9 +86,9 @@ def uniform_tasks(class_sizes: IntArray, n_way: int, n_images: int, seed: int = 
 
 
 def queries_of_the_paper(n_shot: int) -> float:
-    """Return the best number of queries per class as the paper found it, for want of a pilot.
+    """Return the best number of queries per class as the paper found it, if there is no pilot.
 
-    1, 5 and 7 at 1, 5 and 10 shots, between them on straight lines, 7 beyond.
+    1, 5 and 7 at 1, 5 and 10 shots, linearly interpolated, 7 beyond.
 
     Source: Lafargue et al. 2024, section 4.1.1, with CLIP on nine data sets.
 
@@ -114,15 +114,15 @@ class Advice:
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """How many queries per class to take of a data set, for tasks without replacement.
+    """How many queries per class to take from a data set, for tasks without replacement.
 
     Args:
         class_sizes: images of each class.
         n_way: classes per task; ``n_shot``: support images per class.
-        pilot: what a pilot told of a method, or of the difference of two; ``None`` without one.
-        choose: how the sampler ``depleting`` is to pick classes.
+        pilot: variances of a method, or of the difference of two; ``None`` without a pilot.
+        choose: how the sampler ``depleting`` picks classes.
         level: of intervals.
-        least_tasks: fewer are not advised, as far as the data yield so many.
+        least_tasks: fewer tasks are not advised, if the data yield this many.
 
     Raises:
         OptionError: an option is out of its range.
@@ -153,12 +153,12 @@ class QueryPlan:
             )
 
     def most_tasks(self, n_query: int) -> int:
-        """Return the most tasks of so many queries that the data can yield."""
+        """Return the most tasks with ``n_query`` queries per class that the data can yield."""
         return most_tasks(np.array(self.class_sizes), self.n_way, self.n_shot + n_query)
 
     @cached_property
     def candidates(self) -> tuple[int, ...]:
-        """Numbers of queries that leave two tasks: each up to 200, thence in steps of 2 %."""
+        """Numbers of queries that leave two tasks: each up to 200, then in steps of 2 %."""
         largest = sorted(self.class_sizes)[-self.n_way] - self.n_shot
         dense = np.arange(1, min(largest, 200) + 1)
         sparse = np.geomspace(
@@ -169,10 +169,10 @@ class QueryPlan:
 
     @cached_property
     def n_query(self) -> int:
-        """The number of queries advised: its tasks give the shortest interval.
+        """The advised number of queries: its tasks give the shortest interval.
 
-        It differs from Q* by whole tasks and by Student's quantile, which is large for few tasks.
-        Without a pilot, the paper's number for the shots.
+        It differs from Q* because the number of tasks is whole and Student's quantile is large for
+        few tasks. Without a pilot, it is the paper's number for the shots.
         """
         enough = min(self.least_tasks, self.most_tasks(1))
         able = [q for q in self.candidates if self.most_tasks(q) >= enough]
@@ -189,16 +189,16 @@ class QueryPlan:
         return min(able, key=length)
 
     def n_tasks(self, n_query: int) -> int:
-        """Return how many tasks of so many queries the sampler draws."""
+        """Return how many tasks with ``n_query`` queries per class the sampler draws."""
         count = most_tasks if self.choose == "by-what-is-left" else uniform_tasks
         return count(np.array(self.class_sizes), self.n_way, self.n_shot + n_query)
 
     def left_over(self, n_query: int, n_tasks: int) -> int:
-        """Return how many images are in none of so many tasks."""
+        """Return how many images are in none of ``n_tasks`` tasks."""
         return sum(self.class_sizes) - n_tasks * self.n_way * (self.n_shot + n_query)
 
     def advice(self) -> list[Advice]:
-        """Return in sentences what to do and how sure that is."""
+        """Return sentences on what to do and how certain that is."""
         n_tasks, most = self.n_tasks(self.n_query), self.most_tasks(self.n_query)
         tasks = (
             f"{n_tasks:,} {self.n_way}-way {self.n_shot}-shot tasks of {_queries(self.n_query)} "
@@ -220,8 +220,8 @@ class QueryPlan:
         if judged is None:
             lines.append(
                 f"{_queries(self.n_query)} per class, as the paper found best at {self.n_shot} "
-                "shots with CLIP on nine data sets; a pilot run would tell of this method and "
-                "these data"
+                "shots with CLIP on nine data sets; a pilot run would give the number for this "
+                "method and these data"
             )
         else:
             lines.append(
@@ -231,13 +231,13 @@ class QueryPlan:
             )
             if judged.alpha <= 0:
                 lines.append(
-                    "the pilot's tasks differ by no more than the noise of their queries: by them "
-                    "alone Q* is unbounded, the more queries the better"
+                    "the pilot's tasks differ by no more than the noise of their queries: judged "
+                    "by them, Q* is unbounded, the more queries the better"
                 )
             if judged.unseen > 0 and judged.cautious < 0.8 * judged.best:
                 lines.append(
-                    f"allowing for tasks in which two classes cannot be told apart, which so short "
-                    f"a pilot may have missed, Q* = {_number(judged.cautious)}"
+                    f"allowing for tasks in which two classes cannot be told apart, which such a "
+                    f"short pilot may have missed, Q* = {_number(judged.cautious)}"
                 )
             lines.append(
                 f"advised: {_queries(self.n_query)} per class, the shortest interval that these "
@@ -246,10 +246,10 @@ class QueryPlan:
             enough = min(self.least_tasks, self.most_tasks(1))
             if self.most_tasks(self.n_query) == enough or judged.cautious > 1.5 * self.n_query:
                 lines.append(
-                    f"more queries would leave fewer than {enough} tasks: {self.n_query} are the "
-                    "most to be advised"
+                    f"more queries would leave fewer than {enough} tasks: {self.n_query} is the "
+                    "largest number advised"
                     if self._next_is_too_many()
-                    else "fewer than Q*, since whole tasks and the interval of few tasks count too"
+                    else "fewer than Q*, because tasks are whole and few tasks give long intervals"
                 )
         return lines
 

@@ -1,4 +1,4 @@
-"""What a pilot run tells of how far accuracies of tasks lie apart, and why."""
+"""The variance of task accuracies and its parts, estimated from a pilot run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fsframework.values import AccuracyOutcomes, FloatArray, IntArray, Outcomes,
 __all__ = ["PilotAnswers", "QueryVariance", "load_pilot", "pilot_of"]
 
 _MISSED = 0.5
-"""Failed tasks that a pilot is taken to have missed: Jeffreys' prior of their share."""
+"""Failed tasks that a pilot is assumed to have missed: Jeffreys' prior of their share."""
 
 
 @dataclass(frozen=True, eq=False)
 class PilotAnswers:
-    """The queries of a pilot run, each with the image it is.
+    """The answers to the queries of a pilot run, each with its image.
 
     Args:
         values: float64 ``(T, way, n_query)``: 1 for a right answer, 0 for a wrong one; of two
@@ -32,7 +32,7 @@ class PilotAnswers:
         paired: whether the values are differences.
 
     Raises:
-        DataError: one task, or one query per class: the spread cannot be told from the noise.
+        DataError: too few tasks, or one query per class: spread and noise cannot be told apart.
     """
 
     values: FloatArray
@@ -45,13 +45,13 @@ class PilotAnswers:
         n_tasks, _, n_query = self.values.shape
         if n_tasks < 3:
             raise DataError(
-                f"a pilot needs at least 3 tasks, and this has {n_tasks}: how far tasks lie apart "
-                "cannot be told from so few"
+                f"a pilot needs at least 3 tasks, and this has {n_tasks}: the spread of tasks "
+                "cannot be estimated from so few"
             )
         if n_query < 2:
             raise DataError(
-                "a pilot needs at least 2 queries per class, and this has 1: how far the "
-                "accuracies of tasks lie apart cannot be told from the noise of single queries"
+                "a pilot needs at least 2 queries per class, and this has 1: the spread of task "
+                "accuracies cannot be told from the noise of single queries"
             )
 
     @cached_property
@@ -61,7 +61,7 @@ class PilotAnswers:
 
 
 def pilot_of(tasks: TaskSet, outcomes: Outcomes) -> PilotAnswers:
-    """Return what tasks and their outcomes tell.
+    """Return the answers of a pilot from its tasks and outcomes.
 
     Raises:
         DataError: the outcomes are of other tasks, hold no answers of single queries, or are too
@@ -79,26 +79,26 @@ def load_pilot(folder: Path, arm: str = "") -> tuple[PilotAnswers, TaskSet, RunR
 
     Args:
         folder: of the run.
-        arm: name of the arm; by default the first, which is the control where there is one.
+        arm: name of the arm; by default the first, which is the control if there is one.
 
     Raises:
-        DataError: it tells of no single answers, or of too few.
-        RecordError: it is no run, or not finished.
+        DataError: it has no single answers, or too few.
+        RecordError: it is not a run, or not finished.
     """
     record = RunRecord.load(folder)
     there = [name for name in record.arms if record.outcomes_file(folder, name).exists()]
     if arm and there and arm not in there:
         raise RecordError(f"{folder}: has no arm {arm!r}, only {', '.join(there)}")
     if not there:
-        raise RecordError(f"{folder}: is not finished; give the command that made it again")
+        raise RecordError(f"{folder}: is not finished; run the command that made it again")
     name = arm or there[0]
     outcomes = Outcomes.load(record.outcomes_file(folder, name))
     if isinstance(outcomes, AccuracyOutcomes):
         raise DataError(
-            f"{folder}: holds accuracies of whole tasks made elsewhere, and a plan needs the "
-            "counts of right answers of each class: how far tasks lie apart cannot be told from "
-            "the noise of their queries otherwise; without a run, give the standard deviation "
-            "between tasks and the correlation between methods"
+            f"{folder}: holds accuracies of whole tasks measured elsewhere, and a plan needs the "
+            "counts of correct answers per class, to separate the spread of tasks from the noise "
+            "of their queries; without a run, give the standard deviation between tasks and the "
+            "correlation between methods"
         )
     tasks = TaskSet.load(record.tasks_file(folder, name))
     try:
@@ -109,7 +109,7 @@ def load_pilot(folder: Path, arm: str = "") -> tuple[PilotAnswers, TaskSet, RunR
 
 @dataclass(frozen=True)
 class QueryVariance:
-    """How far accuracies of tasks lie apart: Var(A_t) = alpha + within / Q for Q queries per class.
+    """The variance of task accuracies: Var(A_t) = alpha + within / Q for Q queries per class.
 
     With mu_c the accuracy on class c at fixed support, m1 = E[mu], m2 = E[mu^2] and
     m3 = (1/K^2) sum_{c != c'} E[mu_c mu_c']: alpha = m2/K + m3 - m1^2 is the variance between
@@ -306,7 +306,7 @@ class _Sums:
         parts = self._without_each_task()
         parts = (n_tasks - 1) / n_tasks * (parts.mean() - parts)
         by_task = float((parts**2).sum()) * n_tasks / (n_tasks - 1)
-        # An image asked in one task only is in that task's part already.
+        # An image queried in one task only is in that task's part already.
         ids = pilot.query.ravel()
         images = np.bincount(ids, self._part_of_each_answer().ravel())
         shared = 1 - 1 / np.maximum(np.bincount(ids), 1)

@@ -1,4 +1,4 @@
-"""How alike two rankings of methods are, with an interval over the tasks.
+"""Rank correlation of two rankings of methods, with an interval over the tasks.
 
 All methods are evaluated on the same tasks, so their values are resampled together.
 """
@@ -21,9 +21,9 @@ __all__ = [
 ]
 
 FEWEST_RANKED = 3
-"""Of two methods the rank correlation is 1 or -1, whatever they do."""
+"""For two methods the rank correlation is always 1 or -1."""
 
-_DECIMALS = 12  # of means: sums in another order differ in the last digits, and would break ties
+_DECIMALS = 12  # of means: the order of a sum changes its last digits, which would break ties
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class RankCorrelation:
 
     Args:
         rho: the correlation, -1..1.
-        low: lower bound of its percentile interval, NaN where there is none; ``high`` the upper.
+        low: lower bound of its percentile interval, NaN if there is none; ``high`` the upper.
         level: of the interval.
-        n_methods: how many were ranked.
-        n_replicates: bootstrap replicates behind the interval.
-        n_undefined: replicates left out, since all methods were tied in them.
+        n_methods: number of ranked methods.
+        n_replicates: bootstrap replicates of the interval.
+        n_undefined: replicates left out because all methods were tied in them.
     """
 
     rho: float
@@ -52,10 +52,10 @@ def spearman(first: FloatArray, second: FloatArray) -> float:
     """Return Spearman's rank correlation of two vectors, tied values sharing their mean rank.
 
     Args:
-        first: ``(methods,)``, one value a method; ``second`` likewise.
+        first: ``(methods,)``, one value per method; ``second`` likewise.
 
     Returns:
-        The correlation in -1..1; NaN where all values of one vector are equal.
+        The correlation in -1..1; NaN if all values of one vector are equal.
 
     Raises:
         DataError: the vectors differ in length or have fewer than three values.
@@ -86,14 +86,14 @@ def bootstrap_spearman(
     A replicate draws tasks with replacement, as many as there are: the same ones for every
     method, independently for the two sets of tasks. The interval goes from the (1 - level)/2
     to the (1 + level)/2 quantile of the replicates' correlations (percentile interval, Efron &
-    Tibshirani 1993, section 13.3). Contestants and their weights are taken as given: it speaks of
-    the drawing of tasks alone. Resampling adds noise that can only disturb a perfect order, so
-    the interval lies low where many means are close.
+    Tibshirani 1993, section 13.3). Methods and their weights are treated as fixed: the interval
+    covers only the drawing of tasks. Resampling adds noise that can only disturb a perfect order,
+    so the interval is too low if many means are close.
 
     Args:
-        first: ``(methods, tasks)``, one value a task; ``second`` likewise, with as many
+        first: ``(methods, tasks)``, one value per task; ``second`` likewise, with as many
             methods in the same order and any number of tasks.
-        n_replicates: at least 1; memory is some ``24 * n_replicates * tasks`` bytes.
+        n_replicates: at least 1; memory is about ``24 * n_replicates * tasks`` bytes.
         level: of the interval, above 0 and below 1.
         seed: of the replicates.
 
@@ -141,7 +141,7 @@ def _rounded(means: FloatArray) -> FloatArray:
 
 
 def rank_correlations(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return Spearman's correlation of each row of ``(n, methods)`` with the other's row."""
+    """Return Spearman's correlation of each row of ``first`` with that row of ``second``."""
     from scipy import stats
 
     x, y = (stats.rankdata(values, axis=1) for values in (first, second))

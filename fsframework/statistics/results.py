@@ -1,4 +1,4 @@
-"""What methods answered on their tasks, from runs or elsewhere, ready to be compared."""
+"""Results of methods on their tasks, from runs or elsewhere, ready to be compared."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["MethodResult", "comparable", "find_results", "grouped_by_tasks", "re
 
 @dataclass(frozen=True, eq=False)
 class MethodResult:
-    """A method with what it answered on its tasks.
+    """A method with its answers on its tasks.
 
     Args:
-        label: what tables call it; unique among those compared.
+        label: its name in tables; unique among those compared.
         outcomes: by name of the arm.
-        arms: the tasks; ``None`` where only accuracies of whole tasks are known.
-        task_set: what tasks are called that are known by a name only.
+        arms: the tasks; ``None`` if only accuracies of whole tasks are known.
+        task_set: name of tasks that are known only by a name.
         class_sizes: images of each class of the data, for intervals over images or classes.
         source: run folder or file.
-        estimates: what its run has computed, with the intervals asked for there.
-        cautions: what must stand under every table that shows it; see ``RunRecord``.
-        longer_labels: each more telling than the last, for methods whose labels are equal.
+        estimates: those of its run, with the intervals requested there.
+        cautions: to print under every table that shows it; see ``RunRecord``.
+        longer_labels: each more specific than the last, for methods whose labels are equal.
     """
 
     label: str
@@ -48,7 +48,7 @@ class MethodResult:
         return found if found and all(arm in self.outcomes for arm in found.arms) else None
 
     def tasks_called(self, arms: Iterable[str]) -> str:
-        """Return what its tasks of these arms are called."""
+        """Return the name of its tasks of these arms."""
         return " and ".join(self._called(arm) for arm in arms)
 
     def _called(self, arm: str) -> str:
@@ -64,10 +64,10 @@ def find_results(run: str | Path, runs_dir: Path) -> list[MethodResult]:
 
     Args:
         run: folder or name of a run, the beginning of its name, or a folder of runs.
-        runs_dir: where names are looked for.
+        runs_dir: folder in which names are searched.
 
     Raises:
-        RecordError: there is no such run, or it has no outcomes.
+        RecordError: the run does not exist, or has no outcomes.
     """
     path = Path(run)
     if path.is_dir() and not (path / RECORD_NAME).exists():
@@ -84,7 +84,7 @@ def _has_outcomes(folder: Path, record: RunRecord) -> bool:
 
 
 def result_of_run(folder: Path, record: RunRecord | None = None) -> MethodResult:
-    """Return what a finished run, or imported accuracies, hold.
+    """Return the result of a finished run, or of imported accuracies.
 
     Raises:
         RecordError: the run has no outcomes.
@@ -94,7 +94,7 @@ def result_of_run(folder: Path, record: RunRecord | None = None) -> MethodResult
         state = "it is not finished" if record.status == "unfinished" else "nothing was evaluated"
         raise RecordError(f"{folder}: has no outcomes to compare, {state}")
     if record.method is None or record.backbone is None:
-        # Accuracies measured elsewhere: of their tasks only the name is known.
+        # Accuracies measured elsewhere: only the name of their tasks is known.
         facts = record.imported
         return MethodResult(
             facts.method if facts is not None else folder.name,
@@ -119,7 +119,7 @@ def result_of_run(folder: Path, record: RunRecord | None = None) -> MethodResult
 
 
 def grouped_by_tasks(results: Sequence[MethodResult]) -> list[list[MethodResult]]:
-    """Group results of equal tasks, in the order in which the tasks first come."""
+    """Group results of equal tasks, in the order in which the tasks first appear."""
     groups: dict[tuple[tuple[str, str], ...], list[MethodResult]] = {}
     for one in results:
         key = tuple(sorted((arm, o.task_digest) for arm, o in one.outcomes.items()))
@@ -131,7 +131,7 @@ def comparable(results: Sequence[MethodResult]) -> list[MethodResult]:
     """Return results with labels that tell them apart, and only the arms that they share.
 
     Raises:
-        DataError: tasks or scoring differ; the message says in what.
+        DataError: tasks or scoring differ; the message says how.
         OptionError: a result is given twice.
     """
     first = results[0]
@@ -149,8 +149,8 @@ def comparable(results: Sequence[MethodResult]) -> list[MethodResult]:
                 raise DataError(_difference(first, other, arm))
             if one.query_batch != two.query_batch:
                 raise DataError(
-                    f"{_both(first, other)} were not scored alike: the queries of one "
-                    f"were shown by {one.query_batch}, those of the other by {two.query_batch}"
+                    f"{_both(first, other)} were scored differently: the queries of one were "
+                    f"passed by {one.query_batch}, those of the other by {two.query_batch}"
                 )
     arms = [arm for arm in first.outcomes if all(arm in one.outcomes for one in results)]
     one_contrast = all(one.contrast == first.contrast for one in results)
@@ -175,7 +175,7 @@ def _only(tasks: Arms | None, arms: Sequence[str], with_contrast: bool) -> Arms 
 
 
 def _names(first: MethodResult, other: MethodResult) -> tuple[str, str]:
-    """Return what tells two results apart: their labels, else where they come from.
+    """Return names that tell two results apart: their labels, else their sources.
 
     >>> runs = [MethodResult("ncc", {}, source=Path("runs") / n) for n in ("ncc-1a", "ncc-2b")]
     >>> _names(*runs)
@@ -193,7 +193,7 @@ def _both(first: MethodResult, other: MethodResult) -> str:
 
 
 def _difference(first: MethodResult, other: MethodResult, arm: str) -> str:
-    """Say how the tasks of two results differ, and what can be done."""
+    """Return how the tasks of two results differ, and what can be done."""
     one, two = first.outcomes[arm], other.outcomes[arm]
     labels = _names(first, other)
     intro = (
@@ -219,7 +219,7 @@ def _difference(first: MethodResult, other: MethodResult, arm: str) -> str:
         lacks = labels[len(two) < len(one)]
         return (
             intro + f"{len(one):,} and {len(two):,} tasks; {lacks} lacks "
-            f"{abs(len(one) - len(two)):,}, and which ones is not known"
+            f"{abs(len(one) - len(two)):,}, and it is not known which"
         )
     if any(named) and named[0] != named[1]:
         return (
@@ -228,7 +228,7 @@ def _difference(first: MethodResult, other: MethodResult, arm: str) -> str:
             "those on equal tasks"
         )
     if any(named) and one.scope != two.scope:
-        return intro + f"{named[0]!r} was called {one.scope} once and {two.scope} once"
+        return intro + f"{named[0]!r} was declared {one.scope} once and {two.scope} once"
     return intro + (
         "they were drawn with another seed or sampler, or from other images (digests "
         f"{one.task_digest[:8]} and {two.task_digest[:8]})"
@@ -236,7 +236,7 @@ def _difference(first: MethodResult, other: MethodResult, arm: str) -> str:
 
 
 def _labels(results: Sequence[MethodResult]) -> list[str]:
-    """Return labels that differ, none longer than it must be.
+    """Return distinct labels, none longer than necessary.
 
     >>> runs = [MethodResult("ncc", {}, longer_labels=(f"ncc {b}",)) for b in ("x", "y")]
     >>> _labels([*runs, MethodResult("maml", {})])

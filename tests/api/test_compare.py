@@ -116,7 +116,7 @@ def test_runs_are_given_themselves_by_folder_by_name_or_all_of_a_folder(tmp_path
 def test_what_cannot_be_compared_is_refused(two, arms, pool, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="at least two methods on equal tasks, and there is only"):
         fsf.compare({"good": two["good"]})
-    with pytest.raises(OptionError, match="outcomes have no name of their own"):
+    with pytest.raises(OptionError, match="outcomes have no name"):
         fsf.compare(list(two.values()))
     with pytest.raises(OptionError, match="baseline='x': must be one of good, poor"):
         fsf.compare(two, baseline="x")

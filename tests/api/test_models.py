@@ -124,7 +124,7 @@ def test_scores_that_are_not_scores_are_refused(
 
 def test_tasks_must_be_of_the_data(arms: fsf.Arms) -> None:
     other = fsf.dataset({**PLANTED, "n_per_class": 30})
-    with pytest.raises(DataError, match="the tasks were drawn from no split of these data"):
+    with pytest.raises(DataError, match="the tasks were not drawn from a split of these data"):
         fsf.evaluate(nearest, arms, other, progress=False)
 
 
@@ -151,7 +151,7 @@ def test_a_method_without_a_backbone_says_what_it_needs(arms: fsf.Arms, data: Da
 def test_scores_of_a_model_want_equally_many_images_of_each_class() -> None:
     model = fsf.method("ncc", image_size=16, device="cpu")
     images = np.zeros((3, 16, 16, 3), np.uint8)
-    with pytest.raises(DataError, match="each for as many images"):
+    with pytest.raises(DataError, match="each equally often"):
         model.scores(images, [0, 0, 1], images)
     assert model.scores(images, [2, 0, 1], images).shape == (3, 3)
     assert torch.is_grad_enabled()

@@ -117,9 +117,7 @@ def test_published_data_not_added_say_what_to_do(tmp_path: Path) -> None:
 
 def test_what_is_gone_is_one_sentence(tmp_path: Path) -> None:
     put("birds", Added("folder", {"path": str(tmp_path / "gone")}))
-    with pytest.raises(
-        DataError, match=r"birds was added from .*gone, which is not there any more"
-    ):
+    with pytest.raises(DataError, match=r"birds was added from .*gone, which no longer exists"):
         resolve_component(Registry(), "dataset", "birds")
     put("birds", Added("no-such-plugin", {"path": str(tmp_path)}))
     with pytest.raises(PluginError, match="'birds', added by fsf data add: unknown dataset"):

@@ -63,7 +63,7 @@ def test_no_image_has_any_attribute(fsf: Fsf, tmp_path: Path) -> None:
     words.write_text("key,words\n" + "".join(f"c{c:02d}/0.png,\n" for c in range(12)))
     data = ("--dataset", f"folder:{root}", "--way", "2", "--shot", "1", "--queries", "2")
     refused(fsf("run", *data, "--attributes", words), "no image has any attribute", "words.csv")
-    refused(fsf("run", *data), "carries no attributes", "--detector appearance", "--sampler random")
+    refused(fsf("run", *data), "has no attributes", "--detector appearance", "--sampler random")
     no_runs(tmp_path)
 
 

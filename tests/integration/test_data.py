@@ -207,7 +207,7 @@ def test_a_declaration_without_counts_is_compared_with_nothing(fsf: Fsf, tmp_pat
     images(tmp_path / "pictures", 4)
     (tmp_path / "set.toml").write_text('name = "my-set"\ntitle = "My Set"\n')
     done = fsf("data", "add", "set.toml", "pictures")
-    assert "nothing is published to compare with" in done.stdout, done.stderr
+    assert "no published counts to compare with" in done.stdout, done.stderr
     assert "complete" not in done.stdout + fsf("data", "show", "my-set").stdout
     (line,) = [x for x in fsf("data", "list").stdout.splitlines() if x.startswith("my-set")]
     assert "complete" not in line

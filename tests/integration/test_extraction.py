@@ -151,19 +151,19 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path, arguments: li
     process.send_signal(signal.SIGINT)
     _, told = process.communicate()
     assert process.returncode == 130
-    assert told.splitlines()[-1] == "fsf: interrupted; the same command goes on where it stopped"
+    assert told.splitlines()[-1] == "fsf: interrupted; run the same command again to resume"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["w.parquet"], f"--detector is missing; name one of {', '.join(DETECTORS)}"),
+        (["w.parquet"], f"--detector is missing; give one of {', '.join(DETECTORS)}"),
         (["w.csv", "--detector", "metadata"], "w.csv must end in .parquet"),
         (["w.parquet", "--detector", "metdata"], "did you mean 'metadata'?"),
         (["w.parquet", "--detector", "metadata", "--shard", "3/2"], "--shard 3/2: must be i/n"),
         (["w.parquet", "--detector", "metadata", "--shard", "1/2", "--min-count", "2"],
          "--min-count counts the images of the whole split"),
-        (["w.parquet", "--detector", "metadata", "--batch-size", "0"], "batch_size must be at le"),
+        (["w.parquet", "--detector", "metadata", "--batch-size", "0"], "--batch-size must be at"),
         (["w.parquet", "--detector", "metadata", "--min-count", "0"], "min_count must be at least"),
         (["w.parquet", "--detector", "metadata:tags"], "no metadata column 'tags'; columns of"),
         (["w.parquet", "--detector", "captions-file:no.jsonl"], "no.jsonl: cannot be read"),
@@ -240,7 +240,7 @@ def test_words_that_are_all_dropped_make_a_table_but_no_tasks(fsf: Fsf, tmp_path
     dropping = ["--min-count", "999", "--drop-words", "brick,nonsense", *DATA]
     done = fsf("attributes", "extract", "w.parquet", "--detector", "metadata", *dropping)
     assert done.returncode == 0, done.stderr
-    assert "no image has a word: tasks cannot be drawn from this table" in done.stdout
+    assert "no image has a word: no tasks can be drawn with this table" in done.stdout
     table = AttributeTable.load(tmp_path / "w.parquet")
     assert (len(table), table.words) == (N_IMAGES, ())
     assert table.provenance["min_count"] == "999"

@@ -212,7 +212,7 @@ def test_a_task_file_can_be_evaluated(fsf: Fsf, tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     beside = fsf("run", *QUICK, "--task-file", "t.safetensors")
     assert beside.returncode == 2
-    assert "give no sampler, way, shot, queries or number of tasks beside it" in beside.stderr
+    assert "leave out sampler, way, shot, queries and number of tasks" in beside.stderr
     alone = (*data, *QUICK[12:])
     assert "5-way 2-shot, 4 queries" in fsf("run", *alone, "--task-file", "t.safetensors").stdout
     done = fsf("run", *alone, "--task-file", "t.safetensors", "--json")
@@ -336,7 +336,7 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path) -> None:
     process.stdout.close()
     assert process.returncode == 130
     assert rest.strip().splitlines()[-1] == (
-        "fsf: interrupted; the same command goes on where it stopped"
+        "fsf: interrupted; run the same command again to resume"
     )
     assert RunRecord.load(only_run(tmp_path)).status == "unfinished"
 

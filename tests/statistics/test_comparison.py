@@ -290,8 +290,8 @@ def test_constant_accuracies_conclude_nothing_directly() -> None:
     assert found.pairs[0].paired == "+"
     assert found.pairs[0].correlation is None
     assert found.notes == (
-        "a: acc-random is 100.0 % in every one of 20 tasks; an interval of no width says nothing "
-        "of other tasks, so no direct conclusion is drawn",
+        "a: acc-random is 100.0 % in every one of 20 tasks; an interval of zero width says nothing "
+        "about other tasks, so no direct conclusion is drawn",
     )
 
 
@@ -386,7 +386,7 @@ def known_by_name(label: str, values: list[float], task_set: str = "birds") -> M
 
 def test_missing_tasks_are_counted() -> None:
     long, short = known_by_name("a", [0.5] * 6), known_by_name("b", [0.5] * 4)
-    with pytest.raises(DataError, match="6 and 4 tasks; b lacks 2, and which ones is not known"):
+    with pytest.raises(DataError, match="6 and 4 tasks; b lacks 2, and it is not known which"):
         comparable([long, short])
     with pytest.raises(DataError, match="'birds' and 'cats'; by_tasks=True compares"):
         comparable([long, known_by_name("b", [0.5] * 6, "cats")])
@@ -396,7 +396,7 @@ def test_scoring_must_be_the_same() -> None:
     one, two = result("a"), result("b")
     by_class = dataclasses.replace(two.outcomes["random"], query_batch="class")
     two = dataclasses.replace(two, outcomes={"random": by_class})
-    with pytest.raises(DataError, match="shown by task, those of the other by class"):
+    with pytest.raises(DataError, match="passed by task, those of the other by class"):
         comparable([one, two])
 
 

@@ -291,7 +291,7 @@ def test_more_tasks_by_another_choice_are_advice_on_the_sampler() -> None:
 def test_without_a_pilot_the_papers_number() -> None:
     plan = QueryPlan((600,) * 20, 5, 1)
     assert plan.n_query == 1
-    assert "tell of this method" in plan.advice()[0].sentence
+    assert "give the number for this method" in plan.advice()[0].sentence
     assert QueryPlan((30,) * 5, 5, 10).n_query == 7 or QueryPlan((30,) * 5, 5, 10).n_tasks(7) < 2
 
 

@@ -1,4 +1,4 @@
-"""Detectors and selectors, called with care: what they answer is checked before it is kept."""
+"""Calls of detectors and selectors, whose answers are checked before they are stored."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["Answered", "CheckedDetector", "answers_of"]
 
 @dataclass(frozen=True)
 class Answered:
-    """What came of some images.
+    """The answers for some images.
 
     Args:
-        places: of the images that were shown, in the split.
+        places: positions of the processed images in the split.
         answers: a caption or a sorted list of words for each.
-        broken: place and reason for each image that cannot be read.
+        broken: position and reason for each image that cannot be read.
     """
 
     places: list[int]
@@ -38,7 +38,7 @@ class CheckedDetector:
 
     Args:
         detector: the plugin.
-        name: what it is called in messages.
+        name: as messages name it.
     """
 
     detector: AttributeDetector
@@ -51,7 +51,7 @@ class CheckedDetector:
 
     @contextmanager
     def blamed_for(self, what: str) -> Iterator[None]:
-        """Turn what the plugin raises into a sentence; errors of ours pass as they are."""
+        """Turn what the plugin raises into a sentence; an ``FsfError`` passes unchanged."""
         try:
             yield
         except (FsfError, MemoryError):
@@ -109,9 +109,9 @@ class CheckedDetector:
 
 def _list_of(who: str, answers: Any, wanted: int, what: str) -> list[Any]:
     if not isinstance(answers, (list, tuple)):
-        raise DataError(f"{who} must give a list, not {type(answers).__name__}")
+        raise DataError(f"{who} must return a list, not {type(answers).__name__}")
     if len(answers) != wanted:
-        raise DataError(f"{who} gave {len(answers)} answers for {wanted} {what}")
+        raise DataError(f"{who} returned {len(answers)} answers for {wanted} {what}")
     return list(answers)
 
 
@@ -131,7 +131,7 @@ def _words(who: str, answers: Any, wanted: int, what: str) -> list[list[str]]:
         for word in words:
             if not isinstance(word, str) or not word or word != word.strip():
                 raise DataError(
-                    f"{who}: a word must be a string, not empty and without space around it, "
+                    f"{who}: a word must be a non-empty string without surrounding white space, "
                     f"not {word!r}"
                 )
     return [sorted({_writable(word) for word in words}) for words in found]
@@ -145,13 +145,13 @@ def _writable(text: str) -> str:
 def answers_of(
     checked: CheckedDetector, dataset: Dataset, indices: IntArray, todo: IntArray, size: int
 ) -> Iterator[Answered]:
-    """Show images to a detector and yield what it says, ``size`` images at a time.
+    """Pass images to a detector and yield its answers, ``size`` images at a time.
 
-    One thread reads the next images while the detector looks at these.
+    A thread reads the next images while the detector processes the current ones.
 
     Args:
         indices: of the split's images in the data set.
-        todo: the places in ``indices`` to look at.
+        todo: the positions in ``indices`` to process.
     """
 
     def read(start: int) -> tuple[list[Any], list[int], list[tuple[int, str]]]:

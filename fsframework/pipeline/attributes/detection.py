@@ -1,8 +1,8 @@
-"""Detection: every image is shown to a detector once, whatever happens in between.
+"""Detection: a detector processes every image once, even if the run is interrupted.
 
-What a detector says of an image is appended to a log as soon as it is said, so that a killed
-detection goes on where it was, and several processes can share the work. For a captioner the log
-holds captions: selecting other words from them needs no second look at any image.
+Each answer of a detector is appended to a log immediately, so that a killed detection resumes where
+it stopped, and several processes can share the work. For a captioner the log holds captions, from
+which other words can be selected without processing an image again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fsframework.components.resolution import Component, canonical
-from fsframework.errors import DataError, OptionError
+from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.detector import AttributeDetector, Captioner
 from fsframework.pipeline.attributes.answers import CheckedDetector, answers_of
@@ -30,22 +30,22 @@ from fsframework.values import AttributeTable, IntArray, digest_of
 __all__ = ["Detected", "DetectionJob", "Shard", "detect_attributes"]
 
 _IMAGES_PER_CALL = {"cpu": 16, "cuda": 64}
-"""Images shown to a detector at once, where no number is given."""
+"""Default number of images per call of a detector."""
 _RECORDS_PER_CALL = 4096
-"""Records or captions at once, for selectors and for detectors that look at no pixels."""
+"""Records or captions per call, for selectors and for detectors that need no pixels."""
 
 
 @dataclass(frozen=True)
 class DetectionJob:
-    """Which detector is shown which images.
+    """Which detector processes which images.
 
     Args:
         detector: the component.
         dataset: of the images.
-        origin: the component that made ``dataset``; its code counts, its options do not, since
-            the data set's own fingerprint tells what they came to.
-        split: whose images are shown.
-        shard: the part of the split's images that is shown; ``None`` for all of them.
+        origin: the component that made ``dataset``; its code enters the cache key, its options do
+            not, since the data set's fingerprint reflects them.
+        split: whose images are processed.
+        shard: the part of the split's images that is processed; ``None`` for all of them.
     """
 
     detector: Component
@@ -66,7 +66,7 @@ class DetectionJob:
 
     @property
     def places(self) -> slice:
-        """Places of the images of the shard in the split."""
+        """Positions of the shard's images in the split."""
         return slice(None) if self.shard is None else self.shard.of(len(self.keys))
 
     def other_keys(self) -> tuple[str, ...]:
@@ -77,12 +77,12 @@ class DetectionJob:
 
 @dataclass(frozen=True)
 class Detected:
-    """What came of a detection.
+    """The result of a detection.
 
     Args:
-        table: of the images that were looked at; an image that cannot be read is not in it.
+        table: of the processed images; an image that cannot be read is not in it.
         failed: key and reason for each image that cannot be read.
-        notes: what a user should know of the detector's words.
+        notes: what a user should know about the detector's words.
         reused: number of images that an earlier call had finished.
     """
 
@@ -92,7 +92,7 @@ class Detected:
     reused: int
 
     def complaints(self) -> list[str]:
-        """Say which images cannot be read, in one sentence if there are any."""
+        """Return a sentence on the images that cannot be read, if any."""
         if not self.failed:
             return []
         count, (_, reason) = len(self.failed), self.failed[0]
@@ -101,7 +101,7 @@ class Detected:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A detector that is ready, with what it says of itself."""
+    """A detector that is ready, with its provenance and notes."""
 
     checked: CheckedDetector
     device: str
@@ -117,21 +117,21 @@ def detect_attributes(
     offline: bool = False,
     batch_size: int | None = None,
 ) -> Detected:
-    """Run a detector over images, or take what it said before.
+    """Run a detector over images, reusing its earlier answers.
 
     Args:
-        device: where the detector works, see ``resolve_device``.
+        device: where the detector runs, see ``resolve_device``.
         offline: whether it must not use the network.
         batch_size: images per call of the detector; by default 16 on a CPU, 64 on a GPU, and
-            4,096 where it looks at no pixels.
+            4,096 if it needs no pixels.
 
     Memory grows with the table and with ``batch_size``, not with the images.
 
     Raises:
-        FsfError: the detector cannot be prepared, or its answer is not what it must be.
+        FsfError: the detector cannot be prepared, or its answer is malformed.
     """
     if batch_size is not None and batch_size < 1:
-        raise OptionError(f"batch_size must be at least 1, not {batch_size}")
+        raise OptionError(f"{argument('batch_size')} must be at least 1, not {batch_size}")
     ready = _prepare(job, session.reporter, device, offline)
     said = _key(job, ready.provenance)
     table_key = digest_of(
@@ -181,7 +181,7 @@ def _device(detector: AttributeDetector, wanted: str) -> str:
 
 
 def _key(job: DetectionJob, provenance: Mapping[str, str]) -> str:
-    """Return the digest of what the answers depend on; a captioner's selector is no part of it."""
+    """Return the digest of what the answers depend on, which excludes a captioner's selector."""
     return digest_of(
         "detections",
         _identity(job.detector),
@@ -219,7 +219,7 @@ def _fill(
     size: int,
     reporter: Reporter,
 ) -> list[tuple[str, str]]:
-    """Show the images that the log lacks, and return those that cannot be read with the reasons."""
+    """Process the images that the log lacks; return those that cannot be read, with the reasons."""
     failed: list[tuple[str, str]] = []
     if not todo.size:
         return failed
@@ -247,7 +247,7 @@ def _header(job: DetectionJob, provenance: Mapping[str, str], unreadable: str) -
 
 
 def _portable(value: Any) -> Any:
-    """Return options with files and folders by their names: elsewhere they lie elsewhere."""
+    """Return options with paths reduced to file names, since folders differ between machines."""
     if isinstance(value, dict):
         return {k: _portable(v) for k, v in value.items()}
     if isinstance(value, str) and "/" in value and Path(value).exists():
@@ -262,7 +262,7 @@ def _table(
     provenance: Mapping[str, str],
     reporter: Reporter,
 ) -> AttributeTable:
-    """Build the table of some images from the log, reading it piece by piece."""
+    """Build the table of some images from the log, reading it block by block."""
     places = np.arange(len(log.keys))[chosen]
     places = places[log.done[places]]
     captions: list[str] = []

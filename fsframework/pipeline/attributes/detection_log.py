@@ -1,4 +1,4 @@
-"""The log of a detection: what was said of each image, written down as soon as it is said."""
+"""The log of a detection: the answer for each image, written as soon as it is given."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Shard:
         return f"{self.index}/{self.count}"
 
     def of(self, n_images: int) -> slice:
-        """Return the places of this part among so many images."""
+        """Return the positions of this part among ``n_images`` images."""
         bounds = [n_images * i // self.count for i in (self.index, self.index + 1)]
         return slice(*bounds)
 
 
 class DetectionLog:
-    """What was said of each image: JSON lines, one file per process that took part.
+    """The answer for each image: JSON lines, one file per process that took part.
 
     Args:
         folder: of the files.
@@ -82,7 +82,7 @@ class DetectionLog:
     def opened(
         cls, folder: Path, keys: tuple[str, ...], shard: Shard | None, reporter: Reporter
     ) -> Iterator[DetectionLog]:
-        """Open the log for one process; meanwhile others may work on other shards only.
+        """Open the log for one process; meanwhile others can work on other shards only.
 
         Halves and thirds overlap, so parts of one count wait for parts of another.
         """
@@ -128,11 +128,11 @@ class DetectionLog:
         self._file[place], self._offset[place] = file, offset
 
     def missing(self, places: slice) -> IntArray:
-        """Return which of these places have no answer yet."""
+        """Return which of these positions have no answer yet."""
         return np.flatnonzero(~self.done[places]) + (places.start or 0)
 
     def append(self, places: list[int], answers: Sequence[Any], *, captions: bool) -> None:
-        """Write answers down; once this returns, a kill does not lose them."""
+        """Write answers to the file; once this returns, a kill does not lose them."""
         if self._own not in self._files:
             self._files.append(self._own)
         number = self._files.index(self._own)
@@ -168,7 +168,7 @@ class DetectionLog:
 
 
 def _key_of(line: bytes) -> str:
-    """Return the key of a line that is whole, else an empty string: its image is shown again."""
+    """Return the key of an intact line, else an empty string: its image is processed again."""
     try:
         said = json.loads(line)
         caption, words = said.get("caption", ""), said.get("words", [])
@@ -181,7 +181,7 @@ def _key_of(line: bytes) -> str:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """Remove what a killed process had half-written at the end of its file."""
+    """Remove an incomplete line that a killed process left at the end of its file."""
     try:
         with path.open("rb+") as file:
             content_end = file.seek(0, 2)

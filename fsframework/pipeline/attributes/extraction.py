@@ -1,4 +1,4 @@
-"""A table of detected words that is complete in itself: unwanted words out, its header says so."""
+"""A table of detected words without the unwanted ones, as its header records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Extracted", "extract_attributes"]
 
 @dataclass(frozen=True)
 class Extracted(Detected):
-    """What came of a detection, and how many images had words that name their own class.
+    """The result of a detection, and how many images have words that name their own class.
 
     Args:
         table: without the words that were to be dropped.
@@ -52,7 +52,7 @@ def extract_attributes(
     """
     if source.detector is None:
         known = ", ".join(p.name for p in session.registry.plugins("detector"))
-        raise OptionError(f"{argument('detector')} is missing; name one of {known}")
+        raise OptionError(f"{argument('detector')} is missing; give one of {known}")
     words = source.words
     if shard is not None and words.min_count > 1:
         raise OptionError(

@@ -1,4 +1,4 @@
-"""Words that name classes, and tables without the words that are unwanted."""
+"""Words that name classes, and tables without unwanted words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _BYTES_PER_BLOCK = 1 << 21
-"""Bytes of bits looked at together; unpacked they are 8 times as many."""
+"""Bytes of packed bits processed together; unpacked they take 8 times as many."""
 
 _WORDNET_ID = re.compile(r"(?<![^\W_])n\d{8}(?![^\W_])")
 _POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
@@ -60,8 +60,8 @@ def class_words(class_name: str) -> frozenset[str]:
 def names_class(word: str, class_name: str) -> bool:
     """Return whether a word names a class: each of its tokens is one of ``class_words``.
 
-    Singular and plural are the same here. A phrase that says more than the name does not name
-    the class.
+    Singular and plural are equal here. A phrase with words beyond the name does not name the
+    class.
 
     >>> names_class("golden retrievers", "n02099601 golden_retriever")
     True
@@ -83,7 +83,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _uncamelled(run: str) -> list[str]:
-    """Split letters before each capital that follows a small letter."""
+    """Split letters before each capital that follows a lower-case letter."""
     starts = [0, *(i for i in range(1, len(run)) if run[i].isupper() and run[i - 1].islower())]
     return [run[start:end].lower() for start, end in itertools.pairwise([*starts, len(run)])]
 
@@ -108,7 +108,7 @@ def _singulars(token: str) -> frozenset[str]:
 
 def _table_of(pool: ImagePool) -> AttributeTable:
     if pool.attributes is None:
-        raise DataError("these images have no attributes; name a detector or an attribute table")
+        raise DataError("these images have no attributes; give a detector or an attribute table")
     return pool.attributes
 
 
@@ -147,7 +147,7 @@ def without_class_words(pool: ImagePool) -> ImagePool:
     """Return the pool without the words that name an image's own class, see ``class_words``.
 
     Images of other classes keep the word. The vocabulary stays; ``filtered`` drops the words that
-    no image has any more. The pool itself is returned where there is nothing to remove.
+    no image has any more. The pool itself is returned if there is nothing to remove.
 
     Raises:
         DataError: the pool has no attributes.
@@ -185,7 +185,7 @@ def filtered(
         drop: words to remove, as the table spells them; words that the table lacks are ignored,
             so that one list serves many tables.
 
-    The table itself is returned where every word stays.
+    The table itself is returned if every word stays.
 
     Raises:
         OptionError: ``min_count`` is below 1.

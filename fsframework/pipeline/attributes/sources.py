@@ -44,7 +44,7 @@ def attach_attributes(pool: ImagePool, source: str | None) -> ImagePool:
 
     Args:
         source: a ``.csv`` or ``.parquet`` file, or ``column:NAME`` for a metadata column;
-            ``None`` takes the column ``words`` where the data set has one.
+            ``None`` takes the column ``words`` if the data set has one.
 
     Raises:
         DataError: no source, no such column, a broken file, or no image with any attribute.
@@ -57,7 +57,7 @@ def _found(pool: ImagePool, source: str | None) -> tuple[AttributeTable, str]:
     if source is None:
         if "words" not in pool.metadata:
             raise DataError(
-                "this data set carries no attributes; detect them with "
+                "this data set has no attributes; detect them with "
                 f"{argument('detector', 'appearance')} (which downloads nothing) or another "
                 f"detector, give a file with {argument('attributes', 'FILE.csv')}, FILE.parquet or "
                 f"column:NAME{_columns(pool)}, or do without: {argument('sampler', 'random')}"
@@ -94,7 +94,7 @@ def read_attributes(path: str | Path) -> AttributeTable:
     In CSV, the words of a cell are separated by ``;``.
 
     Raises:
-        DataError: the file, a column or a row is at fault; the message names it.
+        DataError: the file, a column or a row is wrong; the message names it.
         OptionError: the file's ending is neither ``.csv`` nor ``.parquet``.
     """
     path = Path(path)
@@ -155,10 +155,10 @@ class WordSource:
 
     Args:
         words: file or column, and which words are dropped.
-        detector: that sees the words in the images; ``None`` where they are read.
+        detector: that detects the words in the images; ``None`` if they are read.
         dataset: the component that made the data set.
-        split: whose images are described.
-        device: where the detector works; ``offline`` whether it must not use the network.
+        split: of the images.
+        device: where the detector runs; ``offline``: whether it must not use the network.
     """
 
     words: WordChoice
@@ -178,7 +178,7 @@ def pool_with_attributes(
         dataset: that ``pool`` is a split of.
 
     Returns:
-        The pool, and what a user should know of its words.
+        The pool, and what a user should know about its words.
 
     Raises:
         DataError: there are no attributes; the message says where they can come from.
@@ -199,9 +199,9 @@ def pool_with_attributes(
             offline=source.offline,
         )
         if detected.failed:
-            # Training and evaluation would stop at them, and they are not images without words.
+            # Training and evaluation would stop at them; they are not images without words.
             raise DataError(
-                f"{detected.complaints()[0]}; fsf data check names them all: mend or remove them"
+                f"{detected.complaints()[0]}; repair or remove them (fsf data check lists all)"
             )
         pool = _attached(pool, detected.table, f"detector {source.detector.name}")
         notes = detected.notes
@@ -216,7 +216,7 @@ def pool_with_attributes(
 
 
 def _absent(pool: ImagePool, table: AttributeTable, source: str) -> list[str]:
-    """Say how many images a table does not know: it may be of another split."""
+    """Return a sentence on how many images a table lacks: it may be of another split."""
     absent = 0 if table.keys is pool.keys else len(set(pool.keys) - set(table.keys))
     if not absent:
         return []
@@ -226,7 +226,7 @@ def _absent(pool: ImagePool, table: AttributeTable, source: str) -> list[str]:
 
 
 def without_dropped_words(pool: ImagePool, words: WordChoice) -> ImagePool:
-    """Take out the words that are to be dropped."""
+    """Return the pool without the words that are to be dropped."""
     if not words.drops:
         return pool
     if words.drop_class_words:

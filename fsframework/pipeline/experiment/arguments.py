@@ -1,4 +1,4 @@
-"""The public arguments of a run: what each sets, whoever gives it."""
+"""The public arguments of a run, on the command line and in Python, and what each sets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ARGUMENTS: Mapping[str, str] = {
         )
     },
 }
-"""By the name of the argument, the dotted key of what it sets in a configuration."""
+"""Dotted key that an argument sets in a configuration, by the name of the argument."""
 
 _ALL = ("all", "none")
 
@@ -38,7 +38,7 @@ def key_of(name: str, value: Any) -> tuple[str, Any]:
     """Return the dotted key that an argument sets, and the value it sets it to.
 
     Raises:
-        OptionError: there is no such argument; the message gives the closest matches.
+        OptionError: the argument is unknown; the message gives the closest matches.
 
     >>> key_of("way", 3), key_of("queries", "auto"), key_of("tasks", "all")
     (('sampler.n_way', 3), ('queries', 'auto'), ('tasks', None))
@@ -61,10 +61,10 @@ def given_tree(
     Args:
         arguments: by name; those that are ``None`` count as not given.
         origin: of every value.
-        below: a tree, as of a configuration file, that the arguments are stronger than.
+        below: a tree, as of a configuration file; the arguments take precedence over it.
 
     Raises:
-        OptionError: an argument is unknown, or sets a part of what another says is not there.
+        OptionError: an argument is unknown, or sets an option of a value that has none.
     """
     keyed = [key_of(name, value) for name, value in arguments.items() if value is not None]
     tree: dict[str, Any] = {}
@@ -88,7 +88,7 @@ def _set_tree(tree: dict[str, Any], key: str, value: Mapping[str, Any], origin: 
 
 
 def _leaves(value: Any, origin: str) -> Any:
-    """Return nested mappings with ``Given`` for leaves; lists of mappings stay lists."""
+    """Return nested mappings with ``Given`` as leaves; lists of mappings stay lists."""
     if isinstance(value, Mapping):
         return {str(key): _leaves(one, origin) for key, one in value.items()}
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, Mapping) for v in value):
@@ -97,7 +97,7 @@ def _leaves(value: Any, origin: str) -> Any:
 
 
 def overlay(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tree with what it lacks from another; another component's options are not its own.
+    """Return a tree completed from another, except with options of a different component.
 
     >>> strong = {"method": Given("r2d2", "call"), "dataset": {"size": Given(32, "call")}}
     >>> weak = {"method": {"name": Given("maml", "a file"), "steps": Given(5, "a file")},

@@ -48,7 +48,7 @@ _DEFAULTS = {
 ROLES = tuple(_DEFAULTS)
 """The components that every experiment has."""
 OVERRIDING = ("command line", "call", "environment")
-"""Origins of what the user gave for this very run, the strongest first."""
+"""Origins of what the user gave for this run, in order of precedence."""
 FROM_TASKS = "the tasks"
 """Origin of a method's number of ways that follows the tasks."""
 
@@ -61,12 +61,12 @@ class Experiment:
         settings: options of the run as a whole.
         dataset: of the images; ``backbone``, ``method`` and ``sampler`` (of the tasks under test)
             likewise.
-        detector: of the attributes, ``None`` where they are read.
+        detector: of the attributes, ``None`` if they are read.
         statistics: by name.
         stages: of the training.
         given: what the user gave, as JSON values; ``origins``: where every value came from.
-        recipe: that said how to train, if any.
-        planned: sentences on how the number of queries was found, where a pilot run found it.
+        recipe: of the training, if any.
+        planned: sentences on how the number of queries was found, if a pilot run found it.
         name: of the run, given by the user; empty for none.
     """
 
@@ -111,7 +111,7 @@ class Experiment:
 
     @property
     def learns(self) -> bool:
-        """Whether anything is to be trained, so far as the options tell."""
+        """Whether anything is to be trained, judged by the options."""
         return any(
             s.epochs and (s.method or self.method.cls.learns_from != "nothing") for s in self.stages
         )
@@ -179,7 +179,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     if recipe is not None:
         _add_recipe(tree, recipe)
     if recipe is not None or settings.model is not None:
-        # Either may say the size of the images.
+        # Either may set the size of the images.
         found, origins = _settings({k: v for k, v in tree.items() if k != "recipe"})
         settings = dataclasses.replace(found, recipe=settings.recipe)
     parts = {
@@ -213,10 +213,10 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
 
 
 def check_keys(tree: Mapping[str, Any]) -> None:
-    """See to it that every key of a tree is known.
+    """Check that every key of a tree is known.
 
     Raises:
-        OptionError: one is not; the message gives the closest matches.
+        OptionError: a key is unknown; the message gives the closest matches.
     """
     known = [*parameters(Settings), *ROLES, "detector", "statistics", "training", "name"]
     for key in tree:
@@ -263,7 +263,7 @@ def _named_statistics(registry: Registry, raw: Any) -> Any:
     unknown = [key for key in options if not any(_name_in(one) == key for one in found)]
     if unknown:
         raise OptionError(
-            f"statistics.{unknown[0]}: no statistic of this name is asked for; asked for: "
+            f"statistics.{unknown[0]}: this statistic is not among those of the run: "
             f"{', '.join(str(_name_in(one)) for one in found)}"
         )
     return found
@@ -281,7 +281,7 @@ def _statistics(registry: Registry, requests: Any) -> dict[str, Component]:
     for request in requests:
         component = resolve_component(registry, "statistic", request)
         if component.name in found:
-            raise OptionError(f"the statistic {component.name!r} is asked for twice")
+            raise OptionError(f"the statistic {component.name!r} is given twice")
         found[component.name] = component
     return found
 
@@ -295,7 +295,7 @@ def _settings(tree: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
 def _detector(
     registry: Registry, settings: Settings, attributes: Any, given: Any
 ) -> tuple[Settings, Component | None]:
-    """Return the detector, or none where attributes are read: what was given last is stronger."""
+    """Return the detector, or none if attributes are read; the stronger origin decides."""
     if given is None:
         return settings, None
     if settings.attributes is not None:
@@ -304,7 +304,7 @@ def _detector(
             return settings, None
         if stronger == 0:
             raise OptionError(
-                f"attributes are read from {settings.attributes} or detected, not both: leave out "
+                f"attributes are either read from {settings.attributes} or detected: leave out "
                 f"{argument('attributes')} or {argument('detector')}"
             )
         settings = dataclasses.replace(settings, attributes=None)
@@ -326,25 +326,25 @@ def resolve_part(
 
 
 def with_way(experiment: Experiment, sampler: Component) -> Experiment:
-    """Return the experiment with another sampler; a method made for its ways follows."""
+    """Return the experiment with another sampler, and its method adapted to the number of ways."""
     method = _following(experiment.method, sampler.options.get("n_way", 5))
     origins = {**experiment.origins, "sampler": sampler.origins_json()}
     return dataclasses.replace(experiment, sampler=sampler, method=method, origins=origins)
 
 
 def _shape(settings: Settings, sampler: Component) -> tuple[int, int]:
-    """Return way and shot of the tasks under test, as far as can be told before they are there."""
+    """Return way and shot of the tasks under test, as far as known before they are drawn."""
     if settings.task_file is not None:
         try:
             tasks = TaskSet.load(settings.task_file)
             return tasks.n_way, tasks.n_shot
         except FsfError:
-            pass  # told when the tasks are read
+            pass  # reported when the tasks are read
     return sampler.options.get("n_way", 5), sampler.options.get("n_shot", 5)
 
 
 def _method(registry: Registry, request: Any, n_way: int) -> Component:
-    """Resolve the method; one made for a number of ways is made for that of the tasks."""
+    """Resolve the method; one that needs the number of ways gets that of the tasks."""
     return _following(resolve_component(registry, "method", request), n_way)
 
 
@@ -358,18 +358,18 @@ def _following(component: Component, n_way: int) -> Component:
 
 
 def _add_model(tree: dict[str, Any], folder: Path) -> None:
-    """Let a run say method, backbone, image size and weights."""
+    """Take method, backbone, image size and weights from a run."""
     for kind in ("method", "backbone"):
         raw = tree.get(kind)
         if raw is not None and not (isinstance(raw, Mapping) and "name" not in raw):
             raise OptionError(
-                f"{argument('model', str(folder))} says which {kind} to use; leave out "
+                f"{argument('model', str(folder))} sets the {kind}; leave out "
                 f"{argument(kind)} (options such as {kind}.KEY may be given)"
             )
     record, origin = RunRecord.load(folder), f"run {folder.name}"
     if record.method is None or record.backbone is None:
         raise OptionError(
-            f"{argument('model', str(folder))}: holds accuracies made elsewhere, and no model"
+            f"{argument('model', str(folder))}: holds accuracies measured elsewhere, and no model"
         )
     for kind in ("method", "backbone"):
         add_below(tree, {kind: record.components[kind].to_tree()}, origin)
@@ -409,7 +409,7 @@ def _name_of(recipe: Recipe | None, settings: Settings) -> str | None:
 
 
 def _add_recipe(tree: dict[str, Any], recipe: Recipe) -> None:
-    """Add what the recipe says beside the training, where nothing else says it."""
+    """Add the recipe's options besides those of training, where they are not set otherwise."""
     options = dict(recipe.options)
     options.pop("training", None)
     for kind in ("backbone", "method"):
@@ -422,7 +422,7 @@ def _add_recipe(tree: dict[str, Any], recipe: Recipe) -> None:
 
 
 def _strength(raw: Any) -> int:
-    """Rank where a value comes from: command line, environment, file."""
+    """Rank the origin of a value; 0 for a file or a default."""
     given = raw.get("name") if isinstance(raw, Mapping) else raw
     origin = getattr(given, "origin", "")
     return len(OVERRIDING) - OVERRIDING.index(origin) if origin in OVERRIDING else 0
@@ -441,7 +441,7 @@ def _stages(
     registry: Registry, training: Any, recipe: Recipe | None
 ) -> tuple[tuple[Stage, ...], list[dict[str, Any]]]:
     if not isinstance(training, Mapping):
-        raise OptionError("training has options of its own; write training.epochs=5 or [training]")
+        raise OptionError("training is a table of options; write training.epochs=5 or [training]")
     common = {k: v for k, v in training.items() if k != "stages"}
     listed = training.get("stages")
     below: list[dict[str, Any]] = [{}]
@@ -453,13 +453,13 @@ def _stages(
         raise OptionError("training.stages must be a list of tables: [[training.stages]]")
     else:
         below = [{}] * len(listed)
-    # What is said on the command line holds for every stage, whatever the file says of one.
+    # What the user gives for this run holds for every stage, whatever the file sets for one.
     override = {k: v for k, v in common.items() if getattr(v, "origin", "") in OVERRIDING}
     stages, origins = [], []
     for number, (least, own) in enumerate(zip(below, listed, strict=True)):
         tree = {**least, **common, **own, **override}
         if number and "init_from" not in own:
-            # Later stages go on with what the one before them left.
+            # Later stages continue with the weights of the stage before them.
             tree = {k: v for k, v in tree.items() if k not in ("init_from", "init_parts")}
         stage, origin = _stage(registry, tree)
         stages.append(stage)
@@ -499,7 +499,7 @@ def _values(tree: Any) -> Any:
 
 
 def _nothing_to_train(registry: Registry, tree: Mapping[str, Any], settings: Settings) -> bool:
-    """Whether the backbone keeps its weights, the method has none, and no training is asked for."""
+    """Whether the backbone keeps its weights, the method has none, and no training is requested."""
     asked = "training" in tree or ("recipe" in tree and settings.recipe is not None)
     if asked or settings.model is not None:
         return False

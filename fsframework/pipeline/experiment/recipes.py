@@ -1,6 +1,6 @@
 """Recipes: how a method is trained on a data set, where the numbers come from, what to expect.
 
-A package that brings methods may keep a file ``recipes.toml`` beside its ``__init__.py``::
+A package with methods may have a file ``recipes.toml`` next to its ``__init__.py``::
 
     [[recipe]]
     name = "fewstab"                 # given with --recipe
@@ -28,7 +28,7 @@ from typing import Any
 
 from fsframework.components.package_files import package_file
 from fsframework.components.registry import Plugin, Registry
-from fsframework.errors import OptionError, PluginError, close_matches
+from fsframework.errors import OptionError, PluginError, argument, close_matches
 
 __all__ = [
     "EMBEDDED",
@@ -42,10 +42,10 @@ __all__ = [
 
 FILE_NAME = "recipes.toml"
 EMBEDDED = "planted"
-"""The data set that is there without any file, which quick recipes are made for."""
+"""The data set that needs no file, for which quick recipes are made."""
 
 QUICK = "quick"
-"""The recipe of a method that is taken where none is asked for."""
+"""The recipe that is used unless another is given."""
 
 _KEYS = {
     "name": str, "method": str, "datasets": list, "shot": int, "source": str,
@@ -62,8 +62,8 @@ class Recipe:
         datasets: names of data sets it is for; empty for any. ``shot`` likewise, ``None`` for any.
         source: where its numbers come from.
         options: a tree of options as in an experiment file.
-        accuracy: expected, in percent, ``accuracy_on`` certain tasks; ``None`` where not known.
-        verified: when it was last found to reach that here; ``None`` for never.
+        accuracy: expected, in percent, on the tasks ``accuracy_on``; ``None`` if not known.
+        verified: when it was last found to reach that accuracy here; ``None`` for never.
     """
 
     name: str
@@ -80,16 +80,16 @@ class Recipe:
         """Return source and expectation in one sentence.
 
         Args:
-            dataset: what it is used on, where it is used; quick recipes know what to expect on the
-                embedded data set only.
+            dataset: what it is used on, if it is; the accuracy of a quick recipe is known for
+                the embedded data set only.
 
         >>> Recipe("quick", "mine", "ours", {}).described()
-        'recipe quick (ours); which accuracy to expect is not known'
+        'recipe quick (ours); the expected accuracy is not known'
         """
         text = f"recipe {self.name} ({self.source})"
         elsewhere = self.name == QUICK and dataset not in (None, *(self.datasets or (EMBEDDED,)))
         if self.accuracy is None or elsewhere:
-            return f"{text}; which accuracy to expect is not known"
+            return f"{text}; the expected accuracy is not known"
         when = f"verified {self.verified}" if self.verified else "not verified"
         return f"{text}; expected {self.accuracy:.1f} % on {self.accuracy_on}, {when}"
 
@@ -100,13 +100,13 @@ def find_recipe(
     """Return the recipe of a method by its name for a data set and shot.
 
     Args:
-        name: ``NAME``, or ``NAME:DATASET`` where the data set goes by another name here.
+        name: ``NAME``, or ``NAME:DATASET`` if the data set has another name here.
 
     Returns:
-        ``None`` where the method has no recipe of that name at all.
+        ``None`` if the method has no recipe of that name.
 
     Raises:
-        OptionError: it has, but not for this data set and shot; the message says for which.
+        OptionError: it has one, but not for this data set and shot; the message says for which.
     """
     name, _, said = name.partition(":")
     wanted = said or dataset
@@ -124,7 +124,7 @@ def find_recipe(
     )
     raise OptionError(
         f"recipe {name} of {method.name} is not for {wanted} {shot}-shot, but for: {there}. If "
-        f"yours is one of them by another name, say --recipe {name}:DATASET"
+        f"yours is one of them by another name, give {argument('recipe', f'{name}:DATASET')}"
     )
 
 
@@ -141,7 +141,7 @@ def list_recipes(registry: Registry, method: str | None = None) -> list[Recipe]:
 
 
 def unknown_recipe(registry: Registry, method: str, name: str) -> OptionError:
-    """Return what to raise where a method has no such recipe: it says which there are."""
+    """Return the error for a recipe that a method lacks; its message lists those it has."""
     bare = name.partition(":")[0]
     known = sorted({r.name for r in list_recipes(registry, method)})
     return OptionError(

@@ -23,9 +23,9 @@ class WordChoice:
 
     Args:
         attributes: file or column they are read from, ``None`` for the data set's own.
-        drop_class_words: take from each image the words that name its own class.
+        drop_class_words: remove from each image the words that name its own class.
         drop_words: words that are not attributes.
-        min_count: take out words that fewer images of the split have.
+        min_count: remove words that fewer images of the split have.
     """
 
     attributes: str | None = None
@@ -41,43 +41,43 @@ class WordChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What concerns a run as a whole.
+    """Options of a run as a whole.
 
     Args:
         seed: of tasks, initial weights, training and the placebo.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
-        tasks: number of tasks of each arm; ``none`` as many as there are, for samplers that end.
+        tasks: number of tasks per arm; ``none`` takes all, for samplers that end.
         attributes: ``FILE.csv``, ``FILE.parquet`` or ``column:NAME``; ``none`` takes the data
             set's own words.
-        placebo: permute the images of each class, anew for every task.
+        placebo: permute the images of each class, separately for every task.
         level: confidence level of the intervals, 0 < level < 1.
-        interval: how intervals are made: ``student-t``; ``percentile`` or ``bca``, bootstraps over
-            tasks; ``image-level`` or ``class-level``, which speak of new images, or new classes,
-            even where tasks share theirs. See ``pipeline.intervals``.
+        interval: how intervals are computed: ``student-t``; ``percentile`` or ``bca``, bootstraps
+            over tasks; ``image-level`` or ``class-level``, which cover new images or new classes
+            even where tasks share them. See ``statistics.intervals``.
         image_size: height and width in pixels; ``none`` takes the data set's or backbone's.
-        precision: of the backbone when images are embedded, and of all that a method computes that
-            adapts its backbone: ``fp32``, or products and convolutions in ``bf16`` or ``fp16``.
-            That of training is an option of its stages.
-        decoding: of image files: ``exact``, or ``scaled`` to skip detail that the size cannot
-            show, which is faster and changes pixels a little.
-        broken: what an image is that cannot be decoded: ``fatal``, or ``skip`` to leave it out.
-        split: the split that the tasks are drawn from; ``all`` for every image. Where it is not
+        precision: of the backbone when images are embedded, and of everything computed by a method
+            that adapts its backbone: ``fp32``, or products and convolutions in ``bf16`` or
+            ``fp16``. That of training is an option of its stages.
+        decoding: of image files: ``exact``, or ``scaled`` to skip detail that the image size does
+            not need, which is faster and changes pixels a little.
+        broken: what to do with an image that cannot be decoded: ``fatal`` stops, ``skip`` leaves
+            it out.
+        split: the split that the tasks are drawn from; ``all`` for every image. If it is not
             given and the data have no split ``test`` that allows the tasks, another one is taken.
-        task_file: evaluate these tasks rather than draw some with the sampler.
-        query_batch: whether a method is shown all queries of a task together (``task``) or those
+        task_file: evaluate these tasks instead of drawing some with the sampler.
+        query_batch: whether a method gets all queries of a task together (``task``) or those
             of one class at a time (``class``), as FewSTAB's published evaluation does.
-        drop_class_words: take from each image the words that name its own class.
-        drop_words: words that are no attributes.
-        min_count: take out words that fewer images of the split have.
-        offline: let detectors make no network call.
-        recipe: name of the recipe that says how the method is trained, ``NAME`` or
-            ``NAME:DATASET``; ``none`` for the defaults of training. What is given elsewhere is
-            stronger.
+        drop_class_words: remove from each image the words that name its own class.
+        drop_words: words that are not attributes.
+        min_count: remove words that fewer images of the split have.
+        offline: whether detectors must make no network call.
+        recipe: name of the recipe for training the method, ``NAME`` or ``NAME:DATASET``; ``none``
+            for the defaults of training. Options given elsewhere take precedence.
         model: a run folder: take its method and backbone with their options, its image size and
             its weights, and train nothing.
-        tensorboard: also write the curve of the training for TensorBoard, into the run folder.
+        tensorboard: also write the training curve for TensorBoard into the run folder.
         queries: ``given``, or ``auto``: the number that a pilot run finds best for tasks without
-            replacement. See ``pipeline.pilot``.
+            replacement. See ``pipeline.query_planning``.
         pilot_tasks: tasks of that pilot.
     """
 
@@ -125,5 +125,5 @@ class Settings:
 
     @property
     def intervals(self) -> IntervalChoice:
-        """Which intervals are asked for."""
+        """Level and method of the intervals."""
         return IntervalChoice(self.level, self.interval)

@@ -1,4 +1,4 @@
-"""The stages of a training: what each is shown, how it is optimised, what it leaves alone."""
+"""The stages of a training: what each learns from, how it is optimised, what it freezes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AUGMENTATIONS", "SCHEDULES", "Precision", "Stage"]
 
 Precision = Literal["fp32", "bf16", "fp16"]
-"""In what numbers a backbone computes; what is not safe in the shorter ones stays in fp32."""
+"""Number format of a backbone; operations unsafe in the shorter formats stay in fp32."""
 
 Augmentation = Literal["resized-crop", "color-jitter", "flip"]
 AUGMENTATIONS: tuple[Augmentation, ...] = ("resized-crop", "color-jitter", "flip")
@@ -45,45 +45,44 @@ class Stage:
     """One stage of training and its options.
 
     The defaults are a quick recipe for the embedded data set: RENet reaches about 85 % on its
-    random 5-way 5-shot tasks within a minute on 2 cores. They are no paper's.
+    random 5-way 5-shot tasks within a minute on 2 cores. They come from no paper.
 
     Args:
-        method: another method by whose loss this stage trains the backbone, such as ``baseline``
+        method: another method with whose loss this stage trains the backbone, such as ``baseline``
             before LEO; ``none`` for the method under test.
-        learns_from: what a step shows the loss; ``method`` is what the method asks for.
+        learns_from: what the loss of a step is computed on; ``method`` is what the method declares.
         epochs: number of epochs; after each the validation accuracy is measured. 0 trains nothing,
             so that with ``init_from`` the weights of another run are evaluated as they are.
-        steps: updates an epoch.
-        n_way: classes an episode; ``none`` takes the way of the tasks under test. Likewise
+        steps: updates per epoch.
+        n_way: classes per episode; ``none`` takes the way of the tasks under test. Likewise
             ``n_shot``.
-        n_query: queries a class of an episode.
-        tasks_per_step: episodes an update.
-        batch_size: images a batch, where batches are used.
-        augment: what is done anew to every image each time it is shown, any of ``resized-crop``,
-            ``color-jitter`` and ``flip``; see ``pipeline.augmentation``.
+        n_query: queries per class of an episode.
+        tasks_per_step: episodes per update.
+        batch_size: images per batch, where batches are used.
+        augment: random changes made to an image each time it is used, any of ``resized-crop``,
+            ``color-jitter`` and ``flip``; see ``pipeline.learning.augmentation``.
         optimizer: name of one of ``torch.optim`` that takes a learning rate and a weight decay:
             ``adam`` (Kingma & Ba 2015), ``sgd``, ``adamw``, ...
         learning_rate: at the start; ``schedule`` changes it from epoch to epoch.
         momentum: of optimisers that have one, such as ``sgd``.
         nesterov: whether that momentum is Nesterov's.
         weight_decay: L2 penalty.
-        clip_norm: gradients are scaled down to this Euclidean norm where theirs is larger.
+        clip_norm: gradients of a larger Euclidean norm are scaled down to this one.
         schedule: ``constant``; ``cosine`` to 0 at the end; ``step``: times ``gamma`` every
             ``step_epochs``; ``multi-step``: times ``gamma`` at each of ``milestones``.
-        milestones: epochs, counted from 0, from which on the rate is multiplied once more.
+        milestones: epochs, counted from 0, at which the rate is multiplied once more.
         step_epochs: epochs between two steps of the schedule ``step``.
         gamma: factor of the schedules ``step`` and ``multi-step``.
         freeze: prefixes of parameter names that stay as they are, such as ``backbone``.
         init_from: a run folder or safetensors file whose weights the stage starts from.
-        init_parts: prefixes of the weights to take from there; none given takes all whose names
-            agree.
-        distill: the model as this stage finds it becomes the teacher of one that starts anew:
-            a method that can learns from what the teacher says of its batches.
+        init_parts: prefixes of the weights to take from there; by default all whose names agree.
+        distill: the model at the start of this stage becomes the teacher of a newly initialised
+            one: a method that supports it learns from the teacher's outputs on its batches.
         precision: ``fp32``, or matrix products and convolutions in ``bf16`` or ``fp16`` (the
             latter with scaled gradients); weights, validation and evaluation stay in fp32.
-        compile: let ``torch.compile`` compile the backbone; pays where a training is long.
+        compile: compile the backbone with ``torch.compile``; worth it for a long training.
         validation_tasks: tasks after each epoch; 0 keeps the last epoch.
-        patience: stop when the validation accuracy has not risen for so many epochs.
+        patience: stop when the validation accuracy has not risen for this many epochs.
     """
 
     method: Component | None = None
@@ -135,16 +134,16 @@ class Stage:
                 raise OptionError(f"training.{name} must be at least 0, not {getattr(self, name)}")
         if self.init_parts and self.init_from is None:
             raise OptionError(
-                "training.init_parts says what to take of training.init_from: name it"
+                "training.init_parts selects weights of training.init_from, which is not given"
             )
         if self.patience is not None and self.validation_tasks == 0:
             raise OptionError(
-                "training.patience waits for the validation accuracy to rise, and "
-                "training.validation_tasks=0 measures none"
+                "training.patience needs a validation accuracy, and training.validation_tasks=0 "
+                "measures none"
             )
 
     def rate(self, epoch: int) -> float:
-        """Return the learning rate of an epoch, a pure function so that resuming needs no state.
+        """Return the learning rate of an epoch; it depends on no state, so resuming is simple.
 
         >>> [round(Stage(epochs=2, learning_rate=1.0).rate(e), 3) for e in range(2)]
         [1.0, 0.5]
@@ -155,7 +154,7 @@ class Stage:
         """Return the stage's optimiser of some parameters.
 
         Raises:
-            OptionError: PyTorch has no such optimiser, or it needs more than a stage can say.
+            OptionError: PyTorch lacks the optimiser, or it needs options that a stage lacks.
         """
         import torch
 
@@ -202,4 +201,4 @@ SCHEDULES: Mapping[str, Callable[[Stage, int], float]] = {
     "step": _step,
     "multi-step": _multi_step,
 }
-"""By what the learning rate of an epoch is multiplied, by the name of the schedule."""
+"""Factor of the learning rate in an epoch, by the name of the schedule."""

@@ -116,4 +116,4 @@ def test_accuracies_are_no_model(fsf: Fsf, tmp_path: Path) -> None:
     assert fsf("import", "accuracies", "table.csv").returncode == 0
     refused = fsf("run", "--model", str(find_run("a-table", tmp_path / "runs")), *QUICK)
     assert refused.returncode == 2
-    assert "holds accuracies made elsewhere, and no model" in refused.stderr
+    assert "holds accuracies measured elsewhere, and no model" in refused.stderr

@@ -95,4 +95,4 @@ def test_what_cannot_be_planned(fsf: Fsf, pilot: Path) -> None:
     AccuracyOutcomes(np.full(60, 0.5), digest, 0, True).save(pilot / "outcomes-random.parquet")
     done = fsf("plan", str(pilot))
     assert done.returncode == 2
-    assert "holds accuracies of whole tasks made elsewhere" in done.stderr
+    assert "holds accuracies of whole tasks measured elsewhere" in done.stderr

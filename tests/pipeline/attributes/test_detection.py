@@ -257,7 +257,7 @@ def test_records_are_read_without_opening_an_image(workspace: Workspace) -> None
 
 
 def test_a_captioner_that_gives_too_few_captions_is_blamed(workspace: Workspace) -> None:
-    with pytest.raises(DataError, match="detector short gave 6 answers for 7 images"):
+    with pytest.raises(DataError, match="detector short returned 6 answers for 7 images"):
         detect(workspace, Short)
 
 
@@ -277,12 +277,12 @@ def misbehaving(answer: Any, *, base: type[AttributeDetector] = AttributeDetecto
     ("detector", "message"),
     [
         (misbehaving("dog"), "the words of an image must be a frozenset, not 'dog'"),
-        (misbehaving(frozenset({3})), "a word must be a string, .* not 3"),
-        (misbehaving(frozenset({""})), "a word must be a string, not empty .* not ''"),
-        (misbehaving(frozenset({"a "})), "without space around it, not 'a '"),
-        (misbehaving(None), "must give a list, not NoneType"),
+        (misbehaving(frozenset({3})), "a word must be a non-empty string .* not 3"),
+        (misbehaving(frozenset({""})), "a word must be a non-empty string .* not ''"),
+        (misbehaving(frozenset({"a "})), "without surrounding white space, not 'a '"),
+        (misbehaving(None), "must return a list, not NoneType"),
         (misbehaving(KeyError("x")), r"detect of 7 images from 'c09/180' on raised KeyError: 'x'"),
-        (misbehaving(None, base=Teller), "must give a list, not NoneType"),
+        (misbehaving(None, base=Teller), "must return a list, not NoneType"),
         (misbehaving(7, base=Teller), "a caption must be a string, not 7"),
         (type("Odd", (Words,), {"consumes": "sounds"}), "must be 'pixels' or 'records'"),
         (type("Odd", (Teller,), {"__init__": lambda self: None}), "must set self.selector"),
@@ -304,7 +304,7 @@ class OneForAll(WordSelector):
 
 
 def test_a_selector_of_too_few_answers_is_named(workspace: Workspace) -> None:
-    with pytest.raises(DataError, match="selector OneForAll gave 1 answers for 60 captions"):
+    with pytest.raises(DataError, match="selector OneForAll returned 1 answers for 60 captions"):
         detect(workspace, options={"selector": component(OneForAll)})
 
 

@@ -77,7 +77,7 @@ def test_sources_that_are_not_there(pool: ImagePool, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"must end in \.csv or \.parquet"):
         read_attributes(tmp_path / "words.txt")
     bare = ImagePool(("x",), np.array([0]), ("k",))
-    with pytest.raises(DataError, match="carries no attributes; detect them with detector="):
+    with pytest.raises(DataError, match="has no attributes; detect them with detector="):
         attach_attributes(bare, None)
 
 

@@ -239,7 +239,7 @@ def test_a_run_can_take_the_model_of_another(tmp_path: Path) -> None:
     second = run_experiment(experiment, Session(registry, workspace, reporter))
     assert "training" not in reporter.units
     assert second.record.arms["random"].n_tasks == 30
-    with pytest.raises(OptionError, match="says which method to use; leave out method"):
+    with pytest.raises(OptionError, match="sets the method; leave out method"):
         resolved(model=str(first.folder), method="protonet")
 
 
@@ -248,4 +248,4 @@ def test_described_says_when_nothing_is_known() -> None:
     assert recipe.described() == "recipe a (c); expected 50.0 % on d, not verified"
     quick = dataclasses.replace(recipe, name="quick")
     assert quick.described("planted") == "recipe quick (c); expected 50.0 % on d, not verified"
-    assert quick.described("birds") == "recipe quick (c); which accuracy to expect is not known"
+    assert quick.described("birds") == "recipe quick (c); the expected accuracy is not known"
