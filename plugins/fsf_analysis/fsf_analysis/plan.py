@@ -88,7 +88,7 @@ _POINTS = 100
     default=10,
     show_default=True,
     metavar="N",
-    help="Recommend no number of queries that leaves fewer tasks.",
+    help="Advise no number of queries that leaves fewer tasks.",
 )
 @set_options
 @runs_dir_option
@@ -284,7 +284,7 @@ def _print(made: StudyPlan, head: list[str], measured: float | None) -> None:
     if known:
         click.echo()
         click.echo(
-            f"in points; < marks the recommended number; ± is the half-width of the "
+            f"in points; < marks the advised number; ± is the half-width of the "
             f"{100 * made.queries.level:g} % interval; a true difference of the given size is "
             f"detected with {100 * made.power:g} % power"
         )

@@ -136,7 +136,7 @@ class StudyPlan:
     """What the tasks of a data set can show about one method, or the difference of two.
 
     Args:
-        queries: the recommended number of queries per class; with two methods, its pilot is that of
+        queries: the advised number of queries per class; with two methods, its pilot is that of
             their differences.
         pilot: variance measured by the pilot of a method; ``None`` without a pilot.
         other: the same for a second method on the same tasks.
@@ -165,7 +165,9 @@ class StudyPlan:
             ("task_sd", self.task_sd, 0, 1),
         ):
             if value is not None and not low < value < high:
-                raise OptionError(f"{argument(name)} must lie between {low} and {high}, not {value}")
+                raise OptionError(
+                    f"{argument(name)} must lie between {low} and {high}, not {value}"
+                )
 
     @property
     def differences(self) -> QueryVariance | None:
@@ -218,7 +220,7 @@ class StudyPlan:
         return math.nan if self.task_sd is None else self.task_sd**2
 
     def rows(self) -> list[PlanRow]:
-        """Return rows from few queries to many, including the recommended number and Q*."""
+        """Return rows from few queries to many, including the advised number and Q*."""
         usual = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 200, 500, 1000)
         most, judged = max(self.queries.candidates), self.queries.pilot
         shown = {q for q in usual if q <= most} | {self.queries.n_query}
@@ -230,7 +232,7 @@ class StudyPlan:
         """Return queries per class and the predicted variance of the mean over all possible tasks.
 
         With two methods, the mean is that of their differences. Up to ``most`` queries, by default
-        four times the recommended number and at least 20.
+        four times the advised number and at least 20.
         """
         if self.pilot is None:
             return []

@@ -105,9 +105,9 @@ def test_percent_or_share_is_one_for_all_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("a\n40\nnan\n", "line 3: an accuracy in percent must be from 0 to 100, but the value of 'a' is NaN"),
-        ("a\n40\n101\n", "line 3: an accuracy in percent must be from 0 to 100, but the value of 'a' is 101"),
-        ("a\n-1\n40\n", "line 2: an accuracy in percent must be from 0 to 100, but the value of 'a' is -1"),
+        ("a\n40\nnan\n", "line 3: .* must be from 0 to 100, but the value of 'a' is NaN"),
+        ("a\n40\n101\n", "line 3: .* must be from 0 to 100, but the value of 'a' is 101"),
+        ("a\n-1\n40\n", "line 2: .* must be from 0 to 100, but the value of 'a' is -1"),
         ("a,b\n40,50\n40,\n", "line 3: the value of 'b' is missing"),
         ("a,b\n40,x\n", "line 2: the value of 'b' is not a number: 'x'"),
         ("a,b\n40\n", "line 2: 1 values for 2 columns"),
@@ -144,7 +144,7 @@ def test_files_that_hold_no_accuracies(tmp_path: Path) -> None:
     AccuracyOutcomes([0.5], "d", 0, False).save(tmp_path / "ours.parquet")
     assert "name the run instead of this file" in refusal(tmp_path / "ours.parquet")
     one = tensor(tmp_path / "one.pt", [50.0])
-    assert "say with --task-set" in refusal(one, OptionError)
+    assert "name their tasks with --task-set" in refusal(one, OptionError)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no file below it"):
         read_accuracies([tmp_path / "empty"])
