@@ -1,7 +1,7 @@
 """How a lower precision of the backbone changes accuracies and answers.
 
 Run ``python benchmarks/precision.py [METHOD[:BACKBONE] ...]``. Each method is trained with its
-quick recipe on the embedded data set, then evaluated on the same 600 random and 600 attribute-biased
+quick recipe on the embedded data set, then evaluated on the same 600 random and 600 biased
 tasks with the backbone in fp32, the baseline, and in bf16 (``--precision`` sets others; fp16 is for
 GPUs and takes ten times as long as fp32 on a CPU). Acc and wAcc are in percent; "answers changed"
 is the share of queries that are assigned to another class. ``evaluation_at_scale.py`` measures the

@@ -136,7 +136,7 @@ class StudyPlan:
     """What the tasks of a data set can show about one method, or the difference of two.
 
     Args:
-        queries: the advised number of queries per class; with two methods, its pilot is that of
+        queries: the advised number of queries per class; with two methods, its pilot is for
             their differences.
         pilot: variance measured by the pilot of a method; ``None`` without a pilot.
         other: the same for a second method on the same tasks.

@@ -132,8 +132,8 @@ def _print(found: Predictions) -> None:
         "each"
     )
     click.echo(
-        f"scores are the softmax of the output of {model.name} and are not calibrated: 0.9 need not "
-        "mean correct nine times in ten, and an image of none of the classes is "
+        f"scores are the softmax of the output of {model.name} and are not calibrated: 0.9 need "
+        "not mean correct nine times in ten, and an image of none of the classes is "
         "still assigned to one of them"
     )
     for sentence in found.broken:
