@@ -2,8 +2,8 @@
 
 Run ``python benchmarks/attribute_memory.py``; it takes about two minutes, mostly drawing images. A
 made-up captioner describes made-up 128-pixel images in the words of a Zipf law, so that the figures
-are those of the pipeline: reading, the log of captions, selection, table. Each line is a process of
-its own; memory is its highest resident size less that of a process which describes 100 images. The
+are those of the pipeline: reading, the log of captions, selection, table. Each line is a separate
+process; memory is its highest resident size less that of a process which describes 100 images. The
 next column is what the table itself takes (bits, keys, captions). The baseline is measured in the
 same run: all images read, then all described, and the words kept as sets until the table is built.
 """
@@ -94,7 +94,7 @@ def all_at_once(n_images: int) -> AttributeTable:
 
 
 def peak(way: str, n_images: int) -> dict[str, float]:
-    """Run one way in a process of its own."""
+    """Run one way in a separate process."""
     command = [sys.executable, __file__, "--way", way, "--images", str(n_images)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout)

@@ -1,10 +1,10 @@
-"""Images a second that ViT-GPT2 describes, by batch size, beside the usual loop over images.
+"""Images per second that ViT-GPT2 describes, by batch size, compared with the usual loop.
 
 Run ``python benchmarks/captioning.py``; it takes a minute or two on two cores. The model has the
-size of the published one, 239 million parameters, and random weights, so that hardly a caption
-ends before its sixteenth token: the slowest case. It is saved to a temporary folder (1 GB) and
-loaded from there as any other. The baseline is the loop of the model's documentation: Transformers
-alone, one image at a time, in float32, with the same beams and length.
+size of the published one, 239 million parameters, and random weights, so that hardly a caption ends
+before its sixteenth token: the slowest case. It is saved to a temporary folder (1 GB) and loaded
+from there as any other. The baseline is the loop of the model's documentation: Transformers alone,
+one image at a time, in float32, with the same beams and length.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class NoWords(WordSelector):
     """No word of any caption: selection is not measured here."""
 
     def select(self, captions: Sequence[str]) -> list[frozenset[str]]:
-        """Return an empty set a caption."""
+        """Return an empty set per caption."""
         return [frozenset() for _ in captions]
 
 
@@ -80,7 +80,7 @@ def one_by_one(folder: Path, device: str) -> Callable[[Sequence[UInt8Array]], No
 def rate(
     describe: Callable[[Sequence[UInt8Array]], object], images: Sequence[UInt8Array], size: int = 1
 ) -> float:
-    """Return images a second in batches of ``size``, of two rounds the quicker."""
+    """Return images per second in batches of ``size``, the faster of two rounds."""
     images = images[: max(size, 4)]
     seconds = []
     for _ in range(2):

@@ -1,6 +1,6 @@
 """How fast all pairs of ten methods are bootstrapped, and how often equal methods are told apart.
 
-Run ``python benchmarks/comparison.py``; it takes some five minutes on one thread.
+Run ``python benchmarks/comparison.py``; it takes about five minutes on one thread.
 
 The first table compares ten methods over 3,000 tasks, 45 pairs, 10,000 resamples: ours draws tasks
 once for all pairs, the baseline is ``scipy.stats.bootstrap`` pair by pair, on a few of the pairs,
@@ -175,7 +175,7 @@ def coverage(replicates: int) -> None:
         share = 100 * held / replicates
         row = f"{f'{n_tasks} tasks':<32}{share[0]:>8.1f} %{share[1]:>12.1f} %"
         print(f"{row}{widths[1] / widths[0]:>9.1f}")
-    print(f"promise: 95 % ({replicates:,} data sets a row)")
+    print(f"promise: 95 % ({replicates:,} data sets per row)")
 
 
 def main() -> None:

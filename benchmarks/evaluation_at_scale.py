@@ -1,8 +1,8 @@
 """Time to evaluate ResNet-12 ProtoNet on 3,000 tasks of a test set of 12,000 images.
 
 Run ``python benchmarks/evaluation_at_scale.py``; it takes two to five minutes. Tasks are 5-way
-5-shot with 15 queries a class, images of 84 x 84 pixels: what FewSTAB and MetaCoCo evaluate on
-miniImageNet. The baseline is the way most libraries go, in the same run: every task sends its 100
+5-shot with 15 queries per class, images of 84 x 84 pixels: what FewSTAB and MetaCoCo evaluate on
+miniImageNet. The baseline, in the same run, works as most libraries do: every task sends its 100
 images through the backbone, in single precision and the default memory layout. Ours embeds every
 image once and scores the tasks in batches. Both are measured on fewer images and tasks and
 extrapolated by their counts; decoding is in neither.
@@ -29,7 +29,7 @@ from fsframework.values import ImagePool, TaskSet
 
 CLASSES, IMAGES, TASKS = 20, 12_000, 3_000
 REFERENCE_S = 4.8
-"""Seconds a task that the issue of this capability gives for the reference on such a machine."""
+"""Seconds per task that the issue of this capability gives for the reference on such a machine."""
 
 
 class ContiguousResNet12(ResNet12):
@@ -106,13 +106,13 @@ def main() -> None:
             (
                 f"ours, {precision}",
                 f"{100 * embedding / embedded:.2f} per 100 images, "
-                f"{1000 * scoring / TASKS:.2f} ms a task",
+                f"{1000 * scoring / TASKS:.2f} ms per task",
                 f"{whole:,.0f}",
                 f"{theirs / whole:.0f}",
                 f"{REFERENCE_S * TASKS / whole:.0f}",
             )
         )
-    columns = ("way", "seconds", "in all, s", "times the baseline", "times 4.8 s a task")
+    columns = ("way", "seconds", "in all, s", "times the baseline", "times 4.8 s per task")
     print_table(columns, rows)
 
 

@@ -1,12 +1,12 @@
 """Time of the gradient methods, beside literal forms that take one task after the other.
 
 Run ``python benchmarks/gradient_steps.py``; it takes about four minutes. A task is 5-way 5-shot
-with 15 queries a way. The first table is of the heads on fixed vectors of 1600 numbers, in
+with 15 queries per way. The first table is of the heads on fixed vectors of 1600 numbers, in
 evaluation and in batches of tasks. The second is of training steps, forward and backward, through
-Conv-64F, of such tasks of 84 x 84 pixels and of 5-way 1-shot ones with three queries a way of 28 x
-28, as on Omniglot: ours with one task an update and with four, each as time a task. The
+Conv-64F, of such tasks of 84 x 84 pixels and of 5-way 1-shot ones with three queries per way of 28
+x 28, as on Omniglot: ours with one task per update and with four, each as time per task. The
 literal forms follow the formulas by PyTorch's gradients, one task at a time, with images in the
-default memory layout. All run in turns on two threads and the quickest of each counts. The
+default memory layout. All run in turns on two threads and the fastest time of each counts. The
 published implementation is as measured on a quiet machine of two cores.
 """
 
@@ -110,7 +110,7 @@ def head_rows() -> None:
         anil: lambda: literal_head(anil, items[0, :N_SUPPORT], query[0], 10, second_order=False),
         leo: lambda: literal_leo(leo, items[0, :N_SUPPORT], query[0]),
     }
-    print(f"{'head, a task':<16}{'ours':>10}{'literal':>12}{'ratio':>8}{'published':>14}")
+    print(f"{'head, per task':<16}{'ours':>10}{'literal':>12}{'ratio':>8}{'published':>14}")
     for method, literal in literals.items():
         method.build((SIZE,), 0, Conv64F())
         method.eval()

@@ -2,10 +2,10 @@
 
 Run ``python benchmarks/image_store.py [--images N] [--many N ...]``. Photographs are imitated by
 noise whose spectrum falls as that of natural images does, 500 x 375 pixels, saved as JPEG at two
-qualities (their mean size is printed: what a decoder takes depends on it). The baseline of packing
-is one image after another: opened, converted, resized. That of reading is one row after another
-of the same file, mapped by NumPy. Memory is the peak of resident memory of whole processes,
-interpreter and libraries included, at several numbers of small images.
+qualities (their mean size is printed: decoding time depends on it). The baseline of packing is one
+image after another: opened, converted, resized. That of reading is one row after another of the
+same file, mapped by NumPy. Memory is the peak of resident memory of whole processes, interpreter
+and libraries included, at several numbers of small images.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def packing(folder: Path, count: int) -> None:
             rows.append(
                 (f"{size:.0f} KB", decoding, f"{rate:,.0f}", f"{rate / baseline:.1f}", apart)
             )
-    print_table(("JPEG", "decoding", "images a second", "times the baseline", "pixels apart"), rows)
+    print_table(("JPEG", "decoding", "images/s", "times the baseline", "pixels apart"), rows)
 
 
 def reading(store: ImageStore) -> None:
@@ -164,7 +164,7 @@ def reading(store: ImageStore) -> None:
         rate = max(READS / seconds(lambda b=batch: in_batches(b)) for _ in range(3))
         rows.append((f"the store, {batch} at a time", f"{rate:,.0f}", f"{rate / baseline:.1f}"))
     print()
-    print_table(("random images of 84 x 84", "images a second", "times the baseline"), rows)
+    print_table(("random images of 84 x 84", "images per second", "times the baseline"), rows)
 
 
 def small_images(folder: Path, count: int) -> None:
@@ -201,7 +201,7 @@ def peak(command: list[str], cache: Path) -> tuple[float, float]:
 def memory(folder: Path, counts: list[int]) -> None:
     rows = []
     idle, _ = peak([sys.executable, "-c", "import torch"], folder)
-    rows.append(("", "importing torch alone", f"{idle:,.0f}", "", ""))
+    rows.append(("", "importing only torch", f"{idle:,.0f}", "", ""))
     for count in counts:
         home = folder / str(count)
         small_images(home / "images", count)
@@ -228,7 +228,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=PHOTOGRAPHS)
     parser.add_argument("--many", type=int, nargs="*", default=[*MANY])
     arguments = parser.parse_args()
-    print(f"{len(os.sched_getaffinity(0))} cores; {resource.getpagesize()} bytes a page")
+    print(f"{len(os.sched_getaffinity(0))} cores; {resource.getpagesize()} bytes per page")
     with tempfile.TemporaryDirectory() as name:
         packing(Path(name), arguments.images)
         small_images(Path(name) / "small", STORED)

@@ -1,9 +1,9 @@
-"""How often intervals hold what they say: coverage of the true accuracy, by simulation.
+"""Coverage of the true accuracy by intervals, in simulation.
 
-Run ``python benchmarks/interval_coverage.py``, with ``--replicates`` for other than 2,000; it takes
+Run ``python benchmarks/interval_coverage.py``, with ``--replicates`` (default 2,000); it takes
 about ten minutes. Images of a class are normal about its centre in eight dimensions, the method
 takes the nearest class mean of the support, and the truth is its accuracy on images of which none
-is ever seen twice. Each replicate draws a data set anew and evaluates 5-way 5-shot tasks with 15
+is ever seen twice. Each replicate draws a new data set and evaluates 5-way 5-shot tasks with 15
 queries a class: random ones, which share images, on 20 classes of 50 (``unbalanced``: of 30 to
 100), and depleting ones on a data set large enough for as many. The columns are the share of
 replicates whose interval holds the truth, and how long the intervals are on average. ``closed`` is
@@ -27,7 +27,7 @@ WAY, SHOT, N_QUERY, N_CLASSES, SIZE, DIMENSIONS = 5, 5, 15, 20, 50, 8
 TASKS = (5, 20, 100, 600)
 TASK_SETS, TRUTH_TASKS = 40, 400_000
 SPREADS = {"near 0.5": 1.9, "near 1": 0.62}
-"""Standard deviation of the images about their class' centre, by the accuracy it gives."""
+"""Standard deviation of the images about their class's centre, by the accuracy it gives."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def nearest(support: FloatArray, query: FloatArray) -> IntArray:
 
 
 def pool_of(sizes: IntArray) -> ImagePool:
-    """Return a pool with so many images a class."""
+    """Return a pool with so many images per class."""
     labels = np.repeat(np.arange(len(sizes)), sizes)
     keys = tuple(f"{i}" for i in range(len(labels)))
     return ImagePool(keys, labels, tuple(f"class {c}" for c in range(len(sizes))))

@@ -1,14 +1,14 @@
 """Time of RFS' head, the logistic regression of many tasks at once, beside scikit-learn's of one.
 
 Run ``python benchmarks/logistic_regression.py``; it takes about a minute. A task is 5-way with 15
-queries a way; features are rectified noise around a centre a class, which stands out so little that
-many queries are near ties. Both normalise features, fit, and label the queries, scikit-learn as the
-paper's code has it: ``LogisticRegression(C=1, max_iter=1000)``. Both run on one thread, and what
-counts is that thread's time, so that other work on the machine disturbs little. RFS' published
+queries per way; features are rectified noise around a centre per class, which stands out so little
+that many queries are near ties. Both normalise features, fit, and label the queries, scikit-learn
+as the paper's code has it: ``LogisticRegression(C=1, max_iter=1000)``. Both run on one thread, and
+what counts is that thread's time, so that other work on the machine disturbs little. RFS' published
 implementation takes 3.1 ms for 5-way 5-shot on 1600 dimensions on a quiet machine.
 
 Of at least 10,000 labels, ``same labels`` is the share that is scikit-learn's, and ``at minimum``
-the share that would be, had scikit-learn gone on to the minimum instead of stopping where it does.
+the share that would be, if scikit-learn continued to the minimum instead of stopping early.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Labels = npt.NDArray[np.int64]
 
 
 class Row(NamedTuple):
-    """What is printed of one kind of task; times in milliseconds a task."""
+    """What is printed of one kind of task; times in milliseconds per task."""
 
     ours: float
     theirs: float
@@ -87,7 +87,7 @@ def measured(shot: int, dim: int) -> Row:
 
 def main() -> None:
     torch.set_num_threads(1)
-    print(f"{'shots':>5}{'D':>6}{'ms a task':>11}{'scikit-learn':>14}{'ratio':>7}", end="")
+    print(f"{'shots':>5}{'D':>6}{'ms/task':>11}{'scikit-learn':>14}{'ratio':>7}", end="")
     print(f"{'same labels':>13}{'at minimum':>12}{'accuracy':>10}")
     for shot in SHOTS:
         for dim in DIMENSIONS:

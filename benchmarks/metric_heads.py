@@ -1,11 +1,11 @@
-"""Milliseconds a task of the metric methods' heads in batches, beside their formulas one by one.
+"""Milliseconds per task of the metric methods' heads in batches, beside their formulas one by one.
 
-Run ``python benchmarks/metric_heads.py``, with ``--threads`` for other than 1; it takes about two
-minutes. A task is 5-way 5-shot with 15 queries a way of 84 x 84 images through Conv-64F, whose
+Run ``python benchmarks/metric_heads.py``, with ``--threads`` (default 1); it takes about two
+minutes. A task is 5-way 5-shot with 15 queries per way of 84 x 84 images through Conv-64F, whose
 features are given: vectors of 1600 numbers; maps of 64 x 10 x 10 for DN4 and CAN, trained without
 the last pooling, and 64 x 5 x 5 for RelationNet and RENet. A literal form is the method's formula
-for one task as it stands in the paper, every tensor whole, in PyTorch. All forms of a method run in
-turns and the quickest of each counts, so that other work on the machine disturbs the ratio little.
+for one task as written in the paper, every tensor whole, in PyTorch. All forms of a method run in
+turns and the fastest time of each counts, so other work on the machine hardly affects the ratio.
 """
 
 from __future__ import annotations
@@ -160,11 +160,11 @@ def measure(case: Case, seconds: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=12.0, help="of measuring, a method")
-    parser.add_argument("names", nargs="*", help="methods, all unless given")
+    parser.add_argument("--seconds", type=float, default=12.0, help="measuring time per method")
+    parser.add_argument("names", nargs="*", help="methods (default: all)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    print(f"ms a task of {WAY}-way {SHOT}-shot, {N_QUERY} queries; {options.threads} thread(s)")
+    print(f"ms per task of {WAY}-way {SHOT}-shot, {N_QUERY} queries; {options.threads} thread(s)")
     print(
         f"{'head':<14}{'embed':>8}{'scores':>9}{'both':>9}{'literal':>12}{'ratio':>8}"
         f"{'reference':>12}{'ratio':>8}{'required':>10}{'difference':>12}"
@@ -172,7 +172,7 @@ def main() -> None:
     for case in CASES:
         if not options.names or type(case.method).__name__ in options.names:
             print(measure(case, options.seconds), flush=True)
-    print("embed is done once an image, here for the 100 of a task; both is what the ratios are of")
+    print("embed is done once per image, here for the 100 of a task; ratios are of both")
     print("reference: a published implementation, on a quiet machine of two cores, as stated")
     print("difference: the largest of a score, relative to the spread of a query's scores")
 

@@ -1,10 +1,10 @@
-"""Accuracy of the methods on Omniglot, printed values beside.
+"""Accuracy of the methods on Omniglot, compared with printed values.
 
 Run ``python benchmarks/omniglot.py DATA [METHOD ...]``; DATA is Omniglot, a folder or the ``.zip``
 archive, as the data set ``omniglot`` reads it. Each method is trained with Conv-64F on 28 x 28
-pixels, on the classes of Vinyals et al. 2016, characters turned by 90, 180 and 270 degrees being
-classes of their own, by the recipe below, and tested on 1,000 random tasks of each shape. What is
-finished is not done again; an interrupted training goes on. Everything lies below ``--out``.
+pixels with the recipe below, on the classes of Vinyals et al. 2016, where a character rotated by
+90, 180 or 270 degrees is a separate class, and tested on 1,000 random tasks of each shape. Finished
+runs are reused and an interrupted training resumes. All files are written below ``--out``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fsframework.cli.render import LogReporter, print_table
-from fsframework.components.registry import Registry
-from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.experiment.configuration import resolve_experiment
-from fsframework.pipeline.run import run_experiment
+import fsframework as fsf
+from fsframework.cli.render import print_table
 
 SHAPES = ((5, 1), (5, 5), (20, 1))
 TASKS, TOLERANCE = 1000, 1.0
@@ -51,7 +48,7 @@ BATCHES = {
 }
 RECIPES: dict[str, dict[str, Any]] = {
     "protonet": {"training": {**EPISODES, "epochs": 20, "steps": 100, "n_way": 60}},
-    # Its scores cannot grow as fast as its loss would have them if they start at a factor of 1.
+    # Starting from a factor of 1, its scores cannot grow as fast as the loss requires.
     "r2d2": {
         "method": {"name": "r2d2", "initial_alpha": 20.0},
         "training": {**EPISODES, "epochs": 25, "n_way": 60, "precision": "bf16"},
@@ -65,7 +62,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "backbone": {"name": "conv64f", "last_pool": False, "maxpool_last2": False},
         "training": {**EPISODES, "epochs": 35, "n_way": 20},
     },
-    # With a head that all ways share, the two can learn on harder tasks than they are tested on.
+    # With a head shared by all ways, ANIL and MAML can train on harder tasks than those tested.
     "anil": {
         "method": {"name": "anil", "head": "shared", "inner_lr": 1.0, "train_steps": 3},
         "training": {**EPISODES, "epochs": 25, "n_way": 20},
@@ -86,7 +83,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 
 def experiment_of(data: Path, shape: tuple[int, int], **more: Any) -> dict[str, Any]:
-    """Return the options of a run on random tasks of a way and shot."""
+    """Return the options of a run on random tasks of the given way and shot."""
     way, shot = shape
     return {
         "dataset": {"name": "omniglot", "path": str(data)},
@@ -103,8 +100,7 @@ def main() -> None:
     parser.add_argument("methods", nargs="*", default=[*RECIPES], metavar="METHOD")
     parser.add_argument("--out", type=Path, default=Path("omniglot-runs"))
     arguments = parser.parse_args()
-    registry = Registry()
-    workspace = Workspace(arguments.out / "runs", arguments.out / "cache")
+    where = {"runs_dir": arguments.out / "runs", "cache_dir": arguments.out / "cache"}
     rows = []
     for method in arguments.methods:
         source, printed = PUBLISHED.get(method, ("none found", {}))
@@ -116,16 +112,14 @@ def main() -> None:
             else:
                 tree = experiment_of(arguments.data, shape, model=str(model))
             try:
-                done = run_experiment(
-                    resolve_experiment(registry, tree), registry, workspace, LogReporter()
-                )
+                done = fsf.run(**tree, **where)
             except Exception as error:
                 rows.append((method, way_shot, f"{type(error).__name__}: {error}", "", "", "", ""))
                 continue
             if model is None:
-                seconds = sum(row["seconds"] for row in done.record.training["history"])
+                seconds = sum(epoch.seconds for epoch in done.record.training.history)
                 minutes, model = f"{seconds / 60:.1f}", done.folder
-            found = done.record.estimates["acc-R"]
+            found = done.estimates["acc-random"]
             value = 100 * found.value
             wanted = printed.get(shape)
             verdict = ""

@@ -1,4 +1,4 @@
-"""How many images a second the data set ``planted`` renders on one core.
+"""How many images per second the data set ``planted`` renders on one core.
 
 Usage: ``python benchmarks/planted_rendering.py``
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from fsf_datasets import Planted
 
-FLOOR = 1000  # images a second at 84 pixels
+FLOOR = 1000  # images per second at 84 pixels
 N_IMAGES, N_REPEATS = 1000, 5
 
 

@@ -1,4 +1,4 @@
-"""Tasks a second of ProtoNet on cached 640-d vectors, through the pipeline's evaluation.
+"""Tasks per second of ProtoNet on cached 640-d vectors, through the pipeline's evaluation.
 
 Run ``python benchmarks/protonet_throughput.py``. The baseline, measured in the same run, scores
 one task after the other as most libraries do: gather, prototypes, ``torch.cdist``, ``argmax``.

@@ -1,14 +1,14 @@
 """How many queries are best: the variance of the mean against Eq. 7, and pilots against the truth.
 
-Run ``python benchmarks/query_number.py``; it takes some three minutes. The study is that of section
-4 of Lafargue et al. 2024: two classes drawn from Gaussians at -1 and 1 with standard deviation 1,
-1,000 images, the nearest class centre as classifier, tasks without replacement (two classes of a
-size are simply cut into tasks). The truth is an integral over where the centres fall.
+Run ``python benchmarks/query_number.py``; it takes about three minutes. The study is that of
+section 4 of Lafargue et al. 2024: two classes drawn from Gaussians at -1 and 1 with standard
+deviation 1, 1,000 images, the nearest class centre as classifier, tasks without replacement (two
+classes of a size are simply cut into tasks). The truth is an integral over where the centres fall.
 
-The first table sets the variance of the mean accuracy over ``REPLICATES`` data sets beside
-K/(NC) (alpha Q + beta/Q + gamma): R^2 of that curve with the true alpha and beta, and of the curve
-fitted to the variances; Q* by the truth, by the fit, and where the least variance was measured;
-and how much more than the least it is at one query.
+The first table sets the variance of the mean accuracy over ``REPLICATES`` data sets beside K/(NC)
+(alpha Q + beta/Q + gamma): R^2 of that curve with the true alpha and beta, and of the curve fitted
+to the variances; Q* by the truth, by the fit, and where the least variance was measured; and how
+much more than the least it is at one query.
 
 The second asks single pilots. A pilot of T tasks has a data set of 1,000 images of its own, whose
 images recur, with n queries per class; or, ``new images``, images of its own for every task.

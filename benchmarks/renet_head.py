@@ -1,9 +1,9 @@
-"""Time of RENet's head on a task, beside the same head written as its formulas stand.
+"""Time of RENet's head on a task, compared with its formulas written literally.
 
 Run ``python benchmarks/renet_head.py``; it takes about a minute. A task is 5-way 5-shot with 15
 queries a way, its maps 64 x 5 x 5: 100 maps are embedded and 75 x 25 pairs correlated. Both run in
-turns on two threads and the quickest of each counts, so that other work on the machine disturbs
-the ratio little. The published implementation takes 477 ms on a quiet machine of two cores.
+turns on two threads and the fastest time of each counts, so other work on the machine hardly
+affects the ratio. The published implementation takes 477 ms on a quiet machine of two cores.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def main() -> None:
     head_ms = embed_ms + scores_ms
     print(f"largest difference of a score: {difference:.1e}")
     print(f"{'head of one task':<28}{'ms':>8}")
-    print(f"{'  embed (once an image)':<28}{embed_ms:>8.1f}")
+    print(f"{'  embed (once per image)':<28}{embed_ms:>8.1f}")
     print(f"{'  scores':<28}{scores_ms:>8.1f}")
     print(f"{'both':<28}{head_ms:>8.1f}   required: {REQUIRED_MS} where the published is measured")
     print(

@@ -1,4 +1,4 @@
-"""Seconds that commands take which should answer at once, beside a bare interpreter.
+"""Seconds of commands that should answer immediately, compared with a bare interpreter.
 
 Run ``python benchmarks/startup.py``. Whole processes, the quickest of several, the bare interpreter
 measured in the same run.

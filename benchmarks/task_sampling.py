@@ -1,13 +1,13 @@
 """Time and memory of drawing attribute-biased tasks, beside the definition written out in NumPy.
 
-Run ``python benchmarks/task_sampling.py``; it takes some minutes, ``--constructions`` adds the
+Run ``python benchmarks/task_sampling.py``; it takes a few minutes, ``--constructions`` adds the
 paper's other constructions. Each size has a process of its own, which reads a synthetic table,
 draws once to warm up (Numba compiles on the first draw after installing), then draws 3,000 tasks
 several times and reports the quickest.
 
 The time is that of ``draw`` from the packed table to the task set, single-threaded, in processor
 time, so that other work on the machine disturbs it less. ``literal`` is the time of a few tasks
-drawn by the same definition a class and a word at a time from unpacked booleans, in the same
+drawn by the same definition one class and one word at a time from unpacked booleans, in the same
 process. The fingerprints of pool and table, which belong to the data and are kept with them, are
 made before and shown apart. Memory is the highest resident size of the process less that of a bare
 interpreter: NumPy, Numba, table and tasks.
@@ -28,7 +28,7 @@ from typing import Any
 N_TASKS, N_WAY, N_QUERY = 3_000, 5, 15
 REPETITIONS, N_LITERAL = 5, 8
 
-# classes, images a class, words, shots
+# classes, images per class, words, shots
 SIZES = (
     (20, 600, 1_235, 1),
     (20, 600, 1_235, 5),
@@ -74,7 +74,7 @@ def write_bits(file: Path, n_classes: int, n_images: int, n_words: int) -> None:
 
 
 class Literal:
-    """Tasks drawn by the definitions as they stand, from one matrix of booleans a class."""
+    """Tasks drawn by the definitions as written, from one matrix of booleans per class."""
 
     def __init__(self, bits: Any, n_classes: int, n_words: int, n_shot: int) -> None:
         import numpy as np
@@ -106,7 +106,7 @@ class Literal:
                 return
 
     def images(self, label: int, selected: list[int], way: int) -> bool:
-        """Draw the images of a way; tell whether there are enough."""
+        """Draw the images of a way; return whether there are enough."""
         import numpy as np
 
         has = self.has[label]
@@ -140,7 +140,7 @@ class Literal:
                 return
 
     def all_images(self, classes: list[int], selected: Any, failed: list[int]) -> bool:
-        """Draw the images of a task; tell whether there are enough."""
+        """Draw the images of a task; return whether there are enough."""
         import numpy as np
 
         shown = [self.has[label][:, selected] for label in classes]
@@ -176,7 +176,7 @@ def measure(
     support: str,
     query: str,
 ) -> dict[str, float]:
-    """Draw from the table in a file; return milliseconds a task and mebibytes."""
+    """Draw from the table in a file; return milliseconds per task and mebibytes."""
     bare = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     import numpy as np
 
@@ -275,7 +275,7 @@ def measure_contexts(n_shot: int, arm: str) -> dict[str, float]:
 
 
 def apart(what: str, *arguments: object) -> str:
-    """Do it in a process of its own; this one stays small, since a child's peak starts at it."""
+    """Do it in a separate process; this one stays small, since a child's peak starts at it."""
     command = [sys.executable, __file__, f"--{what}", *map(str, arguments)]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 

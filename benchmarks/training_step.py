@@ -1,11 +1,11 @@
 """Time of a training step, beside the same step as most libraries do it.
 
-Run ``python benchmarks/training_step.py``, with ``--threads`` for other than 2; it takes a few
-minutes. A step is forward and backward of one 5-way 5-shot task with 15 queries a way, 84 x 84
-pixels through Conv-64F; maps are 10 x 10 for DN4 and CAN and 5 x 5 for RENet. The other form runs
-the same weights with contiguous images and the head as its formulas stand (CAN's loss is ours on
-both sides); the last columns are ours with bfloat16 and with four tasks an update, a task. All
-forms run in turns and the quickest of each counts. ``gradient_steps.py`` has the methods that adapt
+Run ``python benchmarks/training_step.py``, with ``--threads`` (default 2); it takes a few minutes.
+A step is forward and backward of one 5-way 5-shot task with 15 queries per way, 84 x 84 pixels
+through Conv-64F; maps are 10 x 10 for DN4 and CAN and 5 x 5 for RENet. The other form runs the same
+weights with contiguous images and the head as its formulas are written (CAN's loss is ours on both
+sides); the last columns are ours with bfloat16 and with four tasks per update, per task. All forms
+run in turns and the fastest time of each counts. ``gradient_steps.py`` has the methods that adapt
 by gradients.
 """
 
@@ -40,7 +40,7 @@ class ContiguousConv64F(Conv64F):
 
 
 class LiteralRENet(RENet):
-    """RENet of one task, its head as the formulas stand."""
+    """RENet of one task, its head as the formulas are written."""
 
     def embed(self, items: Tensor) -> Tensor:
         """Embed with unfolded windows."""
@@ -135,11 +135,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=4)
-    parser.add_argument("names", nargs="*", help="methods, all unless given")
+    parser.add_argument("names", nargs="*", help="methods (default: all)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     keep_freed_memory()  # as a run does, for both forms
-    print(f"seconds a training step of one task; {options.threads} thread(s)")
+    print(f"seconds per training step of one task; {options.threads} thread(s)")
     print(
         f"{'step':<12}{'ours':>8}{'literal':>10}{'ratio':>8}{'required':>10}{'reference':>12}"
         f"{'bfloat16':>10}{'four tasks':>12}"

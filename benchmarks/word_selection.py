@@ -9,7 +9,7 @@ EWT: a token is right if it is tagged NOUN (ADJ) and its UPOS is NOUN (ADJ). Pro
 are no nouns on either side. Lemmas are compared with the treebank's, in lower case, over the tokens
 that are NOUN on both sides.
 
-Captions a second are those of the 40,460 of Flickr8k through ``select``, in processor time, the
+Captions per second are those of the 40,460 of Flickr8k through ``select``, in processor time, the
 first time, when every word is new, and the next; "documents" are spaCy's, from the same pipeline
 saved and loaded. Memory is the highest resident size of a process less that of a bare interpreter;
 each row has a process of its own.

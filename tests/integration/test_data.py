@@ -45,7 +45,7 @@ def test_a_folder_of_one_s_own_gets_a_name(fsf: Fsf, tmp_path: Path) -> None:
     told = done.stdout.splitlines()
     assert told[-2:] == [
         "use it: fsf run --dataset birds --detector appearance",
-        "look for broken images: fsf data check --dataset birds",
+        "check for broken images: fsf data check --dataset birds",
     ]
     assert "published" not in done.stdout
     resolved = json.loads(fsf("run", "--dataset", "birds", "--dry-run", "--json").stdout)
@@ -386,5 +386,5 @@ def test_a_declaration_names_no_file_elsewhere(fsf: Fsf, tmp_path: Path) -> None
     )
     done = fsf("data", "add", "mine/set.toml", "pictures")
     assert done.returncode == 2
-    assert "../split.json, which must lie beside or below it" in done.stderr
+    assert "../split.json, which must be in its folder or below" in done.stderr
     assert not (tmp_path / "added/datasets.json").exists()

@@ -160,8 +160,8 @@ def test_a_picture_is_drawn_and_not_replaced_unasked(fsf: Fsf, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("t.safetensors", "--task", "10"), "--task 10 must be from 0 to 9"),
-        (("t.safetensors", "--arm", "random"), "--arm random is for tasks that are drawn"),
+        (("t.safetensors", "--task", "10"), "--task must be from 0 to 9, not 10"),
+        (("t.safetensors", "--arm", "random"), "--arm random applies to drawn tasks"),
         (("t.safetensors", "--output", "t.gif"), "t.gif must end in .png"),
     ],
 )

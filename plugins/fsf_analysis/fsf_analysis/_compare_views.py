@@ -1,4 +1,4 @@
-"""How comparisons read: on the terminal, in Markdown, LaTeX and CSV."""
+"""Comparisons as text for the terminal, Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ __all__ = ["ComparisonTable", "as_csv", "as_latex", "as_markdown", "as_text", "t
 _REVERSED = {"+": "-", "-": "+", "0": "0"}
 _MATRIX = (
     "row against column, three signs per pair: closed, open, paired; + the row's method is higher, "
-    "− lower, 0 cannot be told, · not measured; ! the paired comparison concludes the opposite; "
-    "each pair is judged on its own, not adjusted for their number"
+    "− lower, 0 undecided, · not measured; ! the paired comparison concludes the opposite; "
+    "not adjusted for the number of pairs"
 )
 _CSV = (
     *("measure", "tasks", "first", "second", "first_value", "second_value"),
@@ -62,12 +62,12 @@ def tables_of(
     beside: Mapping[str, MeasureComparison],
     cautions: Sequence[str] = (),
 ) -> list[ComparisonTable]:
-    """Return the tables of a comparison, with lines below the last.
+    """Return the tables of a comparison, with the notes below the last.
 
     Args:
-        comparison: in one or several measures, on one or several sets of tasks.
-        beside: by measure of the comparison, the same methods on tasks of the other scope.
-        cautions: sentences that must stand under every table.
+        comparison: of one or more measures, on one or more sets of tasks.
+        beside: the same methods on tasks of the other scope, by measure of the comparison.
+        cautions: sentences that must appear below every table.
     """
     tables: list[ComparisonTable] = []
     notes: list[str] = []
@@ -90,7 +90,7 @@ def tables_of(
 
 
 def _changes(comparison: MeasureComparison, beside: MeasureComparison) -> str:
-    """Say what becomes of conclusions from closed intervals, as the paper's section 3 does."""
+    """Return how conclusions from closed intervals change, as in section 3 of the paper."""
     by_scope = {one.scope: one for one in (comparison, beside)}
     closed, opened = by_scope["closed"], by_scope["open"]
     concluded = [p for p in closed.pairs if p.direct != "0"]
@@ -101,8 +101,8 @@ def _changes(comparison: MeasureComparison, beside: MeasureComparison) -> str:
         lost += paired == "0"
         inverted += paired == _REVERSED[pair.direct]
     return (
-        f"{comparison.measure.name}: closed intervals tell {len(concluded)} of {len(closed.pairs)} "
-        f"apart; of these the paired comparison on open tasks confirms "
+        f"{comparison.measure.name}: closed intervals separate {len(concluded)} of "
+        f"{len(closed.pairs)} pairs; of these, the paired comparison on open tasks confirms "
         f"{len(concluded) - lost - inverted}, leaves {lost} undecided and inverts {inverted}"
     )
 
@@ -141,7 +141,7 @@ def _sign(comparison: MeasureComparison, row: str, column: str, which: str) -> s
 
 
 def _narrowed(table: ComparisonTable) -> ComparisonTable:
-    """Return a table with what is the same in all rows, of how to read them, in its title."""
+    """Return a table with the columns that are the same in all rows moved to its title."""
     n = len(READ_WITH)
     said = {row[-n:] for row in table.rows}
     if table.columns[-n:] != READ_WITH or len(said) != 1:
@@ -156,19 +156,19 @@ def _narrowed(table: ComparisonTable) -> ComparisonTable:
 
 
 def _width(table: ComparisonTable) -> int:
-    """Return how many columns of characters a table takes on a terminal."""
+    """Return the width of a table on a terminal, in characters."""
     cells = zip(table.columns, *table.rows, strict=True)
     return sum(max(map(len, column)) + 2 for column in cells) - 2
 
 
 def _lines_below(tables: Sequence[ComparisonTable]) -> list[str]:
-    """Return the lines below all tables, each once, what must be known of the data last."""
+    """Return the lines below all tables, each once, with cautions on the data last."""
     notes = [note for table in tables for note in table.notes]
     return list(dict.fromkeys([*notes, *(said for table in tables for said in table.cautions)]))
 
 
 def as_text(tables: Sequence[ComparisonTable]) -> str:
-    """Return plain tables, one below the other."""
+    """Return plain-text tables, one below the other."""
     from fsframework.cli import render
 
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
@@ -223,7 +223,7 @@ def as_latex(tables: Sequence[ComparisonTable]) -> str:
 
 
 def _escaped(text: str) -> str:
-    r"""Escape what LaTeX would take for a command.
+    r"""Escape the characters that are special in LaTeX.
 
     >>> print(_escaped("a_b 50 % ± 1"))
     a\_b 50 \% $\pm$ 1
@@ -234,7 +234,7 @@ def _escaped(text: str) -> str:
 def as_csv(
     comparisons: Sequence[MeasureComparison], cautions: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """Return every pair of every measure, a line each, numbers unrounded and shares of 1."""
+    """Return one line per pair and measure, with unrounded numbers as shares of 1."""
     from fsframework.values import footnotes
 
     out = io.StringIO()

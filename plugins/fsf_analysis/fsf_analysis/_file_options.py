@@ -1,4 +1,4 @@
-"""Options on files of accuracies, which carry no tasks."""
+"""Options for files of accuracies, which contain no tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPTIONS = (
     click.option(
         "--layout",
         metavar="PARTS",
-        help="What each part of a path below a folder names: tasks, method or -, joined by /.  "
+        help="What each part of a path below a folder means: tasks, method or -, joined by /.  "
         "[default: tasks/method/method/tasks]",
     ),
     click.option(
@@ -24,16 +24,15 @@ _OPTIONS = (
         metavar="open|closed",
         default="closed",
         show_default=True,
-        help="Of tasks whose accuracies are read from a file. open: no image appears in two of "
-        "them, and intervals speak of the data's distribution; closed: images recur, or you do "
-        "not know.",
+        help="Scope of the tasks in files of accuracies. open: no image appears in two tasks, and "
+        "intervals are about the data's distribution; closed: images recur, or you do not know.",
     ),
     click.option(
         "--images",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Distinct images in all tasks of a file, shown beside intervals.  "
-        "[default: not known]",
+        help="Number of distinct images in all tasks of a file, shown with intervals.  "
+        "[default: unknown]",
     ),
     click.option(
         "--unit",
@@ -41,7 +40,7 @@ _OPTIONS = (
         metavar="auto|percent|share",
         default="auto",
         show_default=True,
-        help="Of the accuracies in files; auto: percent if any of those given is above 1.",
+        help="Unit of the accuracies in files. auto: percent if any value is above 1.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Accuracies of tasks that were measured elsewhere, read from files and checked."""
+"""Read and check accuracies of tasks that were measured elsewhere."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = [
 Unit = Literal["auto", "percent", "share"]
 
 SUFFIXES = (".pt", ".pth", ".csv", ".parquet")
-"""Names of files that hold accuracies end so."""
+"""Suffixes of files of accuracies."""
 
 PUBLISHED_LAYOUT = "tasks/method/method/tasks"
-"""SHOT/MODEL/METHOD/DATASET.pt, as the benchmark of Lafargue et al. (2024) lays its files out."""
+"""SHOT/MODEL/METHOD/DATASET.pt, the layout of the files of Lafargue et al. (2024)."""
 
 _LAYOUT_WORDS = ("tasks", "method", "-")
 _SCALES: Mapping[str, float] = {"percent": 100.0, "share": 1.0}
@@ -41,14 +41,14 @@ class Reading:
     """How files of accuracies are read.
 
     Args:
-        layout: parts ``tasks``, ``method`` and ``-`` (nothing), joined by ``/``: what each part of
-            a path below a folder names; by default ``PUBLISHED_LAYOUT``.
-        method: name of the method, where there is one file with one column.
-        task_set: name of the tasks, for files given themselves; all of them must be of these.
-            A file of several columns has a set of tasks of its own by default.
-        unit: ``auto`` takes all of them for percent if any value is above 1.
+        layout: parts ``tasks``, ``method`` and ``-`` (ignored), joined by ``/``: what each part of
+            a path below a folder means; by default ``PUBLISHED_LAYOUT``.
+        method: name of the method, for one file with one column.
+        task_set: name of the tasks, for files named one by one, which must all have these tasks.
+            By default, a file with several columns has a separate set of tasks.
+        unit: ``auto`` reads all values as percent if any value is above 1.
         scope: ``open`` if no image appears in two of the tasks, which only the user knows.
-        n_images: distinct images in all tasks, 0 where it is not known.
+        n_images: number of distinct images in all tasks, 0 if unknown.
     """
 
     layout: str | None = None
@@ -61,16 +61,16 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class TaskAccuracies:
-    """The accuracies of one method on one set of tasks, as they were read.
+    """The accuracies of one method on one set of tasks, read from a file.
 
     Args:
-        method: what the method is called.
-        task_set: what the tasks are called. Accuracies carry no tasks: those of one name, number
-            and scope are taken to be the same tasks in the same order.
+        method: name of the method.
+        task_set: name of the tasks. Accuracies contain no tasks: those with the same name, number
+            and scope are assumed to be the same tasks in the same order.
         values: float64 ``(T,)``, shares of 1.
         source: the file.
         scope: ``open`` if no image appears in two of the tasks.
-        n_images: distinct images in all tasks, 0 where it is not known.
+        n_images: number of distinct images in all tasks, 0 if unknown.
     """
 
     method: str
@@ -83,7 +83,7 @@ class TaskAccuracies:
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    """Numbers as they are in a file, and where each one is."""
+    """Numbers of a column in a file, with the location of each."""
 
     name: str | None
     values: FloatArray
@@ -91,7 +91,7 @@ class _Column:
 
 
 def accuracy_files(folder: Path) -> list[Path]:
-    """Return every file below a folder whose name ends like one of accuracies, in reading order.
+    """Return every file of accuracies below a folder, in natural order.
 
     Numbers in names count as numbers: ``5-shot`` comes before ``10-shot``.
     """
@@ -103,12 +103,12 @@ def read_accuracies(paths: Sequence[Path], how: Reading | None = None) -> list[T
     """Read accuracies of tasks from files, and from folders with files below them.
 
     A ``.pt`` file holds one 1-d tensor; CSV (its first line names the columns) and Parquet hold a
-    column per method, a column ``task`` beside them is left out. A folder's layout says what each
-    part of a path below it names, such as ``tasks/method/method/tasks``.
+    column per method; a column ``task`` is ignored. A folder's layout states what each part of a
+    path below it means, such as ``tasks/method/method/tasks``.
 
     Raises:
-        DataError: a file cannot be read, is empty, holds a value that is not an accuracy, or files
-            of one set of tasks differ in their number; the message names file and row.
+        DataError: a file cannot be read, is empty or contains a value that is not an accuracy, or
+            files of one set of tasks differ in length; the message names file and row.
         OptionError: the layout does not fit, or a name is missing.
     """
     how = how or Reading()
@@ -156,8 +156,8 @@ def _of_folder(folder: Path, layout: str | None) -> list[tuple[str, str, Path, _
         words = (layout or PUBLISHED_LAYOUT).split("/")
         if len(parts) != len(words):
             raise OptionError(
-                f"{path} lies {len(parts)} deep in {folder}, the layout {'/'.join(words)} has "
-                f"{len(words)} parts; say with --layout what each part of a path names"
+                f"{path} has {len(parts)} parts below {folder}, but the layout "
+                f"{'/'.join(words)} has {len(words)}; give the meaning of each part with --layout"
             )
         names = {
             word: "/".join(part for part, w in zip(parts, words, strict=True) if w == word)
@@ -173,8 +173,8 @@ def _of_file(path: Path, task_set: str | None) -> list[tuple[str, str, Path, _Co
     columns = _columns(path)
     if len(columns) == 1 and task_set is None:
         raise OptionError(
-            f"{path}: accuracies carry no tasks; say with --task-set NAME which tasks they "
-            "are of (equal names: the same tasks in the same order)"
+            f"{path}: accuracies contain no tasks; name their tasks with --task-set NAME "
+            "(equal names: the same tasks in the same order)"
         )
     alone = len(columns) == 1
     return [
@@ -207,7 +207,7 @@ def _tensor(path: Path) -> list[_Column]:
         reason = str(error).partition("\n")[0][:120]
         raise DataError(f"{path}: not a tensor saved by PyTorch ({reason})") from None
     if not isinstance(tensor, torch.Tensor):
-        raise DataError(f"{path}: must hold a tensor, not {type(tensor).__name__}")
+        raise DataError(f"{path}: must contain a tensor, not {type(tensor).__name__}")
     if tensor.ndim != 1:
         raise DataError(
             f"{path}: must be a tensor of one dimension, one value per task, not "
@@ -251,7 +251,7 @@ def _parquet(path: Path) -> list[_Column]:
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{path}: not a Parquet file ({error})") from None
     if b"fsframework" in (table.schema.metadata or {}):
-        raise DataError(f"{path}: is part of a run; name the run, not this file")
+        raise DataError(f"{path}: is part of a run; name the run instead of this file")
     names = [name for name in table.column_names if name.lower() != "task"]
     _check_names(path, names)
     columns = []
@@ -259,7 +259,7 @@ def _parquet(path: Path) -> list[_Column]:
         column = table[name]
         kind = column.type
         if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
-            raise DataError(f"{path}: column {name!r} must hold numbers, not {kind}")
+            raise DataError(f"{path}: column {name!r} must contain numbers, not {kind}")
         if column.null_count:
             row = next(i for i, value in enumerate(column) if not value.is_valid)
             raise DataError(f"{path}, row {row}: the value of {name!r} is missing")
@@ -284,10 +284,10 @@ def _number(text: str) -> float | None:
 
 
 def _scale(columns: Sequence[tuple[Path, _Column]], unit: Unit) -> float:
-    """Return by what the values must be divided; all files of a reading are of one unit."""
+    """Return the divisor of the values; all files that are read together have one unit."""
     chosen = unit
     if unit == "auto":
-        # NaN is above nothing; it is refused later.
+        # No comparison with NaN is true; NaN is refused later.
         above = any((column.values > 1).any() for _, column in columns)
         chosen = "percent" if above else "share"
     return _SCALES[chosen]
@@ -302,8 +302,8 @@ def _shares(column: _Column, scale: float, path: Path) -> FloatArray:
         value = "NaN" if np.isnan(values[row]) else f"{values[row]:g}"
         unit = "percent" if scale > 1 else "a share"
         raise DataError(
-            f"{path}, {column.where(row)}: an accuracy in {unit} must lie in 0..{scale:g}; "
-            f"that{named} is {value}"
+            f"{path}, {column.where(row)}: an accuracy in {unit} must be from 0 to {scale:g}, "
+            f"but the value{named} is {value}"
         )
     return np.asarray(values / scale)
 
@@ -322,7 +322,8 @@ def _check_sets(read: Sequence[TaskAccuracies]) -> None:
         earlier = seen.setdefault((one.method, one.task_set), one.source)
         if earlier != one.source:
             raise DataError(
-                f"{one.source} and {earlier} both hold {one.method!r} on the tasks {one.task_set!r}"
+                f"{one.source} and {earlier} both contain {one.method!r} on the tasks "
+                f"{one.task_set!r}"
             )
 
 

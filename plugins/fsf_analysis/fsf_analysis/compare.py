@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 
-@command(epilog="Exit code 2 where tasks differ: then values cannot be paired.")
+@command(epilog="Exit code 2 if tasks differ, since their values cannot be paired.")
 @click.argument("sources", metavar="SOURCE...", shell_complete=run_names, nargs=-1, required=True)
 @click.option(
     "--statistic",
@@ -48,23 +48,21 @@ __all__ = ["compare"]
     default=10_000,
     show_default=True,
     metavar="N",
-    help="Of the bootstrap.",
+    help="Number of bootstrap resamples.",
 )
-@click.option(
-    "--seed", type=int, default=0, show_default=True, metavar="N", help="Of the bootstrap."
-)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Bootstrap seed.")
 @click.option("--baseline", metavar="LABEL", help="Compare only with this method.")
 @click.option(
     "--by-tasks",
     is_flag=True,
-    help="Compare within each set of equal tasks, instead of refusing different ones.",
+    help="Compare within each set of equal tasks instead of refusing different tasks.",
 )
 @click.option(
     "--beside",
     multiple=True,
     metavar="SOURCE",
-    help="The same methods on tasks of the other scope, closed beside open: their direct "
-    "comparison joins the matrix; repeatable.",
+    help="The same methods on tasks of the other scope (closed or open); their direct "
+    "comparison is added to the matrix; repeatable.",
 )
 @click.option(
     "--same-tasks",
@@ -79,7 +77,7 @@ __all__ = ["compare"]
     metavar="table|markdown|latex|csv",
     default="table",
     show_default=True,
-    help="LaTeX needs booktabs; CSV holds the pairs, unrounded.",
+    help="Output format. LaTeX needs booktabs; CSV contains the pairs, unrounded.",
 )
 @runs_dir_option
 @plugin_option
@@ -104,13 +102,13 @@ def compare(
     """Compare methods on equal tasks, pair by pair.
 
     SOURCE is a run (folder, name or its beginning), a folder of runs, a file of
-    accuracies (.pt, CSV, Parquet; a column per method) or a folder of such files;
-    LABEL=SOURCE calls it otherwise.
+    accuracies (.pt, CSV, Parquet; a column per method) or a folder of such files.
+    LABEL=SOURCE gives it another name.
 
     \b
-    A statistic (wacc) is compared in every arm that the runs share; wacc-biased
-    in one arm, wacc-gap (gap for short) in the contrast of two. By default acc
-    and wacc in every arm and wacc-gap are compared, as far as the runs have them.
+    A statistic such as wacc is compared in every arm that the runs share,
+    wacc-biased in one arm, wacc-gap (gap for short) in the contrast of two arms.
+    The default is acc and wacc in every arm and wacc-gap, if the runs have them.
 
     \b
     Examples:
@@ -135,7 +133,7 @@ def compare(
     notes, cautions = list(found.notes), dict(found.cautions)
     if beside:
         if by_tasks:
-            raise OptionError("--beside needs one set of tasks, so it cannot go with --by-tasks")
+            raise OptionError("--beside needs one set of tasks and cannot be used with --by-tasks")
         more = read_results(beside, runs_dir, reading, same_tasks=same_tasks)
         wanted = _counterparts([part.measure for part in found], more)
         second = fsf.compare(more, list(wanted.values()), baseline=baseline, **how)
@@ -165,10 +163,10 @@ def compare(
 
 
 def _counterparts(measures: Sequence[Measure], others: Sequence[MethodResult]) -> dict[str, str]:
-    """Return for the name of each measure that of the same statistic on other tasks.
+    """Return the name of the same statistic on the other tasks, by name of measure.
 
-    A gap's counterpart is the gap there; an arm's is the arm of the same name, or the only arm
-    where there is only one on both sides.
+    The counterpart of a gap is a gap; that of an arm is the arm of the same name, or the only arm
+    if both sides have only one.
     """
     from fsframework.statistics.results import comparable
     from fsframework.values import measure_name
@@ -189,14 +187,14 @@ def _counterparts(measures: Sequence[Measure], others: Sequence[MethodResult]) -
             found[measure.name] = measure_name(measure.statistic, there)
     if not found:
         raise OptionError(
-            f"--beside: its tasks are of the arms {', '.join(arms)}, and none of "
-            f"{', '.join(measure.name for measure in measures)} can be had there"
+            f"--beside: its tasks have the arms {', '.join(arms)}, so none of "
+            f"{', '.join(measure.name for measure in measures)} is available there"
         )
     return found
 
 
 def _check_beside(found: Comparison, second: Comparison) -> None:
-    """See to it that both are of the same methods, once on closed tasks and once on open ones."""
+    """Check that both have the same methods, one on closed tasks and one on open tasks."""
     labels, other = (set(one[0].values) for one in (found, second))
     if labels != other:
         raise OptionError(
@@ -205,5 +203,6 @@ def _check_beside(found: Comparison, second: Comparison) -> None:
         )
     if found[0].scope == second[0].scope:
         raise OptionError(
-            f"--beside: both are {found[0].scope}; one must be closed (images recur) and one open"
+            f"--beside: both sets of tasks are {found[0].scope}; one must be closed (images recur) "
+            "and one open"
         )

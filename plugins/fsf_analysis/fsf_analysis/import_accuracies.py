@@ -1,4 +1,4 @@
-"""`fsf import accuracies`: results measured elsewhere become runs."""
+"""`fsf import accuracies`: make runs from results measured elsewhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["accuracies", "import_all"]
     "order.",
 )
 @click.option(
-    "--label", metavar="NAME", help="Name of the method.  [default: that of the file or column]"
+    "--label", metavar="NAME", help="Name of the method.  [default: name of the file or column]"
 )
 @file_options
 @click.option(
@@ -55,11 +55,11 @@ def accuracies(
     runs_dir: Path,
     as_json: bool,
 ) -> None:
-    """Make runs of accuracies of tasks, to be compared with fsf compare.
+    """Make runs from accuracies of tasks, for fsf compare.
 
-    PATH is a file or a folder with files below it: .pt with a tensor, CSV or Parquet
-    with a column per method, a row per task. Accuracies carry no tasks, so you say
-    which files are of the same tasks, and whether images recur in them.
+    PATH is a file or a folder of files: .pt with a tensor, CSV or Parquet with a
+    column per method and a row per task. Accuracies contain no tasks, so state which
+    files have the same tasks and whether images recur in them.
 
     \b
     Examples:
@@ -95,12 +95,12 @@ def accuracies(
 def import_all(
     read: Sequence[TaskAccuracies], runs_dir: Path, given: Mapping[str, Any]
 ) -> tuple[list[Run], list[str]]:
-    """Make a run of each, or find the one that an equal import has made; all or none.
+    """Make one run per method, or find the run of an equal import; all or none.
 
     Args:
         read: accuracies of methods.
         runs_dir: where runs are written.
-        given: options as the user gave them, for the records.
+        given: options from the user, for the records.
 
     Returns:
         The runs, and a sentence for each that differs from an earlier import of its name.
@@ -125,7 +125,7 @@ def import_all(
             others = [old.name for old in earlier if _is_same(old, one) and old.name != run.name]
             if others and not run.reused:
                 notes.append(
-                    f"{run.name}: other accuracies of this method and tasks are kept as "
+                    f"{run.name}: other accuracies of this method and tasks are stored as "
                     + ", ".join(sorted(others))
                 )
     except BaseException:

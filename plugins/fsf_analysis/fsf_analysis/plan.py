@@ -46,7 +46,7 @@ _POINTS = 100
 @click.option(
     "--arm",
     metavar="NAME",
-    help="Take RUN's tasks of this arm, such as biased.  [default: the control arm]",
+    help="Use RUN's tasks of this arm, such as biased.  [default: the control arm]",
 )
 @click.option(
     "--choose",
@@ -59,19 +59,19 @@ _POINTS = 100
     "--difference",
     type=float,
     metavar="POINTS",
-    help="Say how many tasks would show such a difference between two methods.",
+    help="Show how many tasks detect this difference between two methods.",
 )
 @click.option(
     "--correlation",
     type=float,
     metavar="R",
-    help="Correlation of two methods' accuracies on a task, where there is no OTHER.",
+    help="Correlation of two methods' accuracies on a task, without OTHER.",
 )
 @click.option(
     "--task-sd",
     type=float,
     metavar="POINTS",
-    help="Standard deviation of a task's accuracy, where there is no RUN.",
+    help="Standard deviation of a task's accuracy, without RUN.",
 )
 @shared("level")
 @click.option(
@@ -80,7 +80,7 @@ _POINTS = 100
     default=0.8,
     show_default=True,
     metavar="P",
-    help="Probability to find a difference that is called detectable.",
+    help="Probability of detecting a difference that is called detectable.",
 )
 @click.option(
     "--least-tasks",
@@ -115,16 +115,16 @@ def plan(
     as_json: bool,
     **_: Any,
 ) -> None:
-    """Tell how many queries per class are best, and what the tasks there are will show.
+    """Find the best number of queries and the differences that the tasks can show.
 
     \b
-    For tasks without replacement (sampler depleting), whose intervals speak of
-    the data's distribution. More queries per class tell more of a task and leave
-    fewer tasks; Q* is where the interval is shortest. RUN is a pilot: any run
-    of the method on such data, with the same ways and shots; many queries and
-    many tasks make it sharper. With OTHER, a run of another method on the same
-    tasks, the difference of the two is planned for. Without a pilot, class
-    sizes tell how many tasks there are.
+    For tasks without replacement (sampler depleting), whose intervals are about
+    the data's distribution. More queries per class measure a task better but
+    leave fewer tasks; Q* gives the shortest interval. RUN is a pilot: any run of
+    the method on such data with the same ways and shots; more queries and tasks
+    make it more precise. With OTHER, a run of another method on the same tasks,
+    the plan is for the difference of the two. Without a pilot, class sizes give
+    the number of tasks.
 
     \b
     Examples:
@@ -150,7 +150,7 @@ def plan(
         shape = _given(tree, "n_way", 5), _given(tree, "n_shot", 5)
     else:
         if task_sd is not None:
-            raise OptionError("--task-sd replaces a pilot; leave it out beside RUN")
+            raise OptionError("--task-sd replaces RUN; give one of them")
         pilot, tasks, made = _pilot(run, runs_dir, arm)
         _check_shape(tree, tasks)
         shape = (tasks.n_way, tasks.n_shot)
@@ -159,7 +159,7 @@ def plan(
         first = judged = QueryVariance.of(pilot, level)
         if other is not None:
             if correlation is not None:
-                raise OptionError("--correlation replaces a second pilot; leave it out")
+                raise OptionError("--correlation replaces OTHER; give one of them")
             beside, tasks_beside, made_beside = _pilot(other, runs_dir, arm)
             head.append(_described(made_beside, tasks_beside))
             judged = QueryVariance.of(study.paired_pilot(pilot, beside), level)
@@ -181,7 +181,7 @@ def plan(
 
 
 def _given(tree: Mapping[str, Any], name: str, default: int) -> int:
-    """Return an option of the sampler that is given, else the default."""
+    """Return an option of the sampler if it is given, else the default."""
     found = tree.get("sampler", {})
     return int(found[name].value) if isinstance(found, dict) and name in found else default
 
@@ -196,18 +196,18 @@ def _pilot(run: str, runs_dir: Path, arm: str | None) -> tuple[PilotAnswers, Tas
 
 
 def _check_shape(tree: Mapping[str, Any], tasks: TaskSet) -> None:
-    """Refuse to plan tasks of another shape than the pilot's."""
+    """Check that the planned tasks have the pilot's shape."""
     for what, there in (("way", tasks.n_way), ("shot", tasks.n_shot)):
         asked = _given(tree, f"n_{what}", there)
         if asked != there:
             raise OptionError(
-                f"the pilot's tasks are of {what} {there}, and tell nothing of {what} {asked}: "
+                f"the pilot's tasks have {what} {there} and cannot be used to plan {what} {asked}; "
                 f"make a pilot with --{what} {asked}"
             )
 
 
 def _sizes(context: click.Context, tree: Mapping[str, Any], run: Run | None) -> tuple[int, ...]:
-    """Return the class sizes of the data set given, or of that of a run."""
+    """Return the class sizes of the given data set, or of the run's."""
     from fsframework.api.data import opened
 
     request, split = _plain(tree.get("dataset")), _plain(tree.get("split"))
@@ -226,7 +226,7 @@ def _sizes(context: click.Context, tree: Mapping[str, Any], run: Run | None) -> 
 
 
 def _plain(given: Any) -> Any:
-    """Return values as they were given, without where they were given."""
+    """Return given values without their origins."""
     if isinstance(given, dict):
         return {name: _plain(value) for name, value in given.items()}
     return None if given is None else given.value
@@ -240,7 +240,7 @@ def _described(run: Run, tasks: TaskSet) -> str:
         f"{tasks.n_shot}-shot, {tasks.n_query} queries per class ({run.folder})"
     )
     if not tasks.uniform:
-        text += "; its sampler does not draw uniformly, as that of the tasks planned does"
+        text += "; unlike the planned tasks, they were not drawn uniformly"
     return "\n".join([text, *(f"note: {said}" for said in record.cautions)])
 
 
@@ -284,8 +284,9 @@ def _print(made: StudyPlan, head: list[str], measured: float | None) -> None:
     if known:
         click.echo()
         click.echo(
-            f"in points; < is advised; ± of {100 * made.queries.level:g} %; a true difference of "
-            f"the size given is found with {100 * made.power:g} % power"
+            f"in points; < marks the advised number; ± is the half-width of the "
+            f"{100 * made.queries.level:g} % interval; a true difference of the given size is "
+            f"detected with {100 * made.power:g} % power"
         )
     curve = made.curve()
     if len(curve) > 2:

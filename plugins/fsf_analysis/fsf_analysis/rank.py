@@ -1,4 +1,4 @@
-"""`fsf rank`: whether two columns of results put methods in the same order."""
+"""`fsf rank`: whether two columns of results rank methods in the same order."""
 
 from __future__ import annotations
 
@@ -27,19 +27,23 @@ __all__ = ["rank"]
     nargs=2,
     metavar="A B",
     required=True,
-    help="The two columns; of runs two estimates, such as wacc-random wacc-biased.",
+    help="The two columns; for runs, two estimates such as wacc-random wacc-biased.",
 )
 @click.option(
-    "--row", default="method", show_default=True, metavar="COLUMN", help="What names the rows."
+    "--row",
+    default="method",
+    show_default=True,
+    metavar="COLUMN",
+    help="Column of row names.",
 )
 @click.option(
     "--by",
     multiple=True,
     metavar="COLUMN",
-    help="Rank each part of the table on its own; repeatable.",
+    help="Rank each group of rows with the same value separately; repeatable.",
 )
 @click.option("--pivot", metavar="COLUMN", help="A and B are values of this column, not columns.")
-@click.option("--value", metavar="COLUMN", help="With --pivot: the column that holds the numbers.")
+@click.option("--value", metavar="COLUMN", help="With --pivot: the column with the numbers.")
 @shared("level")
 @click.option(
     "--resamples",
@@ -47,9 +51,9 @@ __all__ = ["rank"]
     default=10_000,
     show_default=True,
     metavar="N",
-    help="Of the bootstrap over rows.",
+    help="Number of bootstrap resamples of the rows.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of it.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Bootstrap seed.")
 @click.option(
     "--format",
     "form",
@@ -57,7 +61,7 @@ __all__ = ["rank"]
     metavar="table|markdown|latex",
     default="table",
     show_default=True,
-    help="LaTeX needs booktabs.",
+    help="Output format. LaTeX needs booktabs.",
 )
 @runs_dir_option
 @json_option
@@ -75,7 +79,7 @@ def rank(
     runs_dir: Path,
     as_json: bool,
 ) -> None:
-    """Tell whether two columns of results rank methods alike.
+    """Compare how two columns of results rank methods.
 
     SOURCE is a CSV table with a row per method, or at least three runs. Spearman's rho
     and Kendall's tau-b, each with a bootstrap interval over the rows.
@@ -111,15 +115,15 @@ def rank(
         found.append((part, made))
         if part.left_out:
             lacking = ", ".join(part.left_out)
-            notes.append(f"{' '.join(part.group)}: left out, since they lack a value: {lacking}")
+            notes.append(f"{' '.join(part.group)}: left out because a value is missing: {lacking}")
         if math.isnan(made.rho):
             notes.append(
-                f"{' '.join(part.group)}: all values of a column are equal, so there is no order"
+                f"{' '.join(part.group)}: all values of a column are equal, so it gives no ranking"
             )
     if any(abs(made.rho) == 1 for _, made in found):
         notes.append(
-            "where all rows are in order, so is every resample of them: an interval of no width "
-            "does not mean certainty"
+            "if all rows are in the same order, so is every resample of them: an interval of width "
+            "0 does not mean certainty"
         )
     if as_json:
         render.print_json(_as_json(columns, by, found, notes))
@@ -170,8 +174,8 @@ def _table(
         (*by, "rows", "Spearman", "Kendall", "interval"),
         rows,
         (
-            "intervals speak of other methods like these, whose values are taken as given; with "
-            "only ten rows or so they hold the truth less often than they say",
+            "intervals are about other methods like these, with values taken as exact; with only "
+            "about ten rows they contain the true value less often than their level states",
             *(f"note: {note}" for note in notes),
         ),
     )

@@ -1,4 +1,4 @@
-"""Whether two columns of a table rank its rows alike, and the tables that are read for it."""
+"""Rank agreement of two columns of a table, and reading such tables."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class RankAgreement:
     """Spearman's and Kendall's rank correlation of two columns of results.
 
     Args:
-        rho: Spearman's, -1..1; NaN where a column is constant. ``rho_low`` and ``rho_high`` bound
+        rho: Spearman's, -1..1; NaN if a column is constant. ``rho_low`` and ``rho_high`` bound
             its percentile interval.
-        tau: Kendall's tau-b likewise.
-        level: of the intervals.
-        n_rows: how many were ranked.
-        n_replicates: bootstrap replicates; ``n_undefined`` of them were left out, since a column
+        tau: Kendall's tau-b, likewise.
+        level: level of the intervals.
+        n_rows: number of ranked rows.
+        n_replicates: bootstrap replicates; ``n_undefined`` of them were left out because a column
             was constant in them.
     """
 
@@ -54,18 +54,18 @@ def rank_agreement(
 ) -> RankAgreement:
     """Return both rank correlations of two columns with bootstrap intervals over the rows.
 
-    A replicate draws rows, the methods, with replacement, so the interval speaks of other methods
-    of the kind of these, and takes their values as given.
+    A replicate draws rows (methods) with replacement, so the interval is about other methods like
+    these, with values taken as exact.
 
-    Caveat: ten rows say little. A row that is drawn twice ties with itself, which pulls
-    replicates below a perfect order, and the percentile interval of so few rows holds the truth
-    less often than it says. Values of a perfect order give an interval that ends at 1.
+    Caveat: ten rows are few. A row that is drawn twice ties with itself, which lowers the
+    correlation of replicates, and the percentile interval of so few rows contains the true value
+    less often than its level states. Values in perfect order give an interval that ends at 1.
 
     Args:
         first: float ``(rows,)``; ``second`` likewise.
         n_replicates: at least 1.
         level: above 0 and below 1.
-        seed: of the replicates.
+        seed: seed of the replicates.
 
     Raises:
         DataError: the shapes do not fit, or there are fewer than three rows.
@@ -115,7 +115,7 @@ def rank_agreement(
 
 
 def _kendall(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return tau-b of each row of ``(n, rows)`` with the other's row; NaN where one is constant."""
+    """Return tau-b of each pair of rows of two ``(n, rows)``; NaN if one is constant."""
     x, y = (np.sign(values[:, :, None] - values[:, None, :]) for values in (first, second))
     spread = np.sqrt((x**2).sum(axis=(1, 2)) * (y**2).sum(axis=(1, 2)))
     product = (x * y).sum(axis=(1, 2))
@@ -125,12 +125,12 @@ def _kendall(first: FloatArray, second: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class RankedColumns:
-    """Two columns of a table over the rows that have both.
+    """Two columns of a table, over the rows that have both values.
 
     Args:
-        group: the values by which the table was parted.
-        rows: what each row is called; ``first`` and ``second`` float ``(rows,)``.
-        left_out: rows that lack one of the two.
+        group: values of the columns ``by`` in this part of the table.
+        rows: name of each row; ``first`` and ``second`` float ``(rows,)``.
+        left_out: rows that lack one of the two values.
     """
 
     group: tuple[str, ...]
@@ -152,20 +152,20 @@ def read_columns(
     """Read two columns of a CSV file, part by part.
 
     Args:
-        columns: names of two columns; with ``pivot`` two values of that column, whose numbers
-            stand in the column ``value``.
+        columns: names of two columns; with ``pivot``, two values of that column, whose numbers
+            are in the column ``value``.
         row: the column that names the rows.
-        by: columns whose values part the table; each part is ranked on its own.
+        by: columns whose values divide the table into parts, which are ranked separately.
 
     Raises:
-        DataError: the file cannot be read, lacks a column, has a row twice or a value that is no
+        DataError: the file cannot be read, lacks a column, has a row twice or a value that is not a
             number; the message names the line.
-        OptionError: ``pivot`` without ``value`` or the other way about.
+        OptionError: only one of ``pivot`` and ``value`` is given.
     """
     if (pivot is None) != (value is None):
         raise OptionError(
-            "--pivot names the column that holds the names, --value the one that holds the "
-            "numbers; give both or neither"
+            "--pivot names the column with the names, --value the column with the numbers; give "
+            "both or neither"
         )
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -191,7 +191,7 @@ def read_columns(
                 text = line[column]
             if column in here:
                 raise DataError(
-                    f"{path}, line {number}: {line[row]} has {column!r} twice (--by parts a table)"
+                    f"{path}, line {number}: {line[row]} has {column!r} twice (--by splits it)"
                 )
             if text and text.strip():
                 here[column] = _finite(text, f"{path}, line {number}: {column!r}")
@@ -202,7 +202,7 @@ def read_columns(
         known = sorted({line[pivot] or "" for line in lines})
         raise DataError(
             f"{path}: no row has both {columns[0]!r} and {columns[1]!r}; the column {pivot!r} "
-            f"holds {', '.join(known[:8])}"
+            f"contains {', '.join(known[:8])}"
         )
     return found
 

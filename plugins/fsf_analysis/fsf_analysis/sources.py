@@ -1,4 +1,4 @@
-"""What is compared, as it is named on the command line: runs, folders of runs, files."""
+"""Sources of results named on the command line: runs, folders of runs, files."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def read_results(
     """Read every result: runs by folder or name, folders of runs, files of accuracies.
 
     Args:
-        sources: each may be ``LABEL=SOURCE`` to be called otherwise.
-        runs_dir: where runs are looked for by name.
+        sources: each may be ``LABEL=SOURCE``, which gives it another name.
+        runs_dir: folder in which runs are found by name.
         reading: how files are read.
-        same_tasks: row i of every file of accuracies is said to be the same task.
+        same_tasks: whether row i of every file of accuracies is the same task.
         by_tasks: whether results on different tasks are allowed.
 
     Raises:
-        RecordError: there is no such run, or it has no outcomes.
-        DataError: a file cannot be read, or files were not said to be of the same tasks.
+        RecordError: a run does not exist or has no outcomes.
+        DataError: a file cannot be read, or files were not stated to have the same tasks.
     """
     found: list[MethodResult] = []
     single: dict[str, Path] = {}
@@ -53,20 +53,20 @@ def read_results(
             part = find_results(path, runs_dir)
         if label is not None:
             if len(part) != 1:
-                raise OptionError(f"{source}: holds the results of {len(part)} methods, not one")
+                raise OptionError(f"{source}: contains the results of {len(part)} methods, not one")
             part = [dataclasses.replace(part[0], label=label, longer_labels=())]
         found += part
     if len(single) > 1 and not by_tasks:
         names = " and ".join(str(path) for path in list(single.values())[:2])
         raise DataError(
-            f"{names} may be of different tasks; if row i of each is the same task, say "
+            f"{names} may have different tasks; if row i of each is the same task, give "
             "--same-tasks (--by-tasks compares only within each file)"
         )
     return found
 
 
 def _holds_runs(folder: Path) -> bool:
-    """Return whether a folder is a run or has runs in it, broken ones included."""
+    """Return whether a folder is a run or contains runs, including broken ones."""
     if list(folder.glob("*/run.json")):
         return True
     return (folder / "run.json").exists()

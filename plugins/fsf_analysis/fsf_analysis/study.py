@@ -1,4 +1,4 @@
-"""A study planned: how many tasks the data yield, and which differences these will show."""
+"""Plan a study: how many tasks the data yield and which differences they can show."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parse_class_sizes(text: str) -> tuple[int, ...]:
     """Read class sizes: numbers of images, or ``IMAGESxCLASSES``, separated by commas.
 
     Raises:
-        OptionError: it is written otherwise.
+        OptionError: the text has another form.
 
     >>> parse_class_sizes("600x3"), parse_class_sizes("20,45x2")
     ((600, 600, 600), (20, 45, 45))
@@ -63,14 +63,14 @@ def paired_pilot(first: PilotAnswers, second: PilotAnswers) -> PilotAnswers:
 def detectable_difference(
     variance: float, n_tasks: int, *, paired: bool, level: float = 0.95, power: float = 0.8
 ) -> float:
-    """Return the least true difference of two means over tasks that a test would find.
+    """Return the smallest true difference of two means over tasks that a test detects.
 
     Args:
-        variance: paired, of the difference on a task; unpaired, of both accuracies together.
-        n_tasks: of each method, at least 2; fewer give NaN.
+        variance: if paired, of the difference on a task; if unpaired, sum of both accuracies'.
+        n_tasks: tasks per method, at least 2; fewer give NaN.
         paired: whether both methods have the same tasks.
-        level: of the interval that must not hold 0.
-        power: probability to find it.
+        level: level of the interval that must not contain 0.
+        power: probability of detecting it.
 
     >>> round(detectable_difference(0.02, 100, paired=False), 4)
     0.0398
@@ -85,7 +85,7 @@ def detectable_difference(
 def tasks_needed(
     variance: float, difference: float, *, paired: bool, level: float = 0.95, power: float = 0.8
 ) -> int:
-    """Return the fewest tasks of each method by which a difference is found; see above.
+    """Return the smallest number of tasks per method that detects a difference; see above.
 
     >>> tasks_needed(0.02, 0.0399, paired=False), tasks_needed(0.0, 0.01, paired=True)
     (100, 2)
@@ -105,17 +105,19 @@ def tasks_needed(
 
 @dataclass(frozen=True)
 class PlanRow:
-    """What so many queries per class come to; shares of 1, NaN where nothing is known of it.
+    """The plan for one number of queries per class; shares of 1, NaN if unknown.
 
     Args:
         n_query: queries per class.
-        n_tasks: that the data yield without replacement; ``left_over``: images not in them.
-        variance: of the mean accuracy over these tasks, predicted.
-        half_width: of its interval.
-        unpaired: least difference that two methods on tasks of their own would show.
+        n_tasks: tasks that the data yield without replacement.
+        left_over: images that are in no task.
+        variance: predicted variance of the mean accuracy over these tasks.
+        half_width: half-width of its interval.
+        unpaired: smallest detectable difference of two methods on separate tasks.
         paired: the same on equal tasks.
-        needed_unpaired: tasks of each method that would show the difference asked for; 0 where
-            none was asked for or the variance is not known. ``needed_paired`` likewise.
+        needed_unpaired: tasks per method that show the difference asked for; 0 if none was asked
+            for or the variance is unknown.
+        needed_paired: the same on equal tasks.
     """
 
     n_query: int
@@ -131,17 +133,17 @@ class PlanRow:
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What the tasks of a data set will show of one method, or of the difference of two.
+    """What the tasks of a data set can show about one method, or the difference of two.
 
     Args:
-        queries: the number of queries per class that is advised; its pilot is that of the
-            differences where there are two methods.
-        pilot: what the pilot told of a method; ``None`` without one.
-        other: of a second method on the same tasks.
-        correlation: of two methods' accuracies on a task, instead of a second pilot.
+        queries: the advised number of queries per class; with two methods, its pilot is for
+            their differences.
+        pilot: variance measured by the pilot of a method; ``None`` without a pilot.
+        other: the same for a second method on the same tasks.
+        correlation: correlation of two methods' accuracies on a task, instead of a second pilot.
         task_sd: standard deviation of a task's accuracy, share of 1, instead of any pilot.
-        difference: that one wishes to find, share of 1.
-        power: of tests.
+        difference: the difference to detect, share of 1.
+        power: power of tests.
 
     Raises:
         OptionError: an option is out of its range.
@@ -169,12 +171,12 @@ class StudyPlan:
 
     @property
     def differences(self) -> QueryVariance | None:
-        """What two pilots on the same tasks told of the difference of their methods."""
+        """The variance of the difference of two methods, from their pilots on the same tasks."""
         found = self.queries.pilot
         return found if found is not None and found.of_differences else None
 
     def row(self, n_query: int) -> PlanRow:
-        """Return what so many queries per class come to."""
+        """Return the plan for a number of queries per class."""
         n_tasks, level = self.queries.n_tasks(n_query), self.queries.level
         first = self._variance(self.pilot, n_query)
         second = first if self.other is None else self._variance(self.other, n_query)
@@ -218,7 +220,7 @@ class StudyPlan:
         return math.nan if self.task_sd is None else self.task_sd**2
 
     def rows(self) -> list[PlanRow]:
-        """Return rows from few queries to many, those of the number advised and of Q* included."""
+        """Return rows from few queries to many, including the advised number and Q*."""
         usual = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 200, 500, 1000)
         most, judged = max(self.queries.candidates), self.queries.pilot
         shown = {q for q in usual if q <= most} | {self.queries.n_query}
@@ -227,10 +229,10 @@ class StudyPlan:
         return [self.row(q) for q in sorted(shown)]
 
     def curve(self, most: int | None = None) -> list[tuple[int, float]]:
-        """Return queries per class and predicted variance of the mean, by as many tasks as can be.
+        """Return queries per class and the predicted variance of the mean over all possible tasks.
 
-        The mean is that of the differences where there are two methods. Up to ``most`` queries, or
-        four times the number advised and at least 20.
+        With two methods, the mean is that of their differences. Up to ``most`` queries, by default
+        four times the advised number and at least 20.
         """
         if self.pilot is None:
             return []

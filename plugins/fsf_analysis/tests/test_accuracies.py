@@ -80,7 +80,7 @@ def test_a_layout_names_method_and_tasks(tmp_path: Path) -> None:
     ]
     other = read_accuracies([tmp_path], Reading(layout="tasks/method/-/tasks"))
     assert {r.method for r in other} == {"clip"}
-    with pytest.raises(OptionError, match="lies 4 deep.*has 2 parts"):
+    with pytest.raises(OptionError, match="has 4 parts below .* has 2"):
         read_accuracies([tmp_path], Reading("tasks/method"))
     with pytest.raises(OptionError, match="must be parts tasks, method, -"):
         read_accuracies([tmp_path], Reading("shot/method"))
@@ -97,7 +97,7 @@ def test_percent_or_share_is_one_for_all_files(tmp_path: Path) -> None:
         0.01,
     ]
     with pytest.raises(
-        DataError, match=r"high.csv, line 2: .* in a share must lie in 0..1; .* is 50"
+        DataError, match=r"high.csv, line 2: .* in a share must be from 0 to 1, but .* is 50"
     ):
         read_accuracies([high], Reading(task_set="t", unit="share"))
 
@@ -105,9 +105,9 @@ def test_percent_or_share_is_one_for_all_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("a\n40\nnan\n", "line 3: an accuracy in percent must lie in 0..100; that of 'a' is NaN"),
-        ("a\n40\n101\n", "line 3: an accuracy in percent must lie in 0..100; that of 'a' is 101"),
-        ("a\n-1\n40\n", "line 2: an accuracy in percent must lie in 0..100; that of 'a' is -1"),
+        ("a\n40\nnan\n", "must be from 0 to 100, but the value of 'a' is NaN"),
+        ("a\n40\n101\n", "must be from 0 to 100, but the value of 'a' is 101"),
+        ("a\n-1\n40\n", "must be from 0 to 100, but the value of 'a' is -1"),
         ("a,b\n40,50\n40,\n", "line 3: the value of 'b' is missing"),
         ("a,b\n40,x\n", "line 2: the value of 'b' is not a number: 'x'"),
         ("a,b\n40\n", "line 2: 1 values for 2 columns"),
@@ -134,7 +134,7 @@ def test_files_that_hold_no_accuracies(tmp_path: Path) -> None:
     assert "one dimension" in refusal(tensor(tmp_path / "flat.pt", [[1.0]]))
     assert "is empty" in refusal(tensor(tmp_path / "none.pt", []))
     torch.save({"a": torch.ones(2)}, tmp_path / "dict.pt")
-    assert "must hold a tensor, not dict" in refusal(tmp_path / "dict.pt")
+    assert "must contain a tensor, not dict" in refusal(tmp_path / "dict.pt")
     assert "not a tensor saved" in refusal(table(tmp_path / "text.pt", "no tensor"))
     assert "not a Parquet file" in refusal(table(tmp_path / "text.parquet", "no table"))
     assert "no such file" in refusal(tmp_path / "absent.csv")
@@ -142,9 +142,9 @@ def test_files_that_hold_no_accuracies(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [0.5, None]}), tmp_path / "null.parquet")
     assert "row 1: the value of 'a' is missing" in refusal(tmp_path / "null.parquet")
     AccuracyOutcomes([0.5], "d", 0, False).save(tmp_path / "ours.parquet")
-    assert "name the run, not this file" in refusal(tmp_path / "ours.parquet")
+    assert "name the run instead of this file" in refusal(tmp_path / "ours.parquet")
     one = tensor(tmp_path / "one.pt", [50.0])
-    assert "say with --task-set" in refusal(one, OptionError)
+    assert "name their tasks with --task-set" in refusal(one, OptionError)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no file below it"):
         read_accuracies([tmp_path / "empty"])
@@ -159,7 +159,7 @@ def test_unequal_lengths_and_doubles_within_a_set_of_tasks(tmp_path: Path) -> No
         read_accuracies([a, b], Reading(task_set="t"))
     (tmp_path / "x").mkdir()
     again = table(tmp_path / "x" / "a.csv", "a\n40\n50\n")
-    with pytest.raises(DataError, match="both hold 'a'"):
+    with pytest.raises(DataError, match="both contain 'a'"):
         read_accuracies([a, again], Reading(task_set="t"))
 
 

@@ -112,7 +112,7 @@ def test_closed_stands_beside_open(imported) -> None:
     done = imported("compare", "one", "two", "three", "--beside", "closed.csv")
     assert done.returncode == 0, done.stderr
     assert "95 % closed, student-t" in done.stdout
-    assert "of these the paired comparison on open tasks confirms" in done.stdout
+    assert "of these, the paired comparison on open tasks confirms" in done.stdout
     matrix = done.stdout.partition("who is higher")[2].splitlines()[2:5]
     assert all("·" not in line for line in matrix)
     again = imported("compare", "one", "two", "three", "--beside", "open.csv", "--scope", "open")
@@ -142,8 +142,8 @@ def test_files_are_compared_only_where_their_tasks_are_said_to_be_equal(
         (tmp_path / f"{name}.csv").write_text(f"{name}\n0.5\n0.{'6' if name == 'p' else '7'}\n")
     refused: subprocess.CompletedProcess[str] = imported("compare", "p.csv", "q.csv")
     assert refused.returncode == 2
-    assert "may be of different tasks" in refused.stderr
-    assert "say --same-tasks" in refused.stderr
+    assert "may have different tasks" in refused.stderr
+    assert "give --same-tasks" in refused.stderr
     done = imported("compare", "mine=p.csv", "q.csv", "--same-tasks")
     assert done.returncode == 0
     assert "mine − q" in done.stdout

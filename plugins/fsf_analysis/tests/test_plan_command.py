@@ -80,9 +80,9 @@ def test_class_sizes_alone(fsf: Fsf) -> None:
 def test_what_cannot_be_planned(fsf: Fsf, pilot: Path) -> None:
     for arguments, message in (
         (("plan",), "name a pilot RUN, --dataset or --class-sizes"),
-        (("plan", str(pilot), "--shot", "5"), "the pilot's tasks are of shot 1"),
+        (("plan", str(pilot), "--shot", "5"), "the pilot's tasks have shot 1"),
         (("plan", str(pilot), "--arm", "biased"), "has no arm 'biased', only random"),
-        (("plan", str(pilot), "--task-sd", "9"), "replaces a pilot"),
+        (("plan", str(pilot), "--task-sd", "9"), "replaces RUN"),
         (("plan", str(pilot), "--level", "2"), "--level must lie between 0 and 1, not 2"),
         (("plan", "--class-sizes", "5x2"), "do not yield two 5-way 5-shot tasks"),
         (("plan", "nowhere"), "no run 'nowhere'"),

@@ -67,12 +67,12 @@ def test_columns_may_be_values_of_a_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "part"),
     [
-        (WIDE, {}, "line 5: x has 'a' twice (--by parts a table)"),
+        (WIDE, {}, "line 5: x has 'a' twice (--by splits it)"),
         (WIDE, {"by": ["shots"]}, "has no column 'shots' (did you mean 'shot'?)"),
         ("method,a,b\nx,1,ten\n", {}, "line 2: 'b' must be a number, not 'ten'"),
         ("method,a,b\nx,1,nan\n", {}, "line 2: 'b' must be a number, not 'nan'"),
         ("method,a,b\n", {}, "has no rows"),
-        (LONG, {"pivot": "metric", "value": "value"}, "the column 'metric' holds A, R"),
+        (LONG, {"pivot": "metric", "value": "value"}, "the column 'metric' contains A, R"),
     ],
 )
 def test_a_table_that_cannot_be_ranked(tmp_path: Path, text: str, options, part: str) -> None:

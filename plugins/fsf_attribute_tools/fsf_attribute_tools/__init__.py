@@ -1,3 +1,3 @@
-"""Look into words of images: counts, agreement, merged tables, pages, pictures of tasks."""
+"""Inspect words of images: counts, agreement, merged tables, pages, pictures of tasks."""
 
 __version__ = "0.1.0"

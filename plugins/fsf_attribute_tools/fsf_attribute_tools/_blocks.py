@@ -1,4 +1,4 @@
-"""Parts of a table that are small enough to be looked at together."""
+"""Blocks of a table that are small enough to be processed together."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fsframework.values import IntArray
 __all__ = ["even_blocks"]
 
 _PAIRS_PER_BLOCK = 1 << 20
-"""Pairs (image, word) looked at together; each takes about 50 bytes for the time."""
+"""Pairs (image, word) processed together; each takes about 50 bytes of memory."""
 
 
 def even_blocks(counts: IntArray) -> Iterator[slice]:
-    """Cut a sequence so that the counts in each part add up to about ``_PAIRS_PER_BLOCK``.
+    """Cut a sequence into parts whose counts add up to about ``_PAIRS_PER_BLOCK``.
 
     >>> list(even_blocks(np.array([3, 1, 2])))
     [slice(0, 3, None)]

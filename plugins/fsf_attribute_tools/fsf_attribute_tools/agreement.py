@@ -1,4 +1,4 @@
-"""How far two attribute tables agree on the images that both describe."""
+"""How well two attribute tables agree on the images that both describe."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class WordCount:
 
 @dataclass(frozen=True)
 class DetectorAgreement:
-    """What one of two tables says, judged by the other.
+    """One of two tables, evaluated against the other.
 
     Args:
         accuracy: detection accuracy with the other table as the reference (FewSTAB, Eq. 9), a
-            share of 1; ``None`` where the reference has no word at all.
+            share of 1; ``None`` if the reference has no word at all.
         images_without_reference: common images for which the reference has no word. The ratio of
-            Eq. 9 is undefined for them, and they are left out of the mean.
-        images_only: images in this table and not in the other.
+            Eq. 9 is undefined for them, so they are left out of the mean.
+        images_only: images in this table but not in the other.
         words: distinct words of the common images.
         shared_share: share of ``words`` that the other table has too; ``None`` if there are none.
-        unique: the commonest words of the common images that the other table lacks there, at
-            most 10, ties by name; ``unique_words`` is the number of all of them.
+        unique: the most common words of the common images that the other table lacks there, at
+            most 10, ties by name; ``unique_words`` is their total number.
     """
 
     accuracy: float | None
@@ -52,13 +52,13 @@ class DetectorAgreement:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far two tables say the same of the images that both know.
+    """How well two tables agree on the images in both.
 
     Args:
-        images: known to both.
-        shared_words: words that both have somewhere among these images.
+        images: number of images in both tables.
+        shared_words: words that both have for any of these images.
         jaccard: shared words as a share of all words of either; ``None`` if there are none.
-        a: the first table, judged by the second; ``b``: the second, judged by the first.
+        a: the first table, evaluated against the second; ``b``: the second against the first.
     """
 
     images: int
@@ -73,12 +73,12 @@ class Agreement:
 
 
 def agreement(a: AttributeTable, b: AttributeTable) -> Agreement:
-    """Judge each of two tables by the other, over the images that both know.
+    """Evaluate each of two tables against the other, over the images in both.
 
     The detection accuracy of FewSTAB, Eq. 9 (Table S11): the mean over images of
-    ``|A_query & A_ref| / |A_ref|``, where *query* is the table that is judged. Images for which
-    ``A_ref`` is empty have no ratio and are left out; the paper does not speak of them. Only
-    words spelt alike are the same. Vocabularies are those of the common images.
+    ``|A_query & A_ref| / |A_ref|``, where *query* is the evaluated table. Images with an empty
+    ``A_ref`` have no ratio and are left out; the paper does not mention them. Words are the same
+    only if spelt the same. Vocabularies are those of the common images.
 
     Raises:
         DataError: no image is in both tables.

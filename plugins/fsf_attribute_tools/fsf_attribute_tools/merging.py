@@ -1,4 +1,4 @@
-"""Tables of parts of the images, put together."""
+"""Merge tables of parts of the images."""
 
 from __future__ import annotations
 
@@ -14,27 +14,26 @@ from fsframework.values import AttributeTable, IntArray
 __all__ = ["merged"]
 
 _OF_ITS_FILE = ("shard", "file", "file_digest")
-"""Entries of a provenance that tell one part from another."""
+"""Provenance entries that identify a part."""
 _COUNTING = ("unreadable", "images_with_class_words")
 """Entries that count images: ``3 of 60``, perhaps with a noun."""
 _COUNT = re.compile(r"(\d+) of (\d+)(.*)", re.DOTALL)
 
 
 def merged(tables: Sequence[tuple[str, AttributeTable]]) -> AttributeTable:
-    """Put tables of different images together, such as shards made on different machines.
+    """Merge tables of different images, such as shards made on different machines.
 
-    Shards ``i/n`` are put in their order, so that all of them make the table that one process
-    would have made; other tables stay in the order given. An image that stands in several tables
-    with the same words is kept once, at its first place. The provenance keeps what the tables
-    agree on and the sum of what counts images, and names in ``shard`` the parts it is made of
-    unless none is missing.
+    Shards ``i/n`` are sorted, so a complete set gives the table of a single process; other tables
+    stay in the given order. An image that appears in several tables with the same words is kept
+    once, at its first position. The provenance contains the entries that the tables share and the
+    sums of the image counts; ``shard`` names the parts unless all are present.
 
     Args:
         tables: pairs of a name, for messages, and a table.
 
     Raises:
-        DataError: there is no table, an image has different words in two, or what made them
-            differs: detector, model, options, versions.
+        DataError: no table is given, an image has different words in two tables, or the tables
+            were made differently: detector, model, options, versions.
 
     >>> one = AttributeTable.from_words(["x"], [{"dog"}], {"detector": "blip", "shard": "0/2"})
     >>> two = AttributeTable.from_words(["y"], [{"sofa"}], {"detector": "blip", "shard": "1/2"})
@@ -75,7 +74,7 @@ def merged(tables: Sequence[tuple[str, AttributeTable]]) -> AttributeTable:
         kept = np.flatnonzero(first == np.arange(first.size))
         bits, keys = bits[kept], [keys[i] for i in kept]
         captions = None if captions is None else [captions[i] for i in kept]
-        # Images that were counted twice cannot be told from the others.
+        # Images that were counted twice cannot be distinguished from the others.
         provenance = {k: v for k, v in provenance.items() if k not in _COUNTING}
     bits.flags.writeable = False
     return AttributeTable(
@@ -88,7 +87,7 @@ def merged(tables: Sequence[tuple[str, AttributeTable]]) -> AttributeTable:
 
 
 def _shard(table: AttributeTable) -> tuple[int, int] | None:
-    """Return number and count of a table's shard, as ``detection.Shard`` writes them."""
+    """Return the number and count of a table's shard, as ``detection.Shard`` writes them."""
     index, slash, count = table.provenance.get("shard", "").partition("/")
     return (int(index), int(count)) if slash and (index + count).isdecimal() else None
 
@@ -101,7 +100,7 @@ def _common_provenance(tables: Sequence[tuple[str, AttributeTable]]) -> dict[str
             one, two = (_quoted(t.provenance, field) for t in (first, table))
             if one != two:
                 raise DataError(
-                    f"{first_name} and {name} were not made alike: {field} is {one} in the first "
+                    f"{first_name} and {name} were made differently: {field} is {one} in the first "
                     f"and {two} in the second"
                 )
     common = {k: v for k, v in first.provenance.items() if k not in apart}

@@ -1,4 +1,4 @@
-"""Images with their words, to be looked at: a contact sheet or a page for the browser."""
+"""Images with their words, as a contact sheet or a page for the browser."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PageChoice:
     """Which images are shown.
 
     Args:
-        n: number of images, drawn uniformly without replacement; all where there are fewer.
+        n: number of images, drawn uniformly without replacement; all if there are fewer.
         class_name: only images of this class.
         word: only images that have this word.
         seed: of the draw, at least 0.
@@ -58,7 +58,7 @@ class PageChoice:
 
     @property
     def described(self) -> str:
-        """The conditions as they follow the word *images*."""
+        """The conditions, phrased to follow the word *images*."""
         parts = [f"of class {self.class_name!r}"] if self.class_name is not None else []
         parts += [f"with the word {self.word!r}"] if self.word is not None else []
         return " ".join(parts)
@@ -66,12 +66,12 @@ class PageChoice:
 
 @dataclass(frozen=True)
 class AttributePage:
-    """What was drawn, and from how many.
+    """What was drawn and from how many images.
 
     Args:
         path: the file that was written.
         shown: number of images on it.
-        matching: number of images of the split to choose from.
+        matching: number of images of the split that match the choice.
         unknown: number of images of the split that the table lacks.
     """
 
@@ -84,9 +84,9 @@ class AttributePage:
 class _Word(NamedTuple):
     text: str
     asked: bool
-    """It is the word that was asked for."""
+    """Whether it is the word that was asked for."""
     naming: bool
-    """It names the image's own class."""
+    """Whether it names the image's own class."""
 
 
 class _Tile(NamedTuple):
@@ -99,7 +99,7 @@ class _Tile(NamedTuple):
 
     @property
     def remark(self) -> str:
-        """What is shown in place of words that are missing."""
+        """The text shown if there are no words."""
         return "" if self.words else "no words"
 
 
@@ -118,12 +118,11 @@ def attribute_page(
 
     Args:
         table: words by key; images of the split that it lacks are left out.
-        output: the file to write; an existing one is replaced.
-        choice: which images are shown; by default 24 of all.
+        output: the file to write; an existing file is replaced.
+        choice: which images are shown; by default 24 of all images.
 
     Raises:
-        OptionError: the name of the file ends otherwise, or class or word are unknown in this
-            split.
+        OptionError: the file has another suffix, or the class or word is unknown in this split.
         DataError: the table shares no key with the split, no image matches, or an image cannot
             be read.
     """
@@ -141,7 +140,7 @@ def attribute_page(
         chosen = np.sort(rng.choice(matching, choice.n, replace=False))
     if suffix == ".png" and len(chosen) > _MOST_IN_A_PICTURE:
         raise OptionError(
-            f"{len(chosen)} images are too many for one picture, which holds "
+            f"{len(chosen)} images are too many for one picture, which has room for "
             f"{_MOST_IN_A_PICTURE}; write {output.with_suffix('.html').name}"
         )
     indices = dataset.split_indices(split)
@@ -258,7 +257,7 @@ def _write_picture(
 
 
 def _lines(tile: _Tile, font: Font) -> list[list[_Word]]:
-    """Break an image's words into lines; what does not fit is counted."""
+    """Break an image's words into lines, with the number of words that do not fit."""
     lines: list[list[_Word]] = [[]]
     used = 0
     for place, word in enumerate(tile.words):
@@ -275,7 +274,7 @@ def _lines(tile: _Tile, font: Font) -> list[list[_Word]]:
 
 
 def _count_the_rest(line: list[_Word], hidden: int, font: Font) -> None:
-    """Put the number of hidden words at the end of a line; words that leave no room join them."""
+    """Append the number of hidden words to a line; words that leave no room are hidden too."""
     while True:
         rest = _Word(f"and {hidden} more", False, False)
         if not line or sum(_width(w.text, font) + 4 for w in [*line, rest]) <= _TILE + 4:
@@ -314,7 +313,7 @@ def _wrapped(text: str, font: Font, width: int, most: int) -> list[str]:
 
 
 def _end_of(text: str, font: Font, width: int) -> str:
-    """Return the end of a text, which tells one key from another, as far as it fits."""
+    """Return as much of the end of a text as fits; the end distinguishes keys."""
     if font.getlength(text) <= width:
         return text
     while text and font.getlength("…" + text) > width:
@@ -365,7 +364,7 @@ def _write_html(
     title = escape(heading)
     remarks = [escape(note[0].upper() + note[1:] + ".") for note in notes]
     if _legend(tiles):
-        remarks.append("Words with a rim name the image's own class.")
+        remarks.append("Words with a border name the image's own class.")
     lines = [
         "<!doctype html>",
         '<html lang="en">',
@@ -410,9 +409,9 @@ def _figure(dataset: Dataset, tile: _Tile) -> Iterator[str]:
 
 
 def _shown(dataset: Dataset, index: int) -> Image.Image:
-    """Return an image in its own proportions, no larger than the page needs."""
+    """Return an image in its original proportions, no larger than the page needs."""
     if dataset.native_size is not None:
-        # Such data sets are square, and some render whatever size they are asked for.
+        # Images of such data sets are square, and some are rendered at any requested size.
         return Image.fromarray(dataset.images([index], _PIXELS)[0])
     image = Image.fromarray(dataset.image(index))
     image.thumbnail((_PIXELS, _PIXELS))

@@ -1,4 +1,4 @@
-"""Counts of the words of images: by image, by class, and what tasks they allow."""
+"""Counts of the words of images, by image and by class, and the tasks that they allow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class WordsPerImage:
-    """Words an image, over all images, those without a word included."""
+    """Words per image, over all images including those without a word."""
 
     mean: float
     min: int
@@ -34,10 +34,10 @@ class WordsPerImage:
 
 @dataclass(frozen=True)
 class SpuriousPair:
-    """A class and a word that some of its images have and some lack (FewSTAB, Definition 1).
+    """A class and a word that only some of its images have (FewSTAB, Definition 1).
 
     Args:
-        images: of the class, that have the word; ``share`` is their share of the class's images.
+        images: images of the class that have the word; ``share`` is their share of the class.
     """
 
     class_name: str
@@ -48,7 +48,7 @@ class SpuriousPair:
 
 @dataclass(frozen=True)
 class UnusableClass:
-    """A class that can stand in no FewSTAB task, and why: a clause that follows its name."""
+    """A class that cannot be in any FewSTAB task; ``reason`` is a clause that follows its name."""
 
     class_name: str
     images: int
@@ -60,21 +60,21 @@ class AttributeStatistics:
     """Counts of the words of a pool's images.
 
     Args:
-        images: in the pool; ``images_without_words`` have none, ``images_with_class_words`` at
-            least one that names their own class, see ``class_words``.
-        classes: in the pool.
+        images: images in the pool; ``images_without_words`` have none, ``images_with_class_words``
+            at least one that names their own class, see ``class_words``.
+        classes: classes in the pool.
         unique_words: words that at least one image has: "unique attributes" of FewSTAB, Table 2.
         words_per_class: distinct words that at least one image of the class has, averaged over
-            the classes: "avg. attributes per class" of Table 2. The paper does not say more of
-            what it counts; words that every image of a class has are counted here too.
+            the classes: "avg. attributes per class" of Table 2. The paper does not define it
+            further; words that every image of a class has are counted here too.
         words_per_image: mean, median and extremes.
         pairs: pairs (image, word).
-        spurious_pairs: pairs <class, word> after Definition 1; ``commonest`` are those that most
-            images have, ties by the names of class and word.
-        n_way: classes a task, ``n_shot`` support and ``n_query`` query images a class.
-        usable_classes: number of classes that can stand in a FewSTAB task: some word is present
-            in at least ``n_shot`` of their images and absent from at least ``n_query``; there are
-            ``usable_words`` such words in all, and each class of a task needs another.
+        spurious_pairs: pairs <class, word> after Definition 1; ``commonest`` are those of the most
+            images, ties by the names of class and word.
+        n_way: classes per task; ``n_shot`` support and ``n_query`` query images per class.
+        usable_classes: number of classes that can be in a FewSTAB task: some word is present in at
+            least ``n_shot`` of their images and absent from at least ``n_query``; there are
+            ``usable_words`` such words in all, and each class of a task needs a different one.
         unusable: the other classes, in the pool's order.
     """
 
@@ -118,9 +118,9 @@ def attribute_statistics(
 
     Args:
         pool: with attributes.
-        n_way: classes a task, at least 2.
-        n_shot: support images a class, at least 1; ``n_query`` query images, at least 1.
-        most: spurious pairs to name, at least 0.
+        n_way: classes per task, at least 2.
+        n_shot: support images per class, at least 1; ``n_query`` query images, at least 1.
+        most: number of spurious pairs to name, at least 0.
 
     Raises:
         DataError: the pool has no image or no attributes.
@@ -141,7 +141,7 @@ def attribute_statistics(
             raise OptionError(f"{name} must be at least {least}, not {value}")
     table = _table_of(pool)
     if not len(pool):
-        raise DataError("there is no image whose words could be counted")
+        raise DataError("there are no images to count words of")
     counts = table.words_per_image()
     cells = _cells(pool, table, counts)
     spurious = np.flatnonzero(cells.images < pool.class_sizes[cells.label])
@@ -200,7 +200,7 @@ def _cells(pool: ImagePool, table: AttributeTable, counts: IntArray) -> _Cells:
         code, count = np.unique(label * n_words + words, return_counts=True)
         codes.append(code)
         images.append(count)
-    # A class on the border of two blocks stands in both.
+    # A class on the border of two blocks is in both.
     code, place = np.unique(np.concatenate(codes), return_inverse=True)
     total = np.zeros(code.size, np.int64)
     np.add.at(total, place, np.concatenate(images))
@@ -227,7 +227,7 @@ def _unusable(
                 f"has {_counted(size, 'image')}, fewer than n_shot + n_query = {n_shot + n_query}"
             )
         else:
-            # The word that comes nearest: the rarest that is common enough, or the commonest.
+            # The nearest word: the rarest that is common enough, or the most common.
             enough = np.flatnonzero(present >= n_shot)
             best = enough[present[enough].argmin()] if enough.size else present.argmax()
             reason = (

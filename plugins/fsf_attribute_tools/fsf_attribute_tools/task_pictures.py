@@ -1,4 +1,4 @@
-"""A task as a picture, in the manner of FewSTAB's Figure 3."""
+"""A task as a picture, like FewSTAB's Figure 3."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def task_picture(
 
     Args:
         task: a set of one task.
-        images: those that the task refers to.
+        images: the images that the task refers to.
         n_query: query images drawn per class; ``n_support`` likewise.
     """
     shown = [
@@ -87,7 +87,7 @@ def task_picture(
 def _chips(
     task: TaskSet, pool: ImagePool, image: int, owner: dict[int, int]
 ) -> list[tuple[str, int | None]]:
-    """Return an image's words, those tied to a way first, with that way."""
+    """Return an image's words with the way that each is tied to, tied words first."""
     if pool.attributes is None:
         return []
     ways = {task.words[a]: w for a, w in owner.items()}

@@ -31,7 +31,7 @@ _HOME = {
     "OpenIntervals": "_open_intervals",
     "run_benchmark": "_running",
 }
-"""The module of each name: asking for one imports no other."""
+"""The module of each name; accessing a name imports only its module."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What a user asks of a benchmark, taken apart from the options of its experiments."""
+"""What a user asks of a benchmark, separated from the options of its experiments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fsframework.interfaces.benchmark import AXES
 __all__ = ["Tree", "check_reserved", "labelled", "selection_of", "without_choices"]
 
 Tree = Mapping[str, Any]
-"""Options in the shape of a configuration file, leaves with their origins."""
+"""Options in the shape of a configuration file; each leaf has its origin."""
 
 _NEVER = ("task_file", "placebo", "statistics", "name")
 """Options that no benchmark leaves to the user: they would change what its tables show."""
@@ -35,10 +35,10 @@ def labelled(text: str) -> Labelled:
 
 
 def check_reserved(benchmark: Benchmark, name: str, trees: Iterable[Tree]) -> None:
-    """See to it that no option is given that the benchmark sets itself.
+    """Check that no option is given that the benchmark sets itself.
 
     Raises:
-        OptionError: one is; the message names it.
+        OptionError: such an option is given; the message names it.
     """
     for tree in trees:
         for key in (*_NEVER, *benchmark.reserved):
@@ -67,11 +67,11 @@ def selection_of(
     """Return what the user asks of a benchmark.
 
     Args:
-        benchmark: that is asked.
-        name: of the benchmark, for messages.
-        chosen: values by axis; where there are none, what the trees name counts.
-        trees: options of every experiment, the strongest first.
-        session: that knows the plugins.
+        benchmark: the benchmark.
+        name: its name, for messages.
+        chosen: values by axis; an axis without values takes the value in the trees.
+        trees: options of every experiment, in order of precedence.
+        session: the session, which has the plugins.
 
     Raises:
         OptionError: the benchmark has no such axis, or a number of shots is not a number.
@@ -111,7 +111,7 @@ def selection_of(
 
 
 def _named(axis: str, trees: Sequence[Tree]) -> tuple[Any, ...]:
-    """Return the one value that the strongest tree names for an axis, if any does."""
+    """Return the value that the first tree with one gives for an axis, empty without any."""
     for tree in trees:
         node = plain_tree(tree.get("sampler" if axis == "shot" else axis))
         if axis == "shot":
@@ -127,7 +127,7 @@ def _named(axis: str, trees: Sequence[Tree]) -> tuple[Any, ...]:
 
 
 def without_choices(tree: Tree) -> dict[str, Any]:
-    """Return a tree without what it names for the axes; options of components stay."""
+    """Return a tree without its choices for the axes; options of components stay."""
     found = dict(tree)
     for axis in AXES:
         key, name = ("sampler", "n_shot") if axis == "shot" else (axis, "name")

@@ -1,4 +1,4 @@
-"""Bars with intervals and clouds of points, drawn into PNG files."""
+"""Bar charts with intervals and scatter plots, as PNG files."""
 
 from __future__ import annotations
 
@@ -16,17 +16,14 @@ from fsframework.values import FigureDeclaration, FloatArray
 __all__ = ["Bar", "BarGroup", "draw_bars", "draw_figure", "draw_scatter", "steps_between"]
 
 COLOURS = ("#0072b2", "#d55e00", "#007a5a", "#a8478a", "#8a6d00", "#3f7fbf", "#7a3b00", "#4d4d4d")
-"""One for each series, repeated where there are more; the colour-blind can tell them apart (after
-Okabe & Ito 2008)."""
+"""One per series, repeated if there are more series; colour-blind readers can distinguish them
+(after Okabe & Ito 2008)."""
 
 INK, FAINT, PAPER = "#222222", "#767676", "#ffffff"
-"""Text, text of less weight, and ground."""
+"""Text, secondary text and background."""
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
-COLOURS = ("#0072b2", "#d55e00", "#007a5a", "#a8478a", "#8a6d00", "#3f7fbf", "#7a3b00", "#4d4d4d")
-"""Told apart by the colour-blind (after Okabe & Ito 2008)."""
-INK, FAINT, PAPER = "#222222", "#767676", "#ffffff"
 _MARGIN, _LINE, _GRID = 24, 20, "#e4e4e4"
 _BAR, _BETWEEN, _HEIGHT = 34, 44, 300
 _PLOT, _LEGEND = 520, 190
@@ -35,7 +32,7 @@ _GROUP_LEAST = 130
 
 @dataclass(frozen=True)
 class Bar:
-    """A value with its interval; NaN where there is none."""
+    """A value with its interval; NaN if it is missing."""
 
     label: str
     value: float
@@ -45,7 +42,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class BarGroup:
-    """Bars that stand together above a name, with a text below it."""
+    """Adjacent bars above a name, with a text below the name."""
 
     name: str
     bars: tuple[Bar, ...]
@@ -78,7 +75,7 @@ def draw_figure(figure: FigureDeclaration, path: Path) -> None:
 
 
 def steps_between(low: float, high: float, most: int = 8) -> list[float]:
-    """Return round numbers that lie between two others, at most so many.
+    """Return round numbers between two numbers, at most ``most`` of them.
 
     >>> steps_between(0, 93)
     [0.0, 20.0, 40.0, 60.0, 80.0]
@@ -195,7 +192,7 @@ def draw_scatter(
 
     Args:
         x: float ``(n,)``; ``y`` likewise.
-        groups: what each point belongs to; the most frequent have colours of their own.
+        groups: the group of each point; the most frequent groups have separate colours.
 
     Raises:
         FsfError: the file cannot be written.
@@ -228,11 +225,11 @@ def draw_scatter(
     largest = np.argsort(-count, kind="stable")
     rank = np.empty_like(largest)
     rank[largest] = np.arange(largest.size)
-    # A single colour is left for all the others, where there are more groups than colours.
+    # With more groups than colours, all remaining groups share the last colour.
     shown = len(names) if len(names) <= len(COLOURS) else len(COLOURS) - 1
     size = 2 if len(x) > 400 else 3
     colour_of = np.minimum(rank[group], shown)
-    # In an order that lies across the groups, so that the last ones do not cover the others.
+    # In random order, so that no group covers the others.
     order = np.random.default_rng(0).permutation(len(x))
     centres = np.stack([x_zero + place(x), y_zero - place(y)], axis=1)[order]
     boxes = np.concatenate([centres - size, centres + size], axis=1).round().astype(int).tolist()
@@ -261,7 +258,7 @@ def _upright(
     font: Font,
     place: tuple[int, int],
 ) -> None:
-    """Write a text from below to above, centred at a height."""
+    """Write a text from bottom to top, centred at a height."""
     length = round(font.getlength(text)) + 4
     strip = Image.new("RGB", (length, _LINE + 4), PAPER)
     ImageDraw.Draw(strip).text((2, 2), text, INK, font)
@@ -269,7 +266,7 @@ def _upright(
 
 
 def cut_to(text: str, font: Font, width: int) -> str:
-    """Return as much of a text as ``width`` pixels hold, with an ellipsis where it is cut."""
+    """Return as much of a text as fits in ``width`` pixels, with an ellipsis if it is cut."""
     if font.getlength(text) <= width:
         return text
     while text and font.getlength(text + "…") > width:

@@ -1,7 +1,7 @@
-"""Figure 3 of MetaCoCo: queries in the contexts of their support, or in others.
+"""Figure 3 of MetaCoCo: queries in the contexts of their support and in other contexts.
 
 Source: Zhang et al. 2024, "MetaCoCo: A New Few-Shot Classification Benchmark with Spurious
-Correlation", sections 4 and 5.3. The figure prints no numbers, so there are none to show beside.
+Correlation", sections 4 and 5.3. The figure prints no numbers, so there are none to compare with.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _SHOTS = (1, 5)
 _ARMS = {"iid": "IID", "ood": "OOD"}
 _DIFFERENCE = "IID − OOD"
 _ESTIMATES = {**{f"Acc {symbol}": f"acc-{arm}" for arm, symbol in _ARMS.items()}}
-_SPEAKS = {
-    "closed": "they speak of this data set",
-    "open": "they speak of its distribution",
+_ABOUT_SCOPE = {
+    "closed": "about this data set",
+    "open": "about its distribution",
 }
 
 
 class Contexts(Benchmark):
-    """Accuracy on queries in the contexts of their support, and in others (MetaCoCo, Figure 3).
+    """Accuracy on queries in the contexts of their support and in others (MetaCoCo, Figure 3).
 
     Each method is trained once per number of shots and answers pairs of tasks with the same classes
     and the same support: queries of arm ``iid`` are in the contexts of their class's support,
@@ -54,8 +54,8 @@ class Contexts(Benchmark):
     Args:
         column: metadata column of the contexts; ``None`` for ``context``, and for ``background``
             on the embedded data set.
-        n_contexts: contexts of a class's support, and of its queries; ``None`` for the fewest that
-            the data allow.
+        n_contexts: number of contexts of a class's support, and of its queries; ``None`` for the
+            smallest number that the data allow.
     """
 
     axes: ClassVar[tuple[str, ...]] = ("dataset", "method", "backbone", "shot", "model")
@@ -66,13 +66,13 @@ class Contexts(Benchmark):
         self.n_contexts = n_contexts
 
     def experiments(self, selection: Selection) -> Iterator[ExperimentDescription]:
-        """Describe a run with both arms for each method and number of shots."""
+        """Describe one run with both arms per method and number of shots."""
         asked, backbone = selection.only("dataset"), selection.only("backbone")
         dataset = asked.value if asked else _EMBEDDED
         model = selection.only("model")
         if model and backbone:
             raise OptionError(
-                f"{argument('model', model.value)} says which backbone to use; leave out "
+                f"{argument('model', model.value)} already sets the backbone; leave out "
                 f"{argument('backbone')}"
             )
         methods = selection.methods or selection.usable("method", _METHODS)
@@ -112,10 +112,10 @@ class Contexts(Benchmark):
         shape: Mapping[str, Any],
         shot: int,
     ) -> int:
-        """Return the contexts of a class's support: those asked for, else the fewest.
+        """Return the number of contexts of a class's support: as asked, else the smallest possible.
 
         Raises:
-            InfeasibleTask: no number will do; the reason is that of one context.
+            InfeasibleTask: no number is possible; the reason is that for one context.
         """
         if self.n_contexts is not None:
             return self.n_contexts
@@ -144,7 +144,7 @@ class Contexts(Benchmark):
                 estimate = result.estimates.get(name)
                 measured = None if estimate is None else Quantity.of(estimate)
                 entries.append(Entry(row, column, measured, reason, about=_about(result, estimate)))
-        title = "Acc in percent, queries in the contexts of their support (IID) or in others (OOD)"
+        title = "Acc in percent, queries in the contexts of their support (IID) and in others (OOD)"
         return [
             TableDeclaration(
                 "Figure 3",
@@ -158,16 +158,16 @@ class Contexts(Benchmark):
         ]
 
     def figures(self, results: BenchmarkResults) -> list[FigureDeclaration]:
-        """Declare the accuracies as bars, a panel for each number of shots."""
+        """Declare the accuracies as bars, one panel per number of shots."""
         shots = dict.fromkeys(result.tags["shot"] for result in results)
         return [
             FigureDeclaration(
                 "Figure 3",
-                "Queries in the contexts of their support (IID) or in others (OOD).",
+                "Queries in the contexts of their support (IID) and in others (OOD).",
                 "method",
                 "Acc in %",
                 tuple(_panel(shot, results.where(shot=shot)) for shot in shots),
-                caption_axis="below the names: IID less OOD, in points",
+                caption_axis="below the names: IID minus OOD, in points",
                 source="MetaCoCo",
             )
         ]
@@ -189,7 +189,7 @@ def _panel(shot: int, results: Sequence[ExperimentResult]) -> Panel:
 
 
 def _about(result: ExperimentResult, estimate: Estimate | None) -> dict[str, Any]:
-    """Return what tells a value from others, and what must be known to read it."""
+    """Return the facts that identify a value and that a reader needs."""
     facts = ("scope", "estimator", "level", "n_tasks", "n_images", "paired")
     known = {} if estimate is None else estimate.to_json()
     return {
@@ -233,11 +233,11 @@ def _notes(results: BenchmarkResults) -> Iterator[str]:
     for level, scope in dict.fromkeys((100 * gap.level, gap.scope) for gap in gaps):
         yield (
             f"intervals of the differences: {level:g} %, Student's t over the pairs, {scope} "
-            f"({_SPEAKS[scope]})"
+            f"({_ABOUT_SCOPE[scope]})"
         )
     if gaps:
         above, below = sum(gap.low > 0 for gap in gaps), sum(gap.high < 0 for gap in gaps)
         yield (
-            f"IID above OOD with the whole interval in {above} of {len(gaps)} cases, below in "
-            f"{below}"
+            f"the whole interval of IID − OOD is above 0 in {above} of {len(gaps)} cases and below "
+            f"0 in {below}"
         )

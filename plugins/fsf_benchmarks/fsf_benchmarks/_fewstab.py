@@ -1,8 +1,8 @@
 """FewSTAB's tables as experiments.
 
 Source: Zheng et al. 2024, "Benchmarking Spurious Bias in Few-Shot Image Classifiers", sections
-5.1-5.6 and appendix D. Tables 3, 4, 6, S7 and S8 need the plain experiments, S5 and S6 further
-constructions of the tasks, of which SC3 and QC3 are the plain one.
+5.1-5.6 and appendix D. Tables 3, 4, 6, S7 and S8 need the plain experiments; S5 and S6 need other
+task constructions too, of which SC3 and QC3 are the plain one.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ TECHNIQUES: Mapping[str, Mapping[str, str]] = {
 """Options of the sampler for each construction of Tables S5 (SC) and S6 (QC)."""
 
 PLAIN = ""
-"""The technique of the sampler as it was asked for."""
+"""The technique of the sampler with the options that the user gave."""
 
 BACKBONE, DETECTOR, TASKS = "resnet12", "vit-gpt2", 3000
-"""The paper's backbone, source of attributes, and number of tasks of each arm."""
+"""The paper's backbone, source of attributes and number of tasks per arm."""
 
 _EMBEDDED, _EMBEDDED_BACKBONE, _EMBEDDED_TASKS = "planted", "conv64f", 600
 _SHOTS, _ABLATION_SHOTS = (1, 5), (5,)
@@ -43,13 +43,13 @@ class FewStab(Benchmark):
     """Worst-class accuracy on random and attribute-biased tasks (FewSTAB, Tables 3-4, 6, S5-S8).
 
     Trains and evaluates every method on every data set at every number of shots. Tables 3 (wAcc-A
-    and wAcc-R), S7 (Acc and wAcc-A) and S8 (wAcc-A by detector) are always there. Source: Zheng et
+    and wAcc-R), S7 (Acc and wAcc-A) and S8 (wAcc-A by detector) are always made. Source: Zheng et
     al. 2024.
 
     Args:
-        ablation: also Tables S5 and S6, the gap by construction of support and queries; 5-shot
-            unless shots are given.
-        agreement: also Tables 4 and 6, rank correlations over the methods.
+        ablation: also make Tables S5 and S6, the gap by construction of support and queries;
+            5-shot unless shots are given.
+        agreement: also make Tables 4 and 6, rank correlations over the methods.
     """
 
     axes: ClassVar[tuple[str, ...]] = ("dataset", "method", "backbone", "shot", "detector")
@@ -111,7 +111,7 @@ def _described(selection: Selection, tags: Mapping[str, Any]) -> ExperimentDescr
         arguments["detector"] = tags["words"]
     recipe = selection.options.get("recipe")
     if tags["label"] and recipe is not None and ":" not in str(recipe):
-        # The data set goes by another name here, a folder perhaps; the label says which it is.
+        # The data set may have another name here, such as a folder; the label identifies it.
         arguments["recipe"] = f"{recipe}:{tags['label']}"
     defaults: dict[str, Any] = {
         "sampler": "fewstab",
@@ -135,7 +135,7 @@ def _is_embedded(data: Labelled) -> bool:
 
 
 def _label(data: Labelled) -> str:
-    """Return the paper's data set that this one is said to be, empty where nothing is said."""
+    """Return the label in the paper's spelling, empty without a label."""
     label = spelt_label(data, DATASETS)
     if data.label and label is None:
         raise OptionError(
@@ -146,11 +146,11 @@ def _label(data: Labelled) -> str:
 
 
 def _sources_of_words(selection: Selection, data: Labelled) -> tuple[str, ...]:
-    """Return where the attributes come from: detectors, or one text for words that are read."""
+    """Return the sources of the attributes: detectors, or one text for words read from a file."""
     given = selection.options.get("attributes")
     if selection.detectors and given is not None:
         raise OptionError(
-            f"attributes are read from {given} or detected, not both: leave out "
+            f"attributes are either read from {given} or detected; leave out "
             f"{argument('attributes')} or {argument('detector')}"
         )
     if selection.detectors:
@@ -162,7 +162,7 @@ def _sources_of_words(selection: Selection, data: Labelled) -> tuple[str, ...]:
 
 
 def spelt(method: str) -> str:
-    """Return a method in the paper's spelling, where the paper has it.
+    """Return a method in the paper's spelling if the paper has it.
 
     >>> spelt("baseline-plus-plus"), spelt("mine")
     ('Baseline++', 'mine')

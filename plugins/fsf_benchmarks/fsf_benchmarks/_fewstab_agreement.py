@@ -1,4 +1,4 @@
-"""FewSTAB's Tables 4 and 6: rank correlations over the methods, the printed values beside.
+"""FewSTAB's Tables 4 and 6: rank correlations over the methods, with the printed values.
 
 Source: Zheng et al. 2024, sections 5.4 and 5.6.
 """
@@ -25,7 +25,7 @@ __all__ = ["table_4", "table_6"]
 _REPLICATES = 2000
 
 _Side = tuple[Sequence[ExperimentResult], str, tuple[str, str]]
-"""Results, the arm whose wAcc is ranked, and table and column in which it is printed."""
+"""Results, the arm whose wAcc is ranked, and the table and column that print it."""
 
 
 def table_4(results: BenchmarkResults) -> TableDeclaration:
@@ -60,7 +60,7 @@ def table_6(results: BenchmarkResults) -> TableDeclaration:
             entries.append(_correlation("6", (*place, " and ".join(names)), sides[0], sides[1]))
         if len(sources) < 2:
             reason = (
-                f"none: one source of attributes ({sources[0]}); name two with "
+                f"none: only one source of attributes ({sources[0]}); name two with "
                 f"{argument('detector')}"
             )
             row = (*place, sources[0], str(len(here)))
@@ -118,8 +118,7 @@ def _ranked(
 ) -> tuple[Quantity | None, str]:
     """Return the correlation over pairs of results, or why there is none."""
     if len(pairs) < FEWEST_RANKED:
-        count = "is 1" if len(pairs) == 1 else f"are {len(pairs)}"
-        return None, f"none: it takes {FEWEST_RANKED} methods, here {count}"
+        return None, f"none: needs {FEWEST_RANKED} methods, {len(pairs)} finished"
     try:
         found = bootstrap_spearman(
             per_task([one for one, _ in pairs], first_arm),
@@ -132,14 +131,14 @@ def _ranked(
         return None, f"none: {error}"
     if np.isnan(found.rho):
         return None, "none: all methods have the same wAcc"
-    # A percentile interval need not hold the estimate; see bootstrap_spearman.
+    # A percentile interval need not contain the estimate; see bootstrap_spearman.
     return Quantity(found.rho, found.low, found.high, unit=""), ""
 
 
 def _from_printed(
     first: _Side, second: _Side, results: Sequence[ExperimentResult]
 ) -> Quantity | None:
-    """Return the correlation of the paper's values of the same methods."""
+    """Return the correlation of the paper's values for the same methods."""
     methods = list(dict.fromkeys(spelt(result.tags["method"]) for result in results))
     sides = []
     for example, _, (table, column) in (first, second):
@@ -165,12 +164,12 @@ def _table(
         scopes = joined(SCOPES[entry.about["scope"]] for entry in measured)
         notes.append(
             f"intervals: {level}, percentile bootstrap over the tasks, {_REPLICATES:,} replicates, "
-            f"the same tasks for all methods, whose weights are taken as given; {scopes}"
+            f"the same tasks for all methods, weights taken as fixed; {scopes}"
         )
     if any(entry.printed for entry in entries):
-        notes.append("printed: FewSTAB's, of its ten methods; it gives no interval")
+        notes.append("printed: FewSTAB's value over its ten methods; it gives no interval")
     if any(entry.from_printed for entry in entries):
-        notes.append("printed, these methods: computed from its values of the methods here")
+        notes.append("printed, these methods: computed from its values for the methods shown here")
     return TableDeclaration(
         f"Table {name}",
         f"{title}.",

@@ -1,4 +1,4 @@
-"""What must be known to read FewSTAB's tables: facts about values, footnotes."""
+"""Facts about values and footnotes for FewSTAB's tables."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fsframework.values import ExperimentResult, Quantity
 __all__ = ["SCOPES", "about", "joined", "named", "printed", "printed_note", "settings"]
 
 SCOPES = {
-    "closed": "closed (they speak of this data set only)",
-    "open": "open (they speak of where the data came from)",
+    "closed": "closed (about this data set only)",
+    "open": "open (about the distribution of the data)",
 }
 _PUBLISHED_SAMPLER = "fewstab-published"
 _PAPER_SHAPE = (5, 15)  # ways, queries per class
@@ -22,17 +22,17 @@ _OWN_TECHNIQUE = TECHNIQUES["SC3"]
 
 
 def joined(values: Iterable[object]) -> str:
-    """Return distinct values in their order, as a phrase."""
+    """Return distinct values in their order, joined by "and"."""
     return " and ".join(dict.fromkeys(str(value) for value in values))
 
 
 def named(result: ExperimentResult) -> str:
-    """Return what the data set is called."""
+    """Return the data set's label, or its name without a label."""
     return str(result.tags["label"] or result.tags["dataset"])
 
 
 def printed(table: str, result: ExperimentResult, method: str, column: str) -> Quantity | None:
-    """Return what a table of the paper prints, where the tasks have the paper's shape."""
+    """Return the paper's value if the tasks have the paper's shape."""
     sampler = result.options["sampler"]
     if (int(sampler["n_way"]), int(sampler["n_query"])) != _PAPER_SHAPE:
         return None  # wAcc depends on both
@@ -41,7 +41,7 @@ def printed(table: str, result: ExperimentResult, method: str, column: str) -> Q
 
 
 def about(result: ExperimentResult, estimate: str) -> dict[str, Any]:
-    """Return what was measured, and all that must be known to read it."""
+    """Return what was measured and the facts that a reader needs."""
     tags, options = result.tags, result.options
     found = result.estimates.get(estimate)
     return {
@@ -67,7 +67,7 @@ def about(result: ExperimentResult, estimate: str) -> dict[str, Any]:
 
 
 def settings(results: BenchmarkResults) -> list[str]:
-    """Say what the experiments of a table have in common, several values where they differ."""
+    """Return notes on the settings of a table's experiments, with all values where they differ."""
     data: dict[str, str] = {}
     for result in results:
         tags = result.tags
@@ -98,7 +98,7 @@ def _count(result: ExperimentResult) -> str:
 
 
 def _sampler(result: ExperimentResult, given: Any) -> str:
-    """Return a sampler's name and the options that were set, but for the shape of its tasks."""
+    """Return a sampler's name and the options that were set, except the shape of its tasks."""
     own = given if isinstance(given, dict) else {}
     options = {k: v for k, v in own.items() if k not in ("name", "n_way", "n_shot", "n_query")}
     for key, value in TECHNIQUES.get(result.tags["technique"], {}).items():
@@ -106,12 +106,12 @@ def _sampler(result: ExperimentResult, given: Any) -> str:
         if value != _OWN_TECHNIQUE[key]:
             options[key] = value
     name = str(result.options["sampler"]["name"])
-    told = ", ".join(f"{key}={value}" for key, value in options.items())
-    return f"{name} ({told})" if told else name
+    shown = ", ".join(f"{key}={value}" for key, value in options.items())
+    return f"{name} ({shown})" if shown else name
 
 
 def printed_note(table: str, results: Sequence[ExperimentResult]) -> str:
-    """Say how the printed values differ from those measured here."""
+    """Return a note on how the printed values differ from those measured here."""
     weights = joined(_weights(result) for result in results if result.finished)
     apart = [f"weights (here {weights or 'none'})"]
     backbone = results[0].tags["backbone"]
@@ -130,7 +130,7 @@ def printed_note(table: str, results: Sequence[ExperimentResult]) -> str:
     if counts != f"{TASKS:,}":
         apart.append(f"number of tasks ({TASKS:,}, here {counts})")
     if any(result.options["query_batch"] != "class" for result in results):
-        apart.append("which queries are shown together (those of a class, here of a task)")
+        apart.append("queries shown together (those of a class, here of a task)")
     return (
         f"printed: FewSTAB (Zheng et al. 2024), Table {table}; it differs from what was measured "
         f"in {', '.join(apart)}"

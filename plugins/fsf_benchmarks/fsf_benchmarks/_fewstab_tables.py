@@ -1,4 +1,4 @@
-"""FewSTAB's Tables 3, S5, S6, S7 and S8 of finished experiments, the printed values beside.
+"""FewSTAB's Tables 3, S5, S6, S7 and S8 from finished experiments, with the printed values.
 
 Source: Zheng et al. 2024.
 """
@@ -60,7 +60,7 @@ def table_s8(block: BenchmarkResults) -> TableDeclaration:
         _entry("S8", r, "wacc-biased", DETECTORS.get(r.tags["words"], r.tags["words"]))
         for r in results
     ]
-    return _table("S8", "wAcc-A by where the attributes come from, in %", results, entries)
+    return _table("S8", "wAcc-A by source of the attributes, in %", results, entries)
 
 
 PLAIN_TABLES: tuple[Callable[[BenchmarkResults], TableDeclaration], ...] = (
@@ -68,7 +68,7 @@ PLAIN_TABLES: tuple[Callable[[BenchmarkResults], TableDeclaration], ...] = (
     table_s7,
     table_s8,
 )
-"""The tables of a data set and a backbone that are always there."""
+"""The tables that are always made for a data set and a backbone."""
 
 
 def _accuracies(
@@ -82,7 +82,7 @@ def _accuracies(
 
 
 def _entry(table: str, result: ExperimentResult, estimate: str, column: str) -> Entry:
-    """Return one estimate of a run beside what the table prints in that column."""
+    """Return one estimate of a run with the printed value of that column."""
     found, method = result.estimates.get(estimate), spelt(result.tags["method"])
     return Entry(
         (str(result.tags["shot"]), method),
@@ -95,14 +95,14 @@ def _entry(table: str, result: ExperimentResult, estimate: str, column: str) -> 
 
 
 def _in_a_cell(reason: str) -> str:
-    """Return why there is no number, so far as it fits; the notes tell the rest."""
+    """Return why there is no number if that fits into a cell; the notes give long reasons."""
     if len(reason) > _LONGEST_REASON:
         return "failed, see below"
     return f"failed: {reason}" if reason else ""
 
 
 def ablation(name: str, block: BenchmarkResults) -> TableDeclaration | None:
-    """Declare the gaps by construction, ``None`` where no constructions were asked for.
+    """Declare the gaps by construction; return ``None`` if no constructions were asked for.
 
     Args:
         name: a key of ``ABLATIONS``.
@@ -126,11 +126,14 @@ def ablation(name: str, block: BenchmarkResults) -> TableDeclaration | None:
         for place, example in enumerate(same_shot[0]):
             entries.append(_average_drop(name, example, [row[place] for row in whole]))
     notes = [
-        "average drop: the mean of the gaps over the methods; they share their tasks, so its "
-        "interval is Welch's on the tasks' means over methods",
+        "average drop: the mean of the gaps over the methods; since they share their tasks, its "
+        "interval is Welch's on each task's mean over methods",
     ]
     if any(entry.printed for entry in entries):
-        notes.append("the paper gives gaps no interval: a difference has the measured one's")
+        notes.append(
+            "the paper gives no intervals for gaps: the interval of a difference is that of the "
+            "measured gap"
+        )
     every = BenchmarkResults(block.selection, (r for column in columns for r in column))
     return _table(name, ABLATIONS[name], every, entries, notes)
 
@@ -186,7 +189,7 @@ def per_task(results: Sequence[ExperimentResult], arm: str) -> FloatArray:
 
 
 def _difference(first: FloatArray, second: FloatArray, level: float) -> Quantity:
-    """Return the difference of two means of shares in percent, with Welch's interval."""
+    """Return the difference of two means of shares, in percentage points, with Welch's interval."""
     from scipy import stats
 
     value = 100 * float(first.mean() - second.mean())
@@ -205,17 +208,17 @@ def _table(
     entries: Sequence[Entry],
     notes: Iterable[str] = (),
 ) -> TableDeclaration:
-    said = [*settings(results), *notes]
+    below = [*settings(results), *notes]
     reasons = dict.fromkeys(result.reason for result in results)
-    said += [f"failed: {reason}" for reason in reasons if len(reason) > _LONGEST_REASON]
+    below += [f"failed: {reason}" for reason in reasons if len(reason) > _LONGEST_REASON]
     if any(entry.printed for entry in entries):
-        said.append(printed_note(name, results))
+        below.append(printed_note(name, results))
     first = results[0]
     return TableDeclaration(
         f"Table {name}",
         f"{named(first)}, {first.tags['backbone']}: {title}.",
         ("shot", "method"),
         tuple(entries),
-        (*said, *footnotes(results.cautions)),
+        (*below, *footnotes(results.cautions)),
         source="FewSTAB",
     )

@@ -1,4 +1,4 @@
-"""Labels of data sets that a paper has."""
+"""Labels of the data sets in a paper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check_distinct", "spelt_label"]
 
 
 def spelt_label(asked: Labelled, known: Sequence[str]) -> str | None:
-    """Return a label in the paper's spelling, ``None`` where the paper does not have it.
+    """Return a label in the paper's spelling, ``None`` if the paper does not have it.
 
     >>> spelt_label(Labelled("folder:birds", "cub-200"), ("miniImageNet", "CUB-200"))
     'CUB-200'
@@ -20,10 +20,10 @@ def spelt_label(asked: Labelled, known: Sequence[str]) -> str | None:
 
 
 def check_distinct(selection: Selection) -> None:
-    """See to it that no data set is asked for twice.
+    """Check that no data set is given twice.
 
     Raises:
-        OptionError: one is.
+        OptionError: one is given twice.
     """
     values = [asked.value for asked in selection.datasets]
     for value in values:

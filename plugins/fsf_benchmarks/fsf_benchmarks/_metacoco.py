@@ -1,4 +1,4 @@
-"""MetaCoCo's tables: 3,000 tasks of its test classes, the printed values beside.
+"""MetaCoCo's tables: 3,000 tasks of its test classes, with the printed values.
 
 Source: Zhang et al. 2024, "MetaCoCo: A New Few-Shot Classification Benchmark with Spurious
 Correlation", section 5.1 and Tables 2, 3 and 7.
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 TABLES: Mapping[str, int] = MappingProxyType({"2": 5, "3": 5, "7": 10})
-"""Each table's number of ways."""
+"""Number of ways by table."""
 
 METHODS: Mapping[str, str] = MappingProxyType(
     {
@@ -58,7 +58,7 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "matchingnet": "MatchingNet",
     }
 )
-"""Registry names of the paper's methods that are plugins here, and the paper's spelling."""
+"""The paper's methods that are plugins here: registry name and the paper's spelling."""
 
 BACKBONES: Mapping[str, str] = MappingProxyType(
     {
@@ -69,7 +69,7 @@ BACKBONES: Mapping[str, str] = MappingProxyType(
         "wrn-28-10": "WRN-28-10",
     }
 )
-"""Registry names of the paper's backbones, and its spelling."""
+"""The paper's backbones: registry name and the paper's spelling."""
 
 SIMILARITIES: Mapping[str, str] = MappingProxyType(
     {
@@ -93,12 +93,12 @@ SIMILARITIES: Mapping[str, str] = MappingProxyType(
         "metacoco": "MetaCoCo",
     }
 )
-"""Registry names of the data sets of Table 1, and the paper's spelling."""
+"""The data sets of Table 1: registry name and the paper's spelling."""
 
 _DATASET, _SETS, _SET = "metacoco", 5, 600
 _SHOTS = (1, 5)
 _UNSAID_BACKBONE = "ResNet10"
-"""Of Table 3: section 5.1 states it of the cross-domain methods, the table itself names none."""
+"""Of Table 3: section 5.1 states it for the cross-domain methods; the table names none."""
 
 _TITLES = {
     "2": "Acc in percent, 5-way: few-shot and self-supervised methods",
@@ -115,8 +115,8 @@ class PrintedRow:
 
     Args:
         table: a key of ``TABLES``.
-        method: in the paper's spelling; ``backbone`` likewise.
-        values: by shot.
+        method: in the paper's spelling, as is ``backbone``.
+        values: printed accuracy by shot.
     """
 
     table: str
@@ -132,7 +132,7 @@ def printed_rows() -> tuple[PrintedRow, ...]:
     Table 2 prints no intervals. Table 3 names no backbone.
 
     Raises:
-        DataError: a file lacks a column or holds what it must not.
+        DataError: a file lacks a column or contains an invalid value.
 
     >>> row = next(r for r in printed_rows() if (r.table, r.method) == ("3", "RelationNet"))
     >>> row.backbone, row.values[5].text()
@@ -177,15 +177,15 @@ def printed_similarities() -> Mapping[str, float]:
 class MetaCoCo(Benchmark):
     """Accuracy of methods and backbones on MetaCoCo's test classes (Tables 2, 3 and 7).
 
-    Each row is measured with the backbone that is printed for it, on 3,000 random tasks: 5-way in
-    Tables 2 and 3, 10-way in Table 7. Rows of methods that are not installed are listed with what
-    is printed. Source: Zhang et al. 2024, section 5.1.
+    Each row is measured with its printed backbone on 3,000 random tasks: 5-way in Tables 2 and 3,
+    10-way in Table 7. Rows of methods that are not installed show only the printed values. Source:
+    Zhang et al. 2024, section 5.1.
 
     Args:
-        only: tables to measure, of 2, 3 and 7; empty for all.
+        only: tables to measure, from 2, 3 and 7; empty for all.
 
     Raises:
-        OptionError: there is no such table.
+        OptionError: ``only`` contains another table.
     """
 
     axes: ClassVar[tuple[str, ...]] = ("dataset", "method", "backbone", "shot")
@@ -225,7 +225,7 @@ class MetaCoCo(Benchmark):
                 raise InfeasibleTask(f"{name}, split {split}, {shape}: {error}") from None
 
     def experiments(self, selection: Selection) -> list[ExperimentDescription]:
-        """Describe the printed rows that are asked for, and what no table prints."""
+        """Describe the printed rows asked for, and methods and backbones that no table prints."""
         found = list(self._slots(selection))
         if found:
             return found
@@ -254,7 +254,7 @@ class MetaCoCo(Benchmark):
                         yield _described(selection, _FURTHER, method, backbone, shot)
 
     def tables(self, results: BenchmarkResults) -> list[TableDeclaration]:
-        """Declare the tables, each printed row once, measured where it can be."""
+        """Declare the tables: each printed row once, measured where possible."""
         selection = results.selection
         entries: dict[str, list[Entry]] = {}
         for row, method, backbone, reason in self._rows(selection):
@@ -291,14 +291,14 @@ def _dataset(selection: Selection) -> str:
 def _rows(
     selection: Selection, tables: tuple[str, ...]
 ) -> Iterator[tuple[PrintedRow, str, str, str]]:
-    """Yield the printed rows asked for with the names here, or why a row cannot be measured."""
+    """Yield the printed rows asked for with their registry names, or why one cannot be measured."""
     methods = {METHODS[name]: name for name in selection.usable("method", METHODS)}
     backbones = {BACKBONES[name]: name for name in selection.usable("backbone", BACKBONES)}
     for row in printed_rows():
         method, backbone = methods.get(row.method, ""), backbones.get(row.backbone, "")
         if tables and row.table not in tables:
             continue
-        # Without a choice of methods, the rows of those that are not here are listed as well.
+        # Without a choice of methods, rows of methods that are not installed are listed as well.
         if selection.methods and method not in selection.methods:
             continue
         if selection.backbones and backbone not in selection.backbones:
@@ -329,13 +329,13 @@ def _described(
 
 
 def _spelt(tags: Mapping[str, Any]) -> tuple[str, str]:
-    """Return method and backbone in the paper's spelling, where it has them."""
+    """Return method and backbone, in the paper's spelling if it has them."""
     method, backbone = tags["method"], tags["backbone"]
     return METHODS.get(method, method), BACKBONES.get(backbone, backbone)
 
 
 def _facts(selection: Selection, table: str, head: tuple[str, str], shot: int) -> dict[str, Any]:
-    """Return what tells a row from others."""
+    """Return the facts that identify a row."""
     return {
         "dataset": _dataset(selection),
         "method": head[0],
@@ -368,7 +368,7 @@ def _entry(facts: Mapping[str, Any], result: ExperimentResult, printed: Quantity
         "level": estimate.level,
         "n_tasks": estimate.n_tasks,
         "n_images": estimate.n_images,
-        # Tasks are drawn one by one from the seed and their number: sets of them are repetitions.
+        # Each task depends only on the seed and its number, so sets of tasks are repetitions.
         "repeats": [round(100 * float(np.mean(part)), 4) for part in np.array_split(values, _SETS)]
         if len(values) >= _SETS
         else None,
@@ -378,7 +378,7 @@ def _entry(facts: Mapping[str, Any], result: ExperimentResult, printed: Quantity
 
 
 def _accuracy(result: ExperimentResult) -> Estimate | None:
-    """Return the accuracy in the control arm, or in the only one."""
+    """Return the accuracy in the control arm, or in the only arm."""
     return next((e for e in result.estimates.values() if e.statistic == "acc"), None)
 
 
@@ -394,24 +394,24 @@ def _notes(results: BenchmarkResults, table: str) -> Iterator[str]:
     )
     if tasks and tasks >= _SETS:
         yield (
-            f"five sets of {tasks // _SETS:,} tasks, as the paper's five times 600; tasks are "
-            "drawn independently, so the interval is that of all of them; --json has the mean of "
+            f"five sets of {tasks // _SETS:,} tasks, like the paper's five times 600; tasks are "
+            "drawn independently, so the interval is over all of them; --json has the mean of "
             "each set"
         )
     names = dict.fromkeys(str(result.options["recipe"] or "none") for result in results)
     yield (
-        f"trained by the recipe {', '.join(names)}; the paper's section 5 does not state its "
-        "training, so a difference from a printed value may come from the training"
+        f"recipe: {', '.join(names)}; the paper's section 5 does not state its training, so a "
+        "difference from a printed value may come from the training"
     )
     if dataset.partition(":")[0] != _DATASET:
-        yield "printed values are of MetaCoCo, and these data go by another name"
+        yield "printed values are for MetaCoCo; this data set has another name"
     if table == "3":
         yield (
             f"Table 3 names no backbone; measured with {_UNSAID_BACKBONE}, which section 5.1 "
-            "states of the cross-domain methods"
+            "states for the cross-domain methods"
         )
     estimates = [e for result in results if (e := _accuracy(result)) is not None]
     for level, scope in dict.fromkeys((100 * e.level, e.scope) for e in estimates):
-        yield f"intervals of what is measured: {level:g} %, {scope}" + (
+        yield f"measured intervals: {level:g} %, {scope}" + (
             "; Table 2 prints none" if table == "2" else ""
         )

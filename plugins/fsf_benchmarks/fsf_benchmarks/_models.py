@@ -1,4 +1,4 @@
-"""Runs whose backbones are used as they are."""
+"""Runs whose backbones are used without further training."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ __all__ = ["frozen_backbone", "loaded_model", "of_model"]
 
 
 def loaded_model(folder: Path) -> Run:
-    """Open the run of a folder.
+    """Open the run in a folder.
 
     Raises:
-        RecordError: there is no run, or it has no weights of a backbone.
+        RecordError: the folder has no run, or the run has no backbone weights.
     """
     run = load_run(folder)
     if run.record.backbone is None or not (run.folder / "weights.safetensors").exists():
-        raise RecordError(f"{argument('model', str(folder))}: the run has no weights of a backbone")
+        raise RecordError(f"{argument('model', str(folder))}: the run has no backbone weights")
     return run
 
 
 def frozen_backbone(backbone: dict[str, Any], image_size: Any, folder: Path) -> dict[str, Any]:
-    """Return arguments that take a backbone with its weights from a run and train nothing.
+    """Return arguments that take a backbone and its weights from a run and train nothing.
 
     Args:
         backbone: name and options of the backbone.
-        image_size: pixels per side that it saw, ``None`` for its own.
-        folder: of the run.
+        image_size: pixels per side of its training images, ``None`` for its default.
+        folder: folder of the run.
     """
     training = {"epochs": 0, "init_from": str(folder), "init_parts": ["backbone"]}
     found: dict[str, Any] = {"backbone": backbone, "recipe": "none", "training": training}
@@ -39,10 +39,10 @@ def frozen_backbone(backbone: dict[str, Any], image_size: Any, folder: Path) -> 
 def of_model(folder: Path, method: str) -> dict[str, Any]:
     """Return arguments that take weights from a run and train nothing.
 
-    A run of the same method gives all its weights, another's those of its backbone only.
+    A run of the same method provides all weights, a run of another method only the backbone's.
 
     Raises:
-        RecordError: there is no run, or it has no weights of a backbone.
+        RecordError: the folder has no run, or the run has no backbone weights.
     """
     run = loaded_model(folder)
     assert run.record.backbone is not None

@@ -3,8 +3,8 @@
 Source: Lafargue, Smith, Vermet, Löwe, Reid, Gripon and Chabot 2024, "Oops, I Sampled it Again:
 Reinterpreting Confidence Intervals in Few-Shot Learning", section 5 and Table 4: frozen feature
 extractors with nearest class centroid (NCC), logistic regression (LR) and fine-tuning (FT), at 1,
-5 and 10 shots with 1, 5 and 7 queries per class, on the same tasks without replacement, compared by
-pairs.
+5 and 10 shots with 1, 5 and 7 queries per class, compared in pairs on the same tasks without
+replacement.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 __all__ = ["METHODS", "QUERIES", "OpenIntervals", "printed_differences"]
 
 QUERIES: Mapping[int, int] = MappingProxyType({1: 1, 5: 5, 10: 7})
-"""Queries per class by shots: where the paper finds its intervals shortest."""
+"""Queries per class by shots: the numbers at which the paper finds its intervals shortest."""
 
 METHODS: Mapping[str, str] = MappingProxyType({"ncc": "NCC", "logistic": "LR", "finetune": "FT"})
-"""Registry names, and the paper's short ones."""
+"""Registry names and the paper's abbreviations."""
 
 DATASETS = (
     *("Aircraft", "CUB", "DTD", "Fungi", "MSCOCO", "Omniglot", "Quickdraw", "Traffic Signs"),
@@ -54,15 +54,15 @@ DATASETS = (
 _EMBEDDED, _BACKBONE, _TRAINED_BY = "planted", "conv64f", "baseline"
 _BASELINE_METHOD = "finetune"
 _SETTING = tuple[str, int]
-"""Label of a data set, and shots."""
+"""Label of a data set and number of shots."""
 
 
 @functools.cache
 def printed_differences() -> Mapping[tuple[str, int, str, str], Quantity]:
     """Return the values of the paper's Table 4 by data set, shot, baseline and method.
 
-    Each is the accuracy of the baseline less that of the other, in points, with the half-width of
-    its paired 95 % interval.
+    Each is the baseline's accuracy minus the method's, in points, with the half-width of its
+    paired 95 % interval.
     """
     path = files("fsf_benchmarks") / "data" / "ci_table_4.csv"
     with path.open(encoding="utf-8") as file:
@@ -79,15 +79,15 @@ def printed_differences() -> Mapping[tuple[str, int, str, str], Quantity]:
 class OpenIntervals(Benchmark):
     """Paired differences of methods on tasks that share no image (Lafargue et al. 2024, Table 4).
 
-    The intervals speak of the data's distribution, and all methods answer the same tasks, so that
-    their differences have narrow ones. Where no models are given, one is first trained on the
-    training split of each data set.
+    The intervals are about the data's distribution. All methods answer the same tasks, so the
+    intervals of their differences are narrow. Without models, one is first trained on the training
+    split of each data set.
 
     Args:
         baseline: what the others are compared with, such as ``conv64f FT``; ``None`` for the first
             model with fine-tuning, as in the paper, or with the last method asked for.
-        tasks_dir: folder of task files to publish with results: those that are there are evaluated,
-            the others are drawn and written, with image keys beside as JSONL.
+        tasks_dir: folder of task files to publish with results: existing files are evaluated,
+            missing ones are drawn and written, with the image keys in a JSONL file.
     """
 
     axes: ClassVar[tuple[str, ...]] = ("dataset", "model", "method", "shot")
@@ -98,7 +98,7 @@ class OpenIntervals(Benchmark):
         self.tasks_dir = tasks_dir
 
     def experiments(self, selection: Selection) -> Iterator[ExperimentDescription]:
-        """Describe the training of a feature extractor for each data set, or all evaluations."""
+        """Describe the training of one feature extractor per data set, or all evaluations."""
         check_distinct(selection)
         self._compared_with(selection)
         self._shots(selection)
@@ -111,7 +111,7 @@ class OpenIntervals(Benchmark):
                 label = model.label or str(tree["name"])
                 if label in extractors:
                     raise OptionError(
-                        f"{argument('model')}: two are called {label}; give one LABEL=RUN"
+                        f"{argument('model')}: two models are called {label}; name one LABEL=RUN"
                     )
                 extractors[label] = frozen_backbone(tree, run.record.seen_size, run.folder)
             for data in _datasets(selection):
@@ -119,7 +119,7 @@ class OpenIntervals(Benchmark):
             return
         for data in _datasets(selection):
             yield ExperimentDescription(
-                f"training of {_BACKBONE} on {_called(data)}, by {_TRAINED_BY}",
+                f"training of {_BACKBONE} on {_called(data)} with {_TRAINED_BY}",
                 {
                     "dataset": data.value,
                     "sampler": "random",
@@ -172,9 +172,7 @@ class OpenIntervals(Benchmark):
         for shot in selection.shots:
             if shot not in QUERIES:
                 known = ", ".join(map(str, QUERIES))
-                raise OptionError(
-                    f"{argument('shot', shot)}: the benchmark has tasks of {known} shots"
-                )
+                raise OptionError(f"{argument('shot', shot)}: the benchmark has only {known} shots")
         return selection.shots or tuple(QUERIES)
 
     def _compared_with(self, selection: Selection) -> str:
@@ -190,10 +188,10 @@ class OpenIntervals(Benchmark):
         return chosen
 
     def _tasks(self, selection: Selection, data: Labelled, shot: int) -> dict[str, Any]:
-        """Return arguments that say which tasks are evaluated.
+        """Return arguments that select the tasks to evaluate.
 
-        The folder asked for comes first; a set of tasks that is not in it is taken from the
-        published files, or drawn, and written there.
+        A task file in ``tasks_dir`` takes precedence; a missing one is taken from the published
+        files, or drawn, and written there.
         """
         from fsframework.api.data import draw
         from fsframework.api.files import export_jsonl
@@ -243,12 +241,12 @@ def _datasets(selection: Selection) -> tuple[Labelled, ...]:
 
 
 def _called(data: Labelled) -> str:
-    """Return the label in the paper's spelling where it has it, else the label or the name."""
+    """Return the label, in the paper's spelling if it has it, or the name without a label."""
     return spelt_label(data, DATASETS) or data.called
 
 
 def _published(stem: str, pool: ImagePool, seed: int) -> Path | None:
-    """Return the file of tasks that comes with this package, if it is of these images and seed."""
+    """Return this package's task file if it is for these images and this seed."""
     path = Path(str(files("fsf_benchmarks"))) / "data" / "open_intervals" / f"{stem}.safetensors"
     if not path.exists():
         return None
@@ -286,7 +284,7 @@ def _compared(
 
 
 def _about(result: ExperimentResult) -> dict[str, Any]:
-    """Return what tells a value from others, and what must be known to read it."""
+    """Return the facts that identify a value and that a reader needs."""
     estimate = _accuracy(result)
     known = {} if estimate is None else estimate.to_json()
     facts = ("scope", "estimator", "level", "n_tasks", "n_images")
@@ -302,7 +300,7 @@ def _about(result: ExperimentResult) -> dict[str, Any]:
 
 
 def _numbers_of_tasks(results: Sequence[ExperimentResult]) -> dict[_SETTING, str]:
-    """Return the number of tasks of each set, a dash where nothing was measured."""
+    """Return the number of tasks per setting, a dash if nothing was measured."""
     found = {_setting(result): "–" for result in results}
     found |= {
         _setting(result): f"{sum(result.n_tasks.values()):,}" for result in results if result.folder
@@ -320,13 +318,13 @@ def _accuracies(results: BenchmarkResults) -> TableDeclaration:
         column = result.tags["contestant"]
         entries.append(Entry(row, column, measured, result.reason, about=_about(result)))
     estimates = [e for result in results if (e := _accuracy(result)) is not None]
-    told = dict.fromkeys(f"{100 * e.level:g} % {e.scope}, {e.estimator}" for e in estimates)
+    kinds = dict.fromkeys(f"{100 * e.level:g} % {e.scope}, {e.estimator}" for e in estimates)
     return TableDeclaration(
         "Table A",
-        "Acc in percent, of tasks that share no image",
+        "Acc in percent on tasks that share no image",
         ("data set", "shots", "queries", "tasks"),
         tuple(entries),
-        (*([f"intervals: {'; '.join(told)}"] if told else []), *footnotes(results.cautions)),
+        (*([f"intervals: {'; '.join(kinds)}"] if kinds else []), *footnotes(results.cautions)),
         differences=False,
     )
 
@@ -360,13 +358,14 @@ def _differences(
         )
     counts = count_pairs(comparisons.values())
     notes = (
-        f"{baseline} less each, on equal tasks: positive where {baseline} is better",
-        f"conclusive of {counts.pairs} comparisons: {counts.paired} paired, {counts.direct} by "
-        f"whether the two open intervals overlap; {counts.holm} paired ones after Holm, within "
-        "each set of tasks",
+        f"accuracy of {baseline} minus that of the method, on equal tasks: positive where "
+        f"{baseline} is better",
+        f"conclusive of {counts.pairs} comparisons: {counts.paired} by the paired interval, "
+        f"{counts.direct} because the two open intervals do not overlap; {counts.holm} of the "
+        "paired ones after Holm's correction within each set of tasks",
         *footnotes(results.cautions),
     )
-    title = f"Difference of Acc from {baseline}, in points, with paired intervals"
+    title = f"Difference in Acc from {baseline}, in points, with paired intervals"
     return TableDeclaration(
         "Table 4",
         title,

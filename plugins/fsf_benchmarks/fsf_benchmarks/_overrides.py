@@ -18,7 +18,7 @@ class Override:
     """Options of the experiments that have certain tags.
 
     Args:
-        conditions: value by the name of a tag; all must hold.
+        conditions: required value by name of a tag; all must hold.
         options: a tree of options.
     """
 
@@ -26,7 +26,7 @@ class Override:
     options: Mapping[str, Any]
 
     def holds_for(self, experiment: ExperimentDescription) -> bool:
-        """Whether an experiment has the tags; a data set goes by its label too."""
+        """Whether an experiment has the tags; a data set also matches by its label."""
         return all(value in _values(experiment, key) for key, value in self.conditions.items())
 
 
@@ -40,7 +40,7 @@ def read_overrides(raw: Any) -> tuple[Override, ...]:
     """Read the list.
 
     Raises:
-        OptionError: it is not such a list; the message gives the number of the override.
+        OptionError: it is not a list of overrides; the message gives the override's number.
     """
     if not isinstance(raw, list):
         raise OptionError("overrides must be a list of tables: [[overrides]]")
@@ -49,7 +49,7 @@ def read_overrides(raw: Any) -> tuple[Override, ...]:
         options = table.get("set")
         if not isinstance(options, Mapping):
             raise OptionError(
-                f"overrides, number {number}: sets no option; give some below set, as in "
+                f"overrides, number {number}: sets no option; put options below set, as in "
                 "[overrides.set.training]"
             )
         conditions = {key: str(plain_tree(v)) for key, v in table.items() if key != "set"}
@@ -62,7 +62,7 @@ def check_overrides(
     experiments: Iterable[ExperimentDescription],
     methods: Sequence[str],
 ) -> None:
-    """See to it that conditions speak of tags and methods that exist.
+    """Check that conditions refer to existing tags and methods.
 
     Args:
         overrides: to check.
@@ -70,7 +70,7 @@ def check_overrides(
         methods: names of installed methods.
 
     Raises:
-        OptionError: a condition is about an unknown tag or method.
+        OptionError: a condition names an unknown tag or method.
     """
     experiments = tuple(experiments)
     tags = sorted({key for one in experiments for key in one.tags})

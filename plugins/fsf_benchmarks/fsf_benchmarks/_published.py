@@ -44,7 +44,7 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "rfs": "RFS",
     }
 )
-"""The ten methods of the paper: registry name and the paper's spelling, in the paper's order."""
+"""The paper's ten methods: registry name and the paper's spelling, in the paper's order."""
 
 DETECTORS: Mapping[str, str] = MappingProxyType({"vit-gpt2": "ViT-GPT2", "blip": "BLIP"})
 """The paper's two vision-language models: registry name and the paper's spelling."""
@@ -53,10 +53,10 @@ DATASETS = ("miniImageNet", "tieredImageNet", "CUB-200")
 """The paper's data sets, in its spelling."""
 
 AVERAGE = "AVERAGE"
-"""Stands for the method in the rows that average over all ten."""
+"""In place of the method in rows that average over all ten."""
 
 Key = tuple[str, str, int, str, str]
-"""Table, data set, shot, method (``""`` where there is none) and column."""
+"""Table, data set, shot, method (``""`` if there is none) and column."""
 
 _TIDY = ("dataset", "shot", "method")
 _GAPS = (*_TIDY, "technique", "wacc_a_percent", "wacc_r_percent", "gap_percent")
@@ -72,7 +72,7 @@ SOURCES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "6": ("fewstab_tables_4_6.csv", ("dataset", "shot", "vit_gpt2_vs_blip")),
     }
 )
-"""Of each table the file and the columns that are read."""
+"""The file and the columns that are read, by table."""
 
 
 @functools.cache
@@ -85,7 +85,7 @@ def printed_values() -> Mapping[Key, Quantity]:
     the last are in percent. Tables 4, 6, S5 and S6 print no intervals.
 
     Raises:
-        DataError: a file lacks a column or holds what it must not; see ``read_table``.
+        DataError: a file lacks a column or contains an invalid value; see ``read_table``.
 
     >>> value = printed_values()["3", "miniImageNet", 5, "ProtoNet", "wAcc-A"]
     >>> value.value, value.half_width
@@ -106,26 +106,27 @@ def read_table(table: str, path: Traversable) -> dict[Key, Quantity]:
         path: a CSV file.
 
     Raises:
-        DataError: a column is missing, a name is none of the paper's, a number is none or lies
-            outside its range, or a row is there twice; the message names file and row.
+        DataError: a column is missing, a name is not one of the paper's, a value is not a number or
+            is outside its range, or a row appears twice; the message names file and row.
     """
     found: dict[Key, Quantity] = {}
     for where, row in rows_of(path, SOURCES[table][1]):
         for key, value in _values(table, row, where):
             if key in found:
-                raise DataError(f"{where}: {', '.join(map(str, key[1:]))} is there twice")
+                raise DataError(f"{where}: {', '.join(map(str, key[1:]))} appears twice")
             found[key] = value
     return found
 
 
 def rows_of(path: Traversable, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the rows of a CSV file, each with its place for messages.
+    """Yield the rows of a CSV file, each with its location for messages.
 
     Args:
-        columns: that the file must have.
+        path: the file.
+        columns: columns that the file must have.
 
     Raises:
-        DataError: a column is missing, a row has too few or too many cells, or there is none.
+        DataError: a column is missing, a row has too few or too many cells, or there are no rows.
     """
     name, number = path.name, 1
     with path.open(encoding="utf-8") as file:
@@ -185,7 +186,7 @@ def number_in(text: str, least: float, most: float, where: str) -> float:
     """Read a number.
 
     Raises:
-        DataError: it is none, or lies outside its range.
+        DataError: the text is not a number, or the number is outside its range.
     """
     try:
         value = float(text)

@@ -1,4 +1,4 @@
-"""Tables as text, CSV, Markdown, LaTeX and JSON; figures as pictures."""
+"""Tables as text, CSV, Markdown, LaTeX and JSON."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ __all__ = [
 ]
 
 SUFFIXES = (".md", ".csv", ".json", ".tex")
-"""Endings of the files that tables can be written to."""
+"""Suffixes of the files that tables can be written to."""
 
 _ABSENT = "–"
 
 Beside = list[tuple[str, Callable[[Entry], str]]]
-"""Heads and contents of what is shown beside a measured column."""
+"""Heads and contents of the columns next to a measured column."""
 
 
 def heads_of(table: TableDeclaration) -> list[str]:
-    """Return the heads of the columns as they are shown."""
+    """Return the column heads as they are shown."""
     heads = [*table.row_names]
     for column in table.columns:
         heads += [column, *(head for head, _ in _beside(table, column))]
@@ -48,10 +48,10 @@ def cells_of(table: TableDeclaration) -> list[list[str]]:
         found.setdefault(entry.row, {})[entry.column] = entry
     rows = []
     for names, entries in found.items():
-        row, told = [*names], set[str]()
+        row, given = [*names], set[str]()
         for column in table.columns:
             entry = entries.get(column)
-            row.append(_measured(entry, told))
+            row.append(_measured(entry, given))
             row += [_ABSENT if entry is None else text(entry) for _, text in _beside(table, column)]
         rows.append(row)
     return rows
@@ -69,16 +69,16 @@ def _beside(table: TableDeclaration, column: str) -> Beside:
     return beside
 
 
-def _measured(entry: Entry | None, told: set[str]) -> str:
-    """Return a measured value, or why there is none, which is said once per row."""
+def _measured(entry: Entry | None, given: set[str]) -> str:
+    """Return a measured value, or why there is none; each reason is given once per row."""
     if entry is None:
         return _ABSENT
     if entry.measured is not None:
         text = entry.measured.text()
         return text if entry.measured.has_interval else f"{text} (no interval)"
-    if entry.reason in told:
+    if entry.reason in given:
         return _ABSENT
-    told.add(entry.reason)
+    given.add(entry.reason)
     return entry.reason
 
 
@@ -87,20 +87,20 @@ def _shown(quantity: Quantity | None, *, signed: bool = False) -> str:
 
 
 def check_suffix(path: Path, suffixes: Sequence[str] = SUFFIXES, *, force: bool = False) -> None:
-    """Check that something can be written to a file of this name.
+    """Check that a file of this name can be written.
 
     Args:
-        path: of the file.
-        suffixes: endings that it may have.
-        force: whether a file that is there may be replaced.
+        path: path of the file.
+        suffixes: suffixes that it may have.
+        force: whether an existing file may be replaced.
 
     Raises:
-        OptionError: its ending is not one of these, its folder is missing, or the file exists.
+        OptionError: it has another suffix, its folder is missing, or the file exists.
     """
     if path.suffix.lower() not in suffixes:
         raise OptionError(f"{path}: the name must end in {', '.join(suffixes)}")
     if not path.absolute().parent.is_dir():
-        raise OptionError(f"{path}: there is no folder {path.parent}")
+        raise OptionError(f"{path}: the folder {path.parent} does not exist")
     if path.exists() and not force:
         raise OptionError(f"{path} exists; replace it with {argument('force')}")
 
@@ -108,12 +108,12 @@ def check_suffix(path: Path, suffixes: Sequence[str] = SUFFIXES, *, force: bool 
 def write_tables(
     tables: Sequence[TableDeclaration], document: Mapping[str, Any], path: Path
 ) -> None:
-    """Write tables to a file whose ending says how: ``.md``, ``.csv``, ``.tex`` or ``.json``.
+    """Write tables in the format of the file's suffix: ``.md``, ``.csv``, ``.tex`` or ``.json``.
 
     Args:
-        tables: to write.
-        document: what a ``.json`` file holds.
-        path: of the file; see ``check_suffix``.
+        tables: the tables.
+        document: the content of a ``.json`` file.
+        path: path of the file; see ``check_suffix``.
 
     Raises:
         FsfError: the file cannot be written.
@@ -131,7 +131,7 @@ def write_tables(
 
 
 def to_csv(tables: Sequence[TableDeclaration]) -> str:
-    """Return a row for each measured value of all tables."""
+    """Return CSV with one row per measured value of all tables."""
     rows = [{"table": t.name, **entry.to_json()} for t in tables for entry in t.entries]
     names = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO(newline="")

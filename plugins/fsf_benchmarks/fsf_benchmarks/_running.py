@@ -1,4 +1,4 @@
-"""The experiments of a benchmark: described, each run once, and what came of them."""
+"""Describe the experiments of a benchmark, run each once and collect the results."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ class Listed:
 
     Args:
         experiment: as the benchmark describes it.
-        description: resolved, ``None`` where it cannot be; ``reason`` says why.
-        run: finished before, if it was.
+        description: the resolved description, ``None`` if it cannot be resolved; ``reason`` gives
+            the cause.
+        run: the run if it was finished before.
     """
 
     experiment: ExperimentDescription
@@ -56,12 +57,13 @@ class Listed:
 
 @dataclass(frozen=True)
 class FinishedBenchmark:
-    """What came of a benchmark.
+    """The results of a benchmark.
 
     Args:
-        name: of the benchmark.
-        results: one for each experiment; equal ones are there once.
-        tables: made of them; ``figures`` likewise.
+        name: name of the benchmark.
+        results: one per experiment; equal experiments appear once.
+        tables: tables of the results.
+        figures: figures of the results.
     """
 
     name: str
@@ -81,15 +83,16 @@ class FinishedBenchmark:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A benchmark with all that it is run with.
+    """A benchmark with everything that is needed to run it.
 
     Args:
-        name: of the benchmark.
-        benchmark: made with its options.
+        name: name of the benchmark.
+        benchmark: the benchmark with its options.
         selection: what the user asks of it.
-        session: surroundings of the runs.
-        given: options of every experiment; ``config`` those of a file, which are weaker.
-        overrides: options of some experiments, stronger than those of the file.
+        session: session of the runs.
+        given: options of every experiment.
+        config: options from a file; ``given`` takes precedence over them.
+        overrides: options of some experiments; they take precedence over those of the file.
     """
 
     name: str
@@ -101,9 +104,9 @@ class Job:
     overrides: tuple[Override, ...] = ()
 
     def listed(self) -> list[Listed]:
-        """Return the experiments that are known so far, each once, and run nothing.
+        """Return the experiments that are known so far, each once, without running them.
 
-        Further experiments are among them once the first ones are finished.
+        Further experiments are included once the first ones are finished.
         """
         first = tuple(self.benchmark.experiments(self.selection))
         check_overrides(self.overrides, first, self.selection.installed.get("method", ()))
@@ -134,9 +137,9 @@ class Job:
         return listed + failed
 
     def run(self) -> FinishedBenchmark:
-        """Run every experiment that is not finished; one that fails hinders no other.
+        """Run every unfinished experiment; a failed one does not stop the others.
 
-        A finished experiment is taken as it is, an interrupted one goes on where it stopped.
+        A finished experiment is reused; an interrupted one resumes where it stopped.
 
         Raises:
             FsfError: an option is not allowed, or nothing could be run.
@@ -165,12 +168,12 @@ class Job:
         )
 
     def _check_arms(self, described: Sequence[Description]) -> None:
-        """See to it that every sampler has the arms that the benchmark is about."""
+        """Check that every sampler has the arms that the benchmark needs."""
         for one in described if self.benchmark.arms else ():
             if arms_of(one) != self.benchmark.arms:
                 raise OptionError(
                     f"{argument('sampler', one.options['sampler']['name'])}: its arms are "
-                    f"{' and '.join(arms_of(one))}, and the benchmark {self.name} needs "
+                    f"{' and '.join(arms_of(one))}, but the benchmark {self.name} needs "
                     f"{' and '.join(self.benchmark.arms)}"
                 )
 
@@ -192,7 +195,7 @@ class Job:
         described: Sequence[Description],
         done: dict[str, ExperimentResult],
     ) -> list[ExperimentResult]:
-        """Run experiments, equal ones once, and keep them in ``done``."""
+        """Run experiments, equal ones once, and store their results in ``done``."""
         keys = [identity_of(description) for description in described]
         new = list(dict.fromkeys(key for key in keys if key not in done))
         results = []
@@ -203,7 +206,7 @@ class Job:
                 done[key] = _run_one(experiment, description)
                 if reason := done[key].reason:
                     self.session.reporter.say(f"{where} failed: {reason}")
-            # The name of the one that ran, with the tags of the one that was described.
+            # The name of the experiment that ran, with the tags of the one that was described.
             named = dataclasses.replace(experiment, name=done[key].description.name)
             results.append(dataclasses.replace(done[key], description=named))
         return results
@@ -215,7 +218,7 @@ def _run_one(experiment: ExperimentDescription, description: Description) -> Exp
     except FsfError as error:
         reason = " ".join(str(error).split())
     except Exception as error:
-        # As when a GPU's memory is too small for one method: the others may still fit.
+        # For example, one method needs more GPU memory than there is; the others may still fit.
         first = (str(error).splitlines() or [""])[0]
         reason = f"unexpected {type(error).__name__}: {first}"
     else:
@@ -229,7 +232,7 @@ def _result(
     record = run.record
     return ExperimentResult(
         description=experiment,
-        # Statistics and the like are not what the run was made with, but what is asked for now.
+        # Options such as statistics are those asked for now, not those of the stored run.
         options={
             **description.options,
             **options_of(record),
@@ -255,17 +258,17 @@ def make_job(
     config: Tree,
     chosen: Mapping[str, Sequence[Any]],
 ) -> Job:
-    """Return a benchmark by name with all that it is run with.
+    """Return a benchmark by name with everything that is needed to run it.
 
     Args:
-        name: of the benchmark.
-        session: that knows the plugins.
-        given: options, those of the benchmark itself below the key ``benchmark``.
-        config: options of a file, which are weaker; ``overrides`` among them.
+        name: name of the benchmark.
+        session: the session, which has the plugins.
+        given: options; those of the benchmark itself are below the key ``benchmark``.
+        config: options from a file, with ``overrides``; ``given`` takes precedence over them.
         chosen: values by axis; see ``fsframework.interfaces.benchmark.AXES``.
 
     Raises:
-        FsfError: there is no such benchmark, or an option is unknown or not allowed.
+        FsfError: the benchmark does not exist, or an option is unknown or not allowed.
     """
     own: dict[str, Any] = {}
     for tree in (config, given):
@@ -303,17 +306,17 @@ def run_benchmark(
 
     Args:
         benchmark: its name.
-        config: a TOML file of options; other arguments are stronger.
-        plugins: Python files whose plugin classes are known too.
-        runs_dir: where runs are written; ``cache_dir`` where stages are kept; see
-            ``fsframework.run``.
-        progress: whether progress is told on standard error.
+        config: a TOML file of options; other arguments take precedence.
+        plugins: Python files whose plugin classes are available too.
+        runs_dir: where runs are written.
+        cache_dir: where stages are cached; see ``fsframework.run``.
+        progress: whether progress is shown on standard error.
         **arguments: those of ``fsframework.run``, of which ``dataset``, ``method``, ``backbone``,
             ``shot``, ``detector`` and ``model`` may be lists, and ``benchmark_options``, a mapping
             of the benchmark's own options.
 
     Raises:
-        FsfError: something given is wrong; an experiment that fails is a result with its reason.
+        FsfError: an argument is wrong; a failed experiment becomes a result with its reason.
     """
     session = open_session(
         runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress

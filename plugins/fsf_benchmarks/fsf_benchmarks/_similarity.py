@@ -1,9 +1,9 @@
-"""How much images resemble the names of their classes and of their contexts, by CLIP's measure.
+"""CLIP similarity of images to the names of their classes and contexts.
 
 Source: Zhang et al. 2024 (MetaCoCo), section 3.2, Eq. 1: M_ce = d(z_x, z_ce) of an image and its
 concept, M_te = d(z_x, z_te) of an image and its context. They call d the cosine distance and the
-result a similarity; their values lie about 0.2 and are lower for what resembles less, which is so
-of the cosine itself and not of one minus it. So d is the cosine similarity here.
+result a similarity. Their values are about 0.2 and lower for less similar pairs, which fits the
+cosine and not one minus the cosine. So d is the cosine similarity here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 SUFFIXES = (".csv", ".parquet")
-"""Endings of the files that values can be written to."""
+"""Suffixes of the files that values can be written to."""
 
 _IMAGES_AT_ONCE = {"cpu": 16, "cuda": 64}
 _MOST_OFF_UNIT = 1e-2
@@ -49,10 +49,13 @@ class ImageGroup:
     """Means over some images.
 
     Args:
-        by: ``all``, ``split``, ``class`` or ``context``; ``name`` which one.
-        n_images: how many; ``n_contexts`` how many of them have a context.
-        m_ce: mean similarity to the class; ``m_te`` to the context, NaN without any.
-        above: share of those with a context that resemble it more than their class.
+        by: ``all``, ``split``, ``class`` or ``context``.
+        name: name of the split, class or context.
+        n_images: number of images.
+        n_contexts: number of images with a context.
+        m_ce: mean similarity to the class.
+        m_te: mean similarity to the context, NaN without contexts.
+        above: share of images with a context that are more similar to it than to their class.
     """
 
     by: str
@@ -73,9 +76,12 @@ class Similarities:
     """M_ce and M_te of images.
 
     Args:
-        keys: of the images; ``classes``, ``splits`` and ``contexts`` of each, a context that is
-            not known being empty; ``contexts`` is ``None`` where the data have none at all.
-        m_ce: float64 ``(n,)``; ``m_te`` likewise, NaN where there is no context.
+        keys: keys of the images.
+        classes: class of each image.
+        splits: split of each image.
+        contexts: context of each image, empty if unknown; ``None`` if the data have no contexts.
+        m_ce: float64 ``(n,)``.
+        m_te: float64 ``(n,)``, NaN without a context.
         provenance: model, revision, templates.
     """
 
@@ -88,7 +94,7 @@ class Similarities:
     provenance: dict[str, str]
 
     def groups(self) -> Iterator[ImageGroup]:
-        """Yield the means over all images, those of each split, class and context."""
+        """Yield the means over all images and over each split, class and context."""
         columns = [("split", self.splits), ("class", self.classes)]
         columns += [("context", self.contexts)] if self.contexts is not None else []
         yield self._mean("all", "", np.arange(len(self.keys)))
@@ -115,7 +121,7 @@ class Similarities:
 
 
 def readable(name: str) -> str:
-    """Return a name as one would say it: underscores, slashes and doubled spaces become spaces.
+    """Return a name with underscores, slashes and runs of spaces replaced by single spaces.
 
     >>> readable("aquarium_fish"), readable("Greek/character01")
     ('aquarium fish', 'Greek character01')
@@ -125,14 +131,14 @@ def readable(name: str) -> str:
 
 @dataclass(frozen=True)
 class Templates:
-    """What is put around names to make texts of them.
+    """Templates that turn names into texts.
 
     Args:
-        classes: around the name of a class; ``{}`` is its place.
-        contexts: around a context; ``None`` as for a class.
+        classes: template for the name of a class, which replaces ``{}``.
+        contexts: template for a context; ``None`` for the template of classes.
 
     Raises:
-        OptionError: ``{}`` is not exactly once in a template.
+        OptionError: a template does not contain ``{}`` exactly once.
     """
 
     classes: str = "a photo of a {}"
@@ -141,7 +147,7 @@ class Templates:
     def __post_init__(self) -> None:
         for name, text in (("template", self.classes), ("context template", self.contexts)):
             if text is not None and text.count("{}") != 1:
-                raise OptionError(f"the {name} must hold {{}} exactly once, not {text!r}")
+                raise OptionError(f"the {name} must contain {{}} exactly once, not {text!r}")
 
     @property
     def of_contexts(self) -> str:
@@ -159,19 +165,20 @@ def measure_similarities(
 ) -> Similarities:
     """Measure the similarity of every image to its class and, where it has one, its context.
 
-    An image is shown to the model once, whatever the templates: its features are kept in the
-    cache, and a killed call goes on where it stopped.
+    The model sees each image once, whatever the templates: its features are cached, and an
+    interrupted call resumes where it stopped.
 
     Args:
         description: names the data set, the detector, which must be an ``ImageTextModel`` too, and
             the device.
-        templates: of the texts.
-        splits: whose images count; by default all.
-        column: metadata column of the contexts; by default ``context`` where there is one.
-        batch_size: images shown at once; by default 16 on a CPU and 64 on a GPU.
+        templates: templates of the texts.
+        splits: splits whose images are measured; by default all.
+        column: metadata column of the contexts; by default ``context`` if there is one.
+        batch_size: images per batch; by default 16 on a CPU and 64 on a GPU.
 
     Raises:
-        OptionError: the detector compares no texts, or the column is not one of the data's.
+        OptionError: the detector does not compare images with texts, or the data do not have the
+            column.
         DataError: the model cannot be loaded, or an image cannot be read.
     """
     if batch_size is not None and batch_size < 1:
@@ -211,9 +218,9 @@ def measure_similarities(
             names = [contexts[i] for i in known]
             vectors, of = _vectors(model, detector, names, templates.of_contexts)
             m_te[known] = _dots(features, known, vectors, of)
-    told = {k: v for k, v in provenance.items() if k not in _OF_WORDS}
-    told |= {"detector": detector, "template": templates.classes}
-    told |= {"column": column, "context_template": templates.of_contexts} if column else {}
+    origin = {k: v for k, v in provenance.items() if k not in _OF_WORDS}
+    origin |= {"detector": detector, "template": templates.classes}
+    origin |= {"column": column, "context_template": templates.of_contexts} if column else {}
     return Similarities(
         tuple(dataset.keys[i] for i in indices),
         tuple(classes),
@@ -221,28 +228,30 @@ def measure_similarities(
         contexts,
         m_ce,
         m_te,
-        told,
+        origin,
     )
 
 
 _OF_WORDS = ("vocabulary", "template", "threshold", "top")
-"""What a detector says of itself that has no part in the features."""
+"""Entries of a detector's provenance that do not affect the features."""
 
 
 def _vectors(
     model: ImageTextModel, detector: str, names: Sequence[str], template: str
 ) -> tuple[FloatArray, IntArray]:
-    """Return a vector for each distinct name, and which of them is whose."""
+    """Return a vector per distinct name, and the index of each name's vector."""
     distinct, of = np.unique(np.array(names), return_inverse=True)
     texts = [template.replace("{}", readable(str(name))) for name in distinct]
     return _checked(detector, model.text_features(texts), len(texts), "texts"), of
 
 
 def _checked(detector: str, found: Any, count: int, what: str) -> FloatArray:
-    """Check what a plugin gives, before it is written down."""
+    """Check the features of a plugin before they are stored."""
     vectors = np.asarray(found, np.float32)
     if vectors.ndim != 2 or len(vectors) != count:
-        raise DataError(f"detector {detector}: gave features {vectors.shape} for {count} {what}")
+        raise DataError(
+            f"detector {detector}: returned features of shape {vectors.shape} for {count} {what}"
+        )
     off = np.abs(np.linalg.norm(vectors, axis=1) - 1)
     if not (off < _MOST_OFF_UNIT).all():
         raise DataError(f"detector {detector}: the features of {what} do not have length 1")
@@ -256,23 +265,23 @@ def _features(
     shape: tuple[IntArray, int],
     block: int,
 ) -> FloatArray:
-    """Return features of images, float32 ``(n, width)``, from the cache if they are there.
+    """Return features of images, float32 ``(n, width)``, from the cache if stored there.
 
     Args:
-        description: whose detector and data set the model and the images are.
-        model: prepared.
-        dataset: of the images.
-        shape: which images, int ``(n,)``, and the number of features of each.
-        block: images shown at once.
+        description: description with the detector and the data set.
+        model: the prepared model.
+        dataset: data set of the images.
+        shape: indices of the images, int ``(n,)``, and the number of features per image.
+        block: images per batch.
     """
     assert isinstance(model, AttributeDetector)
     indices, width = shape
     roles, session = description.experiment.roles, description.session
-    said = {k: v for k, v in model.provenance().items() if k not in _OF_WORDS}
+    origin = {k: v for k, v in model.provenance().items() if k not in _OF_WORDS}
     key = digest_of(
         "image-text features",
         dataclasses.replace(roles["detector"], options={}).fingerprint,
-        json.dumps(said, sort_keys=True),
+        json.dumps(origin, sort_keys=True),
         dataclasses.replace(roles["dataset"], options={}).fingerprint,
         dataset.fingerprint,
         indices,
@@ -284,8 +293,8 @@ def _features(
         found = _checked(detector, model.image_features(images), len(images), "images")
         if found.shape[1] != width:
             raise DataError(
-                f"detector {detector}: features of images have {found.shape[1]} numbers, those of "
-                f"texts {width}"
+                f"detector {detector}: image features have {found.shape[1]} dimensions, text "
+                f"features {width}"
             )
         return found
 
@@ -302,7 +311,7 @@ def _features(
 
 
 def _dots(features: FloatArray, rows: IntArray, vectors: FloatArray, of: IntArray) -> FloatArray:
-    """Return the cosine of each row's feature and its own vector, float64 ``(len(rows),)``."""
+    """Return the cosine of each row's feature and its vector, float64 ``(len(rows),)``."""
     found = np.empty(len(rows))
     for start in range(0, len(rows), 4096):
         part = slice(start, start + 4096)
@@ -312,11 +321,11 @@ def _dots(features: FloatArray, rows: IntArray, vectors: FloatArray, of: IntArra
 
 
 def write_similarities(found: Similarities, path: Path) -> None:
-    """Write a row for each image: key, class, split, context, m_ce, m_te.
+    """Write one row per image: key, class, split, context, m_ce, m_te.
 
     Args:
-        found: to write.
-        path: of a file that ends in one of ``SUFFIXES``.
+        found: the similarities.
+        path: path of the file, which ends in one of ``SUFFIXES``.
     """
     contexts = found.contexts or ("",) * len(found.keys)
     if path.suffix.lower() == ".parquet":

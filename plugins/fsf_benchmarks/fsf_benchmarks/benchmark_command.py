@@ -1,4 +1,4 @@
-"""`fsf benchmark`: published experiments, and those of other packages."""
+"""`fsf benchmark`: published experiments and those of other packages."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ __all__ = ["benchmark"]
     envvar="FSF_DATASET",
     show_envvar=True,
     shell_complete=dataset_names,
-    help="Data set; repeatable. A label of the paper's, as in CUB-200=folder:./birds, shows its "
-    "printed values beside.",
+    help="Data set; repeatable. With a label of the paper, as in CUB-200=folder:./birds, the "
+    "tables also show its printed values.",
 )
 @click.option(
     "--method",
@@ -54,7 +54,7 @@ __all__ = ["benchmark"]
     envvar="FSF_METHOD",
     show_envvar=True,
     shell_complete=plugin_names("method"),
-    help="Few-shot method; repeatable.  [default: the paper's that are installed]",
+    help="Few-shot method; repeatable.  [default: the paper's methods that are installed]",
 )
 @click.option(
     "--backbone",
@@ -90,7 +90,7 @@ __all__ = ["benchmark"]
     multiple=True,
     metavar="[LABEL=]RUN",
     shell_complete=run_names,
-    help="Run whose backbone and weights are taken, so that nothing is trained; repeatable.",
+    help="Run whose backbone and weights are used without training; repeatable.",
 )
 @shared("sampler", "way", "queries", "tasks", "split", "attributes", "seed", "device")
 @shared("query-batch", "recipe", *DROPPING, "offline")
@@ -101,7 +101,7 @@ __all__ = ["benchmark"]
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also write the tables: .md, .tex, .csv (a row for each value) or .json (everything).",
+    help="Also write the tables: .md, .tex, .csv (one row per value) or .json (everything).",
 )
 @click.option(
     "--figure",
@@ -113,7 +113,7 @@ __all__ = ["benchmark"]
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="List the experiments, and which of them are finished; run nothing.",
+    help="List the experiments and which are finished; run nothing.",
 )
 @json_option
 @click.pass_context
@@ -134,11 +134,11 @@ def benchmark(
     r"""Run a benchmark: its experiments, then its tables and figures.
 
     \b
-    Every experiment is a run as fsf run makes it: finished ones are taken as they
-    are, and after an interruption the same command goes on. One that fails gives
-    its reason in its place; then the exit code is 1. Options of the benchmark
-    itself are given with -o benchmark.KEY=VALUE (fsf plugins show NAME lists them),
-    those of all experiments as for fsf run. Without NAME it lists the benchmarks.
+    Every experiment is a run, as fsf run makes it. Finished runs are reused; after
+    an interruption, the same command continues. A failed experiment shows its
+    reason in place of its values, and the exit code is 1. Set options of the
+    benchmark with -o benchmark.KEY=VALUE (fsf plugins show NAME lists them), and
+    options of all experiments as for fsf run. Without NAME, list the benchmarks.
 
     \b
     Examples:
@@ -184,11 +184,11 @@ def _list_benchmarks(plugins: Sequence[Any], as_json: bool) -> None:
         return
     render.print_table(("benchmark", "from", "status"), rows)
     click.echo()
-    click.echo("fsf plugins show NAME says what a benchmark measures, and its options.")
+    click.echo("fsf plugins show NAME shows what a benchmark measures and its options.")
 
 
 def _folders(models: Sequence[str], runs_dir: Path) -> tuple[str, ...]:
-    """Return runs, given as folders or beginnings of names, as folders."""
+    """Return the folders of runs, which are given as folders or beginnings of names."""
     from fsf_benchmarks._asked import labelled
     from fsframework.api.running import load_run
 
@@ -203,7 +203,7 @@ def _folders(models: Sequence[str], runs_dir: Path) -> tuple[str, ...]:
 def _conclude(
     found: FinishedBenchmark, output: Path | None, figure: Path | None, as_json: bool
 ) -> None:
-    """Write and print what a benchmark came to."""
+    """Write and print the results of a benchmark."""
     from fsf_benchmarks._charts import draw_figure
     from fsf_benchmarks._rendering import write_tables
     from fsframework.cli import render
@@ -273,13 +273,13 @@ def _counted(number: int) -> str:
 
 
 def _print_summary(results: Sequence[ExperimentResult]) -> None:
-    """Print the notes of the runs, each once, and how many experiments there are of each state."""
-    told: dict[str, list[str]] = {}
+    """Print the notes of the runs, each once, and the number of experiments in each state."""
+    named: dict[str, list[str]] = {}
     for result in results:
         for note in result.notes:
-            if note not in result.cautions:  # those are below the tables
-                told.setdefault(note, []).append(result.description.name)
-    for note, (first, *others) in told.items():
+            if note not in result.cautions:  # cautions are below the tables
+                named.setdefault(note, []).append(result.description.name)
+    for note, (first, *others) in named.items():
         more = f" and {len(others)} more" if others else ""
         click.echo(f"note ({first}{more}): {note}")
     failed = sum(not result.finished for result in results)

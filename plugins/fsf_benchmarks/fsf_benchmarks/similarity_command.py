@@ -1,4 +1,4 @@
-"""`fsf data similarity`: images beside the names of their classes and contexts."""
+"""`fsf data similarity`: similarity of images to the names of their classes and contexts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CLIP = "clip-words"
 @click.option(
     "--clip",
     metavar="MODEL",
-    help="CLIP model, name on the hub or path of a folder: short for --detector clip-words:MODEL.  "
+    help="CLIP model: name on the Hub or folder; short for --detector clip-words:MODEL.  "
     "[default: openai/clip-vit-base-patch32]",
 )
 @click.option(
@@ -39,41 +39,41 @@ _CLIP = "clip-words"
     metavar="TEXT",
     default="a photo of a {}",
     show_default=True,
-    help="What stands around the name of a class; {} is its place.",
+    help="Text for a class; its name replaces {}.",
 )
 @click.option(
     "--context-template",
     metavar="TEXT",
-    help="What stands around a context.  [default: as --template]",
+    help="Text for a context; its name replaces {}.  [default: as --template]",
 )
 @click.option(
     "--column",
     metavar="NAME",
-    help="The metadata column that holds the contexts.  [default: context, where there is one]",
+    help="Metadata column that contains the contexts.  [default: context, if there is one]",
 )
 @click.option(
     "--split",
     "splits",
     multiple=True,
     metavar="NAME",
-    help="Split whose images count; repeatable.  [default: all]",
+    help="Split to measure; repeatable.  [default: all]",
 )
 @shared("device", "offline")
-@click.option("--batch-size", type=int, metavar="N", help="Images shown to the model at once.")
+@click.option("--batch-size", type=int, metavar="N", help="Images per batch.")
 @set_options
 @cache_option
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write a row for each image, .csv or .parquet.",
+    help="Write one row per image; .csv or .parquet.",
 )
 @click.option(
     "--figure",
     type=click.Path(path_type=Path),
     metavar="FILE.png",
-    help="Draw every image as a point, similarity to its context to the right and to its class "
-    "upwards.",
+    help="Draw every image as a point: similarity to its context on the x axis, to its class on "
+    "the y axis.",
 )
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 @json_option
@@ -95,14 +95,14 @@ def similarity(
     as_json: bool,
     **_: Any,
 ) -> None:
-    r"""Measure how much images resemble the names of their classes and contexts (M_ce, M_te).
+    r"""Measure how similar images are to the names of their classes and contexts (M_ce, M_te).
 
     \b
     The cosine similarity of CLIP's features of an image and of a text with the name
     of its class (M_ce) or of its context (M_te), averaged over the data set, its
-    splits, classes and contexts, as in Eq. 1 of MetaCoCo (Zhang et al. 2024). Where
-    images resemble their context more than their class, contexts make for a
-    shortcut. Without contexts there is only M_ce.
+    splits, classes and contexts, as in Eq. 1 of MetaCoCo (Zhang et al. 2024). If
+    images are more similar to their context than to their class, the context is a
+    possible shortcut. Without contexts, only M_ce is measured.
 
     \b
     Examples:
@@ -167,8 +167,8 @@ def _draw(found: Similarities, path: Path) -> None:
 
     if found.contexts is None or np.isnan(found.m_te).all():
         raise OptionError(
-            f"--figure {path}: the images have no contexts to draw M_ce "
-            "against; name a metadata column with --column"
+            f"--figure {path}: the images have no contexts, so there is no M_te to draw; name a "
+            "metadata column with --column"
         )
     known = ~np.isnan(found.m_te)
     draw_scatter(
@@ -209,10 +209,10 @@ def _print(groups: list[ImageGroup], printed: float | None, name: str) -> None:
 
 
 def _print_how(found: Similarities) -> None:
-    told = found.provenance
-    model = told.get("model", told["detector"])
-    click.echo(f"cosine similarities by {model}, classes as {told['template']!r}", nl=False)
+    origin = found.provenance
+    model = origin.get("model", origin["detector"])
+    click.echo(f"cosine similarities by {model}, classes as {origin['template']!r}", nl=False)
     contexts = ""
-    if "column" in told:
-        contexts = f", contexts ({told['column']}) as {told['context_template']!r}"
+    if "column" in origin:
+        contexts = f", contexts ({origin['column']}) as {origin['context_template']!r}"
     click.echo(contexts)

@@ -114,7 +114,7 @@ def test_differences_are_paired_and_beside_the_accuracies(
     again = contexts("--method", "toy-near", "--output", "out.csv", "--figure", "out.png")
     assert "2 experiments: 0 run now, 2 finished before, 0 failed" in again.stdout
     assert "both tasks of a pair have the same classes and the same support" in again.stdout
-    assert "IID above OOD with the whole interval in 2 of 2 cases" in again.stdout
+    assert "is above 0 in 2 of 2 cases" in again.stdout
     assert again.stdout.startswith("Figure 3. Acc in percent")
     with (tmp_path / "out.csv").open(encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
@@ -179,7 +179,7 @@ def test_a_run_gives_its_backbone_and_nothing_is_trained(
         assert list(stage.options["init_parts"]) == ([] if own else ["backbone"])
     refused = fsf(*asked, "--model", str(folder), "--backbone", "conv64f")
     assert refused.returncode == 2
-    assert "says which backbone to use; leave out --backbone" in refused.stderr
+    assert "already sets the backbone; leave out --backbone" in refused.stderr
     assert "no run 'nowhere' in" in fsf(*asked, "--model", "nowhere").stderr
 
 

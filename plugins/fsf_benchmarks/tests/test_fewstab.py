@@ -128,7 +128,7 @@ def test_attributes_are_read_for_all(planned: Any, monkeypatch: pytest.MonkeyPat
     job = planned("fewstab", TOY, sampler="toy-sampler", attributes="column:words")
     assert {one.tags["words"] for one in described(job)} == {"words of column:words"}
     assert {o["attributes"] for o in options_of(job)} == {"column:words"}
-    with pytest.raises(OptionError, match="read from column:words or detected, not both"):
+    with pytest.raises(OptionError, match="either read from column:words or detected"):
         described(planned("fewstab", {**TOY, "detector": ["toy-eyes"]}, attributes="column:words"))
 
 
@@ -212,7 +212,7 @@ def test_a_bad_override_is_told(grid: Grid, tmp_path: Path, override: str, part:
         ({"model": ["somewhere"]}, {}, "model cannot be chosen in the benchmark fewstab"),
         ({}, {"placebo": True}, "placebo: the benchmark fewstab sets this itself"),
         ({}, {"task_file": "x"}, "task_file: the benchmark fewstab sets this itself"),
-        ({}, {"sampler": "random"}, "its arms are random, and the benchmark fewstab needs"),
+        ({}, {"sampler": "random"}, "its arms are random, but the benchmark fewstab needs"),
         ({}, {"method": {"strength": "9"}}, "unknown option method.strength"),
         ({}, {"sampler": {"name": "toy-sampler", "n_way": "1"}}, "n_way must be at least 2"),
         ({}, {"tasks": "0"}, "tasks must be at least 1"),
@@ -321,7 +321,7 @@ def test_a_failing_experiment_loses_no_other(grid: Grid, monkeypatch: pytest.Mon
     assert all(row["measured"] is None for row in rows(document, "3", shot=12))
     # Two are too few to be ranked.
     assert [r["reason"] for r in rows(document, "4")] == [
-        "none: it takes 3 methods, here are 2", "none: it takes 3 methods, here are 0",
+        "none: needs 3 methods, 2 finished", "none: needs 3 methods, 0 finished",
     ]  # fmt: skip
     # The average leaves out what failed, and says so.
     (drop,) = rows(document, "S5", quantity="SC1", shot=1, estimator="welch-t", methods=2)
@@ -346,7 +346,7 @@ def test_a_detector_without_its_model_fails_alone(grid: Grid) -> None:
     assert {row["reason"] for row in by_detector["toy-missing"]} == {
         "failed: the toy model is in no cache"
     }
-    assert rows(document, "6")[0]["reason"] == "none: it takes 3 methods, here are 0"
+    assert rows(document, "6")[0]["reason"] == "none: needs 3 methods, 0 finished"
 
 
 def test_printed_values_stand_beside_the_right_cells(

@@ -142,7 +142,7 @@ def test_printed_values_stand_beside(tables: Tables) -> None:
     assert sum(first["repeats"]) / 5 == pytest.approx(first["measured"], abs=1e-3)
     shown = tables(*asked)
     assert "2 experiments: 0 run now, 2 finished before, 0 failed" in shown.stdout
-    assert "printed values are of MetaCoCo" in shown.stdout
+    assert "printed values are for MetaCoCo" in shown.stdout
     assert "35.49 ± 0.22" in shown.stdout
 
 

@@ -37,7 +37,7 @@ def test_methods_are_compared_by_pairs_on_the_tasks_of_the_files(fsf: Fsf, tmp_p
     told = json.loads(first.stdout)
     cells = {c["experiment"]: c for c in told["experiments"]}
     assert list(cells) == [
-        "training of conv64f on planted, by baseline",
+        "training of conv64f on planted with baseline",
         "conv64f NCC, planted, 1-shot, 1 queries",
         "conv64f LR, planted, 1-shot, 1 queries",
         "conv64f NCC, planted, 5-shot, 5 queries",

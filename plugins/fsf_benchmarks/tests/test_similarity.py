@@ -153,7 +153,7 @@ def test_a_data_set_without_contexts_has_one_similarity(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--template", "a photo"), "the template must hold {} exactly once, not 'a photo'"),
+        (("--template", "a photo"), "the template must contain {} exactly once, not 'a photo'"),
         (("--split", "tset"), "has no split 'tset'"),
         (("--output", "x.txt"), "the name must end in .csv, .parquet"),
         (("--figure", "x.gif"), "the name must end in .png"),

@@ -1,3 +1,3 @@
-"""Commands that bring data in, and that find what is wrong with them."""
+"""Commands that add data sets and find problems in them."""
 
 __version__ = "0.1.0"

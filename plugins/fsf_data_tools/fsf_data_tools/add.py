@@ -33,7 +33,7 @@ __all__ = ["add", "added"]
     "options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Set an option of the data set (see fsf plugins show NAME --kind dataset); repeatable.",
+    help="Option of the data set (see fsf plugins show NAME --kind dataset); repeatable.",
 )
 @data_dir_option
 @plugin_option
@@ -47,13 +47,13 @@ def add(
     plugin_files: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Say where a data set lies; its name then stands for it.
+    """Register the location of a data set under a name.
 
-    NAME is a data set of fsf data list that takes a path, or FILE.toml, a declaration
-    of your own. PATH is the folder or .zip file where you have it, in any layout that
-    the data set knows. Nothing is copied or changed. Classes and images are counted
-    and compared with those published. Data that lack some of them can be used; every
-    run on them says so.
+    NAME is a data set of fsf data list that takes a path, or FILE.toml, your own
+    declaration. PATH is its folder or .zip file, in any layout that the data set
+    supports. Nothing is copied or changed. Classes and images are counted and compared
+    with the published numbers. Incomplete data can be used; every run on them notes
+    it.
 
     \b
     Examples:
@@ -87,15 +87,15 @@ def added(
     """Add a data set by the name of its plugin, or by its declaration.
 
     Args:
-        name: of a data set, or a file whose name ends in ``.toml``.
-        path: of the data.
+        name: name of a data set, or a file whose name ends in ``.toml``.
+        path: path of the data.
         alias: name to give it.
-        options: of the data set.
-        data_dir: where the list of added data sets is kept.
-        plugins: Python files whose plugin classes are known too.
+        options: options of the data set.
+        data_dir: folder of the list of added data sets.
+        plugins: Python files whose plugin classes are available too.
 
     Raises:
-        FsfError: see ``fsframework.add_dataset``; or the declaration is at fault.
+        FsfError: see ``fsframework.add_dataset``; or the declaration is wrong.
     """
     import fsframework as fsf
 
@@ -122,7 +122,7 @@ def added(
 
 
 def _given(options: tuple[str, ...]) -> dict[str, Any]:
-    """Return options ``KEY=VALUE`` by their keys; ``dataset.KEY=VALUE`` will do too."""
+    """Return options ``KEY=VALUE`` by their keys; ``dataset.KEY=VALUE`` also works."""
     found: dict[str, Any] = {}
     for option in options:
         key, equals, value = option.partition("=")
@@ -152,7 +152,7 @@ def _print(report: AddedDataset, usage: str) -> None:
         click.echo(f"licence: {about.licence}")
         click.echo(f"cite: {about.citation}")
     click.echo(f"use it: {usage}")
-    click.echo(f"look for broken images: fsf data check --dataset {report.name}")
+    click.echo(f"check for broken images: fsf data check --dataset {report.name}")
 
 
 def _split_table(splits: tuple[SplitCounts, ...]) -> tuple[list[str], list[list[str]]]:

@@ -1,4 +1,4 @@
-"""`fsf data check`: find what is wrong with data before they are used."""
+"""`fsf data check`: find problems in data before they are used."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def check(
     as_json: bool,
     **_: Any,
 ) -> None:
-    """Count a data set, find what is wrong with it, say which tasks it allows.
+    """Find problems in a data set and show which tasks it allows.
 
-    Looks for unreadable images, empty classes, keys that appear twice and classes in
-    two splits. With --attributes, compares the keys of the words with those of the
-    images. Ends with a command that measures on the data. Exit code 1 if anything is
-    wrong.
+    Counts classes and images and looks for unreadable images, empty classes, keys that
+    appear twice and classes in two splits. With --attributes, compares the keys of the
+    words with those of the images. Suggests a command to run on the data. Exit code 1 if
+    there is a problem.
 
     \b
     Examples:
@@ -105,7 +105,7 @@ class _Advice:
     """How to measure on data.
 
     Args:
-        works: arguments that are needed beside those given; ``None`` where nothing works.
+        works: arguments needed in addition to those given; ``None`` if nothing works.
         notes: what a reader of the numbers must know.
         problem: why nothing works.
     """
@@ -125,7 +125,7 @@ def _advice(description: Description) -> _Advice:
 
 
 def _command(context: click.Context, needed: Mapping[str, Any]) -> str:
-    """Return the command that runs on the data, with all that says which these are."""
+    """Return the command that runs on the data, with all options that select them."""
     given = context.params
     words = ["fsf", "run"]
     named = ["dataset", "attributes"]

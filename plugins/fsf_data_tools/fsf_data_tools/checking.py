@@ -1,4 +1,4 @@
-"""What is wrong with a data set and its words, and which tasks they allow."""
+"""Find problems in a data set and its words."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _SHOWN = 20
 _NAMED = 3
 _BLOCK = 256
 _SMALL = 8
-"""Pixels that an image is resized to where only its being readable counts."""
+"""Pixels per side to which images are resized when checking only that they can be read."""
 
 Advance = Callable[[int], None]
-"""Is told of images as they are opened."""
+"""Called with the number of images that were opened."""
 
 
 @dataclass(frozen=True)
 class SplitReport:
-    """Counts of one split; ``smallest`` and ``largest`` are a class with its images."""
+    """Counts of one split; ``smallest`` and ``largest`` are a class with its number of images."""
 
     name: str
     classes: int
@@ -39,7 +39,7 @@ class SplitReport:
 
 @dataclass(frozen=True)
 class WordsReport:
-    """How the keys of a table of words fit those of the images.
+    """How the keys of a table of words match those of the images.
 
     Args:
         words: number of different words.
@@ -54,7 +54,7 @@ class WordsReport:
     wordless: int
 
     def lines(self) -> Iterator[str]:
-        """Yield what a user should know, a sentence each."""
+        """Yield what a user should know, one sentence each."""
         if self.unknown:
             yield (
                 f"{_counted(self.unknown, 'key')} of the words {_have(self.unknown)} no image: "
@@ -82,10 +82,10 @@ class WordsReport:
 
 @dataclass(frozen=True)
 class DataReport:
-    """Counts of a data set, and what is wrong with it.
+    """Counts and problems of a data set.
 
     Args:
-        problems: a sentence each.
+        problems: one sentence each.
         unreadable: number of images that cannot be read.
     """
 
@@ -99,10 +99,10 @@ class DataReport:
 
 
 def check_dataset(dataset: Dataset, opened: Advance | None = None) -> DataReport:
-    """Count a data set and look for what is wrong with it.
+    """Count the classes and images of a data set and find problems.
 
     Args:
-        opened: is told how many more images were opened; ``None`` opens none.
+        opened: called with the number of images just opened; ``None`` opens no images.
     """
     problems = [*_structure(dataset), *problems_of(dataset)]
     broken = [] if opened is None else _unreadable(dataset, opened)
@@ -162,7 +162,7 @@ def _structure(dataset: Dataset) -> list[str]:
 
 
 def _unreadable(dataset: Dataset, opened: Advance) -> list[str]:
-    """Decode every image, a block at a time, and name those that cannot be read."""
+    """Decode every image in blocks and return a sentence for each that cannot be read."""
     found = []
     for start in range(0, len(dataset.keys), _BLOCK):
         block = range(start, min(start + _BLOCK, len(dataset.keys)))

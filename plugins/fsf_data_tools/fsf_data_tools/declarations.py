@@ -1,4 +1,4 @@
-"""Declarations of data sets: TOML files that say how the files lie."""
+"""Declarations of data sets: TOML files that describe the layout of the files."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def reader_of(declaration: Path, rows: Sequence[DatasetRow]) -> DatasetRow:
 
 
 def declared_name(declaration: Path) -> str:
-    """Return the name that a declaration gives itself.
+    """Return the name of the data set in a declaration.
 
     Raises:
-        DataError: the file is missing, not TOML, or gives no name.
+        DataError: the file is missing, is not TOML, or gives no name.
     """
     name = _read(declaration).get("name")
     if not isinstance(name, str):
@@ -43,16 +43,16 @@ def declared_name(declaration: Path) -> str:
 
 
 def content_of(declaration: Path, called: str) -> dict[str, bytes]:
-    """Return a declaration, called after its data set, and the files that it names.
+    """Return the contents of a declaration, named after its data set, and of the files it names.
 
     Raises:
-        DataError: it names a file that does not lie beside or below it.
+        DataError: it names a file outside its folder.
     """
     home = declaration.absolute().parent
     named = _files_named(_read(declaration), home)
     for name in named:
         if ".." in Path(name).parts or Path(name).is_absolute():
-            raise DataError(f"{declaration}: names {name}, which must lie beside or below it")
+            raise DataError(f"{declaration}: names {name}, which must be in its folder or below")
     # Read before anything is written: the declaration may be the copy that will be replaced.
     found = {f"{called}.toml": declaration.read_bytes()}
     return found | {name: (home / name).read_bytes() for name in named}
@@ -70,7 +70,7 @@ def _read(declaration: Path) -> dict[str, Any]:
 
 
 def _files_named(value: Any, home: Path) -> list[str]:
-    """Return the files that a declaration names by ``file``, relative to where it lies."""
+    """Return the files that a declaration names by ``file``, relative to its folder."""
     if isinstance(value, list):
         return [name for inner in value for name in _files_named(inner, home)]
     if not isinstance(value, Mapping):

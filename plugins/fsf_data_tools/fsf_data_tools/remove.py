@@ -1,4 +1,4 @@
-"""`fsf data remove`: forget a data set."""
+"""`fsf data remove`: remove the name of a data set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["remove"]
 @click.argument("name", metavar="NAME", shell_complete=added_names)
 @data_dir_option
 def remove(name: str, data_dir: Path | None) -> None:
-    """Forget a data set that was added; its files stay.
+    """Remove the name of an added data set; its files stay.
 
     \b
     Example:
@@ -24,4 +24,4 @@ def remove(name: str, data_dir: Path | None) -> None:
     import fsframework as fsf
 
     gone = fsf.remove_dataset(name, data_dir=data_dir)
-    click.echo(f"{name} is forgotten; its files in {gone.place} stay")
+    click.echo(f"{name} is removed; its files in {gone.place} stay")

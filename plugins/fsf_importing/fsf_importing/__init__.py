@@ -1,3 +1,3 @@
-"""The commands that make runs of models which were trained with other libraries."""
+"""Commands that make runs from models trained with other libraries."""
 
 __version__ = "0.1.0"

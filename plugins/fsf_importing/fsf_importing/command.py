@@ -1,4 +1,4 @@
-"""`fsf import`: what was trained or measured elsewhere becomes runs."""
+"""`fsf import`: make runs from models or results from elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SUMMARY = "Import checkpoints of this library."
 
 
 class _Importers(CommandGroup):
-    """Has each importer as a command, beside the commands that other packages add."""
+    """A command per importer, and the commands that other packages add."""
 
     def own_commands(self, ctx: click.Context) -> dict[str, str]:
         """Return the summary of each importer."""
@@ -42,7 +42,7 @@ class _Importers(CommandGroup):
         known = super().get_command(ctx, cmd_name)
         if known is not None or cmd_name.startswith("-"):
             return known
-        # The importer may be in a file that is only named among the options.
+        # The importer may be in a file that only the options name.
         found = copy.copy(checkpoint)
         found.name = cmd_name
         return found
@@ -50,7 +50,7 @@ class _Importers(CommandGroup):
 
 @click.group("import", cls=_Importers)
 def import_() -> None:
-    """Make runs of what was trained or measured elsewhere.
+    """Make runs from models or results from elsewhere.
 
     \b
     Example:
@@ -60,14 +60,14 @@ def import_() -> None:
     """
 
 
-@command("checkpoint", epilog="Exit code 1 where the comparison fails; then no run is written.")
+@command("checkpoint", epilog="Exit code 1 if the comparison fails; no run is written.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--check",
     type=click.Path(path_type=Path),
     metavar="FILE.npz",
-    help="Compare with the outputs, and the training loss if given, of the other library: a file, "
-    "also in DIR, with images, output and train_loss.",
+    help="Compare with the other library's outputs and, if given, training loss: a file, also in "
+    "DIR, with images, output and train_loss.",
 )
 @click.option(
     "--tolerance",
@@ -75,8 +75,7 @@ def import_() -> None:
     default=1e-3,
     show_default=True,
     metavar="X",
-    help="Largest difference of the comparison, of outputs relative to their range; labels must "
-    "be equal.",
+    help="Largest allowed difference, for outputs relative to their range; labels must be equal.",
 )
 @click.option(
     "-o",
@@ -115,11 +114,11 @@ def checkpoint(
     as_json: bool,
     **_: Any,
 ) -> None:
-    """Make a run of a checkpoint of another library.
+    """Make a run from a checkpoint of another library.
 
-    DIR is the folder that the library has written. The run holds method, backbone,
-    their options and the weights; evaluate it with fsf run --model RUN. Every
-    weight must fit.
+    DIR is the folder that the library has written. The run contains the method, the
+    backbone, their options and the weights; evaluate it with fsf run --model RUN.
+    Every weight must match.
 
     \b
     Examples:
@@ -231,11 +230,11 @@ def _rows(found: Deviation) -> Iterator[tuple[str, str, str, str]]:
     verdicts = {True: "agrees", False: "DIFFERS"}
     reference, limit = found.reference, f"{found.tolerance:g}"
     if reference.labels is None:
-        outputs = ("outputs, largest, of their range", f"{found.outputs:.1e}", limit)
+        outputs = ("outputs, largest relative to range", f"{found.outputs:.1e}", limit)
     else:
         n = len(reference.labels)
         outputs = ("labels", f"{round(found.outputs * n)} of {n}", "0")
     yield (*outputs, verdicts[found.outputs_agree])
     if found.loss_difference is not None:
-        what = f"training loss, {found.loss:.6g} for {reference.train_loss:.6g}"
+        what = f"training loss, {found.loss:.6g} instead of {reference.train_loss:.6g}"
         yield what, f"{found.loss_difference:.1e}", limit, verdicts[found.loss_agrees]

@@ -1,4 +1,4 @@
-"""What another library made of the images of one task, and how far a model here is from it."""
+"""Outputs of another library for the images of one task, and how far a model here deviates."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = ["Deviation", "Reference", "deviation", "read_reference"]
 
 @dataclass(frozen=True)
 class Reference:
-    """Images of one task, and what the other library made of them.
+    """Images of one task and the outputs of the other library for them.
 
     Args:
-        path: where it was read.
+        path: the file that was read.
         pixels: uint8 ``(way * (shot + query), H, W, 3)``, way by way, the support first.
         way: classes of the task; ``shot`` support images and ``query`` queries per class.
-        scores: float64 ``(way * query, way)``; ``None`` where ``labels`` are given.
+        scores: float64 ``(way * query, way)``; ``None`` if ``labels`` are given.
         labels: int64 ``(way * query,)``, the ways predicted.
-        train_loss: of the same images with the model in training mode, if given.
+        train_loss: loss on the same images with the model in training mode, if given.
     """
 
     path: Path
@@ -48,15 +48,15 @@ class Reference:
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far a model is from a reference.
+    """How far a model deviates from a reference.
 
     Args:
-        reference: that it was compared with.
+        reference: the reference.
         outputs: largest absolute difference of a score, divided by the mean over the queries of
-            their largest less their smallest score; for labels the share that differs.
-        loss: training loss here, ``None`` where none is given.
-        loss_difference: relative to the given loss.
-        tolerance: of both; labels must be equal.
+            their largest minus their smallest score; for labels, the share that differs.
+        loss: training loss here, ``None`` if the reference has none.
+        loss_difference: difference relative to the given loss.
+        tolerance: tolerance of both; labels must be equal.
     """
 
     reference: Reference
@@ -96,12 +96,12 @@ class Deviation:
 def read_reference(path: Path, read: ImportedModel) -> Reference:
     """Read images and outputs from an ``.npz`` file: ``images``, ``output``, ``train_loss``.
 
-    Images are uint8 ``(way * (shot + query), 3, H, W)``. The output's shape tells way, shot and
-    query where it is that of scores, ``(way * query, way)``; labels, ``(way * query,)`` or
-    ``(1, way * query)``, are of as many ways as the checkpoint was made for.
+    Images are uint8 ``(way * (shot + query), 3, H, W)``. Way, shot and query follow from the shape
+    of scores, ``(way * query, way)``; labels, ``(way * query,)`` or ``(1, way * query)``, have as
+    many ways as the checkpoint was made for.
 
     Raises:
-        DataError: the file cannot be read, or its arrays do not fit each other or the model.
+        DataError: the file cannot be read, or its arrays do not match each other or the model.
     """
     stored = _arrays(path)
     images, output = stored["images"], stored["output"]
@@ -165,17 +165,17 @@ def _loss(stored: npt.NDArray[Any], path: Path) -> float:
 def deviation(
     checkpoint: Checkpoint, reference: Reference, *, tolerance: float, device: str = "cpu"
 ) -> Deviation:
-    """Return how far scores and training loss are from those given.
+    """Return how far scores and training loss deviate from those given.
 
-    Each is computed by a model of its own, for training mode changes BatchNorm's statistics; the
-    checkpoint is left as it is.
+    Each is computed with a separate model, since training mode changes BatchNorm's statistics; the
+    checkpoint is not changed.
 
     Raises:
         OptionError: the device is unknown or not available.
     """
     loss = difference = None
     cudnn = torch.backends.cudnn
-    # On a GPU, convolutions round to 10 bits unless they are told not to.
+    # On a GPU, convolutions round to 10 bits (TF32) by default.
     with cudnn.flags(
         enabled=cudnn.enabled,
         benchmark=cudnn.benchmark,
@@ -230,14 +230,14 @@ def _training_loss(model: Model, reference: Reference) -> float:
 
 @contextmanager
 def _seeded(device: torch.device) -> Iterator[None]:
-    """Let a block draw the same random numbers each time, and put the old state back."""
+    """Let a block draw the same random numbers each time, and restore the old state."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(0)
         yield
 
 
 def _split(items: Tensor, reference: Reference) -> tuple[Tensor, Tensor]:
-    """Part items of one task into ``(1, way, shot, *item)`` and ``(1, way * query, *item)``."""
+    """Split items of one task into ``(1, way, shot, *item)`` and ``(1, way * query, *item)``."""
     shot = reference.shot
     by_way = items.reshape(1, reference.way, shot + reference.query, *items.shape[1:])
     return by_way[:, :, :shot], by_way[:, :, shot:].flatten(1, 2)
@@ -249,5 +249,5 @@ def _difference(scores: npt.NDArray[np.float64], reference: Reference) -> float:
     assert reference.scores is not None
     given = reference.scores
     extent = float((given.max(axis=1) - given.min(axis=1)).mean())
-    # Scores that are all the same have no range to relate to.
+    # Scores that are all equal have a range of 0.
     return float(np.abs(scores - given).max()) / (extent or 1.0)

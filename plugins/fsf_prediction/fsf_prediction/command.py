@@ -1,4 +1,4 @@
-"""`fsf predict`: the classes of a user's own images."""
+"""`fsf predict`: classify a user's own images."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RUNNERS_UP = 2
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="Folder with a sub-folder of images for each class.",
+    help="Folder with one sub-folder of images per class.",
 )
 @shared("model", "method")
 @click.option(
@@ -45,7 +45,7 @@ _RUNNERS_UP = 2
     metavar="NAME[:ARG]",
     envvar="FSF_BACKBONE",
     show_envvar=True,
-    help="Feature extractor; without --model a pretrained one.  [default: conv64f, untrained]",
+    help="Feature extractor; use a pretrained one without --model.  [default: conv64f, untrained]",
 )
 @shared("image-size", "broken", "seed", "device", "offline")
 @set_options
@@ -74,8 +74,8 @@ def predict(
 
     FILE is an image, a folder of images or a pattern. The sub-folders of DIR are
     the classes; one image of each is enough, ten are better. Use a trained run
-    (--model) or a pretrained backbone (--backbone). Nothing is trained before;
-    methods that learn from the support itself (maml, finetune, logistic) do so.
+    (--model) or a pretrained backbone (--backbone). Nothing is trained beforehand;
+    methods such as maml, finetune and logistic adapt to the examples.
 
     \b
     Examples:
@@ -132,9 +132,9 @@ def _print(found: Predictions) -> None:
         "each"
     )
     click.echo(
-        f"scores are the softmax of what {model.name} returns; they are not calibrated: 0.9 need "
-        "not mean right nine times in ten, and an image that belongs to none of the classes is "
-        "assigned to one of them all the same"
+        f"scores are the softmax of the output of {model.name} and are not calibrated: 0.9 need "
+        "not mean correct nine times in ten, and an image of none of the classes is "
+        "still assigned to one of them"
     )
     for sentence in found.broken:
         click.echo(f"left out: {sentence}")

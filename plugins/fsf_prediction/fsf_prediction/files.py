@@ -21,7 +21,7 @@ class SupportFiles:
 
     Args:
         classes: the files of each class, by its name.
-        loose: number of images beside the folders of the classes, which are not used.
+        loose: number of images outside the class folders, which are not used.
     """
 
     classes: Mapping[str, tuple[Path, ...]]
@@ -31,7 +31,7 @@ class SupportFiles:
 def find_support(folder: Path) -> SupportFiles:
     """Find the images of each class: those in each sub-folder, at any depth.
 
-    A folder that contains only one other folder is passed through, as archives have it.
+    A folder that contains only another folder, as in some archives, is skipped.
 
     Raises:
         DataError: the folder does not exist, has fewer than two classes, or a class has no image.
@@ -88,12 +88,12 @@ def find_queries(given: Sequence[str]) -> tuple[Path, ...]:
 
 
 def place_of(file: Path) -> str:
-    """Return where a file is, the same for every way to name it from the working folder."""
+    """Return the absolute location of a file, independent of how it was named."""
     return str(file.absolute())
 
 
 def _matching(pattern: Path) -> list[Path]:
-    """Return the files that match a pattern which the shell has left as it is."""
+    """Return the files that match a pattern that the shell did not expand."""
     root = Path(pattern.anchor)
     try:
         matches = [m for m in root.glob(str(pattern.relative_to(root))) if m.is_file()]

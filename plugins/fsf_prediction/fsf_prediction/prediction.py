@@ -1,4 +1,4 @@
-"""The classes of a user's own images, predicted from a few labelled ones of each class."""
+"""Predict the classes of a user's own images from a few labelled images per class."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KEYS = (
 )
 _TRAINING_KEYS = frozenset({"init_from", "init_parts"})
 MOST_DRAWS = 10
-"""Supports drawn where classes have unequal numbers of images."""
+"""Supports drawn if classes have unequal numbers of images."""
 _QUERIES_AT_ONCE = {"images": 64, "maps": 256, "vectors": 1024}
 _IMAGES_AT_ONCE = 256
 
@@ -42,18 +42,18 @@ Items = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Predictions:
-    """The class of each query.
+    """The predicted class of each query.
 
     Args:
-        classes: their names.
-        files: of the queries, as they were given.
+        classes: names of the classes.
+        files: files of the queries, as they were given.
         probabilities: float64 ``(n, classes)``, rows that sum to 1: the softmax of the method's
             scores, averaged over the draws of the support.
-        model: that made the prediction.
-        seed: of the draws, and of random weights.
-        shot: support images per class that were shown together.
+        model: the model that made the prediction.
+        seed: seed of the draws and of random weights.
+        shot: support images per class and draw.
         draws: number of supports that were drawn.
-        broken: sentences on images that were left out.
+        broken: one sentence per image that was left out.
         notes: what a reader must know.
     """
 
@@ -69,7 +69,7 @@ class Predictions:
 
     @property
     def predicted(self) -> tuple[str, ...]:
-        """The likeliest class of each query; of equally likely ones the first."""
+        """The most likely class of each query; the first of equally likely classes."""
         return tuple(self.classes[int(i)] for i in self.probabilities.argmax(axis=1))
 
     def to_json(self) -> dict[str, Any]:
@@ -98,19 +98,19 @@ class Predictions:
 
 
 def draws_of(sizes: Sequence[int], seed: int) -> list[list[IntArray]]:
-    """Return which images of each class are shown, draw by draw.
+    """Return the images of each class in each draw.
 
-    Methods take equally many images of each class. Where all classes have the same number there is
-    one draw, of all images in their order. Otherwise each draw has as many of each class as the
-    smallest class has; a class goes round its images, shuffled once, so that enough draws show all
-    of them.
+    Methods take the same number of images of each class. If all classes have the same number, there
+    is one draw of all images in their order. Otherwise each draw has as many images of each class
+    as the smallest class has; a class cycles through its images, shuffled once, and enough draws
+    use all of them.
 
     Args:
         sizes: number of images of each class.
-        seed: of the shuffling.
+        seed: seed of the shuffling.
 
     Returns:
-        for each draw the indices within each class, int64 ``(shot,)``.
+        For each draw, the indices within each class, int64 ``(shot,)``.
 
     >>> [[c.tolist() for c in draw] for draw in draws_of([2, 2], 0)]
     [[[0, 1], [0, 1]]]
@@ -136,19 +136,19 @@ def predict_files(
     """Predict the class of every query.
 
     Args:
-        tree: method, backbone, model and settings, as ``fsframework.cli.options.tree_of`` has them.
-        session: the surroundings of the command.
+        tree: method, backbone, model and settings, from ``fsframework.cli.options.tree_of``.
+        session: the session of the command.
         support: the labelled images.
         queries: the images to classify.
 
     Raises:
-        OptionError: an option does not apply to a prediction, or the method is made for another
+        OptionError: an option does not apply to a prediction, or the method has another fixed
             number of classes.
         DataError: an image cannot be read, and ``broken`` is not ``skip``.
     """
     _check_keys(tree)
     untrained = {} if "model" in tree else {"recipe": "none", "training": {"epochs": 0}}
-    # A method that is made for a number of classes is made for this one.
+    # A method with a fixed number of classes is created for this number.
     description = described(tree, session, way=len(support.classes), **untrained)
     model = model_described(description)
     labelled = [file for files in support.classes.values() for file in files]
@@ -200,7 +200,7 @@ def _check_keys(tree: Mapping[str, Any]) -> None:
     for key in tree:
         if key not in _KEYS:
             raise OptionError(
-                f"{key} does not apply to a prediction{close_matches(key, _KEYS)}; what applies: "
+                f"{key} does not apply to a prediction{close_matches(key, _KEYS)}; these do: "
                 f"{', '.join(_KEYS)}"
             )
     training = tree.get("training", {})
@@ -225,7 +225,7 @@ def _write_table(path: Path, files: Sequence[str]) -> Path:
 
 
 def _blocks(count: int, model: Model) -> Iterator[range]:
-    """Yield the queries that a method is shown together."""
+    """Yield the queries that a method is shown together, block by block."""
     at_once = count if model.transductive else _QUERIES_AT_ONCE[model.consumes]
     for start in range(0, count, at_once):
         yield range(start, min(start + at_once, count))
@@ -233,7 +233,7 @@ def _blocks(count: int, model: Model) -> Iterator[range]:
 
 @dataclass
 class _Images:
-    """Reads images by row, many at once, and embeds them; keeps sentences on broken ones."""
+    """Reads images by row, in batches, and embeds them; collects a sentence per broken image."""
 
     dataset: Dataset
     model: Model
@@ -242,7 +242,7 @@ class _Images:
     broken: list[str] = field(default_factory=list)
 
     def embedded(self, rows: Sequence[int]) -> tuple[Items, list[int]]:
-        """Return the embedded images, and the places in ``rows`` of those that can be read."""
+        """Return the embedded images and the positions in ``rows`` of those that can be read."""
         found: list[Items] = []
         kept: list[int] = []
         for start in range(0, len(rows), _IMAGES_AT_ONCE):
@@ -265,7 +265,7 @@ class _Images:
                 parts.append(self._read([row]))
                 good.append(place)
             except DataError as error:
-                # The user knows the file, not the table that we made of the files.
+                # The user knows the file, not the table that was made from the files.
                 sentence = f"{self.files[row]}: {error.reason or error}"
                 if self.description.options["broken"] == "fatal":
                     raise DataError(f"{sentence}; --broken skip leaves such images out") from None
@@ -282,7 +282,7 @@ def _probabilities(model: Model, support: Items, query: Items) -> FloatArray:
     """Return the softmax of the scores, float64 ``(n, way)``.
 
     Args:
-        model: that scores.
+        model: the model.
         support: ``(way, shot, *embedded)``.
         query: ``(n, *embedded)``.
     """
@@ -302,7 +302,7 @@ def _model_notes(model: Model) -> Iterator[str]:
         yield f"the weights of {model.name} itself are untrained; give a run of it with --model"
     if model.transductive:
         yield (
-            f"{model.name} looks at all queries together: beside other queries, each may get other "
+            f"{model.name} uses all queries together: with other queries, an image may get other "
             "scores"
         )
 
@@ -310,10 +310,10 @@ def _model_notes(model: Model) -> Iterator[str]:
 def _file_notes(support: SupportFiles, queries: Sequence[Path]) -> Iterator[str]:
     labelled = {place_of(file) for files in support.classes.values() for file in files}
     if both := sum(place_of(file) in labelled for file in queries):
-        yield f"support images among the queries, whose class was shown: {both}"
+        yield f"queries that are also support images, so their class was given: {both}"
     if support.loose:
         yield (
-            "not used, since they are beside the folders of the classes: "
+            "not used, since they are not in a class folder: "
             f"{support.loose} {'image' if support.loose == 1 else 'images'}"
         )
 
@@ -327,6 +327,6 @@ def _support_notes(sizes: Mapping[str, int], draws: int) -> Iterator[str]:
     if draws * shot < sizes[most]:
         left = f"; of {most!r} only {draws * shot} are used"
     yield (
-        f"classes have {shot} ({least!r}) to {sizes[most]} ({most!r}) images: {shot} of each are "
-        f"shown at a time, and scores are means over {draws} draws{left}"
+        f"classes have {shot} ({least!r}) to {sizes[most]} ({most!r}) images: each draw uses "
+        f"{shot} per class, and scores are means over {draws} draws{left}"
     )

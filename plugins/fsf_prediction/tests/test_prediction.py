@@ -108,7 +108,7 @@ def test_unequal_classes_are_drawn_from(tmp_path: Path) -> None:
     assert found.predicted == ("blue",) * 3 + ("green",) * 5 + ("red",) * 2
     assert any("classes have 2 ('red') to 5 ('green') images" in note for note in found.notes)
     assert any(
-        "support images among the queries, whose class was shown: 10" in note
+        "queries that are also support images, so their class was given: 10" in note
         for note in found.notes
     )
 

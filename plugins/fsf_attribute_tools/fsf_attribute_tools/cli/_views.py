@@ -1,4 +1,4 @@
-"""How counts and agreement of attributes read on the terminal."""
+"""Counts and agreement of attributes as text for the terminal."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def print_statistics(statistics: AttributeStatistics) -> None:
     if min(s.usable_classes, s.usable_words) < s.n_way:
         print(
             f"No attribute-biased {tasks} can be drawn: they need {s.n_way} classes, each with a "
-            f"word of its own; there are {_counted(s.usable_classes, 'class', 'classes')} and "
-            f"{_counted(s.usable_words, 'word')} that can be used."
+            f"different word; usable are {_counted(s.usable_classes, 'class', 'classes')} and "
+            f"{_counted(s.usable_words, 'word')}."
         )
     if not s.unusable:
         if s.usable_words >= s.n_way <= s.usable_classes:
@@ -51,11 +51,11 @@ def print_statistics(statistics: AttributeStatistics) -> None:
 
 def _print_pairs(s: AttributeStatistics) -> None:
     if not s.spurious_pairs:
-        print("No word is spurious: none is in some images of a class and not in others.")
+        print("No word is spurious: none is present in only some images of a class.")
         return
     print(
-        f"{_counted(s.spurious_pairs, 'spurious pair')} of class and word: some images of the "
-        "class have the word, some lack it"
+        f"{_counted(s.spurious_pairs, 'spurious pair')} of class and word: only some images of "
+        "the class have the word"
     )
     if s.commonest:
         print()
@@ -69,7 +69,7 @@ def _print_pairs(s: AttributeStatistics) -> None:
 
 
 def print_agreement(found: Agreement, name_a: str, name_b: str) -> None:
-    """Print what ``fsf attributes agree`` found of two tables, under the names given."""
+    """Print what ``fsf attributes agree`` found for two tables with the given names."""
     print(f"{_counted(found.images, 'image')} in both tables")
     for name, side in ((name_a, found.a), (name_b, found.b)):
         if side.images_only:
@@ -80,7 +80,7 @@ def print_agreement(found: Agreement, name_a: str, name_b: str) -> None:
     )
     print()
     print_table(
-        ("table", "detection accuracy", "judged by", "words", "shared", "its own"),
+        ("table", "detection accuracy", "against", "words", "shared", "only here"),
         [
             (
                 name,
@@ -95,19 +95,19 @@ def print_agreement(found: Agreement, name_a: str, name_b: str) -> None:
     )
     print()
     print(
-        "Detection accuracy: the mean share, over images, of the words of the judging table that "
-        "the other has too (FewSTAB, Eq. 9)."
+        "Detection accuracy: the mean share, over images, of the words of the table 'against' "
+        "that the table has too (FewSTAB, Eq. 9)."
     )
     for other, side in ((name_b, found.a), (name_a, found.b)):
         if side.images_without_reference:
             print(
                 f"{_counted(side.images_without_reference, 'image')} without a word in {other} "
-                f"cannot be judged by it and {'is' if _one(side) else 'are'} left out."
+                f"cannot be evaluated against it and {'is' if _one(side) else 'are'} left out."
             )
     for name, side in ((name_a, found.a), (name_b, found.b)):
         if side.unique:
             words = ", ".join(f"{word.word} ({word.images:,})" for word in side.unique)
-            print(f"Commonest words that only {name} has, with their images: {words}")
+            print(f"Most common words that only {name} has, with numbers of images: {words}")
 
 
 def _one(side: DetectorAgreement) -> bool:
@@ -120,7 +120,7 @@ def _counted(number: int, one: str, many: str = "") -> str:
 
 def _part(number: int, whole: int) -> str:
     share = number / whole
-    # A share that rounds to all or nothing must not look like it.
+    # A share that rounds to 0 or 100 % must not be shown as such.
     text = (
         f"{100 * share:.1f} %"
         if number in (0, whole) or 0.001 <= share < 0.9995

@@ -1,4 +1,4 @@
-"""`fsf attributes agree`: two tables judged by each other."""
+"""`fsf attributes agree`: two tables evaluated against each other."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _FILE = click.Path(path_type=Path)
 def agree(first: Path, second: Path, as_json: bool) -> None:
     """Compare two tables of the same images: accuracy both ways, vocabularies.
 
-    A and B are .parquet or .csv files. The detection accuracy of A by B is the mean
-    share of the words of B that A has too (FewSTAB, Eq. 9 and Table S11).
+    A and B are .parquet or .csv files. The detection accuracy of A against B is the
+    mean share, per image, of the words of B that A has too (FewSTAB, Eq. 9 and
+    Table S11).
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`fsf attributes merge`: tables of parts of the images as one."""
+"""`fsf attributes merge`: merge tables of parts of the images."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FILE = click.Path(path_type=Path)
 @click.argument("parts", metavar="PART...", nargs=-1, required=True, type=_FILE)
 @force_option
 def merge(output: Path, parts: tuple[Path, ...], force: bool) -> None:
-    """Put tables of different images together, such as those of shards.
+    """Merge tables of different images, such as shards.
 
-    All must have been made the same way. An image may be in two of them only with
-    the same words.
+    All tables must have been made the same way. An image may be in two tables only
+    if its words are the same.
 
     \b
     Example:

@@ -37,13 +37,13 @@ _FILE = click.Path(path_type=Path)
     default=0,
     show_default=True,
     metavar="N",
-    help="Which task, counted from 0.",
+    help="Number of the task, from 0.",
 )
 @click.option(
     "--output",
     type=_FILE,
     metavar="FILE.png",
-    help="Draw the task into this picture.  [default: task-N.png]",
+    help="Picture to write.  [default: task-N.png]",
 )
 @click.option(
     "--shown-queries",
@@ -76,7 +76,7 @@ def show_task(
     """Draw a task as a picture: support and queries of each class, with their words.
 
     A word tied to a class of the task is marked in the colour of that class. Without
-    FILE the task is drawn anew with --sampler.
+    FILE, the task is drawn with --sampler.
 
     \b
     Examples:
@@ -93,18 +93,16 @@ def show_task(
         check_output(path, ".png", force=force)
     description = described(tree_of(context, config, options), session_of(context))
     if file is None:
-        # Of a sampler whose tasks depend on each other, a task is one of as many as a run has.
+        # If tasks of a sampler depend on each other, draw as many as a run does.
         count = number + 1 if description.sampler.independent else None
         arms, images = draw_tasks(description, tasks=count)
         tasks = arms.of(arm)
     else:
         if arm is not None:
-            raise OptionError(
-                f"{argument('arm', arm)} is for tasks that are drawn; a file has one arm"
-            )
+            raise OptionError(f"{argument('arm', arm)} applies to drawn tasks; a file has one arm")
         tasks, images = open_tasks(description, file)
     if number >= len(tasks):
-        raise OptionError(f"--task {number} must be from 0 to {len(tasks) - 1}")
+        raise OptionError(f"--task must be from 0 to {len(tasks) - 1}, not {number}")
     one = tasks[number : number + 1]
     if as_json:
         render.print_json(_as_json(number, one, images.pool))

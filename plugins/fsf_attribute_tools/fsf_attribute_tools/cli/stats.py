@@ -1,4 +1,4 @@
-"""`fsf attributes stats`: how many words, and which tasks they allow."""
+"""`fsf attributes stats`: counts of words and the tasks that they allow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["stats"]
     default=20,
     show_default=True,
     metavar="N",
-    help="Spurious pairs listed.",
+    help="Number of spurious pairs to list.",
 )
 @set_options
 @cache_option
@@ -44,9 +44,9 @@ def stats(
     as_json: bool,
     **_: Any,
 ) -> None:
-    """Count the words of a split, and say which classes can form tasks.
+    """Count the words of a split and show which classes can form tasks.
 
-    Prints the counts of FewSTAB's Table 2, the commonest spurious pairs of class
+    Prints the counts of FewSTAB's Table 2, the most common spurious pairs of class
     and word, and the classes that cannot form attribute-biased tasks of --shot
     and --queries, with the reason.
 
