@@ -357,7 +357,7 @@ def big():
 def tasks(big):
     classes = np.array([[0, 2], [3, 1], [1, 0]])
     images = np.stack([[big.members(c)[:4] for c in row] for row in classes])
-    return TaskSet.of(
+    drawn = TaskSet.of(
         big,
         classes,
         images[..., :1],
@@ -365,6 +365,9 @@ def tasks(big):
         sampler="hand",
         options={"n_way": 2, "weights": [0.5, 1], "name": "ü"},
         seed=7,
+    )
+    return drawn.with_attributes(
+        big.attributes,
         attribute=np.array([[0, 4], [1, -1], [2, 3]]),
         relaxed=np.array([[0, 1], [0, 0], [0, 0]]),
     )

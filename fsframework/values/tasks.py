@@ -24,6 +24,7 @@ from fsframework.values._arrays import (
     named,
 )
 from fsframework.values._formats import SCHEMA_VERSION, check_header
+from fsframework.values.attributes import AttributeTable
 from fsframework.values.pool import ImagePool
 
 __all__ = ["TaskSet"]
@@ -119,25 +120,42 @@ class TaskSet:
         sampler: str,
         options: Mapping[str, Any],
         seed: int,
-        attribute: IntArray | None = None,
-        relaxed: BoolArray | None = None,
     ) -> Self:
-        """Build a task set of ``pool``, to whose words ``attribute`` refers."""
-        table = pool.attributes if attribute is not None else None
+        """Build a task set of ``pool`` whose ways are tied to no attribute."""
         classes = np.asarray(classes)
         return cls(
             classes,
             support,
             query,
-            np.full(classes.shape, -1) if attribute is None else attribute,
-            np.zeros(classes.shape, bool) if relaxed is None else relaxed,
-            table.words if table is not None else (),
+            np.full(classes.shape, -1),
+            np.zeros(classes.shape, bool),
+            (),
             sampler,
             options,
             seed,
             pool.key_digest,
             pool.fingerprint,
-            table.fingerprint if table is not None else None,
+        )
+
+    def with_attributes(
+        self, table: AttributeTable, attribute: IntArray, relaxed: BoolArray | None = None
+    ) -> Self:
+        """Return the tasks with each way tied to an attribute.
+
+        Args:
+            table: attributes of the pool that the tasks were drawn from.
+            attribute: ``(T, way)``, index of a word of ``table``, -1 where a way has none.
+            relaxed: ``(T, way)``, whether a condition had to be relaxed; by default nowhere.
+
+        Raises:
+            DataError: a shape is not ``(T, way)``, or an index is outside the words.
+        """
+        return dataclasses.replace(
+            self,
+            attribute=attribute,
+            relaxed=self.relaxed if relaxed is None else relaxed,
+            words=table.words,
+            attributes_fingerprint=table.fingerprint,
         )
 
     def __len__(self) -> int:

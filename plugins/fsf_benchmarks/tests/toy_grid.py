@@ -141,10 +141,12 @@ class ToySampler(TaskSampler):
             classes[task] = rng.choice(len(pool.class_names), self.n_way, replace=False)
             for way, label in enumerate(classes[task]):
                 images[task, way] = rng.choice(pool.members(label), count, replace=False)
-        return TaskSet.of(
+        drawn = TaskSet.of(
             pool, classes, images[..., : self.n_shot], images[..., self.n_shot :],
-            sampler="toy-sampler", options={}, seed=seed, attribute=np.zeros_like(classes),
+            sampler="toy-sampler", options={}, seed=seed,
         )  # fmt: skip
+        assert pool.attributes is not None
+        return drawn.with_attributes(pool.attributes, np.zeros_like(classes))
 
 
 class _ToyRandom(TaskSampler):

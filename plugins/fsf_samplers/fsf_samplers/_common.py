@@ -114,7 +114,8 @@ def task_set(
     sampler: TaskSampler, name: str, pool: ImagePool, seed: int, index: WordIndex, drawn: Drawn
 ) -> TaskSet:
     """Return the drawn tasks as indices into the pool."""
-    return TaskSet.of(
+    assert pool.attributes is not None, "the index is made of them"
+    tasks = TaskSet.of(
         pool,
         drawn.classes,
         index.images[drawn.support],
@@ -122,9 +123,8 @@ def task_set(
         sampler=name,
         options=resolved_options(sampler),
         seed=seed,
-        attribute=drawn.attribute,
-        relaxed=drawn.relaxed,
     )
+    return tasks.with_attributes(pool.attributes, drawn.attribute, drawn.relaxed)
 
 
 def greatest(values: IntArray, labels: IntArray, n_classes: int, place: int = 1) -> IntArray:

@@ -559,17 +559,8 @@ def golden(name: str, n_shot: int) -> TaskSet:
     relaxed = ~has[query[..., None], others].any(axis=3).all(axis=2)
     relaxed |= has[support[..., None], others].any(axis=(2, 3))
     classes = np.array([[pool.class_names.index(c) for c in task["classes"]] for task in tasks])
-    return TaskSet.of(
-        pool,
-        classes,
-        support,
-        query,
-        sampler="golden",
-        options={},
-        seed=0,
-        attribute=attribute.astype(np.int32),
-        relaxed=relaxed,
-    )
+    drawn = TaskSet.of(pool, classes, support, query, sampler="golden", options={}, seed=0)
+    return drawn.with_attributes(pool.attributes, attribute.astype(np.int32), relaxed)
 
 
 @cache
