@@ -191,8 +191,8 @@ def _load(network: FewShotModel, read: ImportedModel, complaint: str) -> None:
     faults = []
     if missing := own.keys() - given.keys():
         faults.append(f"missing: {listed(missing)}")
-    if superfluous := given.keys() - own.keys():
-        faults.append(f"superfluous: {listed(superfluous)}")
+    if left_over := given.keys() - own.keys():
+        faults.append(f"not in the model: {listed(left_over)}")
     unfit = [k for k in sorted(own.keys() & given.keys()) if own[k].shape != given[k].shape]
     if unfit:
         shapes = (

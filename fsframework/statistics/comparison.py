@@ -72,7 +72,7 @@ FEWEST_DIFFERENT = 6
 
 @dataclass(frozen=True, eq=False)
 class ImageFacts:
-    """What an interval over images or classes needs besides the values.
+    """What an interval over images or classes needs in addition to the values.
 
     Args:
         statistic: that is compared.
@@ -99,7 +99,7 @@ class TaskValues:
         scope: of every interval over tasks; ``n_images`` distinct images in all parts, 0 if not
             known.
         share: whether values are shares of 1.
-        query_batch: which queries the methods got together.
+        query_batch: which queries a method received together.
         paired_arms: whether it is the gap of arms that are paired task by task.
         same: pairs of methods, by their positions, whose outcomes are all equal.
         images: for intervals over images; ``None`` if they are not available.
@@ -182,9 +182,9 @@ class MeasureComparison:
         groups: letters of each method, in the order of their values; two that share one cannot be
             told apart, by Holm's p. Empty where there is a baseline.
         level: confidence level.
-        notes: sentences on methods, beside those on pairs.
+        notes: sentences on methods, next to those on pairs.
         other_scope: the methods' own intervals of the other scope on the same tasks, if there are
-            any: open ones over images beside closed ones, or the other way round.
+            any: open ones over images next to closed ones, or the other way round.
     """
 
     measure: Measure
@@ -267,7 +267,7 @@ class Comparison(Sequence[MeasureComparison]):
     Args:
         parts: one for each measure and set of tasks.
         notes: what was left out, and why.
-        cautions: by label of a method, what must stand under every table that shows it.
+        cautions: by label of a method, what every table that shows it must carry as a note.
     """
 
     parts: tuple[MeasureComparison, ...]
@@ -286,7 +286,7 @@ class Comparison(Sequence[MeasureComparison]):
         """Return a part by its place, or by the name of its measure, such as ``wacc-gap``.
 
         Raises:
-            KeyError: no part has this measure, or those of several sets of tasks have.
+            KeyError: no part has this measure, or several have, for different sets of tasks.
         """
         if not isinstance(index, str):
             return self.parts[index]
@@ -426,7 +426,7 @@ def compare_methods(
 
     Raises:
         DataError: there is one method.
-        OptionError: no method is called like the baseline.
+        OptionError: no method has the name of the baseline.
     """
     how, n = how or ComparisonOptions(), len(labels)
     if n < 2:

@@ -179,5 +179,5 @@ def _verdict(pair: Pair, alpha: float) -> str:
     if pair.p_holm is None:
         return "see note"
     if pair.p_holm > alpha:
-        return "cannot be told"
+        return "not significant"
     return f"{pair.first if pair.difference.value > 0 else pair.second} higher"

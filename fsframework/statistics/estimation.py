@@ -41,14 +41,14 @@ __all__ = [
 ]
 
 FEWEST_ANSWERS = 100
-"""With fewer wrong (or right) answers, 95 % intervals were found to hold 90 to 92 % of truths."""
+"""With fewer wrong (or right) answers, 95 % intervals held the truth in 90 to 92 % of cases."""
 
 
 _USUAL = IntervalChoice()
 
 
 def interval_for(tasks: TaskSet, choice: IntervalChoice) -> IntervalChoice:
-    """Return how an interval over these tasks can be made: as asked, or Student's.
+    """Return the interval to make over these tasks: the chosen one, or Student's.
 
     ``image-level`` and ``class-level`` assume that classes and images were drawn uniformly, which
     a sampler declares, and that tasks share images: otherwise Student's interval is the same.
@@ -71,8 +71,8 @@ def saturation(outcomes: Outcomes) -> str | None:
     if fewer >= FEWEST_ANSWERS:
         return None
     return (
-        f"only {fewer:,} of {total:,} answers are {what}: so near to the end of the scale, "
-        "intervals hold the truth less often than they say; more tasks would help"
+        f"only {fewer:,} of {total:,} answers are {what}: this close to the end of the scale, "
+        "intervals hold the truth less often than their level; more tasks would help"
     )
 
 
@@ -86,7 +86,7 @@ def estimates_of(
 
     Args:
         statistics: by name.
-        choice: which intervals are asked for; see ``interval_for``.
+        choice: the chosen interval; see ``interval_for``.
         class_sizes: int ``(n_classes,)``, images of each class of the data, for ``image-level``
             and ``class-level``.
 
@@ -124,7 +124,7 @@ def estimate(
 
     Args:
         name: name of the statistic.
-        choice: which interval is asked for.
+        choice: the chosen interval.
         drawn: the tasks and the number of images of each class, for the two levels.
     """
     values = task_values(name, statistic, outcomes)

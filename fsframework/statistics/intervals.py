@@ -362,9 +362,9 @@ def _off_diagonal(influences: sparse.csr_array) -> tuple[float, float]:
 def _class_moments(
     by_role: FloatArray, tasks: TaskSet, n_classes: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return means ``(roles, n_classes)`` over a class' tasks and the covariances of the means.
+    """Return means ``(roles, n_classes)`` over a class's tasks and the covariances of the means.
 
-    The latter, ``(roles, roles, n_classes)``, are 0 where a class has but one task.
+    The latter, ``(roles, roles, n_classes)``, are 0 where a class has only one task.
     """
     label = tasks.classes.ravel()
     counts = np.bincount(label, minlength=n_classes)
@@ -382,14 +382,14 @@ def _class_moments(
 def _of_classes(
     values: FloatArray, tasks: TaskSet, class_sizes: IntArray
 ) -> tuple[sparse.csr_array, float, int]:
-    """Return the like of classes ``(T, classes)``."""
+    """Return influences ``(T, classes)``, the loss by centring, and the freedom."""
     from scipy import sparse
 
     way, n_classes = tasks.n_way, len(class_sizes)
     if n_classes <= way:
         raise DataError(
-            f"a class-level interval needs more classes than the {way} of a task: what other "
-            f"classes would do cannot be told from {n_classes}"
+            f"a class-level interval needs more classes than the {way} of a task: the spread "
+            f"of classes cannot be estimated from {n_classes}"
         )
     factor = np.sqrt(n_classes / (n_classes - 1)) * (n_classes - 1) / (n_classes - way)
     centred = np.repeat(values - values.mean(), way) * factor

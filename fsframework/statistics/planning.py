@@ -236,7 +236,7 @@ class QueryPlan:
                 )
             if judged.unseen > 0 and judged.cautious < 0.8 * judged.best:
                 lines.append(
-                    f"allowing for tasks in which two classes cannot be told apart, which such a "
+                    f"allowing for tasks that confuse two classes, which such a "
                     f"short pilot may have missed, Q* = {_number(judged.cautious)}"
                 )
             lines.append(

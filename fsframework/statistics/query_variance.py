@@ -32,7 +32,7 @@ class PilotAnswers:
         paired: whether the values are differences.
 
     Raises:
-        DataError: too few tasks, or one query per class: spread and noise cannot be told apart.
+        DataError: too few tasks, or one query per class: spread and noise cannot be separated.
     """
 
     values: FloatArray
@@ -51,7 +51,7 @@ class PilotAnswers:
         if n_query < 2:
             raise DataError(
                 "a pilot needs at least 2 queries per class, and this has 1: the spread of task "
-                "accuracies cannot be told from the noise of single queries"
+                "accuracies cannot be separated from the noise of single queries"
             )
 
     @cached_property
@@ -112,19 +112,19 @@ class QueryVariance:
     """The variance of task accuracies: Var(A_t) = alpha + within / Q for Q queries per class.
 
     With mu_c the accuracy on class c at fixed support, m1 = E[mu], m2 = E[mu^2] and
-    m3 = (1/K^2) sum_{c != c'} E[mu_c mu_c']: alpha = m2/K + m3 - m1^2 is the variance between
-    tasks were Q unbounded, and within = (m1 - m2)/K the noise of a single query per class, so that
+    m3 = (1/K^2) sum_{c != c'} E[mu_c mu_c']: alpha = m2/K + m3 - m1^2 is the variance between tasks
+    as Q grows without bound, and within = (m1 - m2)/K the noise of a single query per class. Then
     beta = shot * within, Q* = sqrt(beta/alpha) and, in a data set of C classes of N images,
     Var(mean) = K/(NC) (alpha Q + beta/Q + beta/shot + shot alpha).
 
-    Source: Lafargue et al. 2024, Eq. 7 and appendix A, where they hold that these moments cannot
-    easily be estimated: from counts of right queries they can, without bias.
+    Source: Lafargue et al. 2024, Eq. 7 and appendix A, which calls these moments hard to
+    estimate; the counts of correct queries give them without bias.
 
     Args:
         n_way: classes per task; ``n_shot``: support images per class; ``n_tasks``: of the pilot.
-        mean: m1; ``alpha`` and ``within`` as above, estimated without bias, so that ``alpha`` may
-            come out negative.
-        alpha_low: lower bound of ``alpha``, 0 at the least; ``alpha_high`` upper bound.
+        mean: m1; ``alpha`` and ``within`` as above, estimated without bias, so ``alpha`` may be
+            negative.
+        alpha_low: lower bound of ``alpha``, at least 0; ``alpha_high`` upper bound.
         level: of the two bounds together.
         unseen: what failed tasks that the pilot may have missed would add to ``alpha``, 0 for
             differences.
@@ -155,7 +155,7 @@ class QueryVariance:
 
     @property
     def beta(self) -> float:
-        """Shot times ``within``: what each further query takes from the variance of the mean."""
+        """Shot times ``within``: how much each further query reduces the variance of the mean."""
         return self.n_shot * self.within
 
     @property
@@ -175,45 +175,45 @@ class QueryVariance:
 
     @property
     def cautious(self) -> float:
-        """Q* were ``unseen`` a part of alpha: the number that is best on the average.
+        """Q* with ``unseen`` added to alpha: the number that is best on average.
 
-        Tasks that fail are rare and weigh much. Of two one-dimensional Gaussians at 5 shots, in one
-        task of 1,200 the classes change places, and such tasks make up three fifths of alpha. A
-        pilot that has none does not prove that there are none. A failed task is taken to be one
-        in which two classes cannot be told apart, which costs it (m1 - 1/K) / (K - 1), and the
-        pilot to have missed half a one: the mean of their share under Jeffreys' prior.
+        Failed tasks are rare but weigh much. With two one-dimensional Gaussians at 5 shots, the
+        classes change places in one task of 1,200, and such tasks make up three fifths of alpha. A
+        pilot without any does not prove that there are none. A failed task is taken to be one that
+        confuses two classes, which costs it (m1 - 1/K) / (K - 1), and the pilot to have missed half
+        of one: the mean of their share under Jeffreys' prior.
         """
         return _ratio(self.beta, max(self.alpha, 0.0) + self.unseen)
 
     def variance(self, n_query: float | FloatArray) -> FloatArray:
-        """Return the variance of a task's accuracy at so many queries, with ``unseen`` in it."""
+        """Return the variance of a task's accuracy with so many queries, with ``unseen``."""
         return np.asarray(
             max(self.alpha, 0.0) + self.unseen + self.within / np.asarray(n_query, np.float64)
         )
 
     @classmethod
     def of(cls, pilot: PilotAnswers, level: float = 0.95) -> QueryVariance:
-        """Estimate how far the accuracies of a pilot's tasks lie apart.
+        """Estimate the spread of the accuracies of a pilot's tasks.
 
-        alpha is the mean over tasks of what estimates E[A_t]^2 at fixed support without bias, less
-        the mean over pairs of tasks of the products of their accuracies. Where two tasks were
-        asked the same image, its product with itself is left out, so that tasks may share their
-        queries: a pilot may ask all images that are not in its support.
+        alpha is the mean over tasks of an unbiased estimate of E[A_t]^2 at fixed support, minus
+        the mean over pairs of tasks of the products of their accuracies. Where two tasks
+        query the same image, its product with itself is left out. Tasks may therefore share their
+        queries: a pilot may query all images that are not in its support.
 
-        The bounds: the error of alpha/beta is that of a jackknife over tasks, with what images
-        add that stand in several tasks as query or support (a sandwich clustered in several ways:
-        Cameron, Gelbach & Miller 2011). It is laid on the variance of the accuracies as they were
-        measured, on a log scale, and their noise then taken off; the upper bound allows besides
+        The bounds: the error of alpha/beta is that of a jackknife over tasks, plus the part of
+        images that appear in several tasks as query or support (a sandwich clustered in several
+        ways: Cameron, Gelbach & Miller 2011). It is applied to the variance of the measured
+        accuracies on a log scale, and their noise is then subtracted. The upper bound also allows
         for tasks that the pilot has missed in which two classes change places, by the upper
-        quantile of their share under Jeffreys' prior: these are few and decide much (see
-        ``cautious``), and without it a short pilot's interval misses the truth.
+        quantile of their share under Jeffreys' prior: they are few but weigh much (see
+        ``cautious``), and without them the interval of a short pilot misses the truth.
 
-        Caveats: the images are taken for draws from the distribution, the classes as given. Where
-        tasks share support images they are more alike than tasks of other data would be, which
-        takes about a share of 2 shot / N from alpha in classes of N images.
+        Caveats: images are taken to be drawn from the distribution, classes to be fixed. Tasks
+        that share support images are more alike than tasks of other data, which reduces alpha by
+        a share of about 2 shot / N in classes of N images.
 
         Raises:
-            DataError: every answer is the same, so that there is no spread to speak of.
+            DataError: every answer is the same.
         """
         found = _Sums(pilot)
         n_tasks, n_way = pilot.classes.shape
@@ -221,8 +221,8 @@ class QueryVariance:
         mean = float(pilot.accuracies.mean())
         if within <= 0:
             raise DataError(
-                "every query of every task of the pilot was answered alike, so that there is no "
-                "spread to plan by"
+                "every query of every task of the pilot was answered alike: a plan needs a spread "
+                "of accuracies"
             )
         error = math.sqrt(found.variance_of_ratio())
         ratio = alpha / within
@@ -231,7 +231,7 @@ class QueryVariance:
         wide = float(special.stdtrit(n_tasks - 1, (1 + level) / 2)) * error / measured
         low = measured * math.exp(-wide) - noise
         high = measured * math.exp(min(wide, 50.0)) - noise
-        # Of a task in which two classes cannot be told apart; twice that where they change places.
+        # Of a task that confuses two classes; twice that where they change places.
         fall = 0.0 if pilot.paired else max(0.0, mean - 1 / n_way) / (n_way - 1)
         missed = float(special.betaincinv(_MISSED, n_tasks + _MISSED, (1 + level) / 2))
         return cls(
@@ -254,11 +254,11 @@ def _ratio(beta: float, alpha: float) -> float:
 
 
 class _Sums:
-    """Sums over the tasks of a pilot, with the part that each task and each query has in them.
+    """Sums over the tasks of a pilot, and the share of each task and query in them.
 
-    Products of different tasks' accuracies hold products of single answers; those of an image with
-    itself are taken out class by class: of the products of a class with itself, the mean is taken
-    over pairs of different images.
+    Products of the accuracies of different tasks are sums of products of single answers.
+    Those of an image with itself are removed class by class: the mean is taken over pairs of
+    different images.
     """
 
     def __init__(self, pilot: PilotAnswers) -> None:

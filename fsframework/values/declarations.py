@@ -1,4 +1,4 @@
-"""Tables and figures, declared by whoever has the numbers and drawn elsewhere."""
+"""Tables and figures, declared by what has the numbers and drawn elsewhere."""
 
 from __future__ import annotations
 

@@ -202,8 +202,8 @@ class AccuracyOutcomes(Outcomes):
     ) -> Self:
         """Return accuracies of tasks that are known by a name only.
 
-        Equal names, numbers of tasks and scopes give equal digests: whoever names the tasks says
-        that they are the same, in the same order.
+        Equal names, numbers of tasks and scopes give equal digests: the caller vouches that
+        they are the same tasks in the same order.
         """
         values = np.asarray(accuracy, np.float64)
         digest = digest_of("stated tasks", task_set, str(len(values)), scope)

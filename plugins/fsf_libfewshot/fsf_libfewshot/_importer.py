@@ -156,8 +156,8 @@ def _check_names(stored: Collection[str], names: Collection[str], path: Path) ->
     faults = []
     if missing := [name for name in names if name not in stored]:
         faults.append(f"missing: {', '.join(missing)}")
-    if superfluous := [name for name in stored if name not in names]:
-        faults.append(f"superfluous: {', '.join(superfluous)}")
+    if left_over := [name for name in stored if name not in names]:
+        faults.append(f"not in the model: {', '.join(left_over)}")
     if faults:
         raise DataError(f"{path}: weights {'; '.join(faults)}")
 
