@@ -105,7 +105,7 @@ def test_runs_are_given_themselves_by_folder_by_name_or_all_of_a_folder(tmp_path
         assert fsf.compare(given, runs_dir=runs).to_json() == wanted.to_json()
     named = fsf.compare({"mine": made[0], "theirs": "b-birds"}, runs_dir=runs)
     assert list(named[0].values) == ["mine", "theirs"]
-    with pytest.raises(DataError, match="wacc-tasks cannot be compared: .* hold no predictions"):
+    with pytest.raises(DataError, match="wacc-tasks cannot be compared: .* without predictions"):
         fsf.compare(made, "wacc")
     again = fsf.import_accuracies(
         [0.5, 0.7, 0.8, 0.6], method="a", task_set="birds", scope="open", runs_dir=runs

@@ -122,7 +122,11 @@ def test_a_task_file_made_for_other_data_or_edited(fsf: Fsf, tmp_path: Path) -> 
     refused(fsf("tasks", "verify", file, *other), "tasks.safetensors", "other data")
     refused(fsf("run", "--task-file", file, *other), "tasks.safetensors", "other data")
     words = ("-o", "dataset.strength=0.9")
-    refused(fsf("tasks", "verify", file, *words), "tasks.safetensors", "drawn from")
+    refused(
+        fsf("tasks", "verify", file, *words),
+        "tasks.safetensors",
+        "drawn with another attribute table",
+    )
     raw = bytearray(file.read_bytes())
     raw[-1] ^= 1
     file.write_bytes(raw)

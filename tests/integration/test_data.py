@@ -227,7 +227,7 @@ def test_counts_of_classes_alone_are_compared_with_classes_alone(fsf: Fsf, tmp_p
 
 def test_all_published_splits_are_shown(fsf: Fsf, tmp_path: Path) -> None:
     shown = fsf("data", "show", "cub").stdout
-    assert "200 species of birds" in shown
+    assert "200 bird species" in shown
     assert "note: FewSTAB (Table S1) prints" in shown
     table = shown.partition("published split")[2].splitlines()
     lines = {line.split()[0]: line for line in table if " classes, " in line}

@@ -173,4 +173,4 @@ def test_refused_options_name_what_is_allowed(fsf: Fsf, tmp_path: Path) -> None:
     assert fsf("data", "pack", "--decoding", "quick").returncode == 2
     done = fsf("tasks", "make", "t.safetensors", "--sampler", "random", "-o", "broken=skip")
     assert done.returncode == 2
-    assert "--broken skip: these tasks are drawn without looking at an image" in done.stderr
+    assert "--broken skip: these tasks are drawn without reading an image" in done.stderr

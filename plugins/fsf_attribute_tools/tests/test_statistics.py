@@ -118,7 +118,7 @@ class TestStatistics:
         with pytest.raises(InfeasibleTask) as raised:
             sampler(n_way=way, n_shot=n_shot, n_query=n_query).draw(pool, 1, 0)
         if any(words for _, words in images):
-            expected = f"only {found.usable_classes} of {found.classes} can stand"
+            expected = f"only {found.usable_classes} of {found.classes} can be in a task"
         else:
             expected = "no image has any"
         assert expected in str(raised.value)
