@@ -15,7 +15,7 @@ from fsframework.components.registry import Loaded, Plugin
 from fsframework.components.resolution import Component
 from fsframework.interfaces import Backbone, Batch, Dataset, FewShotMethod
 from fsframework.pipeline.progress import Advance, Reporter
-from fsframework.values import UInt8Array
+from fsframework.values import AttributeTable, ImagePool, UInt8Array
 
 
 class TinyBackbone(Backbone):
@@ -148,3 +148,12 @@ class Counting(Reporter):
                 raise Killed
 
         yield advance
+
+
+def pool_of(classes: dict[str, list[str]]) -> ImagePool:
+    """Build a pool from the words of each class's images, one string per image."""
+    names = tuple(classes)
+    labels = np.repeat(np.arange(len(names)), [len(images) for images in classes.values()])
+    words = [cell.split() for images in classes.values() for cell in images]
+    keys = tuple(f"{i:03}" for i in range(len(words)))
+    return ImagePool(keys, labels, names, {}, AttributeTable.from_words(keys, words))

@@ -59,7 +59,7 @@ class Backbone(Configurable, nn.Module, ABC):
     """Licence of the pretrained weights."""
 
     def load_pretrained(self, *, offline: bool = False) -> None:
-        """Replace the random weights by pretrained ones; by default there are none.
+        """Replace the random weights by pretrained ones; by default, do nothing.
 
         Called once after construction, unless all weights come from an earlier run.
 

@@ -199,6 +199,6 @@ class Benchmark(Configurable, ABC):
         """
 
     def figures(self, results: BenchmarkResults) -> Sequence[FigureDeclaration]:
-        """Declare the figures; by default there are none."""
+        """Declare the figures; by default, none."""
         del results
         return ()

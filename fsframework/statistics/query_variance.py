@@ -179,7 +179,7 @@ class QueryVariance:
 
         Failed tasks are rare but weigh much. With two one-dimensional Gaussians at 5 shots, the
         classes change places in one task of 1,200, and such tasks make up three fifths of alpha. A
-        pilot without any does not prove that there are none. A failed task is taken to be one that
+        pilot without any does not rule them out. A failed task is taken to be one that
         confuses two classes, which costs it (m1 - 1/K) / (K - 1), and the pilot to have missed half
         of one: the mean of their share under Jeffreys' prior.
         """

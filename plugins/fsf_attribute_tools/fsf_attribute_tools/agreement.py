@@ -36,7 +36,7 @@ class DetectorAgreement:
             Eq. 9 is undefined for them, so they are left out of the mean.
         images_only: images in this table but not in the other.
         words: distinct words of the common images.
-        shared_share: share of ``words`` that the other table has too; ``None`` if there are none.
+        shared_share: share of ``words`` that the other table has too; ``None`` without words.
         unique: the most common words of the common images that the other table lacks there, at
             most 10, ties by name; ``unique_words`` is their total number.
     """
@@ -57,7 +57,7 @@ class Agreement:
     Args:
         images: number of images in both tables.
         shared_words: words that both have for any of these images.
-        jaccard: shared words as a share of all words of either; ``None`` if there are none.
+        jaccard: shared words as a share of all words of either; ``None`` without words.
         a: the first table, evaluated against the second; ``b``: the second against the first.
     """
 

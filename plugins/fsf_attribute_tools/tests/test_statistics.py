@@ -22,17 +22,9 @@ from fsf_attribute_tools.statistics import (
 )
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.values import AttributeTable, ImagePool
+from tests.toys import pool_of
 
 SHARED = Path(__file__).parents[4] / "shared"
-
-
-def pool_of(classes: dict[str, list[str]]) -> ImagePool:
-    """Build a pool from the words of each class's images, a string an image."""
-    names = tuple(classes)
-    labels = np.repeat(np.arange(len(names)), [len(images) for images in classes.values()])
-    words = [cell.split() for images in classes.values() for cell in images]
-    keys = tuple(f"{i:03}" for i in range(len(words)))
-    return ImagePool(keys, labels, names, {}, AttributeTable.from_words(keys, words))
 
 
 word_lists = st.lists(st.sets(st.sampled_from("abcdefghij")), min_size=1, max_size=12)

@@ -17,18 +17,10 @@ from fsframework.pipeline.attributes.filtering import (
     names_class,
     without_class_words,
 )
-from fsframework.values import AttributeTable, ImagePool
+from fsframework.values import AttributeTable
+from tests.toys import pool_of
 
 SHARED = Path(__file__).parents[4] / "shared"
-
-
-def pool_of(classes: dict[str, list[str]]) -> ImagePool:
-    """Build a pool from the words of each class's images, a string an image."""
-    names = tuple(classes)
-    labels = np.repeat(np.arange(len(names)), [len(images) for images in classes.values()])
-    words = [cell.split() for images in classes.values() for cell in images]
-    keys = tuple(f"{i:03}" for i in range(len(words)))
-    return ImagePool(keys, labels, names, {}, AttributeTable.from_words(keys, words))
 
 
 def words_of(table: AttributeTable | None) -> dict[str, set[str]]:
