@@ -15,7 +15,7 @@ _NUMBERS = (
     "1.5", "1e9", "1000000000000", "9" * 40, "9" * 5000, "-0.0", "1e-400", "None", "true",
 )  # fmt: skip
 _TEXTS = (
-    "", " ", ":", "::", "a:b:c", "x" * 5000, "../..", "/", "/dev/null", "/dev/zero", "a\x00b",
+    "", " ", ":", "::", "a:b:c", "x" * 5000, "../..", "/", "/dev/null", "/dev/zero",
     "\n", "🦊", "\udcff", "none", "NAME:ARG", "%s%n", "${HOME}", "--help", "[", "(a+)+$", "column:",
     "folder:", "csv:/dev/null", "declared:/dev/null", "folder:/proc/self/fd",
     "captions-file:/dev/null", "timm:",
