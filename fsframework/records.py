@@ -24,6 +24,7 @@ __all__ = [
     "Environment",
     "Epoch",
     "ImportedRecord",
+    "NewerRecordError",
     "PluginRecord",
     "RunRecord",
     "StageRecord",
@@ -39,6 +40,11 @@ RECORD_VERSION = 2
 RECORD_NAME = "run.json"
 
 Status = Literal["unfinished", "finished", "imported"]
+
+
+class NewerRecordError(RecordError):
+    """A newer version of the framework wrote a record."""
+
 
 ADDED = "fsf data add: "
 """Prefix, in version 1, of the origin of the name of a data set added under another name."""
@@ -391,7 +397,7 @@ class RunRecord:
         if not isinstance(version, int):
             raise RecordError(f"{path}: is not a run record")
         if version > RECORD_VERSION:
-            raise RecordError(
+            raise NewerRecordError(
                 f"{path}: schema_version {version} was written by a newer fsframework; "
                 f"this one reads versions up to {RECORD_VERSION}"
             )
@@ -410,31 +416,6 @@ class RunRecord:
         estimates = {name: Estimate.from_json(e) for name, e in raw["estimates"].items()}
         read = msgspec.convert({**raw, "estimates": {}}, cls)
         return dataclasses.replace(read, estimates=estimates)
-
-    def merged(self, other: RunRecord, *, overwrite: bool = False) -> RunRecord:
-        """Return this record with the other's estimates added.
-
-        Raises:
-            RecordError: the fingerprints differ, or an estimate differs and ``overwrite`` is
-                false.
-        """
-        if self.fingerprint != other.fingerprint:
-            raise RecordError(
-                f"runs {self.fingerprint[:12]} and {other.fingerprint[:12]} are not the same run; "
-                "only results of equal fingerprints are merged"
-            )
-        both = self.estimates.keys() & other.estimates.keys()
-        changed = sorted(n for n in both if self.estimates[n] != other.estimates[n])
-        if changed and not overwrite:
-            raise RecordError(f"{', '.join(changed)} would be overwritten with other values")
-        plugins = [*self.plugins, *(p for p in other.plugins if p not in self.plugins)]
-        return dataclasses.replace(
-            self,
-            estimates={**self.estimates, **other.estimates},
-            statistics={**self.statistics, **other.statistics},
-            labels={**self.labels, **other.labels},
-            plugins=tuple(plugins),
-        )
 
 
 def _plain(value: Any) -> Any:
