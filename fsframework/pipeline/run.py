@@ -185,10 +185,11 @@ class _Job:
         if any(record.settings.get(name) != value for name, value in how.items()):
             settings = {**record.settings, **how}
             record = replace(record, settings=settings, statistics={}, estimates={})
+        held = {estimate.statistic for estimate in record.estimates.values()}
         missing = {
             name: component
             for name, component in self.experiment.statistics.items()
-            if record.statistics.get(name) != component.fingerprint
+            if name not in held or record.statistics[name] != component.fingerprint
         }
         estimates = estimates_of(
             {name: component.create() for name, component in missing.items()},
