@@ -26,8 +26,8 @@ _WORDS = {
 }
 _QUERIES = (10, 8, 6, 5, 4, 3, 2, 1)
 """Numbers of queries below the default, in the order tried."""
-_SHOTS = (5, 3, 2, 1)
-"""Shots below those requested, tried for a remedy."""
+_SHOTS, _MOST_WAYS = (5, 3, 2, 1), 5
+"""Shots below those requested, and the most ways below the number of classes, that are tried."""
 ORIGIN = "what the data allow"
 _OPEN = "open"
 """Origin of a number that the user gave, while a remedy is looked for."""
@@ -91,7 +91,7 @@ def _alternatives(sampler: Component, pool: ImagePool) -> Iterator[Component]:
     choices = {name: [value] for name, value in shape.items()}
     if _is_open(sampler, "n_way"):
         most = max(min(shape["n_way"], len(pool.class_names)), _FEWEST_WAYS)
-        choices["n_way"] = list(range(most, _FEWEST_WAYS - 1, -1))
+        choices["n_way"] = [most, *range(min(most - 1, _MOST_WAYS), _FEWEST_WAYS - 1, -1)]
     if _is_open(sampler, "n_shot"):
         choices["n_shot"] += [shots for shots in _SHOTS if shots < shape["n_shot"]]
     if _is_open(sampler, "n_query"):

@@ -35,20 +35,19 @@ from fsframework.pipeline.learning.training import (
 from fsframework.pipeline.preparation import Prepared, prepare
 from fsframework.pipeline.query_planning import with_planned_queries
 from fsframework.pipeline.recording import interval_notes, new_record, plugin_records
+from fsframework.pipeline.run_files import WEIGHTS_NAME, finished_outcomes, weights_of_run
 from fsframework.pipeline.session import Session
 from fsframework.records import (
     RECORD_NAME,
     NewerRecordError,
     RunRecord,
     TrainingRecord,
-    load_outcomes,
+    outcomes_digests,
 )
 from fsframework.statistics.estimation import estimates_of
 from fsframework.values import ArmOutcomes, ImagePool, Outcomes, TaskSet
 
 __all__ = ["RunResult", "run_experiment"]
-
-WEIGHTS_NAME = "weights.safetensors"
 
 
 @dataclass(frozen=True)
@@ -126,31 +125,76 @@ class _Job:
             RecordError: a newer version of the framework wrote it.
             OptionError: another run has the name.
         """
-        if not (self.folder / RECORD_NAME).exists():
-            return None
         try:
             record = RunRecord.load(self.folder)
         except NewerRecordError:
             raise
-        except RecordError:
-            record = None
-        if record is not None and record.fingerprint == self.fingerprint:
-            return record
+        except RecordError as error:
+            if not (self.folder / RECORD_NAME).exists():
+                return None
+            record, why = None, str(error)
+        if record is not None:
+            if record.fingerprint == self.fingerprint:
+                return record
+            why = f"{self.folder} holds another run{self._other_versions(record)}"
         if name := self.experiment.name:
             raise OptionError(
-                f"{argument('name', name)}: {self.folder} holds another run; choose another name, "
-                f"or remove it with fsf runs remove {name}"
+                f"{argument('name', name)}: {why}; choose another name, or remove it with "
+                f"fsf runs remove {name}"
             )
+        self.session.reporter.note(f"{why}; it is made anew")
         return None
+
+    def _other_versions(self, record: RunRecord) -> str:
+        """Return which plugins made a run in other versions than those installed, if any."""
+        now = {(p.kind, p.name): p for p in plugin_records(self.experiment.components())}
+        pairs = [(p, now.get((p.kind, p.name), p)) for p in record.plugins if p.kind != "statistic"]
+        changed = [
+            f"{was.distribution} {was.version} ({one.version} is installed)"
+            for was, one in pairs
+            if was.version != one.version
+        ]
+        return f", made with {', '.join(dict.fromkeys(changed))}" if changed else ""
+
+    def _reused(self, record: RunRecord) -> RunRecord | None:
+        """Return the record of a finished run with the requested statistics.
+
+        Returns:
+            ``None`` if files of the run are missing or damaged; the run is then completed again.
+
+        Raises:
+            RecordError: they are, and other versions of the plugins are installed.
+        """
+        try:
+            outcomes = finished_outcomes(self.folder, record)
+        except DataError as error:
+            if others := self._other_versions(record):
+                raise RecordError(
+                    f"{error}; the run cannot be completed again, because it was{others[1:]}; "
+                    f"install these versions, or remove the run: fsf runs remove "
+                    f"{self.folder.name}"
+                ) from None
+            self.session.reporter.note(f"{error}; the run is completed again")
+            return None
+        digests = outcomes_digests(outcomes)
+        if not digests.keys() <= record.digests.keys():
+            self.session.reporter.note(
+                f"{self.folder}: an earlier version wrote the outcomes without a digest; they are "
+                "accepted as they are"
+            )
+        found = self._with_estimates(record, outcomes)
+        found = replace(found, digests={**found.digests, **digests})
+        if found != record:
+            found.save(self.folder)
+        return found
 
     def run(self) -> RunResult:
         """Do what remains of the run."""
         earlier = self._earlier()
         if earlier is not None and earlier.status == "finished":
-            record = self._with_estimates(earlier, load_outcomes(self.folder, earlier))
-            if record != earlier:
-                record.save(self.folder)
-            return RunResult(self.folder, record, True)
+            if (record := self._reused(earlier)) is not None:
+                return RunResult(self.folder, record, True)
+            earlier = replace(earlier, status="unfinished")
         if self.prepared.device.type == "cpu":
             keep_freed_memory()
         model = self._model(self.settings.seed, pretrained=self.settings.model is None)
@@ -169,11 +213,17 @@ class _Job:
             with self.timer("training"):
                 record = self._with_training(record, model, splits)
         record = self._with_weights(record, model, tested)
-        outcomes = self._outcomes(model, tested)
+        outcomes = self._outcomes(model, tested, record)
+        digests = outcomes_digests(outcomes)
+        if not digests.items() <= record.digests.items():
+            record = replace(record, statistics={}, estimates={})
         record = replace(
             self._with_estimates(record, outcomes),
             status="finished",
-            notes=(*record.notes, *interval_notes(outcomes, self.settings.interval)),
+            digests={**record.digests, **digests},
+            notes=tuple(
+                dict.fromkeys((*record.notes, *interval_notes(outcomes, self.settings.interval)))
+            ),
             timings={**record.timings, **self.timer.seconds},
         )
         record.save(self.folder)
@@ -279,18 +329,22 @@ class _Job:
     def _with_weights(self, record: RunRecord, model: FewShotModel, images: Pixels) -> RunRecord:
         """Return the record with the digest of the weights, which are saved with the run."""
         digest, path = model.weights_digest(), self.folder / WEIGHTS_NAME
-        if record.digests.get("weights") != digest or not path.exists():
+        if record.digests.get("weights") != digest:
             # Outcomes of other weights, as of a training on another device, must not be mixed in.
             for stale in self.folder.glob("outcomes-*.parquet"):
                 stale.unlink()
+        record = replace(
+            record, digests={**record.digests, "weights": digest, "images": images.digest}
+        )
+        try:
+            weights_of_run(path, record)
+        except DataError:
             header: dict[str, object] = {"what": "weights", "n_base_classes": self._n_base_classes}
             save_tensors(path, model.state_dict(), header)
-        digests = {**record.digests, "weights": digest, "images": images.digest}
-        record = replace(record, digests=digests)
         record.save(self.folder)
         return record
 
-    def _outcomes(self, model: FewShotModel, images: Pixels) -> ArmOutcomes:
+    def _outcomes(self, model: FewShotModel, images: Pixels, record: RunRecord) -> ArmOutcomes:
         """Evaluate the tasks of each arm, reusing what an earlier run had written."""
         found: dict[str, Outcomes] = {}
         source: ImageSource | None = None
@@ -298,7 +352,9 @@ class _Job:
         for arm, tasks in self.prepared.arms.items():
             path = self.folder / f"outcomes-{arm}.parquet"
             tasks.save(self.folder / f"tasks-{arm}.safetensors")
-            if (kept := _kept_outcomes(path, tasks)) is not None:
+            written = record.digests.get(f"outcomes-{arm}")
+            kept = _kept_outcomes(path, tasks)
+            if kept is not None and written in (None, kept.digest):
                 found[arm] = kept
                 continue
             # Runs with other tasks under test share the outcomes of the control.
