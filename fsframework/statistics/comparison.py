@@ -8,9 +8,8 @@ with open ones for a distribution. *Paired*: the interval of the difference, tas
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -19,8 +18,8 @@ from scipy import special
 
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.statistic import Statistic
-from fsframework.statistics.comparison_tables import comparison_tables
 from fsframework.statistics.differences import (
+    FEWEST_RESAMPLED,
     NO_SPREAD,
     ComparisonOptions,
     Differences,
@@ -29,13 +28,8 @@ from fsframework.statistics.differences import (
     holm,
 )
 from fsframework.statistics.estimation import contrast_images, task_values
-from fsframework.statistics.intervals import (
-    FEWEST_RESAMPLED,
-    LEVELS,
-    Level,
-    answers_of,
-    interval_over,
-)
+from fsframework.statistics.estimators import LEVELS, Level
+from fsframework.statistics.intervals import answers_of, interval_over
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.values import (
@@ -46,6 +40,7 @@ from fsframework.values import (
     QueryBatch,
     Scope,
     TaskSet,
+    footnotes,
     html_table,
     text_table,
 )
@@ -56,14 +51,11 @@ __all__ = [
     "ImageFacts",
     "MeasureComparison",
     "Pair",
-    "PairCounts",
     "TaskValues",
     "compare_methods",
-    "count_pairs",
     "direct_sign",
     "letters",
     "values_of",
-    "with_recorded_intervals",
 ]
 
 FEWEST_DIFFERENT = 6
@@ -230,36 +222,6 @@ class MeasureComparison:
         }
 
 
-@dataclass(frozen=True)
-class PairCounts:
-    """How many pairs each way of comparing calls different."""
-
-    pairs: int
-    direct: int
-    paired: int
-    holm: int
-    inverted: int
-    only_direct: int
-    only_paired: int
-
-
-def count_pairs(comparisons: Iterable[MeasureComparison]) -> PairCounts:
-    """Count the conclusive pairs of comparisons."""
-    pairs = [(p, 1 - c.level) for c in comparisons for p in c.pairs]
-    direct = [p.direct != "0" for p, _ in pairs]
-    paired = [p.paired != "0" for p, _ in pairs]
-    both = list(zip(direct, paired, strict=True))
-    return PairCounts(
-        len(pairs),
-        sum(direct),
-        sum(paired),
-        sum(p.p_holm is not None and p.p_holm <= alpha for p, alpha in pairs),
-        sum(p.inverted for p, _ in pairs),
-        sum(d and not p for d, p in both),
-        sum(p and not d for d, p in both),
-    )
-
-
 @dataclass(frozen=True, repr=False)
 class Comparison(Sequence[MeasureComparison]):
     """Methods in every measure, on every set of equal tasks; printed, its tables.
@@ -310,31 +272,68 @@ class Comparison(Sequence[MeasureComparison]):
         """The pairs of all parts."""
         return tuple(pair for part in self.parts for pair in part.pairs)
 
-    @property
-    def counts(self) -> PairCounts:
-        """How many pairs each way of comparing calls different."""
-        return count_pairs(self.parts)
-
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
         return {
             "comparisons": [part.to_json() for part in self.parts],
-            "counts": vars(self.counts),
             "notes": list(self.notes),
             "cautions": {label: list(said) for label, said in self.cautions.items()},
         }
 
     def __repr__(self) -> str:
-        tables, below = comparison_tables(self)
-        parts = [f"{table.title}\n{text_table(table.columns, table.rows)}" for table in tables]
-        return "\n\n".join([*parts, "\n".join(below)])
+        tables = [
+            f"{title}\n{text_table(columns, rows)}" for title, columns, rows in self._tables()
+        ]
+        return "\n\n".join([*tables, "\n".join(self._below())])
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        tables, below = comparison_tables(self)
-        parts = [html_table(table.columns, table.rows, table.title) for table in tables]
-        return "".join([*parts, *(f"<p>{escape(line)}</p>" for line in below)])
+        tables = [html_table(head, rows, title) for title, head, rows in self._tables()]
+        return "".join([*tables, *(f"<p>{escape(line)}</p>" for line in self._below())])
+
+    def _tables(self) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+        """Yield title, columns and rows of two tables per part: of values and of pairs."""
+        read_with = ("interval", "tasks", "images")
+        for part in self.parts:
+            title = f"{part.measure.name} on {part.task_set}"
+            values = [
+                (label, str(one), part.groups.get(label, ""), *_read_with(one))
+                for label, one in part.values.items()
+            ]
+            yield title, ("method", "value", "group", *read_with), values
+            pairs = [
+                (
+                    f"{pair.first} − {pair.second}",
+                    str(pair.difference),
+                    "none" if pair.p_holm is None else f"{pair.p_holm:.3f}",
+                    *_read_with(pair.difference),
+                )
+                for pair in part.pairs
+            ]
+            yield f"{title}, paired differences", ("pair", "value", "Holm's p", *read_with), pairs
+
+    def _below(self) -> list[str]:
+        """Return the lines below the tables, each once."""
+        lines = []
+        for part in self.parts:
+            notes = [*part.notes, *(pair.note for pair in part.pairs if pair.note)]
+            lines += [f"note: {part.measure.name} on {part.task_set}: {note}" for note in notes]
+        if any(part.groups for part in self.parts):
+            lines.append("methods that share a letter cannot be told apart (Holm's p)")
+        if any(part.scope == "closed" for part in self.parts):
+            lines.append("closed: images recur between tasks; it holds for this data set only")
+        lines += [*(f"note: {note}" for note in self.notes), *footnotes(self.cautions)]
+        return list(dict.fromkeys(lines))
+
+
+def _read_with(estimate: Estimate) -> tuple[str, str, str]:
+    """Return the cells that must accompany every ±."""
+    return (
+        f"{100 * estimate.level:g} % {estimate.scope}, {estimate.estimator}",
+        f"{estimate.n_tasks:,}",
+        f"{estimate.n_images:,}" if estimate.n_images else "not known",
+    )
 
 
 def values_of(
@@ -567,29 +566,6 @@ def _over_images(
         low[row], high[row] = one.low, one.high
         p[row] = 2 * special.stdtr(one.freedom, -abs(one.mean) / error)
     return Differences(found.value, low, high, p, found.varies, over), ""
-
-
-def with_recorded_intervals(
-    comparison: MeasureComparison, results: Sequence[MethodResult]
-) -> MeasureComparison:
-    """Return a comparison with the open intervals that the runs themselves hold, if all do.
-
-    Tasks whose images recur have closed intervals over tasks; a run may have computed open ones
-    over images or classes.
-    """
-    if comparison.other_scope:
-        return comparison
-    found = {}
-    for one, (label, own) in zip(results, comparison.values.items(), strict=True):
-        estimate = one.estimates.get(comparison.measure.name)
-        if (
-            estimate is None
-            or (own.scope, estimate.scope) != ("closed", "open")
-            or estimate.level != comparison.level
-        ):
-            return comparison
-        found[label] = estimate
-    return dataclasses.replace(comparison, other_scope=found)
 
 
 def letters(
