@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -93,7 +93,6 @@ class TaskValues:
         share: whether values are shares of 1.
         query_batch: which queries a method received together.
         paired_arms: whether it is the gap of arms that are paired task by task.
-        same: pairs of methods, by their positions, whose outcomes are all equal.
         images: for intervals over images; ``None`` if they are not available.
     """
 
@@ -105,7 +104,6 @@ class TaskValues:
     share: bool = True
     query_batch: QueryBatch = "task"
     paired_arms: bool = False
-    same: frozenset[tuple[int, int]] = frozenset()
     images: ImageFacts | None = None
 
     @property
@@ -223,7 +221,7 @@ class MeasureComparison:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Sequence[MeasureComparison]):
+class Comparison:
     """Methods in every measure, on every set of equal tasks; printed, its tables.
 
     Args:
@@ -236,15 +234,7 @@ class Comparison(Sequence[MeasureComparison]):
     notes: tuple[str, ...] = ()
     cautions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    @overload
-    def __getitem__(self, index: int | str) -> MeasureComparison: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[MeasureComparison, ...]: ...
-
-    def __getitem__(
-        self, index: int | str | slice
-    ) -> MeasureComparison | tuple[MeasureComparison, ...]:
+    def __getitem__(self, index: int | str) -> MeasureComparison:
         """Return a part by its place, or by the name of its measure, such as ``wacc-gap``.
 
         Raises:
@@ -379,7 +369,6 @@ def values_of(
         tuple(statistic.bounds) == (0.0, 1.0),
         first.outcomes[measure.arms[-1]].query_batch,
         paired,
-        _same(results, measure.arms),
         images,
     )
 
@@ -393,25 +382,6 @@ def _columns(
         about = f"{Measure(name, (arm,)).name} of {one.label}"
         values.append(task_values(about, statistic, one.outcomes[arm]))
     return np.column_stack(values)
-
-
-def _same(results: Sequence[MethodResult], arms: Sequence[str]) -> frozenset[tuple[int, int]]:
-    def content(result: MethodResult) -> list[FloatArray | IntArray]:
-        found: list[FloatArray | IntArray] = []
-        for arm in arms:
-            outcomes = result.outcomes[arm]
-            try:
-                found.append(outcomes.predictions)
-            except DataError:
-                found.append(outcomes.task_accuracy)
-        return found
-
-    contents = [content(one) for one in results]
-    return frozenset(
-        (i, j)
-        for i, j in itertools.combinations(range(len(results)), 2)
-        if all(np.array_equal(a, b) for a, b in zip(contents[i], contents[j], strict=True))
-    )
 
 
 def compare_methods(
@@ -501,30 +471,32 @@ def _pairs(
     """Return the pairs, whose contrasts come after those of the single methods."""
     over, own = found
     n = len(labels)
-    p = np.where(over.varies, over.p, np.nan)[n:]
+    p = over.p[n:]
     # A pair without spread is one of those compared, and is not called different.
     known = np.nan_to_num(p, nan=1.0)
-    by_holm, by_bh = holm(known), benjamini_hochberg(known)
+    adjusted = holm(known), benjamini_hochberg(known)
     correlations = _correlations(values)
     made = []
     for k, (i, j) in enumerate(chosen):
         first, second = labels[i], labels[j]
         difference = _estimate(values, over, n + k, level, paired=True)
-        can = not np.isnan(p[k])
-        explain = _few if can else _why
+        has_p = not np.isnan(p[k])
+        own_p, p_holm, p_bh = (float(q[k]) if has_p else None for q in (p, *adjusted))
         r = correlations[i, j]
         made.append(
             Pair(
                 first,
                 second,
                 difference,
-                float(p[k]) if can else None,
-                float(by_holm[k]) if can else None,
-                float(by_bh[k]) if can else None,
+                own_p,
+                p_holm,
+                p_bh,
                 None if np.isnan(r) else float(r),
                 direct_sign(own[first], own[second]),
-                _paired(difference) if can else "0",
-                explain(values, first, second, difference, (i, j)),
+                _paired(difference),
+                _few(values, (first, second), (i, j))
+                if has_p
+                else _why(values, (first, second), difference.value),
             )
         )
     return tuple(made)
@@ -633,37 +605,30 @@ def _paired(difference: Estimate) -> str:
     return "-" if difference.high < 0 else "0"
 
 
-def _few(
-    values: TaskValues, first: str, second: str, difference: Estimate, pair: tuple[int, int]
-) -> str:
+def _few(values: TaskValues, labels: tuple[str, str], places: tuple[int, int]) -> str:
     """Return a warning if an interval rests on few tasks, else an empty text."""
-    del difference
     for columns in values.parts:
-        differ = int((np.abs(columns[:, pair[0]] - columns[:, pair[1]]) > NO_SPREAD).sum())
+        differ = int((np.abs(columns[:, places[0]] - columns[:, places[1]]) > NO_SPREAD).sum())
         if differ < FEWEST_DIFFERENT:
             return (
-                f"{first} and {second} differ in only {differ} of {len(columns):,} tasks; interval "
-                "and p rest on these"
+                f"{' and '.join(labels)} differ in only {differ} of {len(columns):,} tasks; "
+                "interval and p rest on these"
             )
     return ""
 
 
-def _why(
-    values: TaskValues, first: str, second: str, difference: Estimate, pair: tuple[int, int]
-) -> str:
+def _why(values: TaskValues, labels: tuple[str, str], difference: float) -> str:
     """Return why a pair has no p."""
-    n, both = values.n_tasks, f"{first} and {second}"
+    n, both = values.n_tasks, " and ".join(labels)
     if values.fewest_tasks < 2:
         return f"{both}: one task says nothing about others; there is no interval and no p"
-    if pair in values.same or pair[::-1] in values.same:
+    if difference == 0:
         return (
-            f"{both} have equal outcomes in all {n:,} tasks, so there is nothing to test; are they "
-            "the same model, or the same file twice?"
+            f"{both} have the same {values.measure.name} in all {n:,} tasks, so there is nothing "
+            "to test; are they the same model, or the same file twice?"
         )
-    if difference.value == 0:
-        return f"{both} have the same {values.measure.name} in all {n:,} tasks; there is no p"
     return (
-        f"{both} differ by the same {values.shown(difference.value, '.3g')} in all {n:,} tasks: a "
+        f"{both} differ by the same {values.shown(difference, '.3g')} in all {n:,} tasks: a "
         "difference without spread has no valid interval and no p; more tasks would show some"
     )
 

@@ -99,9 +99,26 @@ def answers_of(
     outcomes: Outcomes,
     class_sizes: IntArray,
 ) -> FloatArray:
-    """Return the effect of each answer on its task's value, float64 ``(T, way, n_query)``."""
+    """Return the effect of each answer on its task's value, float64 ``(T, way, n_query)``.
+
+    It is the value minus the one expected with another image of the class as the query, which
+    would be answered correctly as often as the class's queries are.
+    """
     values = np.asarray(per_task(outcomes), dtype=np.float64)
-    return _of_answers(per_task, values, tasks, outcomes, len(class_sizes))
+    truth = np.arange(tasks.n_way, dtype=np.int16)[:, None]
+    right = outcomes.predictions == truth
+    flipped = np.where(right, (truth + 1) % tasks.n_way, truth)
+    share, _ = _class_moments(right.mean(axis=2)[None], tasks, len(class_sizes))
+    expected = share[0][tasks.classes]
+    found = np.empty(right.shape)
+    predictions = np.array(outcomes.predictions)
+    for way, query in np.ndindex(*right.shape[1:]):
+        predictions[:, way, query] = flipped[:, way, query]
+        changed = per_task(dataclasses.replace(outcomes, predictions=predictions))
+        predictions[:, way, query] = outcomes.predictions[:, way, query]
+        likely = np.where(right[:, way, query], 1 - expected[:, way], expected[:, way])
+        found[:, way, query] = likely * (values - changed)
+    return found
 
 
 def interval_over(
@@ -192,34 +209,6 @@ def _of_images(
         (np.concatenate(influences), (rows, unit)), shape=(len(tasks), len(units))
     )
     return matrix, float(lost.sum()), int((class_sizes[np.unique(tasks.classes)] - 1).sum())
-
-
-def _of_answers(
-    per_task: Callable[[Outcomes], FloatArray],
-    values: FloatArray,
-    tasks: TaskSet,
-    outcomes: Outcomes,
-    n_classes: int,
-) -> FloatArray:
-    """Return the effect of each answer on its task's value, ``(T, way, n_query)``.
-
-    It is the value minus the one expected with another image of the class as the query, which
-    would be answered correctly as often as the class's queries are.
-    """
-    truth = np.arange(tasks.n_way, dtype=np.int16)[:, None]
-    right = outcomes.predictions == truth
-    flipped = np.where(right, (truth + 1) % tasks.n_way, truth)
-    share, _ = _class_moments(right.mean(axis=2)[None], tasks, n_classes)
-    expected = share[0][tasks.classes]
-    found = np.empty(right.shape)
-    predictions = np.array(outcomes.predictions)
-    for way, query in np.ndindex(*right.shape[1:]):
-        predictions[:, way, query] = flipped[:, way, query]
-        changed = per_task(dataclasses.replace(outcomes, predictions=predictions))
-        predictions[:, way, query] = outcomes.predictions[:, way, query]
-        likely = np.where(right[:, way, query], 1 - expected[:, way], expected[:, way])
-        found[:, way, query] = likely * (values - changed)
-    return found
 
 
 def _positive(variance: float, error: float) -> float:
