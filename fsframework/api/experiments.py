@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fsframework.api._session import open_session
+from fsframework.api.session import open_session
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.sampler import TaskSampler
 from fsframework.pipeline.experiment.arguments import given_tree

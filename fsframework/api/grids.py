@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import fsframework
-from fsframework.api._session import open_session
 from fsframework.api.experiments import Description, described
 from fsframework.api.running import Run
+from fsframework.api.session import open_session
 from fsframework.components.resolution import Given, canonical
 from fsframework.errors import FsfError, OptionError
 from fsframework.pipeline.experiment.arguments import given_tree, overlay

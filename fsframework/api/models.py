@@ -12,17 +12,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fsframework.api._session import open_session
+from fsframework.api.components import Component, component
 from fsframework.api.data import opened
 from fsframework.api.experiments import Description, described, tree_of_call
 from fsframework.api.running import Run
+from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.pipeline.cache.images import Pixels, store_of
-from fsframework.pipeline.experiment.configuration import resolve_experiment
 from fsframework.pipeline.experiment.stages import Precision
 from fsframework.pipeline.learning.evaluation import ImageSource, embedded, evaluate_source
 from fsframework.pipeline.learning.model import (
@@ -31,6 +31,7 @@ from fsframework.pipeline.learning.model import (
     load_header,
     lowered,
     resolve_device,
+    save_tensors,
     seeded,
 )
 from fsframework.pipeline.learning.training import start_from
@@ -45,7 +46,15 @@ from fsframework.values import (
     UInt8Array,
 )
 
-__all__ = ["Model", "evaluate", "method", "model_described", "model_of_run"]
+__all__ = [
+    "Model",
+    "evaluate",
+    "method",
+    "model_described",
+    "model_of_run",
+    "new_model",
+    "resolve_device",
+]
 
 Classifier = Callable[[UInt8Array, IntArray, UInt8Array], Any]
 """Maps support images, their labels and query images of one task to scores of the queries."""
@@ -103,6 +112,15 @@ class Model:
     def transductive(self) -> bool:
         """Whether a query's scores may depend on the other queries."""
         return self.network.method.transductive
+
+    def save_weights(self, path: Path, n_base_classes: int = 0) -> None:
+        """Write the weights as a run holds them, whole or not at all.
+
+        Args:
+            n_base_classes: classes that the method was trained on.
+        """
+        header: dict[str, object] = {"what": "weights", "n_base_classes": n_base_classes}
+        save_tensors(path, self.network.state_dict(), header)
 
     @torch.no_grad()
     def embed(self, images: UInt8Array) -> npt.NDArray[np.float32]:
@@ -267,6 +285,27 @@ def method(
     return model_described(described(tree_of_call(arguments), open_session(progress=False)))
 
 
+def new_model(
+    method: Component,
+    backbone: Component,
+    image_size: int,
+    n_base_classes: int = 0,
+    *,
+    device: str = "cpu",
+) -> Model:
+    """Return a model of two components, whose weights are about to be replaced.
+
+    Args:
+        n_base_classes: classes that the method is trained on.
+
+    Raises:
+        OptionError: the device is unknown or not available.
+    """
+    network = build_model(backbone, method, image_size, n_base_classes, 0, pretrained=False)
+    network = network.to(resolve_device(device)).eval()
+    return Model(network, method.name, backbone.called)
+
+
 def model_described(description: Description) -> Model:
     """Return the model of a description, with the weights that it starts from.
 
@@ -317,10 +356,9 @@ def _trained(network: FewShotModel) -> Trained:
 def _method_of(method: Any) -> tuple[FewShotMethod, str]:
     if isinstance(method, FewShotMethod):
         return method, type(method).__name__
-    tree = tree_of_call({"method": method, "recipe": "none"})
-    component = resolve_experiment(Registry(), tree).method
-    made: FewShotMethod = component.create()
-    return made, component.name
+    chosen = component(Registry(), "method", method)
+    made: FewShotMethod = chosen.create()
+    return made, chosen.name
 
 
 def _colour(

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from fsframework.api._session import open_session
 from fsframework.api.experiments import Description, described, tree_of_call
+from fsframework.api.session import open_session
 from fsframework.errors import RecordError
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.run import run_experiment

@@ -10,7 +10,7 @@ from typing import Any
 
 from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_choices
 from fsf_benchmarks._overrides import Override, check_overrides, read_overrides
-from fsframework.api.benchmarks import benchmark_of
+from fsframework.api.components import component
 from fsframework.api.experiments import Description, tree_of_call
 from fsframework.api.grids import (
     Given,
@@ -274,7 +274,7 @@ def make_job(
     for tree in (config, given):
         part = tree.get("benchmark", {})
         own |= part if isinstance(part, Mapping) else {"name": part}
-    benchmark = benchmark_of(session.registry, {**own, "name": name})
+    benchmark: Benchmark = component(session.registry, "benchmark", {**own, "name": name}).create()
     overrides = read_overrides(config.get("overrides", []))
     trees = [
         {key: value for key, value in tree.items() if key not in ("benchmark", "overrides")}
