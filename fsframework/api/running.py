@@ -62,9 +62,10 @@ class Run:
         Raises:
             RecordError: the run holds accuracies measured elsewhere, and no model.
         """
-        from fsframework.api.models import model_of_run
+        from fsframework.api.models import model_described
 
-        return model_of_run(self.folder, device=device)
+        tree = tree_of_call({"model": self.folder, "device": device})
+        return model_described(described(tree, open_session(progress=False)))
 
     def __repr__(self) -> str:
         return f"<Run {self.name}: {self._described()}>\n{self.estimates!r}"
