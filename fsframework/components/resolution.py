@@ -27,6 +27,7 @@ from fsframework.components.code import code_digest
 from fsframework.components.kinds import COMPONENTS, kind_of
 from fsframework.components.registry import Loaded, Registry
 from fsframework.errors import DataError, FsfError, OptionError, PluginError, close_matches
+from fsframework.values import parse_number
 
 __all__ = [
     "ADDED_ORIGIN",
@@ -41,7 +42,6 @@ __all__ = [
     "resolve_settings",
     "set_dotted",
 ]
-
 
 ADDED_ORIGIN = "fsf data add"
 """Origin of the options of a data set that the user has added under a name."""
@@ -386,11 +386,8 @@ def _int(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    # Python also reads 1_0 as 10, which is a misprint in a file of numbers.
-    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
-        raise ValueError
-    number = float(value)
-    if not math.isfinite(number):
+    number = parse_number(value) if isinstance(value, str) else float(value)
+    if isinstance(value, bool) or number is None or not math.isfinite(number):
         raise ValueError
     return number
 

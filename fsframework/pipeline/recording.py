@@ -25,9 +25,9 @@ from fsframework.records import (
     RunRecord,
     StageRecord,
 )
+from fsframework.statistics.differences import FEWEST_RESAMPLED
 from fsframework.statistics.estimation import saturation
 from fsframework.statistics.estimators import Interval
-from fsframework.statistics.intervals import FEWEST_RESAMPLED
 from fsframework.values import ArmOutcomes, Arms
 
 __all__ = [

@@ -21,6 +21,7 @@ from fsframework.values.declarations import (
 from fsframework.values.estimate import Estimate, Estimates, measure_name
 from fsframework.values.experiments import ExperimentDescription, ExperimentResult
 from fsframework.values.limits import demand_disk, demand_memory, size_text
+from fsframework.values.numbers import parse_number
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
 from fsframework.values.quantities import Quantity
@@ -63,6 +64,7 @@ __all__ = [
     "html_table",
     "measure_name",
     "parse_json",
+    "parse_number",
     "parse_toml",
     "size_text",
     "task_rng",
