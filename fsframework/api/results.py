@@ -18,7 +18,6 @@ from fsframework.statistics.comparison import (
     MeasureComparison,
     compare_methods,
     values_of,
-    with_recorded_intervals,
 )
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimation import estimates_of
@@ -263,7 +262,7 @@ class _Asked:
                     raise DataError(f"{measure.name} cannot be compared: {error}") from None
                 left_out.append(f"without {measure.name}: {error}")
                 continue
-            made.append(with_recorded_intervals(compare_methods(labels, values, how), results))
+            made.append(compare_methods(labels, values, how))
         if not made:
             raise DataError("nothing can be compared: " + "; ".join(left_out))
         return made, left_out

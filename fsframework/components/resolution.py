@@ -7,6 +7,7 @@ A parameter annotated with an interface takes a component itself, so components 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import inspect
@@ -32,7 +33,6 @@ __all__ = [
     "ADDED_ORIGIN",
     "Component",
     "Given",
-    "add_below",
     "canonical",
     "convert",
     "describe_type",
@@ -96,6 +96,11 @@ class Component:
     def cls(self) -> type[Any]:
         """The plugin's class."""
         return self.loaded.cls
+
+    def with_options(self, values: Mapping[str, Any], origin: str) -> Component:
+        """Return the component with other values of some options."""
+        origins = {**self.origins, **dict.fromkeys(values, origin)}
+        return dataclasses.replace(self, options={**self.options, **values}, origins=origins)
 
     def create(self) -> Any:
         """Construct the component, and those nested in it.
@@ -239,18 +244,6 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
         current["name"] = given
     else:
         node[last] = given
-
-
-def add_below(tree: dict[str, Any], options: Mapping[str, Any], origin: str) -> None:
-    """Add options to a tree; existing ones take precedence."""
-    for key, value in options.items():
-        current = tree.get(key)
-        if isinstance(value, Mapping):
-            inner = {"name": current} if isinstance(current, Given) else dict(current or {})
-            add_below(inner, value, origin)
-            tree[key] = inner
-        elif current is None:
-            tree[key] = Given(value, origin)
 
 
 def parameters(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
