@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fsframework.cli.options import (
-    data_dir_option,
-    dataset_names,
-    group,
-    json_option,
-    plugin_option,
-    run_command,
-)
-from fsframework.cli.pack import pack
+from fsframework.cli.options import dataset_names, group, run_command, shared
 from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
@@ -32,26 +24,20 @@ _WIDE = 120
 
 @group()
 def data() -> None:
-    """List data sets, and decode their images once.
+    """List data sets and show what is known about each.
 
-    Commands that add data sets, check them and compare their classes come with
-    other packages.
+    Commands that add data sets, check them, decode their images and compare their
+    classes come with other packages.
 
     \b
     Examples:
       fsf data list
       fsf data show cifar-fs
-      fsf data pack --dataset folder:./images
     """
 
 
-data.add_command(pack)
-
-
 @data.command("list")
-@data_dir_option
-@plugin_option
-@json_option
+@shared("data-dir", "plugin", "json")
 def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
     """List data sets: what each is, its licence, whether it was added.
 
@@ -93,9 +79,7 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
 
 @data.command("show")
 @click.argument("name", metavar="NAME", shell_complete=dataset_names)
-@data_dir_option
-@plugin_option
-@json_option
+@shared("data-dir", "plugin", "json")
 def show(name: str, data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
     """Show everything about a data set.
 

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import (
-    command,
-    data_dir_option,
-    dataset_names,
-    json_option,
-    plugin_option,
-    run_command,
-)
-from fsframework.errors import OptionError
+from fsframework.cli.options import command, dataset_names, key_values, run_command, shared
 
 if TYPE_CHECKING:
     from fsframework.api.catalogue import AddedDataset, SplitCounts
@@ -35,9 +27,7 @@ __all__ = ["add", "added"]
     metavar="KEY=VALUE",
     help="Option of the data set (see fsf plugins show NAME --kind dataset); repeatable.",
 )
-@data_dir_option
-@plugin_option
-@json_option
+@shared("data-dir", "plugin", "json")
 def add(
     name: str,
     path: Path,
@@ -64,9 +54,8 @@ def add(
     """
     from fsframework.cli import render
 
-    report = added(
-        name, path, alias=alias, options=_given(options), data_dir=data_dir, plugins=plugin_files
-    )
+    given = {key.removeprefix("dataset."): value for key, value in key_values(options).items()}
+    report = added(name, path, alias=alias, options=given, data_dir=data_dir, plugins=plugin_files)
     words = "words" in report.entry.columns
     usage = run_command(report.name, words=words, plugins=plugin_files)
     if as_json:
@@ -119,17 +108,6 @@ def added(
         data_dir=data_dir,
         plugins=plugins,
     )
-
-
-def _given(options: tuple[str, ...]) -> dict[str, Any]:
-    """Return options ``KEY=VALUE`` by their keys; ``dataset.KEY=VALUE`` also works."""
-    found: dict[str, Any] = {}
-    for option in options:
-        key, equals, value = option.partition("=")
-        if not equals:
-            raise OptionError(f"-o {option}: must be KEY=VALUE, e.g. -o split=splits.json")
-        found[key.strip().removeprefix("dataset.")] = value
-    return found
 
 
 def _print(report: AddedDataset, usage: str) -> None:
