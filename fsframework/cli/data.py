@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +15,6 @@ if TYPE_CHECKING:
     from fsframework.interfaces.dataset import About
 
 __all__ = ["data"]
-
-_WIDE = 120
-"""Width of a terminal from which the list also shows where data are."""
 
 
 @group()
@@ -50,7 +45,6 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
     if as_json:
         render.print_json([row.to_json() for row in rows])
         return
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     kinds = [row for row in rows if row.about is None and row.state == "not added"]
     table = []
     for row in rows:
@@ -64,12 +58,13 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
                 "" if classes is None else f"{classes:>7,}",
                 f"{images:>10,}" if images else "",
                 "" if row.about is None else row.about.licence,
-                row.state_text if room >= _WIDE else row.short_state,
+                row.short_state,
+                "" if row.entry is None else row.entry.place,
             )
         )
-    columns = ("data set", "what it is", "classes", "images", "licence", "state")
+    columns = ("data set", "what it is", "classes", "images", "licence", "state", "place")
     # Names mostly say what it is; licences broken within words would be unreadable.
-    render.print_table(columns, table, spare=("what it is",))
+    render.print_table(columns, table, spare=("place", "what it is"))
     if kinds:
         click.echo("\nyour own data:\n")
         render.print_table(("name", "what it is"), [(row.named, row.summary) for row in kinds])

@@ -1,4 +1,4 @@
-"""Tables, curves and JSON on the terminal."""
+"""Tables, small curves and JSON on the terminal."""
 
 from __future__ import annotations
 
@@ -132,17 +132,13 @@ _EIGHTHS = 8
 def sparkline(values: Sequence[float], width: int = 60) -> str:
     """Return a curve as one line of blocks, scaled from its least to its greatest value.
 
+    More values than ``width`` are averaged in as many parts.
+
     >>> sparkline([0.0, 1.0, 2.0, 7.0]), sparkline([3.0, 3.0]), sparkline([1.0, 3.0, 5.0, 7.0], 2)
     ('▁▂▃█', '▁▁', '▁█')
     """
-    values = _averaged(values, width)
+    if len(values) > width:
+        edges = [round(i * len(values) / width) for i in range(width + 1)]
+        values = [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
     low, span = min(values), (max(values) - min(values)) or 1.0
     return "".join(_BLOCKS[round((v - low) / span * (_EIGHTHS - 1))] for v in values)
-
-
-def _averaged(values: Sequence[float], most: int) -> Sequence[float]:
-    """Return the values, or the means of ``most`` equal parts where there are more values."""
-    if len(values) <= most:
-        return values
-    edges = [round(i * len(values) / most) for i in range(most + 1)]
-    return [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
