@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fsframework.api._session import open_session
 from fsframework.api.experiments import tree_of_call
+from fsframework.api.session import open_session
 from fsframework.pipeline.cache.images import (
     decoding_difference,
     image_size,

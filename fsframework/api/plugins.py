@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PluginDescription", "check_plugin", "describe_plugin", "plugins", "registry_with"]
 
+_ORIGIN = "call"
+"""Origin of the options given to a check."""
+
 _PLACE = {"selector": "detector.selector"}
 """Option prefix of a kind that only appears as a part of another."""
 
@@ -176,7 +179,6 @@ def check_plugin(
         PluginError: the name is unknown or ambiguous, or the plugin is broken.
         OptionError: an option is wrong, or given for a command.
     """
-    from fsframework.api.experiments import ORIGIN
     from fsframework.components.resolution import Given, resolve_component, set_dotted
     from fsframework.testing import check_component, installed_command
 
@@ -187,9 +189,9 @@ def check_plugin(
             raise OptionError(f"{next(iter(options))}: a command is checked without options")
         registry.load_command(plugin.name)
         return check_component(installed_command(plugin.name), plugin.kind)
-    tree: dict[str, Any] = {"name": Given(name, ORIGIN)}
+    tree: dict[str, Any] = {"name": Given(name, _ORIGIN)}
     for key, value in (options or {}).items():
-        set_dotted(tree, key.removeprefix(f"{plugin.kind}."), Given(value, ORIGIN))
+        set_dotted(tree, key.removeprefix(f"{plugin.kind}."), Given(value, _ORIGIN))
     component = resolve_component(registry, plugin.kind, tree)
     return check_component(component.create, plugin.kind)
 

@@ -17,7 +17,7 @@ from fsframework.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fsframework.api import Extracted
+    from fsframework.api.opened import Extracted
 
 __all__ = ["attributes"]
 
@@ -70,7 +70,7 @@ def extract(
     selected from the same captions. An image that cannot be read is named and
     skipped, and the exit code is 1.
     """
-    from fsframework.api import extract_words
+    from fsframework.api.opened import extract_words
 
     check_output(output, ".parquet", force=force)
     description = description_of(context)

@@ -536,7 +536,7 @@ def key_values(options: Sequence[str]) -> dict[str, str]:
 
 def session_of(context: click.Context) -> Session:
     """Return the session that a command's options describe: plugin files, folders."""
-    from fsframework.api._session import open_session
+    from fsframework.api.session import open_session
 
     given = context.params
     return open_session(

@@ -61,7 +61,7 @@ def make(
     The tasks are those that fsf run evaluates with the same options. Only labels
     and words are needed, unless a detector finds the words in the images.
     """
-    from fsframework.api import draw_tasks
+    from fsframework.api.opened import draw_tasks
 
     check_output(file, force=force)
     arms, images = draw_tasks(description_of(context))
@@ -118,7 +118,7 @@ def verify(
     **_: Any,
 ) -> None:
     """Check that FILE is intact and belongs to a data set and its words."""
-    from fsframework.api import open_tasks
+    from fsframework.api.opened import open_tasks
 
     tasks, images = open_tasks(description_of(context), file)
     _print_summary(file, tasks, images.pool, as_json)
@@ -139,8 +139,8 @@ def export(
     **_: Any,
 ) -> None:
     """Write the tasks of FILE to OUTPUT as JSON lines with image keys and words."""
-    from fsframework.api import open_tasks
     from fsframework.api.files import export_jsonl
+    from fsframework.api.opened import open_tasks
 
     check_output(output, force=force)
     tasks, images = open_tasks(description_of(context), file)

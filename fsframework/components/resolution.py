@@ -7,6 +7,7 @@ A parameter annotated with an interface takes a component itself, so components 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import inspect
@@ -26,12 +27,12 @@ from fsframework.components.code import code_digest
 from fsframework.components.kinds import COMPONENTS, kind_of
 from fsframework.components.registry import Loaded, Registry
 from fsframework.errors import DataError, FsfError, OptionError, PluginError, close_matches
+from fsframework.values import parse_number
 
 __all__ = [
     "ADDED_ORIGIN",
     "Component",
     "Given",
-    "add_below",
     "canonical",
     "convert",
     "describe_type",
@@ -40,7 +41,6 @@ __all__ = [
     "resolve_settings",
     "set_dotted",
 ]
-
 
 ADDED_ORIGIN = "fsf data add"
 """Origin of the options of a data set that the user has added under a name."""
@@ -96,6 +96,11 @@ class Component:
     def cls(self) -> type[Any]:
         """The plugin's class."""
         return self.loaded.cls
+
+    def with_options(self, values: Mapping[str, Any], origin: str) -> Component:
+        """Return the component with other values of some options."""
+        origins = {**self.origins, **dict.fromkeys(values, origin)}
+        return dataclasses.replace(self, options={**self.options, **values}, origins=origins)
 
     def create(self) -> Any:
         """Construct the component, and those nested in it.
@@ -241,18 +246,6 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
         node[last] = given
 
 
-def add_below(tree: dict[str, Any], options: Mapping[str, Any], origin: str) -> None:
-    """Add options to a tree; existing ones take precedence."""
-    for key, value in options.items():
-        current = tree.get(key)
-        if isinstance(value, Mapping):
-            inner = {"name": current} if isinstance(current, Given) else dict(current or {})
-            add_below(inner, value, origin)
-            tree[key] = inner
-        elif current is None:
-            tree[key] = Given(value, origin)
-
-
 def parameters(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
     """Return each option of a class: its annotation and default (``inspect.Parameter.empty``).
 
@@ -392,11 +385,8 @@ def _int(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    # Python also reads 1_0 as 10, which is a misprint in a file of numbers.
-    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
-        raise ValueError
-    number = float(value)
-    if not math.isfinite(number):
+    number = parse_number(value) if isinstance(value, str) else float(value)
+    if isinstance(value, bool) or number is None or not math.isfinite(number):
         raise ValueError
     return number
 
