@@ -14,7 +14,6 @@ from click.core import ParameterSource
 
 from fsframework.cli.completion import added_names, dataset_names, plugin_names, run_names
 from fsframework.cli.groups import ListingGroup
-from fsframework.components.resolution import Given, set_dotted
 from fsframework.errors import OptionError
 from fsframework.statistics.estimators import INTERVALS
 
@@ -513,6 +512,8 @@ def option_tree(options: Sequence[str], tree: dict[str, Any] | None = None) -> d
     Raises:
         OptionError: an ``-o`` without ``=``.
     """
+    from fsframework.components.resolution import Given, set_dotted
+
     tree = {} if tree is None else tree
     for key, value in key_values(options).items():
         set_dotted(tree, key, Given(value, "command line"))
