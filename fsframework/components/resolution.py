@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from fsframework._digest import digest_of
+from fsframework._numbers import parse_number
 from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
 from fsframework.components.kinds import COMPONENTS, kind_of
 from fsframework.components.registry import Loaded, Registry
 from fsframework.errors import DataError, FsfError, OptionError, PluginError, close_matches
-from fsframework.values import parse_number
 
 __all__ = [
     "ADDED_ORIGIN",

@@ -6,6 +6,7 @@ imported here; PyArrow and safetensors are imported by the ``save`` and ``load``
 
 from fsframework._digest import digest_of
 from fsframework._files import parse_json, parse_toml
+from fsframework._numbers import parse_number
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast
@@ -21,7 +22,6 @@ from fsframework.values.declarations import (
 from fsframework.values.estimate import Estimate, Estimates, measure_name
 from fsframework.values.experiments import ExperimentDescription, ExperimentResult
 from fsframework.values.limits import demand_disk, demand_memory, size_text
-from fsframework.values.numbers import parse_number
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
 from fsframework.values.quantities import Quantity

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import command, json_option, runs_dir_option, shared
+from fsframework.cli.options import command, shared
 from fsframework.errors import DataError, OptionError, close_matches
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ __all__ = ["rank"]
     show_default=True,
     help="Output format. LaTeX needs booktabs.",
 )
-@runs_dir_option
-@json_option
+@shared("runs-dir", "json")
 def rank(
     sources: tuple[str, ...],
     columns: tuple[str, str],
