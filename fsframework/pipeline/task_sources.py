@@ -98,7 +98,7 @@ def candidate_splits(
     if trains is None:
         trains = experiment.learns and "train" in dataset.splits
     usual = ["test"] if "test" in dataset.splits else []
-    return [*usual, *([] if trains else ["all"])]
+    return usual if usual and trains else [*usual, "all"]
 
 
 def word_source(experiment: Experiment, split: str) -> WordSource:

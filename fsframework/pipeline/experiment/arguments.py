@@ -32,6 +32,8 @@ ARGUMENTS: Mapping[str, str] = {
 """Dotted key that an argument sets in a configuration, by the name of the argument."""
 
 _ALL = ("all", "none")
+_INSTEAD_OF = {"attributes": "detector", "detector": "attributes"}
+"""Arguments that exclude each other: one given on the command line replaces the other in a file."""
 
 
 def key_of(name: str, value: Any) -> tuple[str, Any]:
@@ -76,7 +78,9 @@ def given_tree(
             tree = overlay({key: leaves(value, origin)}, tree)
         else:
             set_dotted(tree, key, Given(value, origin))
-    return overlay(tree, below) if below else tree
+    if not below:
+        return tree
+    return overlay(tree, {k: v for k, v in below.items() if _INSTEAD_OF.get(k) not in tree})
 
 
 def leaves(value: Any, origin: str, levels: int = MOST_LEVELS) -> Any:

@@ -178,7 +178,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         whole = functools.reduce(overlay, (asked, below, _DEFAULTS))
     settings, origins = _settings(whole)
     settings = dataclasses.replace(settings, recipe=settings.recipe if recipe else None)
-    settings, detector = _detector(registry, settings, whole)
+    detector = _detector(registry, settings, whole)
     dataset = resolve_component(registry, "dataset", whole["dataset"])
     backbone = resolve_component(registry, "backbone", whole["backbone"])
     method = resolve_component(registry, "method", whole["method"])
@@ -279,30 +279,16 @@ def _settings(tree: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
     return found
 
 
-def _detector(
-    registry: Registry, settings: Settings, tree: Mapping[str, Any]
-) -> tuple[Settings, Component | None]:
-    """Return the detector, or none if attributes are read; the stronger origin decides."""
+def _detector(registry: Registry, settings: Settings, tree: Mapping[str, Any]) -> Component | None:
+    """Return the detector, ``None`` if attributes are read."""
     if "detector" not in tree:
-        return settings, None
+        return None
     if settings.attributes is not None:
-        stronger = _strength(tree["attributes"]) - _strength(tree["detector"])
-        if stronger > 0:
-            return settings, None
-        if stronger == 0:
-            raise OptionError(
-                f"attributes are either read from {settings.attributes} or detected: leave out "
-                f"{argument('attributes')} or {argument('detector')}"
-            )
-        settings = dataclasses.replace(settings, attributes=None)
-    return settings, resolve_component(registry, "detector", tree["detector"])
-
-
-def _strength(raw: Any) -> int:
-    """Rank the origin of a value; 0 for a file or a default."""
-    given = raw.get("name") if isinstance(raw, Mapping) else raw
-    origin = given.origin if isinstance(given, Given) else ""
-    return len(OVERRIDING) - OVERRIDING.index(origin) if origin in OVERRIDING else 0
+        raise OptionError(
+            f"attributes are either read from {settings.attributes} or detected: leave out "
+            f"{argument('attributes')} or {argument('detector')}"
+        )
+    return resolve_component(registry, "detector", tree["detector"])
 
 
 def resolve_part(
