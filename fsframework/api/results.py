@@ -29,6 +29,7 @@ from fsframework.statistics.results import (
     find_results,
     grouped_by_tasks,
     result_of_run,
+    thread_cautions,
 )
 from fsframework.values import ArmOutcomes, Estimates, ImagePool
 
@@ -163,15 +164,17 @@ def compare(
         chosen = comparable(group)
         made, left_out = asked.compared(chosen, how)
         parts, notes = [*parts, *made], [*notes, *left_out]
+        threads = thread_cautions({one.label: (one.threads, one.trained) for one in chosen})
         for one in chosen:
-            cautions[one.label] = (*cautions.get(one.label, ()), *one.cautions)
+            said = (*one.cautions, *threads.get(one.label, ()))
+            cautions[one.label] = (*cautions.get(one.label, ()), *said)
     if alone := [group[0].label for group in groups if by_tasks and len(group) < 2]:
         some = ", ".join(alone[:4]) + (f" and {len(alone) - 4} more" if len(alone) > 4 else "")
         notes.append(f"no other method has the tasks of {some}")
     if not parts:
         raise OptionError("no two of these methods have the same tasks")
-    said = {label: tuple(dict.fromkeys(sentences)) for label, sentences in cautions.items()}
-    return Comparison(tuple(parts), tuple(dict.fromkeys(notes)), said)
+    once = {label: tuple(dict.fromkeys(sentences)) for label, sentences in cautions.items()}
+    return Comparison(tuple(parts), tuple(dict.fromkeys(notes)), once)
 
 
 def _results(

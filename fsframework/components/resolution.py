@@ -22,15 +22,16 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from fsframework._digest import digest_of
+from fsframework._numbers import parse_number
 from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
 from fsframework.components.kinds import COMPONENTS, kind_of
 from fsframework.components.registry import Loaded, Registry
 from fsframework.errors import DataError, FsfError, OptionError, PluginError, close_matches
-from fsframework.values import parse_number
 
 __all__ = [
     "ADDED_ORIGIN",
+    "MOST_LEVELS",
     "Component",
     "Given",
     "canonical",
@@ -46,7 +47,7 @@ ADDED_ORIGIN = "fsf data add"
 """Origin of the options of a data set that the user has added under a name."""
 
 
-_MOST_LEVELS = 32
+MOST_LEVELS = 32
 """How deep an option may be nested; real ones reach three."""
 
 
@@ -225,9 +226,9 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
     *path, last = dotted.split(".")
     if not all([*path, last]):
         raise OptionError(f"{dotted!r} is not an option; write it as component.option=value")
-    if len(path) > _MOST_LEVELS:
+    if len(path) > MOST_LEVELS:
         raise OptionError(
-            f"{dotted[:40]}...: an option may be nested at most {_MOST_LEVELS} levels deep, "
+            f"{dotted[:40]}...: an option may be nested at most {MOST_LEVELS} levels deep, "
             f"not {len(path)}"
         )
     node = tree

@@ -256,12 +256,12 @@ def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session)
     if needs:
         _check_labels(experiment, source.pool_of(settings.split), session)
     pool, words = pool_of(experiment, source, session, words=needs)
-    registry, cache = session.registry, session.workspace.cache
+    how = settings.tasks, settings.seed, session.workspace.cache, session.reporter
     fit = fitted(
         sampler,
         settings.split,
         pool,
-        lambda one: draw_arms(registry, one, pool, settings.tasks, settings.seed, cache),
+        lambda one: draw_arms(session.registry, one, pool, *how),
     )
     if fit.sampler is not sampler:
         experiment = with_way(experiment, fit.sampler)
@@ -274,7 +274,8 @@ def _check_labels(experiment: Experiment, pool: ImagePool, session: Session) -> 
     Raises:
         InfeasibleTask: even the control, which needs no words, cannot draw its tasks.
     """
-    settings, cache = experiment.settings, session.workspace.cache
+    settings = experiment.settings
+    how = settings.tasks, settings.seed, session.workspace.cache, session.reporter
     declared = control_of(session.registry, experiment.sampler)
     if declared is None or declared[0].create().needs_attributes:
         return
@@ -282,8 +283,7 @@ def _check_labels(experiment: Experiment, pool: ImagePool, session: Session) -> 
     def draw(sampler: Component) -> Arms:
         other = control_of(session.registry, sampler)
         assert other is not None
-        tasks = draw_tasks(other[0], pool, settings.tasks, settings.seed, cache)
-        return Arms({other[1].arms[0]: tasks})
+        return Arms({other[1].arms[0]: draw_tasks(other[0], pool, *how)})
 
     fitted(experiment.sampler, settings.split or "test", pool, draw)
 

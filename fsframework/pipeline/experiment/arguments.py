@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fsframework.components.resolution import Given, set_dotted
+from fsframework.components.resolution import MOST_LEVELS, Given, set_dotted
 from fsframework.errors import OptionError, close_matches
 
 __all__ = ["ARGUMENTS", "COMPONENTS", "given_tree", "key_of", "leaves", "overlay"]
@@ -79,12 +79,18 @@ def given_tree(
     return overlay(tree, below) if below else tree
 
 
-def leaves(value: Any, origin: str) -> Any:
-    """Return nested mappings with ``Given`` as leaves; lists of mappings stay lists."""
+def leaves(value: Any, origin: str, levels: int = MOST_LEVELS) -> Any:
+    """Return nested mappings with ``Given`` as leaves; lists of mappings stay lists.
+
+    Raises:
+        OptionError: they are nested more than ``levels`` deep.
+    """
+    if not levels:
+        raise OptionError(f"options may be nested at most {MOST_LEVELS} levels deep")
     if isinstance(value, Mapping):
-        return {str(key): leaves(one, origin) for key, one in value.items()}
+        return {str(key): leaves(one, origin, levels - 1) for key, one in value.items()}
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, Mapping) for v in value):
-        return [leaves(one, origin) for one in value]
+        return [leaves(one, origin, levels - 1) for one in value]
     return Given(value, origin)
 
 

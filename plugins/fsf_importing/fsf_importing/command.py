@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import (
-    CommandGroup,
-    command,
-    json_option,
-    option_tree,
-    plugin_option,
-    session_of,
-)
+from fsframework.cli.options import CommandGroup, command, option_tree, session_of, shared
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
@@ -32,10 +25,12 @@ _SUMMARY = "Import checkpoints of this library."
 class _Importers(CommandGroup):
     """A command per importer, and the commands that other packages add."""
 
-    def own_commands(self, ctx: click.Context) -> dict[str, str]:
-        """Return the summary of each importer."""
-        own = super().own_commands(ctx)
-        return {**own, **dict.fromkeys(self.plugins(ctx).names("importer"), _SUMMARY)}
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands and of the installed importers."""
+        from fsframework.api.plugins import plugins
+
+        importers = [plugin.name for plugin in plugins("importer")]
+        return sorted({*super().list_commands(ctx), *importers})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, or the one that reads checkpoints with an importer of this name."""
@@ -44,7 +39,7 @@ class _Importers(CommandGroup):
             return known
         # The importer may be in a file that only the options name.
         found = copy.copy(checkpoint)
-        found.name = cmd_name
+        found.name, found.short_help = cmd_name, _SUMMARY
         return found
 
 
@@ -93,16 +88,7 @@ def import_() -> None:
     metavar="NAME",
     help="Where to compare: cpu, cuda, cuda:N, mps or auto.",
 )
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    envvar="FSF_RUNS",
-    show_envvar=True,
-    help="Where runs are written.  [default: ./runs]",
-)
-@plugin_option
-@json_option
+@shared("runs-dir", "plugin", "json")
 @click.pass_context
 def checkpoint(
     context: click.Context,
