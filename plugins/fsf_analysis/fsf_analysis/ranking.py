@@ -11,7 +11,7 @@ import numpy as np
 
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.statistics.ranking import rank_correlations, spearman
-from fsframework.values import FloatArray
+from fsframework.values import FloatArray, parse_number
 
 __all__ = ["RankAgreement", "RankedColumns", "rank_agreement", "read_columns"]
 
@@ -227,10 +227,7 @@ def _columns(
 
 
 def _finite(text: str, where: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = float("nan")
-    if not np.isfinite(number):
+    number = parse_number(text)
+    if number is None:
         raise DataError(f"{where} must be a number, not {text!r}")
     return number
