@@ -9,10 +9,10 @@ from typing import Any
 
 from fsframework.api.components import component
 from fsframework.api.running import Run
+from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.statistic import Statistic
-from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.statistics.comparison import (
     Comparison,
     MeasureComparison,
@@ -148,15 +148,12 @@ def compare(
     >>> [(pair.first, pair.second, pair.difference.n_tasks) for pair in found.pairs]
     [('ncc', 'logistic', 30)]
     """
-    registry = Registry()
-    for path in plugins:
-        registry.load_file(path)
+    session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
     how = ComparisonOptions(IntervalChoice(level, interval), resamples, seed, baseline)
-    folder = Workspace.default(None if runs_dir is None else Path(runs_dir)).runs
-    found = list(_results(results, folder, pool))
+    found = list(_results(results, session.workspace.runs, pool))
     if not found:
         raise OptionError("a comparison needs at least two methods, and none is given")
-    asked = _Asked(registry, statistic)
+    asked = _Asked(session.registry, statistic)
     groups = _groups(found, baseline) if by_tasks else [found]
     parts: list[MeasureComparison] = []
     notes: list[str] = []

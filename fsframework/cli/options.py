@@ -587,7 +587,7 @@ def flat_options(
         origins: of the values, in the same shape; empty where there are none.
     """
     found = dict(_leaves(origins or {}))
-    return [(key, _shown(value), found.get(key, "")) for key, value in _leaves(values)]
+    return [(key, _shown(value), str(found.get(key, ""))) for key, value in _leaves(values)]
 
 
 def _leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

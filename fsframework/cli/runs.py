@@ -204,13 +204,14 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
         render.print_json({"folder": str(opened.folder), **record.to_json()})
         return
     print_record(opened.folder, record)
-    parts, stages = record.components.items(), record.stages
-    values = {role: component.to_tree() for role, component in parts}
-    origins = {role: dict(component.origins) for role, component in parts}
-    options = flat_options(
-        {**record.settings, **values, "training": [dict(stage.options) for stage in stages]},
-        {**record.origins, **origins, "training": [dict(stage.origins) for stage in stages]},
-    )
+    values: dict[str, Any] = dict(record.settings)
+    origins: dict[str, Any] = dict(record.origins)
+    for role, component in record.components.items():
+        values[role], origins[role] = component.to_tree(), dict(component.origins)
+    if record.stages:
+        values["training"] = [dict(stage.options) for stage in record.stages]
+        origins["training"] = [dict(stage.origins) for stage in record.stages]
+    options = flat_options(values, origins)
     given = [row for row in options if row[2] != "default"]
     if given:
         click.echo()
