@@ -24,7 +24,8 @@ from fsframework.interfaces.method import FewShotMethod
 from fsframework.pipeline.cache.images import Pixels, store_of
 from fsframework.pipeline.experiment.configuration import resolve_experiment
 from fsframework.pipeline.experiment.stages import Precision
-from fsframework.pipeline.learning.evaluation import ImageSource, embedded, evaluate_source
+from fsframework.pipeline.learning.evaluation import ImageSource, embedded
+from fsframework.pipeline.learning.evaluation import evaluate as evaluate_model
 from fsframework.pipeline.learning.model import (
     FewShotModel,
     build_model,
@@ -419,9 +420,10 @@ def evaluate(
         if isinstance(model, Model):
             found = ImageSource.computed(model.network, pixels, chosen)
             batch: Any = query_batch
-            outcomes[arm] = evaluate_source(
-                model.network, chosen, found, batch, label, session.reporter
-            )
+            outcomes[arm] = evaluate_model(
+                model.network, chosen, found,
+                label=label, reporter=session.reporter, query_batch=batch,
+            )  # fmt: skip
         else:
             outcomes[arm] = _asked(model, chosen, pixels, label, session)
     return ArmOutcomes(outcomes, arms)
