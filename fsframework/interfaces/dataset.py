@@ -51,7 +51,7 @@ class About:
     splits: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
 
-class Dataset(Configurable, ABC):
+class Dataset(Configurable, ABC, kind="dataset"):
     """Labelled images with class splits; pixels are read only when needed.
 
     A subclass sets the attributes below and implements ``image``. It may override ``images`` where

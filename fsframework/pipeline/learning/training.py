@@ -136,7 +136,7 @@ def train(
         history = tuple(Epoch(**row) for row in raw["history"])
         return Trained(history, raw["best_accuracy"], True, tuple(raw["notes"]))
     checkpoint = folder / "checkpoint.safetensors"
-    progress = _Progress.read(checkpoint)
+    progress = _Progress.read(checkpoint) if checkpoint.exists() else _Progress()
     stages, first = training.stages, progress.stage
     finished = sum(stage.epochs * stage.steps for stage in stages[:first])
     if stages:
@@ -317,9 +317,7 @@ class _Progress:
 
     @classmethod
     def read(cls, checkpoint: Path) -> _Progress:
-        """Read a checkpoint; without one, nothing is done yet."""
-        if not checkpoint.exists():
-            return cls()
+        """Read a checkpoint."""
         tensors, header = load_tensors(checkpoint)
         raw: Any = {k: v for k, v in header.items() if k in cls.__dataclass_fields__}
         raw["history"] = [Epoch(**row) for row in raw["history"]]
