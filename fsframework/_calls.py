@@ -9,11 +9,13 @@ import errno
 import functools
 import inspect
 import signal
+import traceback
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
@@ -21,11 +23,13 @@ from weakref import WeakKeyDictionary
 from fsframework.errors import DataError, FsfError, PluginError
 
 __all__ = [
+    "Called",
     "about",
     "calling",
     "guard",
     "interrupt",
     "is_out_of_memory",
+    "is_raised_by",
     "malformed",
     "named",
     "remember",
@@ -34,14 +38,46 @@ __all__ = [
 ]
 
 _MOST_TEXT = 500
+
+
+@dataclass(frozen=True)
+class Called:
+    """A plugin as messages name it.
+
+    Args:
+        kind: of the plugin; ``name`` its name.
+        package: its top-level module, in whose code a fault is located.
+        check: how the plugin is checked: a command or a call.
+    """
+
+    kind: str
+    name: str
+    package: str
+    check: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r}".lstrip()
+
+
 _ITEM: ContextVar[str] = ContextVar("item", default="")
-_known: WeakKeyDictionary[type, tuple[str, str, str]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[type, Called] = WeakKeyDictionary()
 _state = {"interrupted": False, "unguarded": 0}
 
 
 def remember(cls: type, kind: str, name: str, check: str) -> None:
     """Record how messages name a class, and how its plugin is checked (a command or a call)."""
-    _known[cls] = (kind, name, check)
+    _known[cls] = Called(kind, name, _package(cls.__module__), check)
+
+
+def named(plugin: object) -> Called:
+    """Return how messages name a component or a class, such as ``method 'protonet'``."""
+    cls = plugin if isinstance(plugin, type) else type(plugin)
+    usual = Called(getattr(cls, "_kind", ""), cls.__name__, _package(cls.__module__))
+    return _known.get(cls, usual)
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
 
 
 @contextmanager
@@ -98,34 +134,25 @@ def text_of(error: BaseException) -> str:
     return f"{name}: {text[:_MOST_TEXT]}" if text else name
 
 
-def _place(error: BaseException, cls: type) -> str:
-    """Return file and line where the plugin's own code last was, such as `` (a.py, line 3)``."""
-    top, found = cls.__module__.partition(".")[0], ""
-    trace = error.__traceback__
-    while trace is not None:
-        frame = trace.tb_frame
-        if frame.f_globals.get("__name__", "").partition(".")[0] == top:
-            found = f" ({Path(frame.f_code.co_filename).name}, line {trace.tb_lineno})"
-        trace = trace.tb_next
-    return found
+def _frames(error: BaseException) -> Iterator[tuple[str, str]]:
+    """Yield the package of each frame that an exception passed, outermost first, and the place."""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        name = frame.f_globals.get("__name__", "")
+        yield _package(name), f" ({Path(frame.f_code.co_filename).name}, line {line})"
 
 
-def _known_as(cls: type) -> tuple[str, str, str]:
-    return _known.get(cls) or (getattr(cls, "_kind", ""), cls.__name__, "")
+def is_raised_by(error: BaseException, package: str) -> bool:
+    """Return whether an exception was raised by or through a package, and not by this one."""
+    ours = _package(__name__)
+    passed = [name for name, _ in _frames(error) if name in (package, ours)]
+    return bool(passed) and passed[-1] != ours
 
 
-def named(plugin: object) -> str:
-    """Return kind and name of a component, or of a class, for a message: ``method 'protonet'``."""
-    kind, name, _ = _known_as(plugin if isinstance(plugin, type) else type(plugin))
-    return f"{kind} {name!r}".lstrip()
-
-
-def _described(cls: type, method: str, event: str, error: BaseException | None = None) -> str:
-    check = _known_as(cls)[2]
+def _described(called: Called, method: str, event: str, error: BaseException | None = None) -> str:
     item = f" of {_ITEM.get()}" if _ITEM.get() else ""
-    place = "" if error is None else _place(error, cls)
-    hint = f"; check it with {check}" if check else ""
-    return f"{named(cls)}: {method}{item} {event}{place}{hint}"
+    places = [] if error is None else [p for name, p in _frames(error) if name == called.package]
+    hint = f"; check it with {called.check}" if called.check else ""
+    return f"{called}: {method}{item} {event}{places[-1] if places else ''}{hint}"
 
 
 def malformed(plugin: object, method: str, found: str, expected: str) -> PluginError:
@@ -135,16 +162,16 @@ def malformed(plugin: object, method: str, found: str, expected: str) -> PluginE
     'PosixPath': scores returned complex64; it must return float32
     """
     event = f"returned {found}; it must return {expected}"
-    return PluginError(_described(type(plugin), method, event))
+    return PluginError(_described(named(plugin), method, event))
 
 
-def _explained(cls: type, method: str, error: BaseException) -> FsfError | None:
+def _explained(called: Called, method: str, error: BaseException) -> FsfError | None:
     """Return the error for the user, or ``None`` if this one must be raised unchanged."""
     if isinstance(error, (FsfError, GeneratorExit)) or is_out_of_memory(error):
         return None
     if isinstance(error, KeyboardInterrupt) and _is_by_user():
         return None
-    text = _described(cls, method, f"raised {text_of(error)}", error)
+    text = _described(called, method, f"raised {text_of(error)}", error)
     if not isinstance(error, OSError):
         return PluginError(text)
     # What cannot be read is at fault, not the plugin.
@@ -153,8 +180,8 @@ def _explained(cls: type, method: str, error: BaseException) -> FsfError | None:
 
 
 @contextmanager
-def calling(cls: type, method: str) -> Iterator[None]:
-    """Explain what a class of a plugin raises in a block.
+def calling(called: Called, method: str) -> Iterator[None]:
+    """Explain what a plugin raises in a block.
 
     Raises:
         PluginError: it raised what no contract allows, ``SystemExit`` for one.
@@ -163,7 +190,7 @@ def calling(cls: type, method: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        explained = _explained(cls, method, error)
+        explained = _explained(called, method, error)
         if explained is None or _state["unguarded"]:
             raise
         raise explained from error
@@ -204,7 +231,7 @@ def _guarded(name: str, function: Callable[..., Any], declared: Any) -> Callable
         try:
             result = function(self, *args, **kwargs)
         except BaseException as error:
-            explained = _explained(type(self), name, error)
+            explained = _explained(named(self), name, error)
             if explained is None:
                 raise
             raise explained from error
@@ -214,14 +241,14 @@ def _guarded(name: str, function: Callable[..., Any], declared: Any) -> Callable
             wanted = " or ".join(one.__name__ for one in expected[0])
             raise malformed(self, name, f"a {type(result).__name__}", f"a {wanted}")
         if isinstance(result, Iterator):
-            return _iterated(type(self), name, result)
+            return _iterated(named(self), name, result)
         return result
 
     return call
 
 
-def _iterated(cls: type, name: str, items: Iterator[Any]) -> Iterator[Any]:
-    with calling(cls, name):
+def _iterated(called: Called, name: str, items: Iterator[Any]) -> Iterator[Any]:
+    with calling(called, name):
         yield from items
 
 

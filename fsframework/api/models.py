@@ -34,6 +34,7 @@ from fsframework.pipeline.learning.model import (
     resolve_device,
     seeded,
 )
+from fsframework.pipeline.learning.scoring import Scorer
 from fsframework.pipeline.learning.training import start_from
 from fsframework.pipeline.session import Session
 from fsframework.values import (
@@ -156,7 +157,7 @@ class Model:
             of calls.
 
         Raises:
-            DataError: the method returns scores of another shape, or scores that are not finite.
+            PluginError: the method returns scores of another shape, or scores that are not finite.
         """
         self.network.eval()
         device = self.network.mean.device
@@ -164,15 +165,8 @@ class Model:
         precision = self.precision if self.consumes == "images" else "fp32"
         shown, asked = (torch.from_numpy(part)[None].to(device) for part in (support, query))
         with seeded(0, device), lowered(device, precision):
-            scores = self.network.method.scores(shown, asked)[0].float().cpu()
-        expected = (len(query), len(support))
-        if scores.shape != expected or not bool(torch.isfinite(scores).all()):
-            raise DataError(
-                f"{self.name}: scores must be finite and of shape {expected}; the method returned "
-                f"scores of shape {tuple(scores.shape)}, "
-                f"{int((~torch.isfinite(scores)).sum())} of them not finite"
-            )
-        return scores.numpy()
+            scores = Scorer(self.network.method)(shown, asked)[0]
+        return scores.float().cpu().numpy()
 
 
 def _resized(images: UInt8Array, network: FewShotModel) -> UInt8Array:

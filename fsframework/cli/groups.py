@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fsframework._calls import Called, calling, is_raised_by
+from fsframework.components.package_files import top_level
 from fsframework.components.registry import InstalledCommand, Registry
 from fsframework.errors import PluginError, close_matches
 
@@ -137,6 +139,26 @@ class PluginGroup(click.Group):
             hint = close_matches(name, self.list_commands(ctx))
             raise click.UsageError(f"unknown command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Invoke a command; what no command may raise, ``SystemExit`` for one, names the command.
+
+        Raises:
+            PluginError: it did, and the cause is in the code of its package.
+        """
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except BaseException as error:
+            path = (*(self.path or ()), ctx.invoked_subcommand or "")
+            for one in self.plugins(ctx).commands():
+                package = top_level(one.plugin.target)
+                if one.command.path == path and is_raised_by(error, package):
+                    called = Called("command", " ".join(path), package, one.plugin.check)
+                    with calling(called, "the call"):
+                        raise
+            raise
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Print the help if the group is called without arguments; this is not an error."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Union
 
-from fsframework._calls import calling, text_of
+from fsframework._calls import calling, named, text_of
 from fsframework._digest import digest_of
 from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
@@ -115,7 +115,7 @@ class Component:
                 f"{self.kind} {self.name} refuses its options: {text_of(error)}"
             ) from error
         except BaseException as error:
-            with calling(self.cls, "its constructor"):
+            with calling(named(self.cls), "its constructor"):
                 raise error
 
     def to_json(self) -> dict[str, Any]:

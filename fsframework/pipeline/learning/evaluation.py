@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fsframework._calls import about, is_out_of_memory
 from fsframework.errors import DataError, argument
 from fsframework.pipeline.cache.images import Pixels, PixelSource
 from fsframework.pipeline.cache.workspace import Workspace, stored_array
@@ -25,6 +26,7 @@ from fsframework.pipeline.learning.model import (
     save_tensors,
     seeded,
 )
+from fsframework.pipeline.learning.scoring import Scorer, check_tensor
 from fsframework.pipeline.progress import Reporter
 from fsframework.values import Outcomes, QueryBatch, TaskSet, UInt8Array, digest_of
 
@@ -173,8 +175,8 @@ class _Embedder:
         while start < len(pixels):
             try:
                 done.append(self._embedded(pixels[start : start + self.at_once]))
-            except (torch.OutOfMemoryError, RuntimeError) as error:
-                if not _is_out_of_memory(error):
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
                     raise
                 if self.at_once == 1:
                     raise DataError(
@@ -195,7 +197,10 @@ class _Embedder:
         device = self._model.mean.device
         with lowered(device, self._precision):
             items = self._model.items(pixels_to(np.ascontiguousarray(pixels), device))
-            return self._model.method.embed(items).float().contiguous()
+            check_tensor(self._model.extractor, "encode", items, (len(pixels), -1), device)
+            found = self._model.method.embed(items)
+        check_tensor(self._model.method, "embed", found, (len(pixels), -1), device)
+        return found.float().contiguous()
 
 
 @torch.no_grad()
@@ -203,12 +208,6 @@ def embedded(model: FewShotModel, pixels: UInt8Array, precision: Precision = "fp
     """Map uint8 images ``(n, H, W, 3)`` to the inputs of ``scores``, ``(n, *embedded)``."""
     model.eval()
     return _Embedder(model, precision)(pixels)
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    # Except on CUDA, only the message of PyTorch identifies it.
-    texts = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
-    return isinstance(error, torch.OutOfMemoryError) or any(t in str(error) for t in texts)
 
 
 def _fits(items: Tensor, device: torch.device) -> bool:
@@ -231,6 +230,7 @@ class _Predictor:
     ) -> None:
         device = model.mean.device
         self._model, self._source = model.eval(), source
+        self.scorer = Scorer(model.method)
         self._support = torch.tensor(tasks.support, device=device)
         self._parts = tasks.n_way if query_batch == "class" else 1
         # A method must not learn a query's class from its position, so the queries are shuffled.
@@ -252,19 +252,11 @@ class _Predictor:
         reseed(start, query.device)
         # Scores of embedded items take little time, so they use full precision.
         precision = self._source.precision if self._source.items is None else "fp32"
-        with lowered(query.device, precision):
-            scores = self._model.method.scores(
+        last = start + len(query) // self._parts - 1
+        with lowered(query.device, precision), about(f"tasks {start} to {last}"):
+            scores = self.scorer(
                 self._source.gather(self._model, support, self._buffers, "support"),
                 self._source.gather(self._model, query, self._buffers, "query"),
-            )
-        expected = (*query.shape, support.shape[1])
-        if scores.shape != expected or not bool(torch.isfinite(scores).all()):
-            name = type(self._model.method).__name__
-            found = f"of shape {tuple(scores.shape)}" if scores.shape != expected else "not finite"
-            raise DataError(
-                f"{name}: the scores of tasks {start} to "
-                f"{start + len(query) // self._parts - 1} are {found}; "
-                f"they must be finite and of shape {expected}"
             )
         way = scores.argmax(dim=2)[:, self._back]
         return way.reshape(-1, *self._shape).to(torch.int16).cpu()
@@ -325,6 +317,8 @@ def evaluate(
             if partial is not None and time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
                 save_tensors(partial, {"predictions": torch.cat(done)}, {"identity": identity})
                 saved = time.monotonic()
+    if predictor.scorer.remark:
+        reporter.note(predictor.scorer.remark)
     outcomes = Outcomes.of(tasks, torch.cat(done).numpy(), query_batch)
     if partial is not None:
         partial.unlink(missing_ok=True)

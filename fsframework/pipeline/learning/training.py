@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fsframework._calls import about, calling, malformed, named
 from fsframework._files import atomic_write
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
@@ -38,6 +39,7 @@ from fsframework.pipeline.learning.model import (
     save_tensors,
     seeded,
 )
+from fsframework.pipeline.learning.scoring import check_tensor
 from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.records import Epoch
 from fsframework.values import ImagePool, IntArray, TaskSet, digest_of
@@ -532,7 +534,8 @@ class _StageLoop:
         self._train_mode()
         batches = self._epoch_batches(epoch)
         for step in range(len(losses), stage.steps):
-            with seeded(self._derived_seed("step", epoch, step), self.device):
+            item = f"step {step + 1} of epoch {epoch + 1}"
+            with seeded(self._derived_seed("step", epoch, step), self.device), about(item):
                 losses.append(self._step(batches, step))
             if step + 1 < stage.steps:
                 advance(1)
@@ -555,8 +558,13 @@ class _StageLoop:
         """Do one update and return its loss."""
         self.optimizer.zero_grad(set_to_none=True)
         with lowered(self.device, self.stage.precision):
-            loss = self.model.method.loss(batches(step))
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+            method = self.model.method
+            loss = method.loss(batches(step))
+        check_tensor(method, "loss", loss, (), self.device, finite=False)
+        if not loss.requires_grad:
+            raise malformed(method, "loss", "a constant", "a value that depends on the weights")
+        with calling(named(method), "the gradient of loss"):
+            self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         if self.stage.clip_norm is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.parameters, self.stage.clip_norm)
@@ -609,7 +617,9 @@ class _StageLoop:
         if self.teacher is not None:
             with torch.no_grad():
                 shown = self.teacher.encode(images[n:])
-                fields["teacher_logits"] = self.teacher.method.class_logits(shown)
+                logits = self.teacher.method.class_logits(shown)
+            check_tensor(self.teacher.method, "class_logits", logits, (len(shown), -1), self.device)
+            fields["teacher_logits"] = logits
         return Batch(**fields)
 
     @cached_property
