@@ -238,13 +238,17 @@ def _guarded(name: str, function: Callable[..., Any], declared: Any) -> Callable
         if not expected:  # resolved once, when the annotated modules have been loaded
             expected.append(_types_of(declared))
         if expected[0] and not isinstance(result, expected[0]):
-            wanted = " or ".join(one.__name__ for one in expected[0])
-            raise malformed(self, name, f"a {type(result).__name__}", f"a {wanted}")
+            wanted = " or ".join(map(_type_name, expected[0]))
+            raise malformed(self, name, f"a result of type {_type_name(type(result))}", wanted)
         if isinstance(result, Iterator):
             return _iterated(named(self), name, result)
         return result
 
     return call
+
+
+def _type_name(cls: type) -> str:
+    return "None" if cls is types.NoneType else cls.__name__
 
 
 def _iterated(called: Called, name: str, items: Iterator[Any]) -> Iterator[Any]:

@@ -51,7 +51,7 @@ def test_embedded_images_are_scored_as_pixels_are() -> None:
 @pytest.mark.parametrize(
     ("method", "said"),
     [
-        (Broken(), r"returned float32 of shape \(1, 4, 3\), 1 of them not finite on cpu; it must"),
+        (Broken(), r"returned float32 of shape \(1, 4, 3\) on cpu, 1 of them not finite; it must"),
         (Transposed(), r"returned float32 of shape \(1, 3, 4\) on cpu; .* of shape \(1, 4, 3\)"),
     ],
     ids=["not finite", "another shape"],

@@ -138,7 +138,7 @@ def test_a_fault_of_every_kind_names_it(
     elif kind == "benchmark":
         assert "raised ZeroDivisionError: division by zero" in last
     else:
-        assert "returned a generator; it must return a" in last
+        assert "returned a result of type generator; it must return " in last
     assert last.endswith("; check it with fsf plugins check mine")
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists() or kind in ("method", "backbone", "statistic")

@@ -33,19 +33,22 @@ def check_tensor(
         PluginError: it is not dense, not of floating point, on another device, of another shape
             or not finite.
     """
-    sound = found.layout is torch.strided and found.is_floating_point() and found.device == device
-    if sound and _fits(tuple(found.shape), shape) and not (finite and _count_broken(found)):
+    dense = found.layout is torch.strided
+    sound = dense and found.is_floating_point() and found.device == device
+    sound = sound and _fits(tuple(found.shape), shape)
+    broken = found.numel() - int(torch.isfinite(found).sum()) if sound and finite else 0
+    if sound and not broken:
         return
+    what = f"{_short(found.dtype)} of shape {tuple(found.shape)} on {found.device}"
+    what += "" if dense else f" with the layout {_short(found.layout)}"
+    what += f", {broken} of them not finite" if broken else ""
     wanted = ", ".join("..." if length < 0 else str(length) for length in shape)
     kind = "finite floating-point numbers" if finite else "floating-point numbers"
-    what = f"{str(found.dtype).removeprefix('torch.')} of shape {tuple(found.shape)}"
-    if found.layout is not torch.strided:
-        what += f" with the layout {str(found.layout).removeprefix('torch.')}"
-    elif finite and (count := _count_broken(found)):
-        what += f", {count} of them not finite"
-    raise malformed(
-        plugin, method, f"{what} on {found.device}", f"{kind} of shape ({wanted}) on {device}"
-    )
+    raise malformed(plugin, method, what, f"{kind} of shape ({wanted}) on {device}")
+
+
+def _short(name: torch.dtype | torch.layout) -> str:
+    return str(name).removeprefix("torch.")
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
@@ -54,10 +57,6 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return len(shape) == len(wanted) and all(
         length in (-1, own) for own, length in zip(shape, wanted, strict=True)
     )
-
-
-def _count_broken(found: Tensor) -> int:
-    return int((~torch.isfinite(found)).sum()) if not bool(torch.isfinite(found).all()) else 0
 
 
 class Scorer:
