@@ -36,9 +36,9 @@ def check_tensor(
     dense = found.layout is torch.strided
     sound = dense and found.is_floating_point() and found.device == device
     sound = sound and _fits(tuple(found.shape), shape)
-    broken = found.numel() - int(torch.isfinite(found).sum()) if sound and finite else 0
-    if sound and not broken:
+    if sound and (not finite or bool(torch.isfinite(found).all())):
         return
+    broken = int((~torch.isfinite(found)).sum()) if sound else 0
     what = f"{_short(found.dtype)} of shape {tuple(found.shape)} on {found.device}"
     what += "" if dense else f" with the layout {_short(found.layout)}"
     what += f", {broken} of them not finite" if broken else ""
@@ -107,21 +107,19 @@ class Scorer:
     def _marks_now(self) -> list[tuple[int, int]]:
         return [(tensor._version, tensor.data_ptr()) for *_, tensor in self._slots]
 
-    @torch.no_grad()
     def _restore(self) -> None:
         marks = self._marks_now()
-        replaced = [slot for slot in self._slots if slot[1].get(slot[2]) is not slot[3]]
-        if marks == self._marks and not replaced and not self._method.training:
+        moved = [slot for slot in self._slots if slot[1].get(slot[2]) is not slot[3]]
+        if marks == self._marks and not moved and not self._method.training:
             return
-        for (path, store, name, tensor), copy, old, new in zip(
-            self._slots, self._copies, self._marks, marks, strict=True
-        ):
+        slots = zip(self._slots, self._copies, self._marks, marks, strict=True)
+        for (path, store, name, tensor), copy, old, new in slots:
             if old != new or store.get(name) is not tensor:
                 self._changed[path] = None
             if old[1] != new[1]:
                 tensor.data = copy.clone()
             else:
-                tensor.data.copy_(copy)
+                tensor.data.copy_(copy)  # which needs no version, and no gradient
             store[name] = tensor
         self._method.eval()
         self._marks = self._marks_now()
