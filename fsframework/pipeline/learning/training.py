@@ -41,6 +41,7 @@ from fsframework.pipeline.learning.model import (
 )
 from fsframework.pipeline.learning.scoring import check_tensor
 from fsframework.pipeline.progress import Advance, Reporter
+from fsframework.pipeline.run_files import weights_from
 from fsframework.records import Epoch
 from fsframework.values import ImagePool, IntArray, TaskSet, digest_of
 
@@ -170,7 +171,7 @@ def start_from(
         DataError: no name matches, a shape differs, or weights of the backbone are missing.
     """
     path = source / "weights.safetensors" if source.is_dir() else source
-    own, found = model.state_dict(), load_tensors(path)[0]
+    own, found = model.state_dict(), weights_from(source)
     for part in parts:
         if not any(_is_below(name, [part]) for key in found for name in (key, _name_in(own, key))):
             tops = ", ".join(sorted({key.partition(".")[0] for key in found}))
