@@ -98,19 +98,19 @@ class InstalledEntry(click.Command):
         Raises:
             PluginError: the command is broken.
         """
+        command: click.Command = ListingGroup(self.name, help=self.short_help)
+        if self._here:
+            command = self._registry.load_command(self._here[0].plugin.name)
+        command = copy.copy(command)
+        if isinstance(command, click.Group):
+            below = installed_below(self._registry, self._path)
+            command.commands = {**below, **command.commands}
         if self._here:
             plugin = self._here[0].plugin
-            command = copy.copy(self._registry.load_command(plugin.name))
             package = top_level(plugin.target)
             called = Called("command", " ".join(self._path), package, plugin.check)
             invoke = functools.partial(_invoke, called, command.invoke)
             command.invoke = invoke  # type: ignore[method-assign]
-        else:
-            command = ListingGroup(self.name, help=self.short_help)
-        below = installed_below(self._registry, self._path)
-        if isinstance(command, click.Group) and below:
-            command = copy.copy(command)
-            command.commands = {**below, **command.commands}
         return command
 
     def make_context(
