@@ -145,6 +145,7 @@ def benchmark(
       fsf benchmark fewstab --tasks 200
       fsf benchmark fewstab --dataset miniImageNet=folder:./mini --output tables.md
       fsf benchmark fewstab --shot 5 -o benchmark.ablation=true
+      fsf benchmark fewstab -o benchmark.training_shots=true --figure shots.png
       fsf benchmark contexts --dataset folder:./images -o benchmark.column=place
       fsf benchmark metacoco -o benchmark.only=2 --method protonet --dry-run
       fsf benchmark open-intervals --dataset CUB=folder:./birds --model DINO=runs/dino
