@@ -117,7 +117,7 @@ __all__ = ["benchmark"]
 )
 @json_option
 @click.pass_context
-def benchmark(
+def benchmark(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
     benchmark_name: str | None,

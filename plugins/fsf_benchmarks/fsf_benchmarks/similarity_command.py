@@ -78,7 +78,7 @@ _CLIP = "clip-words"
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 @json_option
 @click.pass_context
-def similarity(
+def similarity(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
     clip: str | None,

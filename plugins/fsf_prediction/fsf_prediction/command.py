@@ -58,7 +58,7 @@ _RUNNERS_UP = 2
 @click.option("--force", is_flag=True, help="Replace the file of --output if it exists.")
 @json_option
 @click.pass_context
-def predict(
+def predict(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
     files: tuple[str, ...],

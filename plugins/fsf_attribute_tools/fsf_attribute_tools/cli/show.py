@@ -40,7 +40,7 @@ __all__ = ["show"]
 @cache_option
 @force_option
 @click.pass_context
-def show(
+def show(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
     output: Path,

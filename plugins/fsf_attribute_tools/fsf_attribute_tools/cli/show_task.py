@@ -59,7 +59,7 @@ _FILE = click.Path(path_type=Path)
 @force_option
 @json_option
 @click.pass_context
-def show_task(
+def show_task(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
     file: Path | None,
