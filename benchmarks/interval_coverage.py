@@ -1,13 +1,13 @@
-"""Coverage of the true accuracy by intervals, in simulation.
+"""How often intervals contain the true accuracy, in simulation.
 
-Run ``python benchmarks/interval_coverage.py``, with ``--replicates`` (default 2,000); it takes
-about ten minutes. Images of a class are normal about its centre in eight dimensions, the method
-takes the nearest class mean of the support, and the truth is its accuracy on images of which none
-is ever seen twice. Each replicate draws a new data set and evaluates 5-way 5-shot tasks with 15
-queries a class: random ones, which share images, on 20 classes of 50 (``unbalanced``: of 30 to
-100), and depleting ones on a data set large enough for as many. The columns are the share of
-replicates whose interval holds the truth, and how long the intervals are on average. ``closed`` is
-Student's over tasks that share images, read as if it spoke of more than the data set.
+Run ``python benchmarks/interval_coverage.py``; it takes about ten minutes. The images of a class
+are normally distributed around its centre in eight dimensions, the method takes the nearest class
+mean of the support, and the truth is its accuracy on images that never occur twice. Each replicate
+draws a new data set and evaluates 5-way 5-shot tasks with 15 queries per class: random tasks, which
+share images, on 20 classes of 50 images (``unbalanced``: of 30 to 100), and depleting tasks on a
+data set that is large enough for them. The columns are the share of replicates whose interval
+contains the truth, and the mean half-width of the intervals. ``closed`` is Student's interval over
+tasks that share images, read as if it were about more than the data set.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from _options import positive
 
 from fsf_samplers import DepletingSampler, RandomSampler
 from fsframework.statistics.intervals import image_interval, mean_interval
@@ -27,12 +28,12 @@ WAY, SHOT, N_QUERY, N_CLASSES, SIZE, DIMENSIONS = 5, 5, 15, 20, 50, 8
 TASKS = (5, 20, 100, 600)
 TASK_SETS, TRUTH_TASKS = 40, 400_000
 SPREADS = {"near 0.5": 1.9, "near 1": 0.62}
-"""Standard deviation of the images about their class's centre, by the accuracy it gives."""
+"""Standard deviation of the images around their class's centre, by the accuracy it gives."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Classes and what a nearest-mean classifier is truly worth on them."""
+    """Classes, and the true accuracy of a nearest-mean classifier on them."""
 
     centres: FloatArray
     spread: float
@@ -44,7 +45,7 @@ class World:
         return drawn
 
     def truth(self, rng: np.random.Generator) -> tuple[float, float]:
-        """Return accuracy and worst-class accuracy over tasks of fresh images."""
+        """Return accuracy and worst-class accuracy over tasks of new images."""
         by_class = []
         for _ in range(TRUTH_TASKS // 4000):
             order = rng.random((4000, N_CLASSES)).argsort(axis=1)[:, :WAY]
@@ -66,7 +67,7 @@ def nearest(support: FloatArray, query: FloatArray) -> IntArray:
 
 
 def pool_of(sizes: IntArray) -> ImagePool:
-    """Return a pool with so many images per class."""
+    """Return a pool with these numbers of images per class."""
     labels = np.repeat(np.arange(len(sizes)), sizes)
     keys = tuple(f"{i}" for i in range(len(labels)))
     return ImagePool(keys, labels, tuple(f"class {c}" for c in range(len(sizes))))
@@ -100,7 +101,7 @@ def of_images(over: str) -> Interval:
 
 
 def of_tasks(estimator: str) -> Interval:
-    """Return an interval that takes tasks for independent draws."""
+    """Return an interval that treats tasks as independent draws."""
 
     def interval(
         which: int, tasks: TaskSet, outcomes: Outcomes, sizes: IntArray
@@ -129,7 +130,7 @@ DEPLETING: dict[str, tuple[int, Interval]] = {
 def simulated(
     world: World, task_sets: list[TaskSet], pool: ImagePool, replicates: int, seed: int
 ) -> Iterator[tuple[TaskSet, Outcomes]]:
-    """Yield tasks and outcomes of data sets drawn anew."""
+    """Yield tasks and outcomes, each of a new data set."""
     for replicate in range(replicates):
         tasks = task_sets[replicate % len(task_sets)]
         rng = np.random.default_rng([seed, replicate])
@@ -177,8 +178,14 @@ def rows(replicates: int, which: str) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--replicates", type=int, default=2000)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--replicates",
+        type=positive,
+        default=2000,
+        metavar="N",
+        help="data sets per row (default: 2000)",
+    )
     options = parser.parse_args()
     for which, intervals in (("random", RANDOM), ("depleting", DEPLETING)):
         heads = "  ".join(f"{name:>16}" for name in intervals)
