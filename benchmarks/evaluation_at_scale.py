@@ -29,6 +29,8 @@ from fsframework.pipeline.learning.model import build_model
 from fsframework.values import ImagePool, TaskSet
 
 CLASSES, IMAGES, TASKS = 20, 12_000, 3_000
+PER_CLASS = 20
+"""Images of a class in a task."""
 REFERENCE_S = 4.8
 """Seconds per task of a published implementation on a quiet machine of two cores."""
 
@@ -81,6 +83,8 @@ def main() -> None:
         "--images", type=positive, default=400, metavar="N", help="images to embed (default: 400)"
     )
     arguments = parser.parse_args()
+    if arguments.images < CLASSES * PER_CLASS:
+        parser.error(f"argument --images: must be at least {CLASSES * PER_CLASS}")
     torch.set_num_threads(arguments.threads)
     keep_freed_memory()
     registry = Registry()
