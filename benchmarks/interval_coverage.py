@@ -21,7 +21,8 @@ import numpy as np
 from _options import positive
 
 from fsf_samplers import DepletingSampler, RandomSampler
-from fsframework.statistics.intervals import image_interval, mean_interval
+from fsframework.statistics.differences import mean_interval
+from fsframework.statistics.intervals import image_interval
 from fsframework.values import FloatArray, ImagePool, IntArray, Outcomes, TaskSet
 
 WAY, SHOT, N_QUERY, N_CLASSES, SIZE, DIMENSIONS = 5, 5, 15, 20, 50, 8

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from fsframework.components.kinds import kind_of
-from fsframework.components.registry import kebab
+from fsframework.components.registry import Registry, kebab
 
 __all__ = ["describe"]
 
@@ -52,15 +51,8 @@ def _is_ours(module: str) -> bool:
 
 def _name_of(kind: str, cls: type[Any]) -> str:
     """Return the name that the plugin is installed under, else the one its class gives."""
-    from fsframework.components.registry import Registry
-
-    for plugin in _candidates(kind, cls, Registry()):
-        return plugin
-    return cls.name or kebab(cls.__name__)
-
-
-def _candidates(kind: str, cls: type[Any], registry: Any) -> Iterator[str]:
-    for plugin in registry.plugins(kind):
+    for plugin in Registry().plugins(kind):
         module, _, attribute = plugin.target.partition(":")
         if getattr(sys.modules.get(module), attribute, None) is cls:
-            yield plugin.name
+            return plugin.name
+    return cls.name or kebab(cls.__name__)

@@ -7,6 +7,7 @@ A parameter annotated with an interface takes a component itself, so components 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import inspect
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from fsframework._digest import digest_of
+from fsframework._numbers import parse_number
 from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
 from fsframework.components.kinds import COMPONENTS, kind_of
@@ -29,9 +31,9 @@ from fsframework.errors import DataError, FsfError, OptionError, PluginError, cl
 
 __all__ = [
     "ADDED_ORIGIN",
+    "MOST_LEVELS",
     "Component",
     "Given",
-    "add_below",
     "canonical",
     "convert",
     "describe_type",
@@ -41,12 +43,11 @@ __all__ = [
     "set_dotted",
 ]
 
-
 ADDED_ORIGIN = "fsf data add"
 """Origin of the options of a data set that the user has added under a name."""
 
 
-_MOST_LEVELS = 32
+MOST_LEVELS = 32
 """How deep an option may be nested; real ones reach three."""
 
 
@@ -96,6 +97,11 @@ class Component:
     def cls(self) -> type[Any]:
         """The plugin's class."""
         return self.loaded.cls
+
+    def with_options(self, values: Mapping[str, Any], origin: str) -> Component:
+        """Return the component with other values of some options."""
+        origins = {**self.origins, **dict.fromkeys(values, origin)}
+        return dataclasses.replace(self, options={**self.options, **values}, origins=origins)
 
     def create(self) -> Any:
         """Construct the component, and those nested in it.
@@ -220,9 +226,9 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
     *path, last = dotted.split(".")
     if not all([*path, last]):
         raise OptionError(f"{dotted!r} is not an option; write it as component.option=value")
-    if len(path) > _MOST_LEVELS:
+    if len(path) > MOST_LEVELS:
         raise OptionError(
-            f"{dotted[:40]}...: an option may be nested at most {_MOST_LEVELS} levels deep, "
+            f"{dotted[:40]}...: an option may be nested at most {MOST_LEVELS} levels deep, "
             f"not {len(path)}"
         )
     node = tree
@@ -239,18 +245,6 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
         current["name"] = given
     else:
         node[last] = given
-
-
-def add_below(tree: dict[str, Any], options: Mapping[str, Any], origin: str) -> None:
-    """Add options to a tree; existing ones take precedence."""
-    for key, value in options.items():
-        current = tree.get(key)
-        if isinstance(value, Mapping):
-            inner = {"name": current} if isinstance(current, Given) else dict(current or {})
-            add_below(inner, value, origin)
-            tree[key] = inner
-        elif current is None:
-            tree[key] = Given(value, origin)
 
 
 def parameters(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
@@ -392,11 +386,8 @@ def _int(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    # Python also reads 1_0 as 10, which is a misprint in a file of numbers.
-    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
-        raise ValueError
-    number = float(value)
-    if not math.isfinite(number):
+    number = parse_number(value) if isinstance(value, str) else float(value)
+    if isinstance(value, bool) or number is None or not math.isfinite(number):
         raise ValueError
     return number
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,7 +24,7 @@ from fsframework.values._arrays import (
     named,
     read_only,
 )
-from fsframework.values._formats import check_header, write_parquet
+from fsframework.values._formats import check_header, parsed_header, write_parquet
 
 __all__ = ["AttributeTable"]
 
@@ -268,7 +267,7 @@ class AttributeTable:
         raw = (table.schema.metadata or {}).get(b"fsframework")
         if raw is not None:
             try:
-                header = check_header(json.loads(raw), path, "an attribute table")
+                header = check_header(parsed_header(raw, path), path, "an attribute table")
                 provenance, known = dict(header["provenance"]), header.get("words", [])
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(f"{path}: its header is damaged ({error})") from None

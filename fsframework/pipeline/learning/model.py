@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
-from fsframework._files import atomic_write
+from fsframework._files import atomic_write, parse_json
 from fsframework.components.resolution import Component
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.backbone import Backbone
@@ -34,6 +34,7 @@ __all__ = [
     "resolve_device",
     "save_tensors",
     "seeded",
+    "weights_digest",
 ]
 
 
@@ -173,9 +174,13 @@ class FewShotModel(nn.Module):
 
     def weights_digest(self) -> str:
         """Digest of every parameter and buffer that is saved."""
-        state = self.state_dict()
-        parts = [np.ascontiguousarray(state[k].detach().cpu().numpy()) for k in sorted(state)]
-        return digest_of("weights", sorted(state), *parts)
+        return weights_digest(self.state_dict())
+
+
+def weights_digest(state: Mapping[str, Tensor]) -> str:
+    """Return the digest of the tensors of a model, by their names."""
+    parts = [np.ascontiguousarray(state[k].detach().cpu().numpy()) for k in sorted(state)]
+    return digest_of("weights", sorted(state), *parts)
 
 
 def build_model(
@@ -231,7 +236,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
     """
     try:
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("fsframework", "{}"))
+            header = parse_json((file.metadata() or {}).get("fsframework", "{}"))
             return {key: file.get_tensor(key) for key in file.keys()}, header  # noqa: SIM118
     except (OSError, SafetensorError, ValueError) as error:
         raise DataError(f"{path}: cannot be read as weights ({error})") from None
@@ -245,7 +250,7 @@ def load_header(path: Path) -> dict[str, Any]:
     """
     try:
         with safe_open(path, framework="pt") as file:
-            found: dict[str, Any] = json.loads((file.metadata() or {}).get("fsframework", "{}"))
+            found: dict[str, Any] = parse_json((file.metadata() or {}).get("fsframework", "{}"))
             return found
     except (OSError, SafetensorError, ValueError) as error:
         raise DataError(f"{path}: cannot be read as weights ({error})") from None

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fsframework.api.catalogue import DatasetRow
 from fsframework.errors import DataError, PluginError
+from fsframework.values import parse_toml
 
 __all__ = ["content_of", "declared_name", "reader_of"]
 
 
-def reader_of(declaration: Path, rows: Sequence[DatasetRow]) -> DatasetRow:
-    """Return the data set that reads declarations.
+def reader_of(declaration: Path, rows: Sequence[DatasetRow]) -> tuple[str, str]:
+    """Return the data set that reads declarations, and its option that takes one.
 
     Raises:
         PluginError: no plugin reads declarations, or several do.
     """
-    found = [row for row in rows if row.declared_by is not None]
+    found = [(row.name, row.declared_by) for row in rows if row.declared_by is not None]
     if not found:
         raise PluginError(f"{declaration}: no plugin that reads declarations is installed")
     if len(found) > 1:
-        names = " and ".join(row.name for row in found)
+        names = " and ".join(name for name, _ in found)
         raise PluginError(
             f"{declaration}: the plugins {names} all read declarations; uninstall all but one"
         )
@@ -60,10 +60,10 @@ def content_of(declaration: Path, called: str) -> dict[str, bytes]:
 
 def _read(declaration: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(declaration.read_text(encoding="utf-8"))
+        return parse_toml(declaration.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"{declaration}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise DataError(f"{declaration}: not TOML ({error})") from None
     except OSError as error:
         raise DataError(f"{declaration}: {error.strerror}") from None
