@@ -14,7 +14,8 @@ from fsf_benchmarks._fewstab_notes import SCOPES, about, joined, named, settings
 from fsf_benchmarks._fewstab_tables import in_a_cell, per_task, reasons_below
 from fsframework.errors import FsfError
 from fsframework.interfaces import BenchmarkResults
-from fsframework.statistics.intervals import mean_interval
+from fsframework.statistics.differences import ComparisonOptions, mean_interval
+from fsframework.statistics.estimators import IntervalChoice
 from fsframework.values import (
     Entry,
     ExperimentResult,
@@ -123,8 +124,8 @@ def _difference(few: ExperimentResult, many: ExperimentResult) -> tuple[Quantity
         values = per_task([few, many], "biased")
     except FsfError as error:
         return None, f"none: {error}"
-    level = float(many.options["level"])
-    mean, low, high = mean_interval(100 * (values[1] - values[0]), level)
+    how = ComparisonOptions(IntervalChoice(float(many.options["level"])))
+    mean, low, high = mean_interval(100 * (values[1] - values[0]), how=how)
     return Quantity(mean, low, high), ""
 
 
