@@ -1,17 +1,17 @@
-"""Coverage of the true accuracy by intervals, in simulation.
+"""How often intervals contain the true accuracy, in simulation.
 
 Run ``python benchmarks/interval_coverage.py``; it takes about forty minutes. Options choose part of
 it: ``--world query --accuracy mid --tasks 100 600 --replicates 500``.
 
-There are two worlds. In ``support``, images of a class are normal about its centre in eight
-dimensions, and the method takes the nearest class mean of the support. In ``query``, an image is
-classified correctly or not whatever the support is. The truth is the accuracy on images of which
-none is ever seen twice. Each replicate draws a new data set and evaluates 5-way tasks with
-``--shot`` images and ``--queries`` queries per class: random ones, which share images, on 20
-classes of 50 (``unbalanced``: of 30 to 100), and depleting ones on a data set large enough for as
-many. The columns are the share of replicates whose interval contains the truth, and the mean
-half-width of the intervals in points. ``closed`` is Student's over tasks that share images, read
-as if it spoke of more than the data set.
+There are two worlds. In ``support``, the images of a class are normally distributed around its
+centre in eight dimensions, and the method takes the nearest class mean of the support. In
+``query``, an image is classified correctly or not, whatever the support is. The truth is the
+accuracy on images that never occur twice. Each replicate draws a new data set and evaluates 5-way
+tasks with ``--shot`` images and ``--queries`` queries per class: random tasks, which share images,
+on 20 classes of 50 images (``unbalanced``: of 30 to 100), and depleting tasks on a data set that is
+large enough for them. The columns are the share of replicates whose interval contains the truth,
+and the mean half-width of the intervals in points. ``closed`` is Student's interval over tasks that
+share images, read as if it were about more than the data set.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from _options import positive
 
 from fsf_samplers import DepletingSampler, RandomSampler
 from fsframework.statistics.differences import ComparisonOptions, mean_interval
@@ -32,9 +33,9 @@ from fsframework.values import FloatArray, ImagePool, IntArray, Outcomes, TaskSe
 WAY, N_CLASSES, SIZE, DIMENSIONS = 5, 20, 50, 8
 TASK_SETS, TRUTH_TASKS = 40, 400_000
 SPREADS = {"mid": 1.9, "high": 0.62}
-"""Standard deviation of the images about their class's centre: accuracies of 47 and 95 %."""
+"""Standard deviation of the images around their class's centre: accuracies of 47 and 95 %."""
 SHARES = {"mid": (0.3, 0.7), "high": (0.9, 0.99)}
-"""Correctly classified images of the hardest and the easiest class, where only the query counts."""
+"""Share of correct images of the hardest and the easiest class, where only the query counts."""
 
 
 class World(Protocol):
@@ -49,7 +50,7 @@ class World(Protocol):
 
 @dataclass(frozen=True)
 class SupportWorld:
-    """Features about the centres of classes, and the nearest class mean of the support."""
+    """Features around the centres of classes, and the nearest class mean of the support."""
 
     centres: FloatArray
     spread: float
@@ -76,12 +77,12 @@ class QueryWorld:
     shares: FloatArray
 
     def images(self, labels: IntArray, rng: np.random.Generator) -> FloatArray:
-        """Draw whether images are classified correctly."""
+        """Draw which images are classified correctly."""
         right: FloatArray = (rng.random(labels.shape) < self.shares[labels])[..., None]
         return right
 
     def answers(self, support: FloatArray, query: FloatArray) -> IntArray:
-        """Return the own way, or the next."""
+        """Return a query's own way where it is correct, else the next way."""
         own = np.arange(WAY)[:, None]
         found: IntArray = np.where(query[..., 0], own, (own + 1) % WAY)
         return found
@@ -96,7 +97,7 @@ def world_of(name: str, accuracy: str) -> World:
 
 
 def truth_of(world: World, shot: int, n_query: int, n_tasks: int = TRUTH_TASKS) -> list[float]:
-    """Return accuracy and worst-class accuracy over tasks of fresh images."""
+    """Return accuracy and worst-class accuracy over tasks of new images."""
     rng, by_class = np.random.default_rng(1), []
     for _ in range(n_tasks // 4000):
         order = rng.random((4000, N_CLASSES)).argsort(axis=1)[:, :WAY]
@@ -108,7 +109,7 @@ def truth_of(world: World, shot: int, n_query: int, n_tasks: int = TRUTH_TASKS) 
 
 
 def pool_of(sizes: IntArray) -> ImagePool:
-    """Return a pool with so many images per class."""
+    """Return a pool with these numbers of images per class."""
     labels = np.repeat(np.arange(len(sizes)), sizes)
     keys = tuple(f"{i}" for i in range(len(labels)))
     return ImagePool(keys, labels, tuple(f"class {c}" for c in range(len(sizes))))
@@ -138,7 +139,7 @@ def of_images(
 
 
 def of_tasks(estimator: str) -> Interval:
-    """Return an interval that takes tasks for independent draws."""
+    """Return an interval that treats tasks as independent draws."""
     how = ComparisonOptions(IntervalChoice(method=estimator), n_resamples=1000)  # type: ignore[arg-type]
 
     def interval(
@@ -165,7 +166,7 @@ INTERVALS: dict[str, dict[str, tuple[int, Interval]]] = {
 
 
 def sizes_of(sampler: str, balance: str, n_tasks: int, n_images: int) -> IntArray:
-    """Return the images of each class, for tasks of so many images per class."""
+    """Return the images of each class, for tasks with this many images per class."""
     if sampler == "random":
         sizes = np.full(N_CLASSES, SIZE)
         return np.linspace(30, 100, N_CLASSES).astype(int) if balance == "unbalanced" else sizes
@@ -217,7 +218,7 @@ def rows(options: argparse.Namespace, sampler: str, world_name: str) -> Iterator
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--replicates", type=int, default=2000)
+    parser.add_argument("--replicates", type=positive, default=2000)
     several = {
         "sampler": tuple(INTERVALS),
         "world": ("support", "query"),
@@ -226,9 +227,9 @@ def main() -> None:
     }
     for name, known in several.items():
         parser.add_argument(f"--{name}", nargs="+", choices=known, default=known)
-    parser.add_argument("--tasks", nargs="+", type=int, default=(5, 20, 100, 600))
-    parser.add_argument("--shot", type=int, default=5)
-    parser.add_argument("--queries", type=int, default=15)
+    parser.add_argument("--tasks", nargs="+", type=positive, default=(5, 20, 100, 600))
+    parser.add_argument("--shot", type=positive, default=5)
+    parser.add_argument("--queries", type=positive, default=15)
     options = parser.parse_args()
     for sampler in options.sampler:
         heads = "  ".join(f"{name:>16}" for name in INTERVALS[sampler])
