@@ -168,12 +168,12 @@ def _content_digest(value: Any) -> str:
         except OSError:
             continue
         if file.is_file():
-            found += [file.name, _file_digest(file, stat.st_size, stat.st_mtime_ns)]
+            found += [file.name, _file_digest(file, (stat.st_size, stat.st_ino, stat.st_ctime_ns))]
     return digest_of(found) if found else ""
 
 
 @functools.lru_cache(maxsize=64)
-def _file_digest(path: Path, _size: int, _modified: int) -> str:
+def _file_digest(path: Path, _state: tuple[int, ...]) -> str:
     """Digest a file; cached until the file changes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

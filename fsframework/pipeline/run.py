@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
+from fsframework._files import sweep
 from fsframework.components.resolution import Component, resolve_component
-from fsframework.errors import DataError, OptionError, RecordError, argument
+from fsframework.errors import OptionError, RecordError, argument
 from fsframework.pipeline.cache.images import Pixels, pixels_of
-from fsframework.pipeline.cache.workspace import locked, sweep
+from fsframework.pipeline.cache.sealed import held, load_sealed, save_sealed
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.settings import Settings
 from fsframework.pipeline.identity import outcomes_key, run_fingerprint, training_key
@@ -42,7 +45,7 @@ from fsframework.pipeline.recording import (
 from fsframework.pipeline.session import Session
 from fsframework.records import RECORD_NAME, RunRecord, TrainingRecord, load_outcomes
 from fsframework.statistics.estimation import estimates_of, interval_for
-from fsframework.values import ArmOutcomes, Estimate, Outcomes, TaskSet
+from fsframework.values import ArmOutcomes, Estimate, Outcomes
 
 __all__ = ["RunResult", "run_experiment"]
 
@@ -74,7 +77,7 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     with timer("tasks"):
         prepared = prepare(experiment, session)
     job = _Job(prepared, run_fingerprint(prepared), session, timer)
-    with locked(session.workspace.cache / "running" / job.fingerprint[:24]):
+    with held(session.workspace.cache / "running" / job.fingerprint[:24], session.reporter):
         return job.run()
 
 
@@ -237,7 +240,7 @@ class _Job:
             episodes,
             fresh,
         )
-        with locked(folder):
+        with held(folder, self.session.reporter):
             trained = train(model, training, folder, self.session.reporter, watch)
         watch(trained.history)
         return trained
@@ -247,14 +250,10 @@ class _Job:
     ) -> RunRecord:
         digest = model.weights_digest()
         weights = self.folder / WEIGHTS_NAME
-        if record.digests.get("weights") != digest or not weights.exists():
-            # Outcomes of other weights, as of a training on another device, must not be mixed in.
-            for stale in self.folder.glob("outcomes-*.parquet"):
-                stale.unlink()
-            learns = self.experiment.learns
-            classes = len(self.prepared.source.pool_of("train").class_names) if learns else 0
-            header: dict[str, object] = {"what": "weights", "n_base_classes": classes}
-            save_tensors(weights, model.state_dict(), header)
+        learns = self.experiment.learns
+        classes = len(self.prepared.source.pool_of("train").class_names) if learns else 0
+        header: dict[str, object] = {"what": "weights", "n_base_classes": classes}
+        save_tensors(weights, model.state_dict(), header)
         training, notes = TrainingRecord(), record.notes
         if trained is not None:
             recipe = self.experiment.recipe
@@ -271,20 +270,20 @@ class _Job:
         return record
 
     def _outcomes(self, model: FewShotModel, images: Pixels) -> ArmOutcomes:
-        """Evaluate the tasks of each arm, reusing what an earlier run had written."""
+        """Evaluate the tasks of each arm, reusing what an earlier run has cached."""
         found: dict[str, Outcomes] = {}
         source: ImageSource | None = None
         parts = self.experiment.backbone, self.experiment.method
+        used = np.unique(np.concatenate([t.images.ravel() for t in self.prepared.arms.values()]))
+        reporter = self.session.reporter
         for arm, tasks in self.prepared.arms.items():
             path = self.folder / f"outcomes-{arm}.parquet"
             tasks.save(self.folder / f"tasks-{arm}.safetensors")
-            if (kept := _kept_outcomes(path, tasks)) is not None:
-                found[arm] = kept
-                continue
             # Runs with other tasks under test share the outcomes of the control.
             key = outcomes_key(parts, model, images, tasks, self.settings)
             shared = self.session.workspace.cache / "outcomes" / key
-            if (kept := _kept_outcomes(shared, tasks)) is not None:
+            kept = load_sealed(shared, Outcomes.load, reporter)
+            if kept is not None and kept.task_digest == tasks.digest:
                 found[arm] = kept
                 kept.save(path)
                 continue
@@ -294,8 +293,9 @@ class _Job:
                         model,
                         images,
                         self.session.workspace,
-                        self.session.reporter,
+                        reporter,
                         self.settings.precision,
+                        used,
                     )
             with self.timer(f"evaluation-{arm}"):
                 found[arm] = evaluate(
@@ -304,10 +304,10 @@ class _Job:
                     source,
                     label=f"{arm} tasks",
                     partial=self.folder / f"partial-{arm}.safetensors",
-                    reporter=self.session.reporter,
+                    reporter=reporter,
                     query_batch=self.settings.query_batch,
                 )
-            found[arm].save(shared)
+            save_sealed(shared, found[arm].save)
             found[arm].save(path)
         return ArmOutcomes(found, self.prepared.arms)
 
@@ -389,14 +389,3 @@ def _earlier(folder: Path, fingerprint: str) -> RunRecord | None:
     except RecordError:
         return None
     return record if record.fingerprint == fingerprint else None
-
-
-def _kept_outcomes(path: Path, tasks: TaskSet) -> Outcomes | None:
-    """Return outcomes of these tasks from an earlier run; ``None`` if missing or damaged."""
-    if not path.exists():
-        return None
-    try:
-        found = Outcomes.load(path)
-    except DataError:
-        return None
-    return found if found.task_digest == tasks.digest else None

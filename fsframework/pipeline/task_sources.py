@@ -224,7 +224,6 @@ def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session)
     settings, sampler = experiment.settings, experiment.sampler
     assert settings.split is not None
     pool = source.pool_of(settings.split)
-    registry, cache = session.registry, session.workspace.cache
     needs = sampler.create().needs_attributes
     if needs:
         _check_labels(experiment, pool, session)
@@ -238,7 +237,7 @@ def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session)
         sampler,
         settings.split,
         pool,
-        lambda one: draw_arms(registry, one, pool, settings.tasks, settings.seed, cache),
+        lambda one: draw_arms(session.registry, one, pool, settings.tasks, settings.seed, session),
     )
     if fit.sampler is not sampler:
         experiment = with_way(experiment, fit.sampler)
@@ -251,7 +250,7 @@ def _check_labels(experiment: Experiment, pool: ImagePool, session: Session) -> 
     Raises:
         InfeasibleTask: even the control, which needs no words, cannot draw its tasks.
     """
-    settings, cache = experiment.settings, session.workspace.cache
+    settings = experiment.settings
     declared = control_of(session.registry, experiment.sampler)
     if declared is None or declared[0].create().needs_attributes:
         return
@@ -259,7 +258,7 @@ def _check_labels(experiment: Experiment, pool: ImagePool, session: Session) -> 
     def draw(sampler: Component) -> Arms:
         other = control_of(session.registry, sampler)
         assert other is not None
-        tasks = draw_tasks(other[0], pool, settings.tasks, settings.seed, cache)
+        tasks = draw_tasks(other[0], pool, settings.tasks, settings.seed, session)
         return Arms({other[1].arms[0]: tasks})
 
     fitted(experiment.sampler, settings.split or "test", pool, draw)

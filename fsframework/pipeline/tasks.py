@@ -14,19 +14,21 @@ from fsframework.components.registry import Loaded, Registry
 from fsframework.components.resolution import Component, canonical
 from fsframework.errors import DataError, PluginError
 from fsframework.interfaces.sampler import Control, TaskSampler
+from fsframework.pipeline.cache.sealed import load_sealed, save_sealed
+from fsframework.pipeline.session import Session
 from fsframework.values import Arms, Contrast, ImagePool, TaskSet, digest_of, task_rng
 
 __all__ = ["check_tasks", "control_of", "draw_arms", "draw_tasks", "export_jsonl", "placebo"]
 
 
 def draw_tasks(
-    component: Component, pool: ImagePool, n_tasks: int | None, seed: int, cache: Path | None
+    component: Component, pool: ImagePool, n_tasks: int | None, seed: int, session: Session | None
 ) -> TaskSet:
     """Draw tasks with a sampler, or take them from the cache.
 
     Args:
         component: the sampler.
-        cache: folder of cached stages; ``None`` to draw in any case.
+        session: whose cache is used; ``None`` to draw in any case.
 
     Raises:
         InfeasibleTask: the pool cannot yield such tasks.
@@ -41,12 +43,12 @@ def draw_tasks(
         table,
         canonical([n_tasks, seed]),
     )
-    path = None if cache is None else cache / "tasks" / f"{key[:24]}.safetensors"
-    if path is not None and path.exists():
-        try:
-            return TaskSet.load(path)
-        except DataError:
-            path.unlink()
+    path = None
+    if session is not None:
+        path = session.workspace.cache / "tasks" / f"{key[:24]}.safetensors"
+        kept = load_sealed(path, TaskSet.load, session.reporter)
+        if kept is not None:
+            return kept
     tasks = sampler.draw(pool, n_tasks, seed)
     options = {k: v for k, v in component.to_json().items() if k != "name"}
     tasks = dataclasses.replace(
@@ -54,7 +56,7 @@ def draw_tasks(
     )
     tasks.verify(pool)
     if path is not None:
-        tasks.save(path)
+        save_sealed(path, tasks.save)
     return tasks
 
 
@@ -86,7 +88,7 @@ def draw_arms(
     pool: ImagePool,
     n_tasks: int | None,
     seed: int,
-    cache: Path | None,
+    session: Session | None,
 ) -> Arms:
     """Draw the tasks of a sampler and of its control; the control comes first.
 
@@ -94,7 +96,7 @@ def draw_arms(
         InfeasibleTask: the pool cannot yield such tasks.
     """
     declared = control_of(registry, component)
-    draw = (pool, n_tasks, seed, cache)
+    draw = (pool, n_tasks, seed, session)
     if declared is None:
         tasks = draw_tasks(component, *draw)
         return Arms({component.name: dataclasses.replace(tasks, arm=component.name)})

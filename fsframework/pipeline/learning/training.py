@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fsframework._files import atomic_write
+from fsframework._files import sweep
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.pipeline.cache.images import PixelSource
-from fsframework.pipeline.cache.workspace import sweep
+from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
 from fsframework.pipeline.learning.history import History
@@ -123,23 +123,19 @@ def train(
 
     Args:
         training: stages, data, seed and device.
-        folder: holds ``checkpoint.safetensors`` during training, ``weights.safetensors`` and
-            ``training.json`` at the end. A killed training resumes from its last checkpoint,
-            written after every epoch and once per minute, and ends with the same weights.
+        folder: holds ``checkpoint.safetensors`` during training and ``weights.safetensors`` at the
+            end. A killed training resumes from its last checkpoint, written after every epoch and
+            once per minute, and ends with the same weights.
         watch: called with the history so far after each epoch.
     """
     sweep(folder)
-    done = folder / "training.json"
-    if done.exists() and (folder / "weights.safetensors").exists():
-        model.load_state_dict(load_tensors(folder / "weights.safetensors")[0])
-        raw = json.loads(done.read_text())
-        history = tuple(Epoch(**row) for row in raw["history"])
-        return Trained(history, raw["best_accuracy"], True, tuple(raw["notes"]))
+    weights, checkpoint = folder / "weights.safetensors", folder / "checkpoint.safetensors"
+    earlier = load_sealed(weights, lambda path: _finished(model, path), reporter)
+    if earlier is not None:
+        return earlier
     stages = training.stages
     state = _State(model, len(stages))
-    checkpoint = folder / "checkpoint.safetensors"
-    if checkpoint.exists():
-        state.restore(checkpoint)
+    load_sealed(checkpoint, state.restore, reporter)
     notes: list[str] = []
     finished = sum(s.epochs * s.steps for s in stages[: state.stage])
     if state.stage < len(stages):
@@ -164,13 +160,39 @@ def train(
                 advance(left * stage.steps, f"stopped after epoch {state.epoch}")
             state.end_stage()
             loop.release()
-    weights = folder / "weights.safetensors"
-    save_tensors(weights, model.state_dict(), {"what": "weights"})
-    rows = [dataclasses.asdict(row) for row in state.history]
-    result = {"history": rows, "best_accuracy": state.best_accuracy, "notes": notes}
-    atomic_write(done, json.dumps(result, indent=2))
-    checkpoint.unlink(missing_ok=True)
+    header: dict[str, object] = {
+        "what": "weights",
+        "history": [dataclasses.asdict(row) for row in state.history],
+        "best_accuracy": state.best_accuracy,
+        "notes": notes,
+    }
+    save_sealed(weights, lambda path: save_tensors(path, model.state_dict(), header))
+    remove_sealed(checkpoint)
     return Trained(tuple(state.history), state.best_accuracy, False, tuple(notes))
+
+
+def _finished(model: FewShotModel, path: Path) -> Trained:
+    """Load the weights that an earlier training left, and return its result."""
+    tensors, header = load_tensors(path)
+    told: Any = header
+    if "history" not in told:  # written by an earlier version
+        told = json.loads(path.with_name("training.json").read_text())
+    history = tuple(Epoch(**row) for row in told["history"])
+    trained = Trained(history, told["best_accuracy"], True, tuple(told["notes"]))
+    _load_whole(model, tensors)
+    return trained
+
+
+def _load_whole(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Load all weights of a model, or change nothing.
+
+    Raises:
+        DataError: names or shapes are not those of the model.
+    """
+    own = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    if own != {name: tensor.shape for name, tensor in tensors.items()}:
+        raise DataError("its weights are not those of this model")
+    model.load_state_dict(tensors)
 
 
 def start_from(
@@ -292,17 +314,17 @@ class _State:
             "best_epoch": self.best_epoch,
             "scaler": self._loop.scaler.state_dict(),
         }
-        save_tensors(path, tensors, header)
+        save_sealed(path, lambda place: save_tensors(place, tensors, header))
 
     def restore(self, path: Path) -> None:
-        """Load a checkpoint."""
+        """Load a checkpoint, or change nothing."""
         tensors, header = load_tensors(path)
         raw: Any = header
-        self.stage, self.epoch, self.within_stage = raw["stage"], raw["epoch"], True
-        self.history = [Epoch(**row) for row in raw["history"]]
-        self.best_accuracy = raw["best_accuracy"]
-        self.best_epoch, self._scaler = raw["best_epoch"], raw["scaler"]
-        self.model.load_state_dict(_with_prefix(tensors, "model."))
+        position = raw["stage"], raw["epoch"], raw["best_accuracy"], raw["best_epoch"]
+        history, scaler = [Epoch(**row) for row in raw["history"]], raw["scaler"]
+        _load_whole(self.model, _with_prefix(tensors, "model."))
+        self.stage, self.epoch, self.best_accuracy, self.best_epoch = position
+        self.history, self._scaler, self.within_stage = history, scaler, True
         device = self.model.mean.device
         self.best = {k: v.to(device) for k, v in _with_prefix(tensors, "best.").items()}
         self.losses = list(tensors["losses"].to(device)) if "losses" in tensors else []

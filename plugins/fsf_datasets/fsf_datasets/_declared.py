@@ -172,6 +172,12 @@ class Declared(ImageFileDataset):
 
     # --- images ----------------------------------------------------------------------------
 
+    def local_states(self, indices: Sequence[int] | IntArray) -> list[str]:
+        """Return for each image a text that changes with any edit of the files that hold it."""
+        if self._pictures is None:
+            return super().local_states(indices)
+        return [" ".join(self._tree.local_states(self._sources))] * len(indices)
+
     def _rgb(self, index: int, min_size: int | None = None) -> Image.Image:
         degrees = self._degrees[index % len(self._degrees)]
         if len(self._degrees) == 1:
