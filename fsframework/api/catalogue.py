@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from fsframework.components.catalogue import (
 )
 from fsframework.components.registry import Plugin, Registry
 from fsframework.components.resolution import Component, Given, parameters, resolve_component
-from fsframework.errors import OptionError, PluginError, close_matches
+from fsframework.errors import DataError, FsfWarning, OptionError, PluginError, close_matches
 from fsframework.interfaces.dataset import About, Dataset
 from fsframework.pipeline.published_counts import SplitCounts, data_problems, split_counts
 
@@ -326,15 +327,19 @@ def datasets(
             user's data folder.
         plugins: Python files whose plugin classes are loaded too.
 
-    Raises:
-        DataError: the list of added data sets is damaged.
+    A damaged list of added data sets is a warning: only the plugins are listed then.
 
     >>> import fsframework as fsf
     >>> [row.state for row in fsf.datasets() if row.name == "planted"]
     ['nothing to add']
     """
     registry = _registry(plugins)
-    added, rows = read_added(_folder(data_dir)), []
+    rows: list[DatasetRow] = []
+    added: dict[str, Added] = {}
+    try:
+        added = read_added(_folder(data_dir))
+    except DataError as error:
+        warnings.warn(f"{error}; added data sets are not known", FsfWarning, stacklevel=2)
     found = registry.plugins("dataset")
     for plugin in found:
         entry = added.get(plugin.name)

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import os
 import sys
-from typing import Any
+import warnings
+from typing import Any, TextIO
 
 import click
 from click.exceptions import NoArgsIsHelpError
 
 from fsframework import __version__
 from fsframework.cli.groups import RootGroup
-from fsframework.errors import FsfError, speaking
+from fsframework.errors import FsfError, FsfWarning, speaking
 
 __all__ = ["cli", "main"]
+
+_PLAIN = {
+    **dict(zip("−–—─·×│├└’“”", "----.x||`'\"\"", strict=True)),
+    "±": "+/-",
+    "…": "...",
+    "→": "->",
+}
+"""What stands for a character that a terminal cannot encode; a question mark for all others."""
 
 
 @click.group(
@@ -48,8 +59,11 @@ def main() -> None:
     arguments = sys.argv[1:]
     verbose = "--verbose" in arguments
     arguments = [a for a in arguments if a != "--verbose"]
+    _write_any_text()
     try:
-        with speaking(_as_option):
+        with speaking(_as_option), warnings.catch_warnings():
+            warnings.simplefilter("once", FsfWarning)
+            warnings.showwarning = _show_warning
             code = cli.main(args=arguments, prog_name="fsf", standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
@@ -58,6 +72,34 @@ def main() -> None:
         if isinstance(error, SystemExit) or (verbose and not isinstance(error, expected)):
             raise
         sys.exit(_explain(error))
+
+
+def _write_any_text() -> None:
+    """Let the standard streams replace what they cannot encode, instead of failing."""
+    codecs.register_error("fsframework", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="fsframework")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    failed = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(character, "?") for character in failed), error.end
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    text = f"note: {message}\n"
+    if not issubclass(category, FsfWarning):
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+    print(text, end="", file=file or sys.stderr)
 
 
 def _as_option(name: str, value: Any) -> str:

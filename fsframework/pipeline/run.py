@@ -17,7 +17,7 @@ import numpy as np
 from fsframework._files import sweep
 from fsframework.components.resolution import Component, resolve_component
 from fsframework.errors import OptionError, RecordError, argument
-from fsframework.pipeline.cache.images import Pixels, pixels_of
+from fsframework.pipeline.cache.images import Pixels, known_digest, pixels_of
 from fsframework.pipeline.cache.sealed import held, load_sealed, save_sealed
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.settings import Settings
@@ -50,6 +50,8 @@ from fsframework.values import ArmOutcomes, Estimate, Outcomes
 __all__ = ["RunResult", "run_experiment"]
 
 WEIGHTS_NAME = "weights.safetensors"
+_IMAGES_OF = "images of "
+"""Begins the names of digests in a record: of the splits that a model was trained on."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,9 @@ class _Job:
         """Do what remains of the run."""
         earlier = _earlier(self.folder, self.fingerprint)
         if earlier is not None and earlier.status == "finished":
-            return self._with_missing_estimates(earlier)
+            if not self._edited_splits(earlier):
+                return self._with_missing_estimates(earlier)
+            earlier = None
         if self.prepared.device.type == "cpu":
             keep_freed_memory()
         model = self._initial_model()
@@ -149,7 +153,7 @@ class _Job:
         if splits is not None:
             with self.timer("training"):
                 trained = self._train(model, images[:-1], splits)
-        record = self._with_model(record, model, trained, images[-1])
+        record = self._with_model(record, model, trained, images)
         outcomes = self._outcomes(model, images[-1])
         record = dataclasses.replace(
             record,
@@ -162,6 +166,26 @@ class _Job:
         )
         record.save(self.folder)
         return RunResult(self.folder, record, False)
+
+    def _edited_splits(self, record: RunRecord) -> list[str]:
+        """Return the splits whose images are known to differ from those that a run has used."""
+        source, reporter = self.prepared.source, self.session.reporter
+        edited = []
+        for split, digest in self._image_digests(record).items():
+            now = known_digest(source.store, source.dataset, split, reporter)
+            if now not in (None, digest):
+                edited.append(split)
+                reporter.note(f"images of {split} have changed since this run; it is made again")
+        return edited
+
+    def _image_digests(self, record: RunRecord) -> dict[str, str]:
+        """Return the digest of the images of each split that a run has used."""
+        tested = self.settings.split or "test"
+        return {
+            (tested if name == "images" else name.removeprefix(_IMAGES_OF)): digest
+            for name, digest in record.digests.items()
+            if name == "images" or name.startswith(_IMAGES_OF)
+        }
 
     def _estimates(
         self, outcomes: ArmOutcomes, statistics: Mapping[str, Component]
@@ -246,7 +270,7 @@ class _Job:
         return trained
 
     def _with_model(
-        self, record: RunRecord, model: FewShotModel, trained: Trained | None, images: Pixels
+        self, record: RunRecord, model: FewShotModel, trained: Trained | None, images: list[Pixels]
     ) -> RunRecord:
         digest = model.weights_digest()
         weights = self.folder / WEIGHTS_NAME
@@ -264,7 +288,13 @@ class _Job:
                 recipe.described(self.experiment.dataset.name) if recipe else "",
             )
             notes = (*(n for n in notes if n not in trained.notes), *trained.notes)
-        digests = {**record.digests, "weights": digest, "images": images.digest}
+        splits = zip(("train", "val"), images[:-1], strict=False)
+        digests = {
+            **record.digests,
+            "weights": digest,
+            "images": images[-1].digest,
+            **{f"{_IMAGES_OF}{split}": pixels.digest for split, pixels in splits},
+        }
         record = dataclasses.replace(record, digests=digests, training=training, notes=notes)
         record.save(self.folder)
         return record

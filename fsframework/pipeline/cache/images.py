@@ -38,6 +38,7 @@ __all__ = [
     "Readable",
     "decoding_difference",
     "image_size",
+    "known_digest",
     "pack_images",
     "pixels_of",
     "store_of",
@@ -227,6 +228,10 @@ class ImageStore:
                 "files has; they are decoded again, and what was computed from them is computed "
                 "again"
             )
+
+    def has(self, rows: IntArray, reporter: Reporter) -> bool:
+        """Return whether rows have been decoded, though their files may have been edited since."""
+        return self._rows.missing(rows, reporter).size == 0
 
     def missing(self, rows: IntArray, broken: Broken, reporter: Reporter) -> IntArray:
         """Return the rows still to be decoded; broken ones may have been repaired since.
@@ -452,11 +457,27 @@ def pixels_of(store: ImageStore, dataset: Dataset, split: str, reporter: Reporte
     Raises:
         DataError: an image cannot be read; the message names it.
     """
-    rows = dataset.split_indices(split)
-    if isinstance(dataset, Readable):
-        rows = dataset.rows[rows]
+    rows = _rows_of(dataset, split)
     store.fill(rows, "fatal", f"images of {split}", reporter)
     return Pixels(store, rows, store.digest(rows, reporter), reporter)
+
+
+def known_digest(store: ImageStore, dataset: Dataset, split: str, reporter: Reporter) -> str | None:
+    """Return the digest of the images of a split if all have been decoded, else ``None``.
+
+    Those whose files may have been edited since are decoded again.
+    """
+    rows = _rows_of(dataset, split)
+    if store.has(rows, reporter):
+        store.fill(rows, "fatal", f"images of {split}", reporter)
+        return store.digest(rows, reporter)
+    return None
+
+
+def _rows_of(dataset: Dataset, split: str) -> IntArray:
+    """Return the rows of the store that hold the images of a split."""
+    rows = dataset.split_indices(split)
+    return dataset.rows[rows] if isinstance(dataset, Readable) else rows
 
 
 def decoding_difference(store: ImageStore, most: int = 64) -> tuple[float, float, int] | None:

@@ -132,12 +132,9 @@ class Rows:
         sound = self._agree(todo, records)
         self._checked[todo[sound]] = True
         bad: IntArray = todo[~sound]
-        if count := int((records["check"][bad] != 0).sum()):
-            reporter.note(f"{self.folder}: {self._damage(count)}")
+        if (records["check"][bad] != 0).any():
+            reporter.note(f"{self.folder}: some cached {self.what} are damaged and are made again")
         return bad
-
-    def _damage(self, count: int) -> str:
-        return f"{count:,} of the {len(self):,} cached {self.what} are damaged and are made again"
 
     def fill(
         self,
@@ -268,7 +265,8 @@ class Rows:
         filled = np.flatnonzero(records["check"])
         lost = filled[~self._agree(filled, records)]
         records[lost] = nothing[lost]
-        return _Found(records, False, self._damage(len(lost)) if lost.size else "")
+        note = f"some digests of the cached {self.what} are damaged; what they fail is made again"
+        return _Found(records, False, note)
 
     def _save(self, records: Records) -> None:
         discard_unless_file(self._digests)

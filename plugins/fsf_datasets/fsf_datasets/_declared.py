@@ -20,7 +20,7 @@ from fsf_datasets._messages import counted, first_few, quoted, reason
 from fsf_datasets._splits import SplitOptions, Splits
 from fsf_datasets._trees import Tree, natural, open_tree
 from fsframework.interfaces import DataError, OptionError
-from fsframework.values import digest_of
+from fsframework.values import IntArray, digest_of
 
 __all__ = ["Declared", "declared"]
 
