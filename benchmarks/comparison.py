@@ -33,9 +33,10 @@ from fsframework.statistics.differences import (
     benjamini_hochberg,
     differences,
     holm,
+    mean_interval,
 )
 from fsframework.statistics.estimators import IntervalChoice
-from fsframework.statistics.intervals import answers_of, interval_over, mean_interval
+from fsframework.statistics.intervals import answers_of, interval_over
 from fsframework.statistics.measures import Measure
 from fsframework.values import Outcomes, TaskSet
 

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fsf_samplers import DepletingSampler, RandomSampler
-from fsframework.statistics.intervals import image_interval, mean_interval
+from fsframework.statistics.differences import mean_interval
+from fsframework.statistics.intervals import image_interval
 from fsframework.values import FloatArray, ImagePool, IntArray, Outcomes, TaskSet
 
 WAY, SHOT, N_QUERY, N_CLASSES, SIZE, DIMENSIONS = 5, 5, 15, 20, 50, 8

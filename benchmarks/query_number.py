@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
+from fsf_analysis.query_bounds import bounds_of
 from fsframework.statistics.query_variance import PilotAnswers, QueryVariance
 
 CLASS_SIZE, REPLICATES, LEVEL = 500, 6000, 0.95
@@ -163,7 +164,8 @@ class FiveWays:
 
 def judged(of: Truth, make: Callable[[], PilotAnswers], n_pilots: int) -> tuple[str, ...]:
     """Return a row on so many pilots."""
-    spreads = [QueryVariance.of(make(), LEVEL) for _ in range(n_pilots)]
+    pilots = [make() for _ in range(n_pilots)]
+    spreads = [QueryVariance.of(pilot) for pilot in pilots]
     cells = []
     for name in ("best", "cautious"):
         found = np.array([getattr(s, name) for s in spreads])
@@ -173,10 +175,9 @@ def judged(of: Truth, make: Callable[[], PilotAnswers], n_pilots: int) -> tuple[
         longer = np.quantile(of.variance(taken) / of.variance(of.best) - 1, 0.9)
         middle = float(np.median(found))
         cells += [f"{middle:.1f}", f"{100 * near.mean():.0f} %", f"{100 * longer:.1f} %"]
-    covers = np.mean([s.best_low <= of.best <= s.best_high for s in spreads])
-    low, high = (
-        float(np.median([getattr(s, n) for s in spreads])) for n in ("best_low", "best_high")
-    )
+    bounds = [bounds_of(p, s, LEVEL) for p, s in zip(pilots, spreads, strict=True)]
+    covers = np.mean([b.low <= of.best <= b.high for b in bounds])
+    low, high = (float(np.median([getattr(b, n) for b in bounds])) for n in ("low", "high"))
     return (*cells, f"{100 * covers:.1f} %", f"{low:.1f} to {high:.1f}")
 
 

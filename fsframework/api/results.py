@@ -7,21 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fsframework.api.experiments import ORIGIN
+from fsframework.api.components import component
 from fsframework.api.running import Run
-from fsframework.components.objects import named
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Given, resolve_component
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.statistic import Statistic
 from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.experiment.arguments import given_tree
 from fsframework.statistics.comparison import (
     Comparison,
     MeasureComparison,
     compare_methods,
     values_of,
-    with_recorded_intervals,
 )
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimation import estimates_of
@@ -51,11 +47,8 @@ def statistics_of(registry: Registry, requests: Any) -> dict[str, Statistic]:
     several = requests if isinstance(requests, (list, tuple)) else [requests]
     found: dict[str, Statistic] = {}
     for request in several:
-        tree: Any = Given(request, ORIGIN)
-        if not isinstance(request, str):
-            tree = given_tree({"statistics": request}, ORIGIN)["statistics"]
-        component = resolve_component(registry, "statistic", named(registry, "statistic", tree))
-        found[component.name] = component.create()
+        chosen = component(registry, "statistic", request)
+        found[chosen.name] = chosen.create()
     return found
 
 
@@ -269,7 +262,7 @@ class _Asked:
                     raise DataError(f"{measure.name} cannot be compared: {error}") from None
                 left_out.append(f"without {measure.name}: {error}")
                 continue
-            made.append(with_recorded_intervals(compare_methods(labels, values, how), results))
+            made.append(compare_methods(labels, values, how))
         if not made:
             raise DataError("nothing can be compared: " + "; ".join(left_out))
         return made, left_out

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from fsframework.api._session import open_session
 from fsframework.api.experiments import Description, described, tree_of_call
+from fsframework.api.session import open_session
 from fsframework.errors import RecordError
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.run import run_experiment
@@ -62,9 +62,10 @@ class Run:
         Raises:
             RecordError: the run holds accuracies measured elsewhere, and no model.
         """
-        from fsframework.api.models import model_of_run
+        from fsframework.api.models import model_described
 
-        return model_of_run(self.folder, device=device)
+        tree = tree_of_call({"model": self.folder, "device": device})
+        return model_described(described(tree, open_session(progress=False)))
 
     def __repr__(self) -> str:
         return f"<Run {self.name}: {self._described()}>\n{self.estimates!r}"

@@ -21,7 +21,7 @@ from fsframework.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fsframework.api import Extracted
+    from fsframework.api.opened import Extracted
 
 __all__ = ["attributes"]
 
@@ -80,7 +80,8 @@ def extract(
     selected from the same captions. An image that cannot be read is named and
     skipped, and the exit code is 1.
     """
-    from fsframework.api import described, extract_words
+    from fsframework.api.experiments import described
+    from fsframework.api.opened import extract_words
 
     check_output(output, ".parquet", force=force)
     description = described(tree_of(context, config, options), session_of(context))

@@ -70,7 +70,7 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
     for row in rows:
         if row in kinds:
             continue
-        classes, images = row.totals or (None, None)
+        classes, images = row.found or row.published or (None, None)
         table.append(
             (
                 row.name,
@@ -78,7 +78,7 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
                 "" if classes is None else f"{classes:>7,}",
                 f"{images:>10,}" if images else "",
                 "" if row.about is None else row.about.licence,
-                row.state_text if room >= _WIDE else row.short_state,
+                row.state_text(with_place=room >= _WIDE),
             )
         )
     columns = ("data set", "what it is", "classes", "images", "licence", "state")
@@ -114,7 +114,7 @@ def show(name: str, data_dir: Path | None, plugin_files: tuple[Path, ...], as_js
         render.print_json(row.to_json())
         return
     click.echo(f"{name}: {row.summary}")
-    click.echo(f"state: {row.state_text}")
+    click.echo(f"state: {row.state_text()}")
     if row.about is not None:
         _print_about(row.about, row.entry)
     _print_state(row, plugin_files)

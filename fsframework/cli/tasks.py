@@ -21,7 +21,7 @@ from fsframework.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fsframework.api import Description
+    from fsframework.api.experiments import Description
     from fsframework.values import ImagePool, TaskSet
 
 __all__ = ["tasks"]
@@ -50,7 +50,7 @@ def tasks() -> None:
 def _described(
     context: click.Context, config: Path | None, options: tuple[str, ...]
 ) -> Description:
-    from fsframework.api import described
+    from fsframework.api.experiments import described
 
     return described(tree_of(context, config, options), session_of(context))
 
@@ -79,7 +79,7 @@ def make(
     The tasks are those that fsf run evaluates with the same options. Only labels
     and words are needed, unless a detector finds the words in the images.
     """
-    from fsframework.api import draw_tasks
+    from fsframework.api.opened import draw_tasks
 
     check_output(file, force=force)
     arms, images = draw_tasks(_described(context, config, options))
@@ -140,7 +140,7 @@ def verify(
     **_: Any,
 ) -> None:
     """Check that FILE is intact and belongs to a data set and its words."""
-    from fsframework.api import open_tasks
+    from fsframework.api.opened import open_tasks
 
     tasks, images = open_tasks(_described(context, config, options), file)
     _print_summary(file, tasks, images.pool, as_json)
@@ -165,7 +165,7 @@ def export(
     **_: Any,
 ) -> None:
     """Write the tasks of FILE to OUTPUT as JSON lines with image keys and words."""
-    from fsframework.api import open_tasks
+    from fsframework.api.opened import open_tasks
     from fsframework.pipeline.tasks import export_jsonl
 
     check_output(output, force=force)

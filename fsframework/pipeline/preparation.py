@@ -23,9 +23,6 @@ from fsframework.values import Arms, ImagePool
 __all__ = ["Prepared", "Source", "open_source", "prepare"]
 
 
-_FEWEST_CLASSES = 2
-
-
 @dataclass(frozen=True)
 class Source(OpenedDataset):
     """An opened data set with its decoded images.

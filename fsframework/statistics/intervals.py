@@ -1,7 +1,7 @@
-"""Intervals of a mean over tasks, by several estimators.
+"""Intervals of a mean over tasks that share images or classes.
 
-Those of ``mean_interval`` treat tasks as independent draws, which they are for given images. If
-tasks share images, ``image_interval`` still holds for the distribution of the images.
+``mean_interval`` treats tasks as independent draws, which they are for given images. If tasks share
+images, the intervals of this module still hold for the distribution of the images.
 """
 
 from __future__ import annotations
@@ -14,123 +14,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from fsframework.errors import DataError, OptionError
-from fsframework.statistics.estimators import ESTIMATORS, LEVELS, Estimator, Interval, Level
+from fsframework.errors import DataError
+from fsframework.statistics.estimators import Level
 from fsframework.values import FloatArray, IntArray, Outcomes, TaskSet
 
 if TYPE_CHECKING:
     from scipy import sparse
 
-__all__ = [
-    "ESTIMATORS",
-    "FEWEST_RESAMPLED",
-    "LEVELS",
-    "Estimator",
-    "ImageLevel",
-    "Interval",
-    "Level",
-    "answers_of",
-    "difference_interval",
-    "image_interval",
-    "interval_over",
-    "mean_interval",
-]
+__all__ = ["ImageLevel", "answers_of", "image_interval", "interval_over"]
 
-FEWEST_RESAMPLED = 20
-"""Tasks below which a bootstrap's intervals are noticeably too short."""
-_RESAMPLES = 10_000
-_NUMBERS_AT_ONCE = 1 << 22
-"""Resampled numbers held in memory at a time."""
 _TASKS_AT_ONCE = 1024
 """Rows of the tasks' products with each other held in memory at a time."""
-
-
-def mean_interval(
-    values: FloatArray,
-    level: float = 0.95,
-    estimator: Estimator = "student-t",
-    *,
-    n_resamples: int = _RESAMPLES,
-    seed: int = 0,
-) -> tuple[float, float, float]:
-    """Return the mean of independent values with the bounds of its interval.
-
-    ``student-t`` is mean ± t(T-1) sd(ddof 1) / sqrt(T). ``percentile`` and ``bca`` (bias-corrected
-    and accelerated, Efron 1987) resample the values with replacement, by SciPy: they allow for a
-    skewed distribution of the mean, and need some twenty values to do better than Student's.
-
-    Caveat: all three treat the values as independent draws. Tasks that share images are not; for
-    the scope of such an interval see ``Estimate.scope``.
-
-    Args:
-        values: float ``(T,)``; a single one gives NaN bounds.
-        level: confidence level, 0 < level < 1.
-        estimator: how the interval is computed.
-        n_resamples: resamples of the bootstraps.
-        seed: of the bootstraps; equal seeds give equal bounds.
-
-    Raises:
-        OptionError: the estimator is unknown.
-
-    >>> mean_interval(np.array([0.0, 1.0]))[0]
-    0.5
-    """
-    if estimator not in ESTIMATORS:
-        raise OptionError(f"interval must be one of {', '.join(ESTIMATORS)}, not {estimator!r}")
-    values = np.asarray(values, dtype=np.float64)
-    mean, count = float(np.mean(values)), len(values)
-    if count < 2:
-        return mean, float("nan"), float("nan")
-    if estimator == "student-t" or not np.ptp(values):
-        scale = float(np.std(values, ddof=1) / np.sqrt(count))
-        half = float(special.stdtrit(count - 1, (1 + level) / 2)) * scale
-        return mean, mean - half, mean + half
-    from scipy import stats  # takes half a second to import
-
-    found = stats.bootstrap(
-        (values,),
-        np.mean,
-        n_resamples=n_resamples,
-        batch=max(1, _NUMBERS_AT_ONCE // count),
-        confidence_level=level,
-        method="percentile" if estimator == "percentile" else "BCa",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    # For two or three values the resampled bounds may exclude the mean itself.
-    return mean, min(mean, float(found.low)), max(mean, float(found.high))
-
-
-def difference_interval(
-    first: FloatArray, second: FloatArray, level: float = 0.95, interval: Interval = "student-t"
-) -> tuple[float, float]:
-    """Return the bounds of the mean of the first values minus that of other, independent ones.
-
-    Welch's (1947) interval, or a bootstrap of both; NaN if one of them has a single value.
-    """
-    mean = float(first.mean() - second.mean())
-    if min(len(first), len(second)) < 2:
-        return float("nan"), float("nan")
-    parts = [v.var(ddof=1) / len(v) for v in (first, second)]
-    error = float(np.sqrt(sum(parts)))
-    if error == 0:
-        return mean, mean
-    if interval in ("percentile", "bca"):
-        from scipy import stats  # takes half a second to import
-
-        found = stats.bootstrap(
-            (first, second),
-            lambda x, y, axis: x.mean(axis=axis) - y.mean(axis=axis),
-            vectorized=True,
-            n_resamples=_RESAMPLES,
-            batch=max(1, _NUMBERS_AT_ONCE // max(len(first), len(second))),
-            confidence_level=level,
-            method="percentile" if interval == "percentile" else "BCa",
-            rng=np.random.default_rng(0),
-        ).confidence_interval
-        return min(mean, float(found.low)), max(mean, float(found.high))
-    squares = sum(p**2 / (len(v) - 1) for p, v in zip(parts, (first, second), strict=True))
-    half = float(special.stdtrit(error**4 / squares, (1 + level) / 2)) * error
-    return mean - half, mean + half
 
 
 @dataclass(frozen=True)
@@ -205,9 +99,26 @@ def answers_of(
     outcomes: Outcomes,
     class_sizes: IntArray,
 ) -> FloatArray:
-    """Return the effect of each answer on its task's value, float64 ``(T, way, n_query)``."""
+    """Return the effect of each answer on its task's value, float64 ``(T, way, n_query)``.
+
+    It is the value minus the one expected with another image of the class as the query, which
+    would be answered correctly as often as the class's queries are.
+    """
     values = np.asarray(per_task(outcomes), dtype=np.float64)
-    return _of_answers(per_task, values, tasks, outcomes, len(class_sizes))
+    truth = np.arange(tasks.n_way, dtype=np.int16)[:, None]
+    right = outcomes.predictions == truth
+    flipped = np.where(right, (truth + 1) % tasks.n_way, truth)
+    share, _ = _class_moments(right.mean(axis=2)[None], tasks, len(class_sizes))
+    expected = share[0][tasks.classes]
+    found = np.empty(right.shape)
+    predictions = np.array(outcomes.predictions)
+    for way, query in np.ndindex(*right.shape[1:]):
+        predictions[:, way, query] = flipped[:, way, query]
+        changed = per_task(dataclasses.replace(outcomes, predictions=predictions))
+        predictions[:, way, query] = outcomes.predictions[:, way, query]
+        likely = np.where(right[:, way, query], 1 - expected[:, way], expected[:, way])
+        found[:, way, query] = likely * (values - changed)
+    return found
 
 
 def interval_over(
@@ -298,34 +209,6 @@ def _of_images(
         (np.concatenate(influences), (rows, unit)), shape=(len(tasks), len(units))
     )
     return matrix, float(lost.sum()), int((class_sizes[np.unique(tasks.classes)] - 1).sum())
-
-
-def _of_answers(
-    per_task: Callable[[Outcomes], FloatArray],
-    values: FloatArray,
-    tasks: TaskSet,
-    outcomes: Outcomes,
-    n_classes: int,
-) -> FloatArray:
-    """Return the effect of each answer on its task's value, ``(T, way, n_query)``.
-
-    It is the value minus the one expected with another image of the class as the query, which
-    would be answered correctly as often as the class's queries are.
-    """
-    truth = np.arange(tasks.n_way, dtype=np.int16)[:, None]
-    right = outcomes.predictions == truth
-    flipped = np.where(right, (truth + 1) % tasks.n_way, truth)
-    share, _ = _class_moments(right.mean(axis=2)[None], tasks, n_classes)
-    expected = share[0][tasks.classes]
-    found = np.empty(right.shape)
-    predictions = np.array(outcomes.predictions)
-    for way, query in np.ndindex(*right.shape[1:]):
-        predictions[:, way, query] = flipped[:, way, query]
-        changed = per_task(dataclasses.replace(outcomes, predictions=predictions))
-        predictions[:, way, query] = outcomes.predictions[:, way, query]
-        likely = np.where(right[:, way, query], 1 - expected[:, way], expected[:, way])
-        found[:, way, query] = likely * (values - changed)
-    return found
 
 
 def _positive(variance: float, error: float) -> float:

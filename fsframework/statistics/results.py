@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.records import RECORD_NAME, RunRecord, find_run, load_outcomes
-from fsframework.values import Arms, Contrast, Estimate, Outcomes
+from fsframework.values import Arms, Contrast, Outcomes
 
 __all__ = ["MethodResult", "comparable", "find_results", "grouped_by_tasks", "result_of_run"]
 
@@ -26,7 +26,6 @@ class MethodResult:
         task_set: name of tasks that are known only by a name.
         class_sizes: images of each class of the data, for intervals over images or classes.
         source: run folder or file.
-        estimates: those of its run, with the intervals requested there.
         cautions: to print under every table that shows it; see ``RunRecord``.
         longer_labels: each more specific than the last, for methods whose labels are equal.
     """
@@ -37,7 +36,6 @@ class MethodResult:
     task_set: str = ""
     class_sizes: tuple[int, ...] = ()
     source: Path | None = None
-    estimates: Mapping[str, Estimate] = field(default_factory=dict)
     cautions: tuple[str, ...] = ()
     longer_labels: tuple[str, ...] = ()
 
@@ -101,7 +99,6 @@ def result_of_run(folder: Path, record: RunRecord | None = None) -> MethodResult
             {arm: Outcomes.load(record.outcomes_file(folder, arm)) for arm in record.arms},
             task_set=" and ".join(arm.name for arm in record.arms.values()),
             source=folder,
-            estimates=dict(record.estimates),
             cautions=record.cautions,
         )
     found = load_outcomes(folder, record)
@@ -112,7 +109,6 @@ def result_of_run(folder: Path, record: RunRecord | None = None) -> MethodResult
         found.arms,
         class_sizes=record.tested.class_sizes if record.tested is not None else (),
         source=folder,
-        estimates=dict(record.estimates),
         cautions=record.cautions,
         longer_labels=(with_backbone, f"{with_backbone} {record.fingerprint[:8]}"),
     )

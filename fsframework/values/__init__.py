@@ -19,6 +19,7 @@ from fsframework.values.declarations import (
 )
 from fsframework.values.estimate import Estimate, Estimates, measure_name
 from fsframework.values.experiments import ExperimentDescription, ExperimentResult
+from fsframework.values.numbers import parse_number
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
 from fsframework.values.quantities import Quantity
@@ -58,6 +59,7 @@ __all__ = [
     "footnotes",
     "html_table",
     "measure_name",
+    "parse_number",
     "task_rng",
     "task_seed",
     "text_table",

@@ -8,7 +8,7 @@ from typing import Any
 from fsframework.components.resolution import Given, set_dotted
 from fsframework.errors import OptionError, close_matches
 
-__all__ = ["ARGUMENTS", "COMPONENTS", "given_tree", "key_of", "overlay"]
+__all__ = ["ARGUMENTS", "COMPONENTS", "given_tree", "key_of", "leaves", "overlay"]
 
 COMPONENTS = ("method", "sampler", "dataset", "backbone", "detector")
 """Arguments that are components: a name, a table with a name, a class or an instance."""
@@ -70,29 +70,21 @@ def given_tree(
     tree: dict[str, Any] = {}
     # Names of components come before their options, so that an option finds its component.
     for key, value in sorted(keyed, key=lambda pair: pair[0].count(".")):
-        if isinstance(value, Mapping) and "." not in key:
-            _set_tree(tree, key, value, origin)
-        elif key == "training" and isinstance(value, (list, tuple)):
-            tree[key] = {"stages": [_leaves(stage, origin) for stage in value]}
+        if key == "training" and isinstance(value, (list, tuple)):
+            tree[key] = {"stages": [leaves(stage, origin) for stage in value]}
+        elif isinstance(value, Mapping) and "." not in key:
+            tree = overlay({key: leaves(value, origin)}, tree)
         else:
             set_dotted(tree, key, Given(value, origin))
     return overlay(tree, below) if below else tree
 
 
-def _set_tree(tree: dict[str, Any], key: str, value: Mapping[str, Any], origin: str) -> None:
-    leaves = _leaves(value, origin)
-    current = tree.get(key)
-    if isinstance(current, Given):
-        leaves = {"name": current, **leaves}
-    tree[key] = leaves
-
-
-def _leaves(value: Any, origin: str) -> Any:
+def leaves(value: Any, origin: str) -> Any:
     """Return nested mappings with ``Given`` as leaves; lists of mappings stay lists."""
     if isinstance(value, Mapping):
-        return {str(key): _leaves(one, origin) for key, one in value.items()}
+        return {str(key): leaves(one, origin) for key, one in value.items()}
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, Mapping) for v in value):
-        return [_leaves(one, origin) for one in value]
+        return [leaves(one, origin) for one in value]
     return Given(value, origin)
 
 

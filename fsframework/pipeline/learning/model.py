@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ __all__ = [
     "resolve_device",
     "save_tensors",
     "seeded",
+    "weights_digest",
 ]
 
 
@@ -173,9 +174,13 @@ class FewShotModel(nn.Module):
 
     def weights_digest(self) -> str:
         """Digest of every parameter and buffer that is saved."""
-        state = self.state_dict()
-        parts = [np.ascontiguousarray(state[k].detach().cpu().numpy()) for k in sorted(state)]
-        return digest_of("weights", sorted(state), *parts)
+        return weights_digest(self.state_dict())
+
+
+def weights_digest(state: Mapping[str, Tensor]) -> str:
+    """Return the digest of the tensors of a model, by their names."""
+    parts = [np.ascontiguousarray(state[k].detach().cpu().numpy()) for k in sorted(state)]
+    return digest_of("weights", sorted(state), *parts)
 
 
 def build_model(

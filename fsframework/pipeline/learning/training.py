@@ -39,6 +39,7 @@ from fsframework.pipeline.learning.model import (
     seeded,
 )
 from fsframework.pipeline.progress import Advance, Reporter
+from fsframework.pipeline.run_files import weights_from
 from fsframework.records import Epoch
 from fsframework.values import ImagePool, TaskSet, digest_of
 
@@ -209,7 +210,7 @@ def start_from(
     """
     path = source / "weights.safetensors" if source.is_dir() else source
     own = model.state_dict()
-    found = load_tensors(path)[0]
+    found = weights_from(source)
     # A backbone's weights have other names where the method holds it: either name works.
     names = {key: (key, _renamed(key, own)) for key in found}
     for part in parts:

@@ -119,6 +119,7 @@ def compare(
     """
     import fsframework as fsf
     from fsf_analysis import _compare_views as views
+    from fsf_analysis._comparison_tables import count_pairs
     from fsf_analysis.accuracies import Reading
     from fsf_analysis.sources import read_results
     from fsframework.cli import render
@@ -146,6 +147,7 @@ def compare(
         render.print_json(
             {
                 **found.to_json(),
+                "counts": vars(count_pairs(found)),
                 "beside": [part.to_json() for part in others.values()],
                 "notes": notes,
                 "cautions": {label: list(said) for label, said in cautions.items()},

@@ -24,9 +24,10 @@ from fsframework.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fsf_analysis.query_bounds import QueryBounds
     from fsf_analysis.study import PlanRow, StudyPlan
     from fsframework import Run, TaskSet
-    from fsframework.statistics.query_variance import PilotAnswers, QueryVariance
+    from fsframework.statistics.query_variance import PilotAnswers
 
 __all__ = ["plan"]
 
@@ -135,8 +136,8 @@ def plan(
       fsf plan --dataset folder:./images --task-sd 9 --correlation 0.7
     """
     from fsf_analysis import study
-    from fsframework.statistics.planning import QueryPlan
-    from fsframework.statistics.query_variance import QueryVariance
+    from fsf_analysis.queries import QueryPlan
+    from fsframework.statistics.planning import TaskSupply
 
     tree = tree_of(context, config, options)
     level = 0.95 if level is None else level
@@ -156,17 +157,17 @@ def plan(
         shape = (tasks.n_way, tasks.n_shot)
         sizes = sizes or _sizes(context, tree, made)
         head.append(_described(made, tasks))
-        first = judged = QueryVariance.of(pilot, level)
+        first = judged = _bounds(pilot, level)
         if other is not None:
             if correlation is not None:
                 raise OptionError("--correlation replaces OTHER; give one of them")
             beside, tasks_beside, made_beside = _pilot(other, runs_dir, arm)
             head.append(_described(made_beside, tasks_beside))
-            judged = QueryVariance.of(study.paired_pilot(pilot, beside), level)
-            second = QueryVariance.of(beside, level)
+            judged = _bounds(study.paired_pilot(pilot, beside), level)
+            second = _bounds(beside, level)
             measured = _correlation(pilot, beside)
     planned = study.StudyPlan(
-        QueryPlan(sizes, *shape, judged, choose, level, least_tasks),
+        QueryPlan(TaskSupply(sizes, *shape), judged, choose, level, least_tasks),
         first,
         second,
         correlation,
@@ -187,12 +188,34 @@ def _given(tree: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def _pilot(run: str, runs_dir: Path, arm: str | None) -> tuple[PilotAnswers, TaskSet, Run]:
+    """Return the answers of a run's arm, by default the first, which is the control if any is."""
     import fsframework as fsf
-    from fsframework.statistics.query_variance import load_pilot
+    from fsframework.errors import DataError
+    from fsframework.statistics.query_variance import pilot_of
+    from fsframework.values import AccuracyOutcomes
 
     made = fsf.load_run(run, runs_dir)
-    answers, tasks, _ = load_pilot(made.folder, arm or "")
-    return answers, tasks, made
+    arms = list(made.record.arms)
+    if arm is not None and arm not in arms:
+        raise OptionError(f"{made.folder}: has no arm {arm!r}, only {', '.join(arms)}")
+    name = arm or arms[0]
+    if made.record.imported is not None or isinstance(made.outcomes[name], AccuracyOutcomes):
+        raise DataError(
+            f"{made.folder}: holds accuracies of whole tasks measured elsewhere, and a plan needs "
+            "the counts of correct answers per class, to separate the spread of tasks from the "
+            "noise of their queries; without a run, give --task-sd and --correlation"
+        )
+    try:
+        return pilot_of(made.tasks[name], made.outcomes[name]), made.tasks[name], made
+    except DataError as error:
+        raise DataError(f"{made.folder}: {error}") from None
+
+
+def _bounds(pilot: PilotAnswers, level: float) -> QueryBounds:
+    from fsf_analysis.query_bounds import bounds_of
+    from fsframework.statistics.query_variance import QueryVariance
+
+    return bounds_of(pilot, QueryVariance.of(pilot), level)
 
 
 def _check_shape(tree: Mapping[str, Any], tasks: TaskSet) -> None:
@@ -258,7 +281,7 @@ def _print(made: StudyPlan, head: list[str], measured: float | None) -> None:
 
     for line in head:
         click.echo(line)
-    sizes = made.queries.class_sizes
+    sizes = made.queries.supply.class_sizes
     span = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
     click.echo(f"data: {len(sizes):,} classes of {span} images, {sum(sizes):,} in all")
     if measured is not None and not math.isnan(measured):
@@ -323,38 +346,46 @@ def _print_json(made: StudyPlan, measured: float | None) -> None:
             return [plain(v) for v in value]
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    def moments(found: QueryVariance | None) -> dict[str, Any] | None:
-        if found is None:
-            return None
-        return {
-            **dataclasses.asdict(found),
-            "best": found.best,
-            "best_low": found.best_low,
-            "best_high": found.best_high,
-            "cautious": found.cautious,
-            "beta": found.beta,
-            "m2": found.m2,
-            "m3": found.m3,
-        }
-
+    supply = made.queries.supply
     render.print_json(
         plain(
             {
-                "class_sizes": list(made.queries.class_sizes),
-                "n_way": made.queries.n_way,
-                "n_shot": made.queries.n_shot,
+                "class_sizes": list(supply.class_sizes),
+                "n_way": supply.n_way,
+                "n_shot": supply.n_shot,
                 "n_query": made.queries.n_query,
                 "choose": made.queries.choose,
                 "level": made.queries.level,
                 "power": made.power,
                 "difference": made.difference,
                 "correlation": made.correlation if measured is None else measured,
-                "pilot": moments(made.pilot),
-                "other": moments(made.other),
-                "differences": moments(made.differences),
+                "pilot": _moments(made.pilot),
+                "other": _moments(made.other),
+                "differences": _moments(made.differences),
                 "advice": [advice.sentence for advice in made.queries.advice()],
                 "rows": [dataclasses.asdict(row) for row in made.rows()],
                 "curve": [{"n_query": q, "variance": v} for q, v in made.curve()],
             }
         )
     )
+
+
+def _moments(measured: QueryBounds | None) -> dict[str, Any] | None:
+    if measured is None:
+        return None
+    found = measured.found
+    m2 = found.mean - found.n_way * found.within
+    return {
+        **dataclasses.asdict(found),
+        "unseen": found.unseen,
+        "alpha_low": measured.alpha_low,
+        "alpha_high": measured.alpha_high,
+        "level": measured.level,
+        "best": found.best,
+        "best_low": measured.low,
+        "best_high": measured.high,
+        "cautious": found.cautious,
+        "beta": found.beta,
+        "m2": m2,
+        "m3": found.alpha + found.mean**2 - m2 / found.n_way,
+    }

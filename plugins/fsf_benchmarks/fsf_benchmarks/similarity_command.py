@@ -118,8 +118,8 @@ def similarity(
         measure_similarities,
         write_similarities,
     )
-    from fsframework.api.experiments import described
-    from fsframework.api.grids import Given, given_tree, overlay
+    from fsframework.api.components import Given
+    from fsframework.api.experiments import described, given_tree, overlay
     from fsframework.cli import render
 
     if output is not None:

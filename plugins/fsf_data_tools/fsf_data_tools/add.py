@@ -18,9 +18,10 @@ from fsframework.cli.options import (
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
-    from fsframework.api.catalogue import AddedDataset, SplitCounts
+    from fsf_data_tools.adding import AddedDataset
+    from fsframework.api.catalogue import SplitCounts
 
-__all__ = ["add", "added"]
+__all__ = ["add"]
 
 
 @command("add")
@@ -62,10 +63,11 @@ def add(
       fsf data add folder ./cue --as cue -o 'pattern=-(?P<texture>[a-z]+)\\d+'
       fsf data add csv ./images.csv --as mine
     """
+    from fsf_data_tools.adding import add_dataset
     from fsframework.cli import render
 
-    report = added(
-        name, path, alias=alias, options=_given(options), data_dir=data_dir, plugins=plugin_files
+    report = add_dataset(
+        name, path, name=alias, options=_given(options), data_dir=data_dir, plugins=plugin_files
     )
     words = "words" in report.entry.columns
     usage = run_command(report.name, words=words, plugins=plugin_files)
@@ -73,52 +75,6 @@ def add(
         render.print_json({**report.to_json(), "usage": usage})
         return
     _print(report, usage)
-
-
-def added(
-    name: str,
-    path: Path,
-    *,
-    alias: str | None = None,
-    options: dict[str, Any] | None = None,
-    data_dir: Path | None = None,
-    plugins: tuple[Path, ...] = (),
-) -> AddedDataset:
-    """Add a data set by the name of its plugin, or by its declaration.
-
-    Args:
-        name: name of a data set, or a file whose name ends in ``.toml``.
-        path: path of the data.
-        alias: name to give it.
-        options: options of the data set.
-        data_dir: folder of the list of added data sets.
-        plugins: Python files whose plugin classes are available too.
-
-    Raises:
-        FsfError: see ``fsframework.add_dataset``; or the declaration is wrong.
-    """
-    import fsframework as fsf
-
-    tree, content = dict(options or {}), None
-    if name.endswith(".toml"):
-        from fsf_data_tools.declarations import content_of, declared_name, reader_of
-
-        declaration = Path(name)
-        alias = alias or declared_name(declaration)
-        reader = reader_of(declaration, fsf.datasets(data_dir=data_dir, plugins=plugins))
-        assert reader.declared_by is not None
-        name = reader.name
-        tree[reader.declared_by] = declaration.absolute()
-        content = content_of(declaration, alias)
-    return fsf.add_dataset(
-        name,
-        path,
-        name=alias,
-        options=tree,
-        declaration=content,
-        data_dir=data_dir,
-        plugins=plugins,
-    )
 
 
 def _given(options: tuple[str, ...]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def remove(name: str, data_dir: Path | None) -> None:
     Example:
       fsf data remove birds
     """
-    import fsframework as fsf
+    from fsf_data_tools.adding import remove_dataset
 
-    gone = fsf.remove_dataset(name, data_dir=data_dir)
+    gone = remove_dataset(name, data_dir=data_dir)
     click.echo(f"{name} is removed; its files in {gone.place} stay")

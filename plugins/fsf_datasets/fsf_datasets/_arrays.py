@@ -253,7 +253,7 @@ def _rows_of_classes(content: Mapping[str, Any], place: str, count: int) -> dict
             rows[_text(name)] = [int(m) for m in _plain(members)]
     elif labels is not None:
         for row, label in enumerate(_plain(labels)):
-            rows[_text(label) if isinstance(label, (str, bytes)) else int(label)].append(row)
+            rows[_label(label, place)].append(row)
         if sum(map(len, rows.values())) != count:
             total = sum(map(len, rows.values()))
             raise DataError(f"{place}: contains {count:,} images but {total:,} labels")
@@ -285,6 +285,15 @@ def _written(content: Mapping[str, Any], rows: Mapping[Any, Any]) -> dict[Any, s
 
 def _plain(values: Any) -> list[Any]:
     return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def _label(value: Any, place: str) -> str | int:
+    if isinstance(value, (str, bytes)):
+        return _text(value)
+    # NaN is not equal to anything, so it is refused too.
+    if not isinstance(value, (int, float)) or value % 1 != 0:
+        raise DataError(f"{place}: the label {value!r} is neither a whole number nor a name")
+    return int(value)
 
 
 def _text(value: Any) -> str:

@@ -13,6 +13,7 @@ from fsf_datasets._class_names import ClassNames
 from fsf_datasets._declaration import Layout
 from fsf_datasets._found import Found, split_of_name
 from fsf_datasets._messages import counted, first_few, quoted
+from fsf_datasets._tables import is_missing
 from fsf_datasets._trees import ENDINGS, Tree, ending
 from fsframework.interfaces import DataError
 
@@ -240,7 +241,7 @@ def _rows(tree: Tree, table: str, layout: Layout) -> list[tuple[str, str]]:
             continue
         name = _label(cells, header, image) if label is None else "".join(cells[label : label + 1])
         file, name = "".join(cells[image : image + 1]).strip(), name.strip()
-        if file and name:
+        if not is_missing(file) and not is_missing(name):
             found.append((file, name))
         else:
             wrong.append(f"row {number} has no image or no class")

@@ -11,7 +11,10 @@ from pathlib import Path
 from fsf_datasets._messages import first_few
 from fsframework.interfaces import DataError
 
-__all__ = ["Table", "read_table", "read_text"]
+__all__ = ["Table", "is_missing", "read_table", "read_text"]
+
+_MISSING = frozenset(("", "NaN", "nan", "NAN", "NaT", "<NA>"))
+"""Spellings of a missing value in the tables of pandas, R and spreadsheets."""
 
 
 @dataclass(frozen=True)
@@ -82,4 +85,18 @@ def _fault(
     if len(row) != len(header):
         return f"row {number} has {len(row)} cells but the header has {len(header)}"
     empty = [name for name in needed if not row[header.index(name)]]
-    return f"row {number} has no {' and no '.join(empty)}" if empty else None
+    if empty:
+        return f"row {number} has no {' and no '.join(empty)}"
+    for name in needed:
+        if is_missing(cell := row[header.index(name)]):
+            return f"row {number} has {cell!r} for its {name}, which stands for a missing value"
+    return None
+
+
+def is_missing(cell: str) -> bool:
+    """Return whether a cell is empty or holds what programs write for a missing value.
+
+    >>> is_missing("NaN"), is_missing("<NA>"), is_missing("naan")
+    (True, True, False)
+    """
+    return cell in _MISSING

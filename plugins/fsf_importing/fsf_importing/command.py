@@ -20,9 +20,9 @@ from fsframework.cli.options import (
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
+    from fsf_importing.checkpoints import Checkpoint
     from fsf_importing.reference import Deviation
-    from fsframework.api import Run
-    from fsframework.api.checkpoints import Checkpoint
+    from fsframework.api.running import Run
 
 __all__ = ["import_"]
 
@@ -126,8 +126,8 @@ def checkpoint(
       fsf import libfewshot ./checkpoint --check reference.npz
       fsf run --model runs/protonet-libfewshot-1a2b3c4d --dataset folder:./images
     """
+    from fsf_importing.checkpoints import read_checkpoint_in
     from fsf_importing.reference import deviation, read_reference
-    from fsframework.api.checkpoints import read_checkpoint_in
     from fsframework.cli import render
 
     if not tolerance > 0:

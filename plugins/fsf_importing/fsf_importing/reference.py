@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fsframework.api.checkpoints import Checkpoint
+from fsf_importing.checkpoints import Checkpoint
 from fsframework.api.models import Model
 from fsframework.errors import DataError
 from fsframework.interfaces import Batch, ImportedModel

@@ -16,10 +16,10 @@ import torch
 import yaml
 from torch import Tensor
 
+from fsf_importing.checkpoints import Checkpoint, read_checkpoint
 from fsf_importing.reference import deviation, read_reference
 from fsf_libfewshot._backbones import BACKBONES
 from fsf_libfewshot._classifiers import CLASSIFIERS
-from fsframework.api import Checkpoint, read_checkpoint
 from fsframework.errors import DataError
 
 WAY, SHOT, QUERY = 3, 2, 4

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fsf_importing.checkpoints import read_checkpoint
 from fsf_importing.reference import deviation, read_reference
-from fsframework.api import read_checkpoint
 
 GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "libfewshot"
 CASES = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.learning import evaluation
 from fsframework.pipeline.learning.evaluation import ImageSource, evaluate, predict
 from fsframework.pipeline.learning.model import FewShotModel, build_model
-from fsframework.statistics.estimation import estimate, paired_difference
+from fsframework.statistics.estimation import estimate
 from fsframework.values import Outcomes, QueryBatch, TaskSet
 from tests.toys import (
     Blobs,
@@ -289,9 +288,6 @@ def test_outcomes_and_estimates_say_which_queries_were_together(
     assert again.query_batch == query_batch
     accuracy = resolve_component(Registry(), "statistic", "acc").create()
     assert estimate("acc", accuracy, again).query_batch == query_batch
-    other = dataclasses.replace(again, query_batch="class" if query_batch == "task" else "task")
-    with pytest.raises(DataError, match="needs equal scoring"):
-        paired_difference("acc", accuracy, again, other)
 
 
 def test_a_partial_evaluation_of_another_protocol_is_not_gone_on_with(

@@ -28,7 +28,7 @@ def merge(output: Path, parts: tuple[Path, ...], force: bool) -> None:
       fsf attributes merge words.parquet part1.parquet part2.parquet
     """
     from fsf_attribute_tools.merging import merged
-    from fsframework.api import attributes
+    from fsframework.api.words import attributes
 
     check_output(output, ".parquet", force=force)
     table = merged([(str(part), attributes(part)) for part in parts])

@@ -62,7 +62,8 @@ def show(
       fsf attributes show page.html --attributes words.parquet --word grass
     """
     from fsf_attribute_tools.pages import PageChoice, attribute_page
-    from fsframework.api import described, open_images
+    from fsframework.api.experiments import described
+    from fsframework.api.opened import open_images
 
     check_output(output, ".html", ".png", force=force)
     description = described(tree_of(context, config, options), session_of(context))

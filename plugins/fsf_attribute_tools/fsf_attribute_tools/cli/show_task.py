@@ -84,7 +84,8 @@ def show_task(
       fsf tasks show --sampler fewstab --arm random --json
     """
     from fsf_attribute_tools.task_pictures import task_picture
-    from fsframework.api import described, draw_tasks, open_tasks
+    from fsframework.api.experiments import described
+    from fsframework.api.opened import draw_tasks, open_tasks
     from fsframework.cli import render
     from fsframework.errors import OptionError, argument
 

@@ -56,7 +56,8 @@ def stats(
     """
     from fsf_attribute_tools.cli._views import print_statistics
     from fsf_attribute_tools.statistics import attribute_statistics
-    from fsframework.api import described, open_images
+    from fsframework.api.experiments import described
+    from fsframework.api.opened import open_images
     from fsframework.cli import render
     from fsframework.errors import OptionError, argument
 
