@@ -222,11 +222,15 @@ class ImageStore:
         now = self._rows.records(reporter)
         edited = (before["check"] != 0) & (before["identity"] != now["identity"]).any(axis=1)
         edited &= ~_are_broken(before["identity"])
-        if edited.any():
+        if count := int(edited.sum()):
+            changed = (
+                "image has changed since it was"
+                if count == 1
+                else "images have changed since they were"
+            )
             reporter.note(
-                f"{edited.sum():,} images have changed, although neither size nor time of their "
-                "files has; they are decoded again, and what was computed from them is computed "
-                "again"
+                f"{count:,} cached {changed} decoded, although size and time of the file are "
+                "the same; what was computed from the old pixels is computed again"
             )
 
     def has(self, rows: IntArray, reporter: Reporter) -> bool:
