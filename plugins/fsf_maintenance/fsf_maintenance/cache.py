@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fsframework.cli.options import group, shared
+from fsframework.values import size_text
 
 if TYPE_CHECKING:
     from fsframework.api.cache import CacheSize
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["cache"]
 
 _MOST_NAMED = 5
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 @group()
@@ -86,7 +86,7 @@ def clean(
     if not yes:
         click.confirm(f"Remove this from {planned.folder}?", abort=True)
     done = clean_cache(chosen, older_than=older_than, cache_dir=cache_dir)
-    click.echo(f"removed {_counted(done.removed.items)}, {_readable(done.removed.bytes)}")
+    click.echo(f"removed {_counted(done.removed.items)}, {size_text(done.removed.bytes)}")
     for path in done.in_use[:_MOST_NAMED]:
         click.echo(f"skipped, in use by a running process: {path}")
     if len(done.in_use) > _MOST_NAMED:
@@ -96,22 +96,10 @@ def clean(
 def _print_size(found: CacheSize) -> None:
     from fsframework.cli import render
 
-    rows = [(name, f"{n:,}", _readable(size)) for name, (n, size) in found.stages.items()]
-    total = ("total", f"{found.items:,}", _readable(found.bytes))
+    rows = [(name, f"{n:,}", size_text(size)) for name, (n, size) in found.stages.items()]
+    total = ("total", f"{found.items:,}", size_text(found.bytes))
     render.print_table(("stage", "items", "size"), [*rows, total])
 
 
 def _counted(items: int) -> str:
     return f"{items:,} {'item' if items == 1 else 'items'}"
-
-
-def _readable(size: int) -> str:
-    """Return bytes as people read them.
-
-    >>> _readable(0), _readable(999), _readable(1500), _readable(2_340_000_000)
-    ('0 B', '999 B', '1.5 kB', '2.3 GB')
-    """
-    value, unit = float(size), 0
-    while value >= 1000 and unit < len(_UNITS) - 1:
-        value, unit = value / 1000, unit + 1
-    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
