@@ -1,19 +1,118 @@
-"""Atomic writes and locks of files."""
+"""Reading files without waiting or overflowing; atomic writes; locks."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from fsframework.errors import FsfError
 
-__all__ = ["atomic_path", "atomic_write", "explain_os_error", "locked"]
+__all__ = [
+    "atomic_path",
+    "atomic_write",
+    "check_file",
+    "explain_os_error",
+    "locked",
+    "open_file",
+    "read_file",
+    "text_lines",
+]
+
+_MOST_BYTES = 1 << 28
+"""Size up to which a file is read whole."""
+
+_MOST_CHARACTERS = 1 << 20
+"""Length of a line of text."""
+
+_NOT_REGULAR = (
+    (stat.S_ISDIR, "it is a folder, not a file"),
+    (stat.S_ISFIFO, "it is a named pipe, not a regular file"),
+    (stat.S_ISSOCK, "it is a socket, not a regular file"),
+    (stat.S_ISCHR, "it is a device, not a regular file"),
+    (stat.S_ISBLK, "it is a device, not a regular file"),
+)
+
+
+def check_file(path: str | Path | int) -> os.stat_result:
+    """Return the state of a regular file, which can be read without waiting.
+
+    Args:
+        path: the file; links are followed. A number is the descriptor of an open file.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        OSError: it is a folder, a pipe, a socket or a device, or its name is not allowed;
+            ``strerror`` says which.
+    """
+    try:
+        state = os.stat(path)
+    except ValueError:
+        why = "contains a NUL byte" if "\0" in str(path) else "is not valid Unicode"
+        raise OSError(errno.EINVAL, f"its name {why}", repr(str(path))) from None
+    for is_kind, why in _NOT_REGULAR:
+        if is_kind(state.st_mode):
+            raise OSError(errno.EINVAL, why, str(path))
+    return state
+
+
+def open_file(path: str | Path) -> BinaryIO:
+    """Open a regular file for reading bytes; anything else is refused without waiting for it.
+
+    Raises:
+        OSError: as for ``check_file``, or the file may not be read.
+    """
+    check_file(path)
+    # Without O_NONBLOCK, a pipe that has taken the file's place since would be waited for.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    try:
+        check_file(descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def read_file(path: str | Path, most: int = _MOST_BYTES) -> bytes:
+    """Return the content of a regular file of at most ``most`` bytes.
+
+    Raises:
+        OSError: as for ``open_file``, or the file is larger.
+    """
+    with open_file(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(path))
+    return content
+
+
+def text_lines(stream: BinaryIO, errors: str = "strict") -> Iterator[str]:
+    """Yield the lines of UTF-8 text with their ends, and close the stream.
+
+    Args:
+        stream: the text, with or without a byte-order mark.
+        errors: how bytes that are not UTF-8 are handled, as for ``bytes.decode``.
+
+    Raises:
+        OSError: a line has more than a million characters, as in files that are not text.
+        UnicodeDecodeError: the text is not UTF-8.
+    """
+    with io.TextIOWrapper(stream, "utf-8-sig", errors, newline="") as text:
+        number = 0
+        while line := text.readline(_MOST_CHARACTERS):
+            number += 1
+            if len(line) == _MOST_CHARACTERS and line[-1] not in "\r\n":
+                why = f"line {number:,} has more than {_MOST_CHARACTERS:,} characters"
+                raise OSError(errno.EFBIG, why)
+            yield line
 
 
 def explain_os_error(error: OSError, path: Path) -> FsfError:

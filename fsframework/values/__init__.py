@@ -2,9 +2,13 @@
 
 ``ImagePool`` -> ``AttributeTable`` -> ``TaskSet`` -> ``Outcomes`` -> ``Estimate``. Only NumPy is
 imported here; PyArrow and safetensors are imported by the ``save`` and ``load`` that need them.
+
+``check_file``, ``open_file``, ``read_file`` and ``text_lines`` read files of a user: never a pipe,
+a device or an endless line.
 """
 
 from fsframework._digest import digest_of
+from fsframework._files import check_file, open_file, read_file, text_lines
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast
@@ -54,11 +58,15 @@ __all__ = [
     "TableDeclaration",
     "TaskSet",
     "UInt8Array",
+    "check_file",
     "digest_of",
     "footnotes",
     "html_table",
     "measure_name",
+    "open_file",
+    "read_file",
     "task_rng",
     "task_seed",
+    "text_lines",
     "text_table",
 ]
