@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import msgspec
+
 from fsframework._files import atomic_write
 from fsframework.errors import FsfError, RecordError, close_matches
 from fsframework.values import ArmOutcomes, Arms, Contrast, Estimate, Outcomes, TaskSet
@@ -367,7 +369,7 @@ class RunRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
-        raw = {f.name: _json(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        raw: dict[str, Any] = msgspec.to_builtins(self, enc_hook=_plain)
         raw["estimates"] = {name: e.to_json() for name, e in self.estimates.items()}
         return raw
 
@@ -404,27 +406,10 @@ class RunRecord:
 
     @classmethod
     def _from_json(cls, raw: Mapping[str, Any]) -> Self:
-        read = dict(raw)
-        read["plugins"] = tuple(_made(PluginRecord, p) for p in raw["plugins"])
-        read["components"] = {
-            role: _made(ComponentRecord, c) for role, c in raw["components"].items()
-        }
-        read["stages"] = tuple(_made(StageRecord, s) for s in raw["stages"])
-        read["arms"] = {name: _made(ArmRecord, a) for name, a in raw["arms"].items()}
-        contrast, imported = raw.get("contrast"), raw.get("imported")
-        read["contrast"] = None if contrast is None else _made(Contrast, contrast)
-        read["imported"] = None if imported is None else _made(ImportedRecord, imported)
-        read["environment"] = _made(Environment, raw["environment"])
-        training = dict(raw["training"])
-        training["history"] = tuple(_made(Epoch, row) for row in training["history"])
-        read["training"] = _made(TrainingRecord, training)
-        data = dict(raw["data"])
-        data["trained_on"] = tuple(_made(TrainedOn, one) for one in data["trained_on"])
-        read["data"] = _made(DataRecord, data)
-        read["estimates"] = {n: Estimate.from_json(e) for n, e in raw["estimates"].items()}
-        read["notes"], read["cautions"] = tuple(raw["notes"]), tuple(raw["cautions"])
-        known = {f.name for f in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in read.items() if name in known})
+        """Build a record; fields of later versions are ignored."""
+        estimates = {name: Estimate.from_json(e) for name, e in raw["estimates"].items()}
+        read = msgspec.convert({**raw, "estimates": {}}, cls)
+        return dataclasses.replace(read, estimates=estimates)
 
     def merged(self, other: RunRecord, *, overwrite: bool = False) -> RunRecord:
         """Return this record with the other's estimates added.
@@ -452,20 +437,13 @@ class RunRecord:
         )
 
 
-def _json(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+def _plain(value: Any) -> Any:
+    """Return a read-only mapping as a dictionary, and a subclass of a text as the text."""
     if isinstance(value, Mapping):
-        return {key: _json(one) for key, one in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_json(one) for one in value]
-    return value
-
-
-def _made(cls: type[Any], raw: Mapping[str, Any]) -> Any:
-    """Build a part of a record; lists become tuples, and fields of later versions are ignored."""
-    known = {f.name for f in dataclasses.fields(cls)}
-    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k in known})
+        return dict(value)
+    if isinstance(value, str):
+        return str(value)
+    raise NotImplementedError
 
 
 def load_arms(folder: Path, record: RunRecord) -> Arms:

@@ -13,9 +13,10 @@ import inspect
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint, distributions
+from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -109,6 +110,26 @@ def _status(entry: EntryPoint, known: dict[str, bool]) -> str:
     return "ok" if known[top] else f"broken: no module named {top!r}"
 
 
+def _plugins_of(distribution: Distribution, known: dict[str, bool]) -> Iterator[Plugin]:
+    """Yield the plugins of a distribution; damage to its metadata is in their status."""
+    entries = [entry for entry in distribution.entry_points if entry.group in _KIND_OF_GROUP]
+    if not entries:
+        return
+    try:
+        metadata = distribution.metadata
+        name, version = metadata["Name"], metadata["Version"]
+    except Exception:  # which error depends on the Python version
+        name, version = None, None
+    damage = "" if name and version else "broken: its METADATA has no name and version"
+    if not name:
+        # The folder is called NAME-VERSION.dist-info.
+        name = Path(str(getattr(distribution, "_path", "unknown"))).name.partition("-")[0]
+    for entry in entries:
+        status = damage or _status(entry, known)
+        kind = _KIND_OF_GROUP[entry.group]
+        yield Plugin(kind, entry.name, entry.value, name, version or "unknown", status)
+
+
 def _described(plugin: Plugin) -> InstalledCommand:
     """Return a command with its description; if that is damaged, the status says so."""
     if plugin.status == "ok":
@@ -148,15 +169,8 @@ class Registry:
         unique: dict[tuple[str, str, str], Plugin] = {}
         known: dict[str, bool] = {}
         for distribution in distributions():
-            entries = [e for e in distribution.entry_points if e.group in _KIND_OF_GROUP]
-            if not entries:
-                continue
-            metadata = distribution.metadata  # parsed on every access
-            name, version = metadata["Name"] or "unknown", metadata["Version"] or "unknown"
-            for entry in entries:
-                kind = _KIND_OF_GROUP[entry.group]
-                row = Plugin(kind, entry.name, entry.value, name, version, _status(entry, known))
-                unique.setdefault((kind, entry.name, entry.value), row)
+            for row in _plugins_of(distribution, known):
+                unique.setdefault((row.kind, row.name, row.target), row)
         return tuple(sorted(unique.values()))
 
     @functools.cached_property
@@ -293,7 +307,8 @@ class Registry:
         try:
             # The entry point is known already: stevedore would search for it again, and a command
             # must start quickly.
-            found = EntryPoint(plugin.name, plugin.target, KINDS["command"].group).load()
+            with _printing_aside():
+                found = EntryPoint(plugin.name, plugin.target, KINDS["command"].group).load()
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -359,17 +374,19 @@ class Registry:
         group = KINDS[plugin.kind].group
         failures: list[BaseException] = []
         try:
-            manager: Any = NamedExtensionManager(
-                group,
-                [plugin.name],
-                invoke_on_load=False,
-                on_load_failure_callback=lambda _m, _e, error: failures.append(error),
-                on_missing_entrypoints_callback=lambda _missing: None,
-            )
-            classes = [extension.plugin for extension in manager.extensions]
-            if not classes and not failures:
-                # stevedore caches a group for the life of the process; pip may have added to it.
-                classes = [EntryPoint(plugin.name, plugin.target, group).load()]
+            with _printing_aside():
+                manager: Any = NamedExtensionManager(
+                    group,
+                    [plugin.name],
+                    invoke_on_load=False,
+                    on_load_failure_callback=lambda _m, _e, error: failures.append(error),
+                    on_missing_entrypoints_callback=lambda _missing: None,
+                )
+                classes = [extension.plugin for extension in manager.extensions]
+                if not classes and not failures:
+                    # stevedore caches a group for the life of the process; pip may have added
+                    # to it.
+                    classes = [EntryPoint(plugin.name, plugin.target, group).load()]
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -413,6 +430,11 @@ class Registry:
         return PluginError(f"{plugin.described()} {cause} (hint: {hint})")
 
 
+def _printing_aside() -> AbstractContextManager[Any]:
+    """What a plugin prints when it is imported goes to standard error, not into ``--json``."""
+    return redirect_stdout(sys.stderr)
+
+
 def _import_file(path: Path) -> ModuleType:
     name = f"fsframework_plugin_{path.stem}"
     loader = importlib.machinery.SourceFileLoader(name, str(path))
@@ -421,7 +443,8 @@ def _import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        loader.exec_module(module)
+        with _printing_aside():
+            loader.exec_module(module)
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -11,9 +11,11 @@ import functools
 import hashlib
 import inspect
 import json
+import math
+import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Union
@@ -42,6 +44,10 @@ __all__ = [
 
 ADDED_ORIGIN = "fsf data add"
 """Origin of the options of a data set that the user has added under a name."""
+
+
+_MOST_LEVELS = 32
+"""How deep an option may be nested; real ones reach three."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +220,11 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
     *path, last = dotted.split(".")
     if not all([*path, last]):
         raise OptionError(f"{dotted!r} is not an option; write it as component.option=value")
+    if len(path) > _MOST_LEVELS:
+        raise OptionError(
+            f"{dotted[:40]}...: an option may be nested at most {_MOST_LEVELS} levels deep, "
+            f"not {len(path)}"
+        )
     node = tree
     for part in path:
         inner = node.setdefault(part, {})
@@ -303,6 +314,10 @@ def describe_type(annotation: Any) -> str:
     return names.get(annotation, "a path" if annotation is Path else "a value")
 
 
+_UNFIT = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+"""What a conversion raises for a value that does not fit."""
+
+
 def convert(value: Any, annotation: Any, where: str) -> Any:
     """Convert a raw value (from TOML, or text from the command line) to an annotated type.
 
@@ -316,7 +331,7 @@ def convert(value: Any, annotation: Any, where: str) -> Any:
     """
     try:
         return _convert(value, annotation)
-    except (TypeError, ValueError):
+    except (*_UNFIT, RecursionError):
         raise OptionError(f"{where} must be {describe_type(annotation)}, not {value!r}") from None
 
 
@@ -325,28 +340,13 @@ def _convert(value: Any, annotation: Any) -> Any:
     if annotation is Any:
         return value
     if origin is Literal:
-        for allowed in args:
-            if value == allowed or str(value) == str(allowed):
-                return allowed
-        raise ValueError
+        return {str(allowed): allowed for allowed in args}[str(value)]
     if origin in (Union, types.UnionType):
         return _convert_union(value, args)
     if origin in (tuple, list):
         return _convert_sequence(value, origin, args)
-    if annotation is bool:
-        return _convert_bool(value)
-    if annotation in (int, float):
-        if isinstance(value, bool):
-            raise ValueError
-        if annotation is int and isinstance(value, float) and not value.is_integer():
-            raise ValueError
-        return annotation(value)
-    if annotation is Path:
-        return Path(value)
-    if annotation is str:
-        if not isinstance(value, (str, Path)):
-            raise ValueError
-        return str(value)
+    if annotation in _PLAIN:
+        return _PLAIN[annotation](value)
     if inspect.isclass(annotation) and isinstance(value, annotation):
         return value
     raise ValueError
@@ -360,7 +360,7 @@ def _convert_union(value: Any, args: tuple[Any, ...]) -> Any:
             continue
         try:
             return _convert(value, option)
-        except (TypeError, ValueError):
+        except _UNFIT:
             continue
     raise ValueError
 
@@ -377,14 +377,45 @@ def _convert_sequence(value: Any, origin: Any, args: tuple[Any, ...]) -> Any:
     return origin(_convert(v, args[0] if args else Any) for v in value)
 
 
-def _convert_bool(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
+def _bool(value: Any) -> bool:
     known = {"true": True, "yes": True, "on": True, "1": True}
     known |= {"false": False, "no": False, "off": False, "0": False}
-    if isinstance(value, str) and value.lower() in known:
-        return known[value.lower()]
-    raise ValueError
+    return value if isinstance(value, bool) else known[value.lower()]
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or (isinstance(value, str) and not _INTEGER.fullmatch(value)):
+        raise ValueError
+    if isinstance(value, float) and not value.is_integer():
+        raise ValueError
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    # Python also reads 1_0 as 10, which is a misprint in a file of numbers.
+    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
+        raise ValueError
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, (str, Path)) or "\0" in str(value):
+        raise ValueError
+    return str(value)
+
+
+_INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
+_PLAIN: Mapping[Any, Callable[[Any], Any]] = {
+    bool: _bool,
+    int: _int,
+    float: _float,
+    str: _text,
+    Path: lambda value: Path(_text(value)),
+}
+"""How a raw value becomes one of a plain type."""
 
 
 def resolve_component(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +9,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any, Self
+
+import msgspec
 
 from fsframework._files import atomic_path
 from fsframework.errors import DataError
@@ -114,16 +115,23 @@ class Estimate:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values; NaN becomes null."""
-        raw = {**dataclasses.asdict(self), "arms": list(self.arms)}
+        raw = {**msgspec.to_builtins(self), "arms": list(self.arms)}
         return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in raw.items()}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Build an estimate from the output of ``to_json``, of this or an earlier version."""
+        """Build an estimate from the output of ``to_json``, of this or an earlier version.
+
+        Raises:
+            DataError: a field is missing or of the wrong type.
+        """
         if "kind" in raw:
             raw = _upgraded(raw)
-        numbers = {k: math.nan if raw[k] is None else raw[k] for k in ("value", "low", "high")}
-        return cls(**{**raw, **numbers})
+        missing = {k: math.nan for k in ("value", "low", "high") if raw.get(k, 0) is None}
+        try:
+            return msgspec.convert({**raw, **missing}, cls)
+        except msgspec.ValidationError as error:
+            raise DataError(f"not an estimate ({error})") from None
 
     def save(self, path: str | Path) -> None:
         """Write JSON."""
@@ -143,11 +151,10 @@ class Estimate:
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: not an estimate ({error})") from None
         check_header(raw, Path(path), "an estimate")
-        fields = {k: v for k, v in raw.items() if k not in ("what", "schema_version")}
         try:
-            return cls.from_json(fields)
-        except (KeyError, TypeError) as error:
-            raise DataError(f"{path}: not an estimate ({error})") from None
+            return cls.from_json(raw)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
 
 
 class Estimates(Mapping[str, Estimate]):

@@ -188,6 +188,36 @@ def test_defects_seen_without_importing_are_rows(
         Registry().load("statistic", name)
 
 
+@pytest.mark.parametrize("content", [None, "", "garbage", "Name: fsf-bad\n"])
+def test_a_distribution_without_sound_metadata_is_a_row_and_hides_no_other(
+    distribution: Install, tmp_path: Path, content: str | None
+) -> None:
+    group = "fsframework.statistics"
+    distribution("fsf-good", {group: {"good": "good_mod:Good"}}, "good_mod", STATISTIC)
+    distribution("fsf-bad", {group: {"bad": "good_mod:Good"}})
+    metadata = tmp_path / "site" / "fsf_bad-1.0.dist-info" / "METADATA"
+    metadata.unlink()
+    if content is not None:
+        metadata.write_text(content)
+    registry = Registry()
+    rows = {p.name: p for p in registry.plugins("statistic")}
+    assert rows["bad"].status == "broken: its METADATA has no name and version"
+    assert rows["bad"].distribution.replace("_", "-") == "fsf-bad"
+    assert registry.load("statistic", "good").cls.__name__ == "Good"
+    with pytest.raises(PluginError, match="METADATA has no name and version"):
+        registry.load("statistic", "bad")
+
+
+def test_what_a_plugin_prints_at_import_is_not_in_the_output(
+    distribution: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = f"print('hello')\n{STATISTIC}"
+    distribution("fsf-loud", {"fsframework.statistics": {"loud": "loud:Good"}}, "loud", source)
+    Registry().load("statistic", "loud")
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "hello\n")
+
+
 def test_a_class_in_a_file_is_a_plugin(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(STATISTIC.replace("Good", "MyOwn"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -94,6 +95,14 @@ def test_values_are_brought_to_their_type(
         ("c", Literal["a", "b"], "x must be one of a, b, not 'c'"),
         ("1,2", tuple[float, float, float], "x must be a list of a number, not '1,2'"),
         ("abc", int | None, "x must be a whole number or none, not 'abc'"),
+        ("1_0", int, "x must be a whole number, not '1_0'"),
+        ("1_0", float, "x must be a number, not '1_0'"),
+        ("nan", float, "x must be a number, not 'nan'"),
+        (math.inf, float, "x must be a number, not inf"),
+        (math.inf, int, "x must be a whole number, not inf"),
+        ("a\0b", Path, "x must be a path, not 'a\\x00b'"),
+        ("a\0b", str, "x must be a text, not 'a\\x00b'"),
+        (3, Path, "x must be a path, not 3"),
     ],
 )
 def test_values_of_the_wrong_type_are_refused(
@@ -147,6 +156,11 @@ def test_an_option_may_come_before_its_component() -> None:
     set_dotted(tree, "method.steps", Given("5", "command line"))
     set_dotted(tree, "method", Given("maml", "command line"))
     assert set(tree["method"]) == {"name", "steps"}  # type: ignore[call-overload]
+
+
+def test_an_option_cannot_be_nested_without_end() -> None:
+    with pytest.raises(OptionError, match="at most 32 levels deep, not 9999"):
+        set_dotted({}, ".".join(["a"] * 10_000), Given("5", "command line"))
 
 
 def test_fingerprints_follow_options_however_deep_and_code(
