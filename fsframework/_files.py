@@ -5,13 +5,17 @@ from __future__ import annotations
 import errno
 import fcntl
 import io
+import itertools
+import json
 import os
+import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from fsframework.errors import FsfError
 
@@ -22,6 +26,8 @@ __all__ = [
     "explain_os_error",
     "locked",
     "open_file",
+    "parse_json",
+    "parse_toml",
     "read_file",
     "text_lines",
 ]
@@ -31,6 +37,13 @@ _MOST_BYTES = 1 << 28
 
 _MOST_CHARACTERS = 1 << 20
 """Length of a line of text."""
+
+_MOST_LEVELS = 64
+"""How deep JSON and TOML may be nested."""
+
+# tomllib takes quadratic time for keys of many parts. The groups are atomic: no backtracking.
+_KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_LONG_KEY = re.compile(rf"(?<![\w-])(?>{_KEY}[ \t]*+\.[ \t]*+){{{_MOST_LEVELS}}}")
 
 _NOT_REGULAR = (
     (stat.S_ISDIR, "it is a folder, not a file"),
@@ -53,7 +66,7 @@ def check_file(path: str | Path | int) -> os.stat_result:
             ``strerror`` says which.
     """
     try:
-        state = os.stat(path)
+        state = os.stat(path)  # noqa: PTH116 - a Path would not take a descriptor
     except ValueError:
         why = "contains a NUL byte" if "\0" in str(path) else "is not valid Unicode"
         raise OSError(errno.EINVAL, f"its name {why}", repr(str(path))) from None
@@ -92,6 +105,72 @@ def read_file(path: str | Path, most: int = _MOST_BYTES) -> bytes:
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(path))
     return content
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text in UTF-8.
+
+    Raises:
+        ValueError: it is not JSON, an object has a key twice, or it is nested more than 64 levels
+            deep.
+    """
+    try:
+        found = json.loads(_decoded(text), object_pairs_hook=_unique)
+    except RecursionError:
+        raise _too_deep() from None
+    _check_depth(found)
+    return found
+
+
+def parse_toml(text: str | bytes) -> dict[str, Any]:
+    """Return the table of a TOML text in UTF-8.
+
+    Raises:
+        ValueError: it is not TOML, or it is nested more than 64 levels deep.
+    """
+    decoded = _decoded(text)
+    if _LONG_KEY.search(decoded):
+        raise _too_deep()
+    try:
+        found = tomllib.loads(decoded)
+    except RecursionError:
+        raise _too_deep() from None
+    _check_depth(found)
+    return found
+
+
+def _decoded(text: str | bytes) -> str:
+    if isinstance(text, str):
+        return text
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8 text") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = sorted(key for key, _ in pairs)
+        double = next(key for key, later in itertools.pairwise(keys) if key == later)
+        raise ValueError(f"an object has the key {double!r} twice")
+    return found
+
+
+def _check_depth(value: Any) -> None:
+    level: Iterable[Any] = [value]
+    for _ in range(_MOST_LEVELS + 1):
+        containers = [inner for inner in level if isinstance(inner, (dict, list))]
+        if not containers:
+            return
+        level = itertools.chain.from_iterable(
+            inner.values() if isinstance(inner, dict) else inner for inner in containers
+        )
+    raise _too_deep()
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"it is nested more than {_MOST_LEVELS} levels deep")
 
 
 def text_lines(stream: BinaryIO, errors: str = "strict") -> Iterator[str]:

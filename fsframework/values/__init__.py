@@ -3,12 +3,13 @@
 ``ImagePool`` -> ``AttributeTable`` -> ``TaskSet`` -> ``Outcomes`` -> ``Estimate``. Only NumPy is
 imported here; PyArrow and safetensors are imported by the ``save`` and ``load`` that need them.
 
-``check_file``, ``open_file``, ``read_file`` and ``text_lines`` read files of a user: never a pipe,
-a device or an endless line.
+``open_file`` and ``read_file`` read files of a user and refuse pipes, devices and what is too
+large; ``check_file`` only checks. ``text_lines``, ``parse_json`` and ``parse_toml`` bound length
+and depth.
 """
 
 from fsframework._digest import digest_of
-from fsframework._files import check_file, open_file, read_file, text_lines
+from fsframework._files import check_file, open_file, parse_json, parse_toml, read_file, text_lines
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast
@@ -64,6 +65,8 @@ __all__ = [
     "html_table",
     "measure_name",
     "open_file",
+    "parse_json",
+    "parse_toml",
     "read_file",
     "task_rng",
     "task_seed",
