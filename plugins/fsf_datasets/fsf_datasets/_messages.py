@@ -38,10 +38,14 @@ def quoted(names: Sequence[str]) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return the message of a decoder's error without the object that it was reading.
+    """Return the message of an error without its number or the object that was read.
 
     >>> reason(OSError("cannot identify image file <_io.BytesIO object at 0x7f>"))
     'cannot identify image file'
+    >>> reason(FileNotFoundError(2, "No such file or directory", "a.png"))
+    'No such file or directory'
     """
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     text = re.sub(r"\s*<_?io\.[^>]*>", "", str(error)).strip()
     return text or type(error).__name__

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
-from fsf_datasets._messages import first_few
+from fsf_datasets._messages import first_few, reason
 from fsframework.interfaces import DataError
+from fsframework.values import open_file, text_lines
 
-__all__ = ["Table", "read_table", "read_text"]
+__all__ = ["Table", "csv_lines", "is_missing", "read_table"]
 
 
 @dataclass(frozen=True)
@@ -22,19 +23,32 @@ class Table:
     rows: tuple[int, ...]
 
 
-def read_text(file: Path) -> str:
-    """Return the text of a UTF-8 file with its line ends unchanged.
+def is_missing(label: str) -> bool:
+    """Return whether a label is what programs write for a missing value.
+
+    >>> is_missing("NaN"), is_missing("<NA>"), is_missing("nana")
+    (True, True, False)
+    """
+    return label.strip().lstrip("+-").casefold() in ("nan", "<na>", "#n/a")
+
+
+def csv_lines(stream: BinaryIO, place: str | Path, **how: Any) -> list[list[str]]:
+    """Return the cells of each row of a CSV file, and close the stream.
+
+    Args:
+        stream: the content.
+        place: the file, for messages.
+        how: arguments of ``csv.reader``.
 
     Raises:
-        DataError: the file is missing or not UTF-8.
+        DataError: it is not a CSV file or not UTF-8 text.
     """
     try:
-        with file.open(encoding="utf-8-sig", newline="") as stream:
-            return stream.read()
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read ({error.strerror})") from None
+        return list(csv.reader(text_lines(stream), strict=True, **how))
     except UnicodeDecodeError:
-        raise DataError(f"{file}: is not UTF-8 text") from None
+        raise DataError(f"{place}: is not UTF-8 text") from None
+    except (OSError, csv.Error) as error:
+        raise DataError(f"{place}: not a CSV file ({reason(error)})") from None
 
 
 def read_table(file: Path, needed: Sequence[str]) -> Table:
@@ -45,9 +59,10 @@ def read_table(file: Path, needed: Sequence[str]) -> Table:
             of them.
     """
     try:
-        lines = list(csv.reader(io.StringIO(read_text(file), newline=""), strict=True))
-    except csv.Error as error:
-        raise DataError(f"{file}: not a CSV file ({error})") from None
+        stream = open_file(file)
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror})") from None
+    lines = csv_lines(stream, file)
     stripped = [[cell.strip() for cell in line] for line in lines]
     header = stripped[0] if stripped else []
     _demand_header(header, needed, file)
@@ -81,5 +96,9 @@ def _fault(
     """Return what is wrong with a row; ``None`` if nothing is."""
     if len(row) != len(header):
         return f"row {number} has {len(row)} cells but the header has {len(header)}"
-    empty = [name for name in needed if not row[header.index(name)]]
-    return f"row {number} has no {' and no '.join(empty)}" if empty else None
+    cells = {name: row[header.index(name)] for name in needed}
+    empty = [name for name, cell in cells.items() if not cell]
+    if empty:
+        return f"row {number} has no {' and no '.join(empty)}"
+    missing = [name for name, cell in cells.items() if is_missing(cell)]
+    return f"row {number} has a missing {missing[0]}: {cells[missing[0]]!r}" if missing else None
