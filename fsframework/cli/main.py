@@ -86,6 +86,11 @@ def _explain(error: BaseException) -> int:
         return 0
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return _fail("no space left on the device; free some and run the same command again", 2)
+    if isinstance(error, OSError) and error.filename is not None:
+        return _fail(f"{str(error.filename)[:200]}: {error.strerror}", 2)
+    if isinstance(error, MemoryError):
+        reason = f" ({error})" if str(error) else ""
+        return _fail(f"not enough memory{reason}; ask for less: fewer or smaller images, tasks", 2)
     from fsframework.cli.faults import describe
 
     return _fail(describe(error), 1)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 import types
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fsframework._digest import digest_of
 
 __all__ = ["code_digest"]
+
+Part = str | bytes
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 _LEFT_OUT = frozenset(
@@ -40,7 +42,7 @@ def code_digest(cls: type[Any]) -> str:
     return digest_of(*(part for f in files for part in (f.name, f.read_bytes())))
 
 
-def _parts(value: Any, seen: dict[int, int]) -> Iterator[str | bytes]:
+def _parts(value: Any, seen: dict[int, int]) -> Iterator[Part]:
     """Yield the parts of a value, each object once."""
     if isinstance(value, _PLAIN):
         yield f"{type(value).__name__} {value!r}"
@@ -49,33 +51,45 @@ def _parts(value: Any, seen: dict[int, int]) -> Iterator[str | bytes]:
         yield f"seen {seen[id(value)]}"
         return
     seen[id(value)] = len(seen)
-    if isinstance(value, (tuple, list)):
-        yield f"{type(value).__name__} {len(value)}"
-        for one in value:
+    for types_, walk in _WALKS:
+        if isinstance(value, types_):
+            yield from walk(value, seen)
+            return
+    yield from _other(value)
+
+
+def _sequence(value: Any, seen: dict[int, int]) -> Iterator[Part]:
+    yield f"{type(value).__name__} {len(value)}"
+    for one in value:
+        yield from _parts(one, seen)
+
+
+def _set(value: Any, seen: dict[int, int]) -> Iterator[Part]:
+    yield f"{type(value).__name__} {len(value)}"
+    yield from sorted(digest_of(*_parts(one, dict(seen))) for one in value)
+
+
+def _mapping(value: Mapping[Any, Any], seen: dict[int, int]) -> Iterator[Part]:
+    yield f"mapping {len(value)}"
+    for item in value.items():
+        for one in item:
             yield from _parts(one, seen)
-    elif isinstance(value, (set, frozenset)):
-        yield f"{type(value).__name__} {len(value)}"
-        yield from sorted(digest_of(*_parts(one, dict(seen))) for one in value)
-    elif isinstance(value, Mapping):
-        yield f"mapping {len(value)}"
-        for key, one in value.items():
-            yield from _parts(key, seen)
-            yield from _parts(one, seen)
-    elif isinstance(value, types.ModuleType):
+
+
+def _method(value: Any, seen: dict[int, int]) -> Iterator[Part]:
+    yield type(value).__name__
+    yield from _parts(value.__func__, seen)
+
+
+def _property(value: property, seen: dict[int, int]) -> Iterator[Part]:
+    yield "property"
+    for one in (value.fget, value.fset, value.fdel):
+        yield from _parts(one, seen)
+
+
+def _other(value: Any) -> Iterator[Part]:
+    if isinstance(value, types.ModuleType):
         yield f"module {value.__name__} {getattr(value, '__version__', '')}"
-    elif isinstance(value, (staticmethod, classmethod)):
-        yield type(value).__name__
-        yield from _parts(value.__func__, seen)
-    elif isinstance(value, property):
-        yield "property"
-        for one in (value.fget, value.fset, value.fdel):
-            yield from _parts(one, seen)
-    elif isinstance(value, types.FunctionType):
-        yield from _function(value, seen)
-    elif isinstance(value, types.CodeType):
-        yield from _code(value, seen)
-    elif isinstance(value, type):
-        yield from _class(value, seen)
     elif hasattr(value, "tobytes") and hasattr(value, "dtype"):
         yield f"array {value.dtype} {value.shape}"
         yield bytes(value.tobytes())
@@ -85,7 +99,7 @@ def _parts(value: Any, seen: dict[int, int]) -> Iterator[str | bytes]:
         yield uuid.uuid4().hex
 
 
-def _class(cls: type[Any], seen: dict[int, int]) -> Iterator[str | bytes]:
+def _class(cls: type[Any], seen: dict[int, int]) -> Iterator[Part]:
     yield f"class {cls.__module__}.{cls.__qualname__}"
     if _has_file(cls.__module__):
         return
@@ -97,7 +111,7 @@ def _class(cls: type[Any], seen: dict[int, int]) -> Iterator[str | bytes]:
             yield from _parts(value, seen)
 
 
-def _function(function: types.FunctionType, seen: dict[int, int]) -> Iterator[str | bytes]:
+def _function(function: types.FunctionType, seen: dict[int, int]) -> Iterator[Part]:
     yield f"function {function.__module__}.{function.__qualname__}"
     if _has_file(function.__module__):
         return
@@ -112,11 +126,24 @@ def _function(function: types.FunctionType, seen: dict[int, int]) -> Iterator[st
             yield from _parts(function.__globals__[name], seen)
 
 
-def _code(code: types.CodeType, seen: dict[int, int]) -> Iterator[str | bytes]:
+def _code(code: types.CodeType, seen: dict[int, int]) -> Iterator[Part]:
     yield code.co_code
     yield " ".join((*code.co_names, *code.co_varnames, *code.co_freevars))
     for constant in code.co_consts:
         yield from _parts(constant, seen)
+
+
+_WALKS: tuple[tuple[Any, Callable[[Any, dict[int, int]], Iterator[Part]]], ...] = (
+    ((tuple, list), _sequence),
+    ((set, frozenset), _set),
+    (Mapping, _mapping),
+    ((staticmethod, classmethod), _method),
+    (property, _property),
+    (types.FunctionType, _function),
+    (types.CodeType, _code),
+    (type, _class),
+)
+"""How the parts of a value are found, by its type."""
 
 
 def _names(code: types.CodeType) -> set[str]:
