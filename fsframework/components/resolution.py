@@ -7,11 +7,13 @@ A parameter annotated with an interface takes a component itself, so components 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
 import json
 import math
+import os
 import re
 import types
 import typing
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from fsframework._digest import digest_of
+from fsframework._files import check_file
 from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
 from fsframework.components.kinds import COMPONENTS, kind_of
@@ -165,15 +168,13 @@ def _content_digest(value: Any) -> str:
     """
     if not isinstance(value, (str, Path)):
         return ""
-    path = Path(value).expanduser()
-    files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
+    # Path refuses unknown users and names that are too long, as other texts may be.
+    path = Path(os.path.expanduser(value))  # noqa: PTH111
+    files = sorted(path.iterdir()) if os.path.isdir(path) else [path]  # noqa: PTH112
     found = []
     for file in files:
-        try:
-            stat = file.stat()
-        except OSError:
-            continue
-        if file.is_file():
+        with contextlib.suppress(OSError):
+            stat = check_file(file)
             found += [file.name, _file_digest(file, stat.st_size, stat.st_mtime_ns)]
     return digest_of(found) if found else ""
 

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
-from fsframework._files import atomic_write
+from fsframework._files import atomic_write, check_file
 from fsframework.components.resolution import Component
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.backbone import Backbone
@@ -230,6 +230,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
         DataError: the file is missing or damaged.
     """
     try:
+        check_file(path)
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {}).get("fsframework", "{}"))
             return {key: file.get_tensor(key) for key in file.keys()}, header  # noqa: SIM118
@@ -244,6 +245,7 @@ def load_header(path: Path) -> dict[str, Any]:
         DataError: the file is missing or damaged.
     """
     try:
+        check_file(path)
         with safe_open(path, framework="pt") as file:
             found: dict[str, Any] = json.loads((file.metadata() or {}).get("fsframework", "{}"))
             return found

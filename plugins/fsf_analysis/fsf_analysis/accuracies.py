@@ -12,7 +12,14 @@ from typing import Literal
 import numpy as np
 
 from fsframework.errors import DataError, OptionError
-from fsframework.values import FloatArray, Scope
+from fsframework.values import (
+    FloatArray,
+    Scope,
+    check_file,
+    open_file,
+    read_parquet,
+    text_lines,
+)
 
 __all__ = [
     "PUBLISHED_LAYOUT",
@@ -188,8 +195,12 @@ def _columns(path: Path) -> list[_Column]:
     reader = readers.get(path.suffix)
     if reader is None:
         raise DataError(f"{path}: accuracies are read from {', '.join(SUFFIXES)}")
-    if not path.exists():
-        raise DataError(f"{path}: no such file")
+    try:
+        check_file(path)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     columns = reader(path)
     if not columns or not columns[0].values.size:
         raise DataError(f"{path}: is empty")
@@ -197,14 +208,13 @@ def _columns(path: Path) -> list[_Column]:
 
 
 def _tensor(path: Path) -> list[_Column]:
-    import pickle
-
     import torch
 
     try:
-        tensor = torch.load(path, weights_only=True, map_location="cpu")
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, KeyError) as error:
-        reason = str(error).partition("\n")[0][:120]
+        with open_file(path) as file:
+            tensor = torch.load(file, weights_only=True, map_location="cpu")
+    except Exception as error:  # a damaged file can fail anywhere in the unpickler
+        reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0][:120]
         raise DataError(f"{path}: not a tensor saved by PyTorch ({reason})") from None
     if not isinstance(tensor, torch.Tensor):
         raise DataError(f"{path}: must contain a tensor, not {type(tensor).__name__}")
@@ -218,10 +228,10 @@ def _tensor(path: Path) -> list[_Column]:
 
 def _csv(path: Path) -> list[_Column]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
+        rows = [row for row in csv.reader(text_lines(open_file(path))) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({error})") from None
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as CSV ({reason})") from None
     if not rows:
         return []
     names = [name.strip() for name in rows[0]]
@@ -244,12 +254,8 @@ def _csv(path: Path) -> list[_Column]:
 
 def _parquet(path: Path) -> list[_Column]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: not a Parquet file ({error})") from None
+    table = read_parquet(path)
     if b"fsframework" in (table.schema.metadata or {}):
         raise DataError(f"{path}: is part of a run; name the run instead of this file")
     names = [name for name in table.column_names if name.lower() != "task"]
@@ -328,4 +334,6 @@ def _check_sets(read: Sequence[TaskAccuracies]) -> None:
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)
+    ]

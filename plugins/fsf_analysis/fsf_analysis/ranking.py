@@ -11,7 +11,7 @@ import numpy as np
 
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.statistics.ranking import rank_correlations, spearman
-from fsframework.values import FloatArray
+from fsframework.values import FloatArray, open_file, text_lines
 
 __all__ = ["RankAgreement", "RankedColumns", "rank_agreement", "read_columns"]
 
@@ -168,12 +168,12 @@ def read_columns(
             "both or neither"
         )
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            lines = list(reader)
-            names = list(reader.fieldnames or ())
+        reader = csv.DictReader(text_lines(open_file(path)))
+        lines = list(reader)
+        names = list(reader.fieldnames or ())
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({error})") from None
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as CSV ({reason})") from None
     wanted = [row, *by, *(columns if pivot is None or value is None else (pivot, value))]
     for name in wanted:
         if name not in names:
