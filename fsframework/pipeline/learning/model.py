@@ -234,8 +234,9 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {}).get("fsframework", "{}"))
             return {key: file.get_tensor(key) for key in file.keys()}, header  # noqa: SIM118
-    except (OSError, SafetensorError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as weights ({error})") from None
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as weights ({reason})") from None
 
 
 def load_header(path: Path) -> dict[str, Any]:
@@ -249,5 +250,6 @@ def load_header(path: Path) -> dict[str, Any]:
         with safe_open(path, framework="pt") as file:
             found: dict[str, Any] = json.loads((file.metadata() or {}).get("fsframework", "{}"))
             return found
-    except (OSError, SafetensorError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as weights ({error})") from None
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as weights ({reason})") from None

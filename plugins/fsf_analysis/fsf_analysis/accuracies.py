@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -123,7 +124,7 @@ def read_accuracies(paths: Sequence[Path], how: Reading | None = None) -> list[T
         _check_layout(how.layout)
     found: list[tuple[str, str, Path, _Column]] = []
     for path in paths:
-        if path.is_dir():
+        if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises an error for long names
             if how.task_set is not None:
                 raise OptionError(
                     f"--task-set {how.task_set}: the tasks in {path} are named by --layout"

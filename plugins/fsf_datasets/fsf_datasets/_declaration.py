@@ -308,7 +308,10 @@ _TYPES: dict[str, Any] = {
         isinstance(v, list) and len(v) == 3 and all(_is_int(n) and n >= 0 for n in v) and sum(v) > 0
     ),
     "a list of 0, 90, 180 and 270": lambda v: (
-        isinstance(v, list) and bool(v) and len(set(v)) == len(v) and {*v} <= {0, 90, 180, 270}
+        isinstance(v, list)
+        and bool(v)
+        and all(_is_int(n) and n in (0, 90, 180, 270) for n in v)
+        and len(set(v)) == len(v)
     ),
     "folders, tables, pickles or cifar-100": lambda v: (
         v in ("folders", "tables", "pickles", "cifar-100")
@@ -439,7 +442,11 @@ def _folders(table: _Table) -> dict[str, Any]:
 def _demand_template(table: _Table, key: str, template: Any, known: Sequence[str]) -> None:
     try:
         names = placeholders(template)
+        # A width, such as {class:>1000000000}, could make a text of any size.
+        plain = all(not form and not how for *_, form, how in string.Formatter().parse(template))
     except (TypeError, ValueError):
+        plain = False
+    if not plain:
         raise table.fail(key, f"must be a string with names in braces, not {template!r}") from None
     for name in names:
         if name not in known:

@@ -227,7 +227,7 @@ def _rows(tree: Tree, table: str, layout: Layout) -> list[tuple[str, str]]:
     header = [cell.strip() for cell in lines[0]] if lines else []
     for needed in (layout.image, *([layout.label] if layout.label else [])):
         if needed not in header:
-            held = ", ".join(header) or "nothing"
+            held = first_few(header, most=20) or "nothing"
             raise DataError(f"{place}: row 1 must name the column {needed}, not {held}")
     image = header.index(layout.image)
     label = header.index(layout.label) if layout.label else None

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 __all__ = ["counted", "first_few", "quoted", "reason"]
 
 
+_MOST_SHOWN = 500
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun.
 
@@ -25,7 +28,8 @@ def first_few(texts: Sequence[str], most: int = 3, joint: str = ", ") -> str:
     'row 2, row 3, row 7 and 1 more'
     """
     left = len(texts) - most
-    return joint.join(texts[:most]) + (f" and {left:,} more" if left > 0 else "")
+    shown = (t if len(t) <= _MOST_SHOWN else f"{t[:_MOST_SHOWN]}..." for t in texts[:most])
+    return joint.join(shown) + (f" and {left:,} more" if left > 0 else "")
 
 
 def quoted(names: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,8 +48,11 @@ def csv_lines(stream: BinaryIO, place: str | Path, **how: Any) -> list[list[str]
         return list(csv.reader(text_lines(stream), strict=True, **how))
     except UnicodeDecodeError:
         raise DataError(f"{place}: is not UTF-8 text") from None
-    except (OSError, csv.Error) as error:
+    except OSError as error:
         raise DataError(f"{place}: not a CSV file ({reason(error)})") from None
+    except csv.Error as error:
+        why = str(error).replace("unexpected end of data", "a quotation mark is not closed")
+        raise DataError(f"{place}: not a CSV file ({why})") from None
 
 
 def read_table(file: Path, needed: Sequence[str]) -> Table:
@@ -81,13 +85,13 @@ def _demand_header(header: Sequence[str], needed: Sequence[str], file: Path) -> 
     if missing:
         raise DataError(
             f"{file}: row 1 must name the columns {' and '.join(needed)}, separated by commas; "
-            f"it lacks {' and '.join(missing)}: {', '.join(header) or 'an empty row'}"
+            f"it lacks {' and '.join(missing)}: {first_few(header, most=20) or 'an empty row'}"
         )
     for number, name in enumerate(header, start=1):
         if not name:
             raise DataError(f"{file}: column {number} has no name in row 1")
         if name in header[: number - 1]:
-            raise DataError(f"{file}: row 1 names the column {name!r} twice")
+            raise DataError(f"{file}: row 1 names the column {reprlib.repr(name)} twice")
 
 
 def _fault(

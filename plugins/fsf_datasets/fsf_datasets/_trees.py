@@ -191,12 +191,12 @@ class FolderTree(Tree):
 
     def _walk(self, folders: set[str]) -> Iterator[str]:
         """Yield each file; links are followed unless they lead back to a folder above."""
-        waiting: list[tuple[str, tuple[str, ...]]] = [("", ())]
-        visits: Counter[str] = Counter()
+        waiting: list[tuple[str, tuple[tuple[int, int], ...]]] = [("", ())]
+        visits: Counter[tuple[int, int]] = Counter()
         while waiting:
             above, real_above = waiting.pop()
             folder = os.path.join(self.root, above)  # noqa: PTH118 - a Path would cost seconds
-            real = os.path.realpath(folder)
+            real = _identity(folder)
             if real in real_above:
                 continue
             visits[real] += 1
@@ -257,6 +257,15 @@ class FolderTree(Tree):
     def local(self, name: str) -> Path | None:
         """Return the path of a file."""
         return Path(self._path(name))
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    """Return what two paths of the same folder have in common."""
+    try:
+        state = os.stat(folder)  # noqa: PTH116 - a Path per folder would cost seconds
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read ({error.strerror})") from None
+    return state.st_dev, state.st_ino
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

@@ -25,6 +25,7 @@ Format = Literal["jsonl", "csv", "token"]
 _SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 _TOKEN = re.compile(r"(?P<key>[^\t]*)#(?P<number>[0-9]+)\t(?P<caption>.*)", re.DOTALL)
 _MOST_DIGITS = 18
+_MOST_NAMES = 20
 
 _ANY_EXPANSION = 1 << 26
 """Number of characters to which a gzip file of any size may expand."""
@@ -183,8 +184,8 @@ def _csv_rows(path: Path) -> Iterator[Row]:
             break
         except csv.Error as error:
             if header is None:
-                raise DataError(f"{path}: row {number} is not CSV ({error})") from None
-            yield Row(number, fault=f"is not CSV ({error})")
+                raise DataError(f"{path}: row {number} is not CSV ({_why(error)})") from None
+            yield Row(number, fault=f"is not CSV ({_why(error)})")
             # An unclosed quote swallows the lines after it: parse those again, lose only its own.
             reader = csv.reader(noted(itertools.chain(taken[1:], lines)), strict=True)
             continue
@@ -200,11 +201,15 @@ def _csv_rows(path: Path) -> Iterator[Row]:
         raise DataError(f"{path}: is empty; row 1 must name the columns key and caption")
 
 
+def _why(error: csv.Error) -> str:
+    return str(error).replace("unexpected end of data", "a quotation mark is not closed")
+
+
 def _demand_columns(header: list[str], path: Path, number: int) -> None:
     for name in ("key", "caption"):
         if (count := header.count(name)) != 1:
             problem = "lacks" if count == 0 else "repeats"
             raise DataError(
                 f"{path}: row {number} {problem} the column {name}; it must name key and caption, "
-                f"not {', '.join(header) or 'nothing'}"
+                f"not {', '.join(name[:40] for name in header[:_MOST_NAMES]) or 'nothing'}"
             )

@@ -133,7 +133,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             # Pickles of a version other than PyTorch's are read just as safely.
             warnings.filterwarnings("ignore", "Detected pickle protocol")
             whole = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
+    except (pickle.UnpicklingError, IndexError, TypeError, AttributeError):
         raise DataError(
             f"weights {path}: the file is damaged, or it contains more than tensors, which could "
             "run code and is not read; save only the weights, as .safetensors"
