@@ -219,12 +219,15 @@ def _tensor(path: Path) -> list[_Column]:
         raise DataError(f"{path}: not a tensor saved by PyTorch ({reason})") from None
     if not isinstance(tensor, torch.Tensor):
         raise DataError(f"{path}: must contain a tensor, not {type(tensor).__name__}")
+    if tensor.layout != torch.strided or tensor.is_complex() or tensor.is_quantized:
+        kind = f"{tensor.dtype} in the layout {tensor.layout}".replace("torch.", "")
+        raise DataError(f"{path}: must be a dense tensor of real numbers, not {kind}")
     if tensor.ndim != 1:
         raise DataError(
             f"{path}: must be a tensor of one dimension, one value per task, not "
             f"{tuple(tensor.shape)}"
         )
-    return [_Column(None, tensor.double().numpy(), lambda row: f"task {row}")]
+    return [_Column(None, tensor.detach().double().numpy(), lambda row: f"task {row}")]
 
 
 def _csv(path: Path) -> list[_Column]:
@@ -284,6 +287,8 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
 
 
 def _number(text: str) -> float | None:
+    if "_" in text:  # Python reads 1_0 as 10
+        return None
     try:
         return float(text)
     except ValueError:

@@ -228,6 +228,8 @@ def _npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]
     shape, fortran, dtype = readers[version](stream)
     if dtype.hasobject:
         raise ValueError("it contains objects")
+    if min(shape, default=0) < 0:
+        raise ValueError(f"its shape is {shape}")
     return shape, fortran, dtype
 
 
@@ -238,6 +240,8 @@ def _uncompressed(file: RawFile | None, start: int, size: int) -> _FileRows | No
     shape, fortran, dtype = _npy_header(stream)
     if fortran or dtype != np.uint8 or len(shape) < 2:
         return None
+    if stream.tell() + math.prod(shape) != size:
+        raise ValueError(f"its size does not agree with its shape {shape}")
     return _FileRows(file, start + stream.tell(), shape)
 
 
