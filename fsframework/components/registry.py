@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fsframework._calls import remember, text_of
+from fsframework._reading import check_file
 from fsframework.components.commands import describe_command
 from fsframework.components.kinds import COMPONENTS, KINDS, kind_of
 from fsframework.components.package_files import package_folders, top_level
@@ -361,8 +362,12 @@ class Registry:
             PluginError: the file is missing, fails on import or defines no plugin.
         """
         path = Path(path)
-        if not path.is_file():
-            raise PluginError(f"plugin file {path}: no such file")
+        try:
+            check_file(path)
+        except FileNotFoundError:
+            raise PluginError(f"plugin file {path}: no such file") from None
+        except OSError as error:
+            raise PluginError(f"plugin file {path}: cannot be read ({error.strerror})") from None
         module = _import_file(path)
         found = []
         for cls in vars(module).values():
