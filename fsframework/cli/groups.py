@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
+from fsframework._calls import Called, calling, is_raised_by
+from fsframework.components.package_files import top_level
 from fsframework.components.registry import InstalledCommand, Registry
 from fsframework.errors import PluginError, close_matches
 
@@ -95,14 +98,19 @@ class InstalledEntry(click.Command):
         Raises:
             PluginError: the command is broken.
         """
+        command: click.Command = ListingGroup(self.name, help=self.short_help)
         if self._here:
             command = self._registry.load_command(self._here[0].plugin.name)
-        else:
-            command = ListingGroup(self.name, help=self.short_help)
-        below = installed_below(self._registry, self._path)
-        if isinstance(command, click.Group) and below:
-            command = copy.copy(command)
+        command = copy.copy(command)
+        if isinstance(command, click.Group):
+            below = installed_below(self._registry, self._path)
             command.commands = {**below, **command.commands}
+        if self._here:
+            plugin = self._here[0].plugin
+            package = top_level(plugin.target)
+            called = Called("command", " ".join(self._path), package, plugin.check)
+            invoke = functools.partial(_invoke, called, command.invoke)
+            command.invoke = invoke  # type: ignore[method-assign]
         return command
 
     def make_context(
@@ -120,6 +128,23 @@ class InstalledEntry(click.Command):
                 raise
             return super().make_context(info_name, args, parent, **extra)
         return command.make_context(info_name, args, parent, **extra)
+
+
+def _invoke(called: Called, invoke: Callable[[click.Context], Any], context: click.Context) -> Any:
+    """Invoke a command; what no command may raise, ``SystemExit`` for one, names the command.
+
+    Raises:
+        PluginError: it did, and the cause is in the code of its package.
+    """
+    try:
+        return invoke(context)
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except BaseException as error:
+        if not is_raised_by(error, called.package):
+            raise
+        with calling(called, "the call"):
+            raise
 
 
 class RootGroup(ListingGroup):

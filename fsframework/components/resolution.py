@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Union
 
+from fsframework._calls import calling, named, text_of
 from fsframework._digest import digest_of
 from fsframework._numbers import parse_number
 from fsframework.components.catalogue import Added, read_added
@@ -109,15 +110,19 @@ class Component:
         Raises:
             FsfError: the constructor refused an option; its message is passed on.
         """
+        options = {key: _created(value) for key, value in self.options.items()}
         try:
-            return self.cls(**{key: _created(value) for key, value in self.options.items()})
+            return self.cls(**options)
         except FsfError as error:
             message = f"{self.kind} {self.name}: {error}"
             raise type(error)(message, picture=error.picture) from error
         except (TypeError, ValueError) as error:
             raise OptionError(
-                f"{self.kind} {self.name} refuses its options: {type(error).__name__}: {error}"
+                f"{self.kind} {self.name} refuses its options: {text_of(error)}"
             ) from error
+        except BaseException as error:
+            with calling(named(self.cls), "its constructor"):
+                raise error
 
     def to_json(self) -> dict[str, Any]:
         """Return name and options as JSON values; nested components likewise."""

@@ -34,7 +34,7 @@ class Preprocessing:
     binding: bool = False
 
 
-class Backbone(Configurable, nn.Module, ABC):
+class Backbone(Configurable, nn.Module, ABC, kind="backbone"):
     """Images in, feature maps out; ``vectors`` pools the maps into one vector an image.
 
     The constructor makes random weights; ``load_pretrained`` replaces them by pretrained ones.

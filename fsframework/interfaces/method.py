@@ -46,7 +46,7 @@ class Batch:
     teacher_logits: Tensor | None = None
 
 
-class FewShotMethod(Configurable, nn.Module, ABC):
+class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
     """Support and queries in, scores out; many tasks per call.
 
     Only ``scores`` is required. A method never sees a query's label outside ``loss`` and never

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from fsframework._calls import unguarded
 from fsframework.components.kinds import KINDS as _KINDS
 from fsframework.components.kinds import kind_of
 from fsframework.components.registry import kebab
@@ -164,7 +165,8 @@ class Suite:
             for earlier in after:
                 if reason := _reason_not_to(earlier, make):
                     raise NotApplicable(reason)
-            function(make)
+            with unguarded():
+                function(make)
             _remember(checked, make, "")
 
         self._checks.append(checked)

@@ -52,17 +52,12 @@ def resolve_device(wanted: str) -> torch.device:
         raise OptionError(
             f"{argument('device', wanted)}: unknown device; use auto, cpu, cuda, cuda:N or mps"
         ) from None
-    if device.type == "cuda" and (
-        not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()
-    ):
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    counts = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    count = counts.get(device.type, 1)
+    if (device.index or 0) >= count:
         raise OptionError(
-            f"{argument('device', wanted)}: this machine has {count} CUDA devices that PyTorch "
-            f"{torch.__version__} can use; use {argument('device', 'cpu')}"
-        )
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise OptionError(
-            f"{argument('device', wanted)}: not available here; use {argument('device', 'cpu')}"
+            f"{argument('device', wanted)}: this machine has {count} {device.type} devices that "
+            f"PyTorch {torch.__version__} can use; use {argument('device', 'cpu')}"
         )
     return device
 
