@@ -77,6 +77,12 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
     """Whether one query's score may depend on the other queries; an option may set it for an
     instance."""
 
+    reads_values: str = ""
+    """Why ``scores`` must look at the values of its tensors, for which a GPU waits (a solver that
+    stops when it has converged), in words; empty for methods that never do. Otherwise all tensors
+    stay on the device of the inputs and no shape depends on values; ``embed`` never reads values,
+    and ``loss`` only by ``scores``. An option may set it for an instance."""
+
     n_way: int | None = None
     """Number of ways of a method that learns weights per way (the head of MAML); such a method
     refuses other tasks, and its scores may depend on the order of the ways. ``None`` for any

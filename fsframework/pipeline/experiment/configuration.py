@@ -167,7 +167,8 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     sampler = resolve_component(registry, "sampler", whole["sampler"])
     n_way, n_shot = _shape(settings, sampler)
     recipe: Recipe | None = None
-    if _nothing_to_train(registry, asked, whole):
+    trained = "training" in asked or ("recipe" in asked and settings.recipe is not None)
+    if not trained and _nothing_to_train(registry, whole):
         whole["training"] = {"epochs": Given(0, "nothing to train")}
     elif settings.recipe is not None and settings.model is None:
         recipe = _recipe(registry, whole, settings.recipe, n_shot)
@@ -415,13 +416,8 @@ def _values(tree: Any) -> Any:
     return plain(tree.value) if isinstance(tree, Given) else tree
 
 
-def _nothing_to_train(
-    registry: Registry, asked: Mapping[str, Any], whole: Mapping[str, Any]
-) -> bool:
-    """Whether the backbone keeps its weights, the method has none, and no training is requested."""
-    recipe = asked.get("recipe")
-    if "training" in asked or (recipe is not None and _value(recipe) not in (None, "none")):
-        return False
+def _nothing_to_train(registry: Registry, whole: Mapping[str, Any]) -> bool:
+    """Whether the method has no weights of its own, and the backbone keeps those it has."""
     if not resolve_component(registry, "method", whole["method"]).create().weightless:
         return False
     return bool(resolve_component(registry, "backbone", whole["backbone"]).create().keeps_weights)

@@ -178,14 +178,13 @@ def _pilot(run: str, runs_dir: Path, arm: str | None) -> tuple[PilotAnswers, Tas
     import fsframework as fsf
     from fsframework.errors import DataError
     from fsframework.statistics.query_variance import pilot_of
-    from fsframework.values import AccuracyOutcomes
 
     made = fsf.load_run(run, runs_dir)
     arms = list(made.record.arms)
     if arm is not None and arm not in arms:
         raise OptionError(f"{made.folder}: has no arm {arm!r}, only {', '.join(arms)}")
     name = arm or arms[0]
-    if made.record.imported is not None or isinstance(made.outcomes[name], AccuracyOutcomes):
+    if made.record.imported is not None:
         raise DataError(
             f"{made.folder}: holds accuracies of whole tasks measured elsewhere, and a plan needs "
             "the counts of correct answers per class, to separate the spread of tasks from the "

@@ -106,7 +106,7 @@ __all__ = ["benchmark"]
 )
 @shared("force", "dry-run", "json")
 @click.pass_context
-def benchmark(
+def benchmark(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
     benchmark_name: str | None,
@@ -134,6 +134,7 @@ def benchmark(
       fsf benchmark fewstab --tasks 200
       fsf benchmark fewstab --dataset miniImageNet=folder:./mini --output tables.md
       fsf benchmark fewstab --shot 5 -o benchmark.ablation=true
+      fsf benchmark fewstab -o benchmark.training_shots=true --figure shots.png
       fsf benchmark contexts --dataset folder:./images -o benchmark.column=place
       fsf benchmark metacoco -o benchmark.only=2 --method protonet --dry-run
       fsf benchmark open-intervals --dataset CUB=folder:./birds --model DINO=runs/dino

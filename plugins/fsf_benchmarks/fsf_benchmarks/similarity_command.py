@@ -68,7 +68,7 @@ _CLIP = "clip-words"
 )
 @shared("force", "json")
 @click.pass_context
-def similarity(
+def similarity(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
     clip: str | None,

@@ -52,7 +52,7 @@ _FILE = click.Path(path_type=Path)
 @shared("sampler", "arm", "dataset", *WORDS, "split", "way", "shot", "queries", "seed")
 @shared(*CONFIGURATION, "cache-dir", "force", "json")
 @click.pass_context
-def show_task(
+def show_task(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
     file: Path | None,
