@@ -105,7 +105,7 @@ class Training(Drifting):
         self.norm(query.flatten(0, 1))
 
 
-DRIFTING = {InPlace: "calls", Replacing: "calls", Moving: "scale", Training: "norm.num_batches"}
+DRIFTING = {InPlace: "calls", Replacing: "calls", Moving: "scale", Training: "norm.running_mean"}
 
 
 class Told(Reporter):
