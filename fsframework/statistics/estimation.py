@@ -239,6 +239,7 @@ def task_values(name: str, statistic: Statistic, outcomes: Outcomes) -> FloatArr
     Raises:
         DataError: a value is not a finite number within the statistic's bounds, or there are not
             as many as tasks.
+        PluginError: the values are not real numbers, or the statistic raises.
     """
     found = statistic.per_task(outcomes)
     if found.dtype.kind not in "biuf":
