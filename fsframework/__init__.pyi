@@ -9,6 +9,7 @@ from fsframework.api.experiments import describe as describe
 from fsframework.api.models import Model as Model
 from fsframework.api.models import evaluate as evaluate
 from fsframework.api.models import method as method
+from fsframework.api.packing import pack_images as pack_images
 from fsframework.api.results import Comparison as Comparison
 from fsframework.api.results import compare as compare
 from fsframework.api.results import estimate as estimate

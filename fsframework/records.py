@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from fsframework._files import atomic_write
+from fsframework._files import atomic_write, parse_json
 from fsframework.errors import DataError, FsfError, RecordError, close_matches
 from fsframework.values import ArmOutcomes, Arms, Contrast, Estimate, Outcomes, TaskSet
 
@@ -390,7 +390,7 @@ class RunRecord:
         """
         path = Path(folder) / RECORD_NAME
         try:
-            raw = json.loads(path.read_text())
+            raw = parse_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise RecordError(f"{folder}: holds no run ({RECORD_NAME} is missing)") from None
         except (OSError, ValueError) as error:

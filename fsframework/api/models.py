@@ -24,7 +24,8 @@ from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.pipeline.cache.images import Pixels, store_of
 from fsframework.pipeline.experiment.stages import Precision
-from fsframework.pipeline.learning.evaluation import ImageSource, embedded, evaluate_source
+from fsframework.pipeline.learning.evaluation import ImageSource, embedded
+from fsframework.pipeline.learning.evaluation import evaluate as evaluate_model
 from fsframework.pipeline.learning.model import (
     FewShotModel,
     build_model,
@@ -34,6 +35,7 @@ from fsframework.pipeline.learning.model import (
     save_tensors,
     seeded,
 )
+from fsframework.pipeline.learning.scoring import Scorer
 from fsframework.pipeline.learning.training import start_from
 from fsframework.pipeline.session import Session
 from fsframework.values import (
@@ -172,7 +174,7 @@ class Model:
             of calls.
 
         Raises:
-            DataError: the method returns scores of another shape, or scores that are not finite.
+            PluginError: the method returns scores of another shape, or scores that are not finite.
         """
         self.network.eval()
         device = self.network.mean.device
@@ -180,15 +182,8 @@ class Model:
         precision = self.precision if self.consumes == "images" else "fp32"
         shown, asked = (torch.from_numpy(part)[None].to(device) for part in (support, query))
         with seeded(0, device), lowered(device, precision):
-            scores = self.network.method.scores(shown, asked)[0].float().cpu()
-        expected = (len(query), len(support))
-        if scores.shape != expected or not bool(torch.isfinite(scores).all()):
-            raise DataError(
-                f"{self.name}: scores must be finite and of shape {expected}; the method returned "
-                f"scores of shape {tuple(scores.shape)}, "
-                f"{int((~torch.isfinite(scores)).sum())} of them not finite"
-            )
-        return scores.numpy()
+            scores = Scorer(self.network.method)(shown, asked)[0]
+        return scores.float().cpu().numpy()
 
 
 def _resized(images: UInt8Array, network: FewShotModel) -> UInt8Array:
@@ -444,9 +439,10 @@ def evaluate(
         if isinstance(model, Model):
             found = ImageSource.computed(model.network, pixels, chosen)
             batch: Any = query_batch
-            outcomes[arm] = evaluate_source(
-                model.network, chosen, found, batch, label, session.reporter
-            )
+            outcomes[arm] = evaluate_model(
+                model.network, chosen, found,
+                label=label, reporter=session.reporter, query_batch=batch,
+            )  # fmt: skip
         else:
             outcomes[arm] = _asked(model, chosen, pixels, label, session)
     return ArmOutcomes(outcomes, arms)

@@ -22,7 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Union
 
+from fsframework._calls import calling, named, text_of
 from fsframework._digest import digest_of
+from fsframework._numbers import parse_number
 from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
 from fsframework.components.kinds import COMPONENTS, kind_of
@@ -35,10 +37,10 @@ from fsframework.errors import (
     PluginError,
     close_matches,
 )
-from fsframework.values import parse_number
 
 __all__ = [
     "ADDED_ORIGIN",
+    "MOST_LEVELS",
     "Component",
     "Given",
     "canonical",
@@ -54,7 +56,7 @@ ADDED_ORIGIN = "fsf data add"
 """Origin of the options of a data set that the user has added under a name."""
 
 
-_MOST_LEVELS = 32
+MOST_LEVELS = 32
 """How deep an option may be nested; real ones reach three."""
 
 
@@ -116,15 +118,19 @@ class Component:
         Raises:
             FsfError: the constructor refused an option; its message is passed on.
         """
+        options = {key: _created(value) for key, value in self.options.items()}
         try:
-            return self.cls(**{key: _created(value) for key, value in self.options.items()})
+            return self.cls(**options)
         except FsfError as error:
             message = f"{self.kind} {self.name}: {error}"
             raise type(error)(message, picture=error.picture) from error
         except (TypeError, ValueError) as error:
             raise OptionError(
-                f"{self.kind} {self.name} refuses its options: {type(error).__name__}: {error}"
+                f"{self.kind} {self.name} refuses its options: {text_of(error)}"
             ) from error
+        except BaseException as error:
+            with calling(named(self.cls), "its constructor"):
+                raise error
 
     def to_json(self) -> dict[str, Any]:
         """Return name and options as JSON values; nested components likewise."""
@@ -233,9 +239,9 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
     *path, last = dotted.split(".")
     if not all([*path, last]):
         raise OptionError(f"{dotted!r} is not an option; write it as component.option=value")
-    if len(path) > _MOST_LEVELS:
+    if len(path) > MOST_LEVELS:
         raise OptionError(
-            f"{dotted[:40]}...: an option may be nested at most {_MOST_LEVELS} levels deep, "
+            f"{dotted[:40]}...: an option may be nested at most {MOST_LEVELS} levels deep, "
             f"not {len(path)}"
         )
     node = tree

@@ -8,12 +8,16 @@ published data that are not as published.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from fsframework._files import parse_toml
 from fsframework.components.resolution import Component
 from fsframework.errors import RecordError
 from fsframework.interfaces.backbone import Backbone
@@ -34,14 +38,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class _Content:
-    """What is known about the images of a data set that backbones are pretrained on.
-
-    Args:
-        contains: data that it contains as a whole.
-        similar_to: data for similarity to which its images were selected from the web.
-        shares: data with which it shares some images.
-        part_of: data of which it is a part, with classes that are not known here.
-    """
+    """What is known about a data set; ``known_data.toml`` says what each field means."""
 
     contains: tuple[str, ...] = ()
     similar_to: tuple[str, ...] = ()
@@ -49,43 +46,12 @@ class _Content:
     part_of: tuple[str, ...] = ()
 
 
-_KNOWN: Mapping[str, _Content] = {
-    # The home page of CUB-200-2011 warns that some of its images are in ImageNet.
-    "imagenet-1k": _Content(shares=("cub-200-2011",)),
-    # 21k and 22k are two names of the whole of ImageNet; 1k is the challenge's part of it.
-    "imagenet-21k": _Content(contains=("imagenet-22k", "imagenet-1k")),
-    "imagenet-22k": _Content(contains=("imagenet-21k", "imagenet-1k")),
-    "imagenet-12k": _Content(part_of=("imagenet-22k", "imagenet-21k")),
-    # Oquab et al. 2023, "DINOv2", appendix A, Table 15: it contains ImageNet-22k unchanged.
-    "lvd-142m": _Content(
-        contains=("imagenet-22k", "imagenet-21k", "imagenet-1k"),
-        similar_to=(
-            *("caltech-101", "cub-200-2011", "dtd", "fgvc-aircraft", "flowers-102", "food-101"),
-            *("oxford-pets", "stanford-cars", "sun397", "voc2007"),
-        ),
-    ),
-    **dict.fromkeys(
-        (
-            *("places365", "cifar-10", "cifar-100", "omniglot", "planted"),
-            *("miniimagenet", "tieredimagenet", "cub-200-2011"),
-        ),
-        _Content(),
-    ),
-}
-"""Data whose content is known; that of all others, such as data from the web, is not."""
+@functools.cache
+def _facts() -> tuple[Mapping[str, _Content], Mapping[str, str]]:
+    """Return what is known about data by their names, and names by their other spellings."""
+    raw = parse_toml((Path(__file__).parent / "known_data.toml").read_text(encoding="utf-8"))
+    return msgspec.convert(raw["data"], dict[str, _Content]), raw["spellings"]
 
-_SPELLINGS: Mapping[str, str] = {
-    "cub": "cub-200-2011",
-    "aircraft": "fgvc-aircraft",
-    "vgg-flower": "flowers-102",
-    "vgg-flowers": "flowers-102",
-    "cars": "stanford-cars",
-    "dogs": "stanford-dogs",
-    "mini-imagenet": "miniimagenet",
-    "tiered-imagenet": "tieredimagenet",
-    "cifar100": "cifar-100",
-    "mscoco": "coco",
-}
 
 _MOST_CLASSES = 1000
 """Records list the training classes of a data set if they are no more."""
@@ -220,7 +186,7 @@ def _of_pretraining(tested: UnderTest, names: Sequence[str]) -> Iterator[str]:
 
 
 def _content(name: str) -> _Content:
-    return _KNOWN.get(name, _Content())
+    return _facts()[0].get(name, _Content())
 
 
 def _possibly(tested: UnderTest, name: str) -> str:
@@ -238,7 +204,7 @@ def _possibly(tested: UnderTest, name: str) -> str:
             return f"{called}, which shares images with {source}"
         if source in wholes:
             return f"{called}, a part of {own.part_of[0]}, as the classes of {tested.name} are"
-    if name in _KNOWN:
+    if name in _facts()[0]:
         return ""
     return (
         called
@@ -328,4 +294,4 @@ def _names(joined: str | None) -> tuple[str, ...]:
 
 
 def _spelt(name: str) -> str:
-    return _SPELLINGS.get(name.lower(), name.lower())
+    return _facts()[1].get(name.lower(), name.lower())

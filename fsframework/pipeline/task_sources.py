@@ -98,7 +98,7 @@ def candidate_splits(
     if trains is None:
         trains = experiment.learns and "train" in dataset.splits
     usual = ["test"] if "test" in dataset.splits else []
-    return [*usual, *([] if trains else ["all"])]
+    return usual if usual and trains else [*usual, "all"]
 
 
 def word_source(experiment: Experiment, split: str) -> WordSource:
@@ -256,11 +256,12 @@ def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session)
     if needs:
         _check_labels(experiment, source.pool_of(settings.split), session)
     pool, words = pool_of(experiment, source, session, words=needs)
+    how = settings.tasks, settings.seed, session.workspace.cache, session.reporter
     fit = fitted(
         sampler,
         settings.split,
         pool,
-        lambda one: draw_arms(session.registry, one, pool, settings.tasks, settings.seed, session),
+        lambda one: draw_arms(session.registry, one, pool, *how),
     )
     if fit.sampler is not sampler:
         experiment = with_way(experiment, fit.sampler)
@@ -274,6 +275,7 @@ def _check_labels(experiment: Experiment, pool: ImagePool, session: Session) -> 
         InfeasibleTask: even the control, which needs no words, cannot draw its tasks.
     """
     settings = experiment.settings
+    how = settings.tasks, settings.seed, session.workspace.cache, session.reporter
     declared = control_of(session.registry, experiment.sampler)
     if declared is None or declared[0].create().needs_attributes:
         return
@@ -281,8 +283,7 @@ def _check_labels(experiment: Experiment, pool: ImagePool, session: Session) -> 
     def draw(sampler: Component) -> Arms:
         other = control_of(session.registry, sampler)
         assert other is not None
-        tasks = draw_tasks(other[0], pool, settings.tasks, settings.seed, session)
-        return Arms({other[1].arms[0]: tasks})
+        return Arms({other[1].arms[0]: draw_tasks(other[0], pool, *how)})
 
     fitted(experiment.sampler, settings.split or "test", pool, draw)
 

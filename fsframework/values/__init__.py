@@ -5,6 +5,8 @@ imported here; PyArrow and safetensors are imported by the ``save`` and ``load``
 """
 
 from fsframework._digest import digest_of
+from fsframework._files import parse_json, parse_toml
+from fsframework._numbers import parse_number
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast
@@ -19,11 +21,11 @@ from fsframework.values.declarations import (
 )
 from fsframework.values.estimate import Estimate, Estimates, measure_name
 from fsframework.values.experiments import ExperimentDescription, ExperimentResult
-from fsframework.values.numbers import parse_number
+from fsframework.values.limits import demand_disk, demand_memory, size_text
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
 from fsframework.values.quantities import Quantity
-from fsframework.values.seeds import task_rng, task_seed
+from fsframework.values.seeds import task_rng, task_seed, watched_tasks
 from fsframework.values.tables import footnotes, html_table, text_table
 from fsframework.values.tasks import TaskSet
 
@@ -55,12 +57,18 @@ __all__ = [
     "TableDeclaration",
     "TaskSet",
     "UInt8Array",
+    "demand_disk",
+    "demand_memory",
     "digest_of",
     "footnotes",
     "html_table",
     "measure_name",
+    "parse_json",
     "parse_number",
+    "parse_toml",
+    "size_text",
     "task_rng",
     "task_seed",
     "text_table",
+    "watched_tasks",
 ]

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fsframework._files import atomic_path
+from fsframework._files import atomic_path, parse_json
 from fsframework.errors import DataError
 
-__all__ = ["SCHEMA_VERSION", "check_header", "parquet_header", "write_parquet"]
+__all__ = ["SCHEMA_VERSION", "check_header", "parquet_header", "parsed_header", "write_parquet"]
 
 
 SCHEMA_VERSION = 2
@@ -30,7 +30,15 @@ def parquet_header(path: Path, *what: str) -> tuple[Any, dict[str, Any]]:
     raw = (table.schema.metadata or {}).get(b"fsframework")
     if raw is None:
         raise DataError(f"{path}: not {what[0]} written by fsframework (its header is missing)")
-    return table, check_header(json.loads(raw), path, *what)
+    return table, check_header(parsed_header(raw, path), path, *what)
+
+
+def parsed_header(raw: str | bytes, path: Path) -> Any:
+    """Parse the header of a file; a damaged one is an error."""
+    try:
+        return parse_json(raw)
+    except ValueError as error:
+        raise DataError(f"{path}: its header is damaged ({error})") from None
 
 
 def check_header(header: Any, path: Path, *what: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import msgspec
 
-from fsframework._files import atomic_path
+from fsframework._files import atomic_path, parse_json
 from fsframework.errors import DataError
 from fsframework.values._formats import SCHEMA_VERSION, check_header
 from fsframework.values.outcomes import QueryBatch, Scope
@@ -147,7 +147,7 @@ class Estimate:
             DataError: the file does not contain an estimate.
         """
         try:
-            raw = json.loads(Path(path).read_text())
+            raw = parse_json(Path(path).read_text())
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: not an estimate ({error})") from None
         check_header(raw, Path(path), "an estimate")

@@ -23,7 +23,7 @@ from fsframework.values._arrays import (
     frozen,
     named,
 )
-from fsframework.values._formats import SCHEMA_VERSION, check_header
+from fsframework.values._formats import SCHEMA_VERSION, check_header, parsed_header
 from fsframework.values.attributes import AttributeTable
 from fsframework.values.pool import ImagePool
 
@@ -306,7 +306,7 @@ class TaskSet:
                 raw = (file.metadata() or {}).get("fsframework")
                 if raw is None:
                     raise DataError(f"{path}: not a task set written by fsframework")
-                header = check_header(json.loads(raw), path, "a task set")
+                header = check_header(parsed_header(raw, path), path, "a task set")
                 missing = set(names) - set(file.keys())
                 if missing:
                     raise DataError(f"{path}: lacks the array {named(sorted(missing))}")

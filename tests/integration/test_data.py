@@ -91,7 +91,7 @@ def test_published_data_are_compared(fsf: Fsf, tmp_path: Path) -> None:
     done = fsf("data", "add", "toy-set", str(place), "-o", "per_class=15", *with_toy)
     assert done.returncode == 0, "data that lack some can be used"
     assert "split test: 6 classes and 90 images, published are 6 and 120" in done.stdout
-    assert f"added: {place}, 2 problems" in fsf("data", "list", *with_toy).stdout
+    assert f"added, 2 problems  {place}" in fsf("data", "list", *with_toy).stdout
     rows = {row["name"]: row for row in json.loads(fsf("data", "list", "--json", *with_toy).stdout)}
     assert rows["toy-set"]["published"] == {"classes": 12, "images": 240}
     assert rows["toy-set"]["found"] == {"classes": 12, "images": 180}

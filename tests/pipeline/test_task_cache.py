@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
-from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.progress import Reporter
-from fsframework.pipeline.session import Session
+from fsframework.pipeline import tasks
 from fsframework.pipeline.tasks import draw_arms
 from fsframework.testing.toys import toy_pool
+from tests.toys import Counting
 
 
 def test_the_arms_of_a_contrast_share_no_tasks_in_the_cache(tmp_path: Path) -> None:
@@ -22,9 +22,21 @@ def test_the_arms_of_a_contrast_share_no_tasks_in_the_cache(tmp_path: Path) -> N
     sampler = resolve_component(registry, "sampler", options)
     fresh = draw_arms(registry, sampler, pool, 3, 0, None)
     assert not np.array_equal(fresh["iid"].query, fresh["ood"].query)
-    session = Session(registry, Workspace(tmp_path, tmp_path), Reporter())
     for _ in range(2):  # drawn, then read
-        kept = draw_arms(registry, sampler, pool, 3, 0, session)
+        kept = draw_arms(registry, sampler, pool, 3, 0, tmp_path)
         assert {arm: t.digest for arm, t in kept.items()} == {
             arm: t.digest for arm, t in fresh.items()
         }
+
+
+@pytest.mark.parametrize("name", ["random", "fewstab", "context"])
+def test_the_progress_of_a_long_draw_counts_every_task(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(tasks, "_MANY", 50)
+    monkeypatch.setattr(tasks, "_REPORTED", 10)
+    sampler = resolve_component(Registry(), "sampler", {"name": name, "n_shot": 1, "n_query": 2})
+    for n_tasks, counted in ((49, {}), (60, {f"drawing {name} tasks": 60})):
+        reporter = Counting()
+        tasks.draw_tasks(sampler, toy_pool(), n_tasks, 0, None, reporter)
+        assert reporter.units == counted

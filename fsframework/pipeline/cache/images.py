@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,13 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from fsframework._files import readable_size
-from fsframework.errors import DataError, FsfError, argument
+from fsframework.errors import DataError, argument
 from fsframework.interfaces.dataset import Dataset, Decoding
 from fsframework.pipeline.cache.rows import Made, Records, Rows
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.progress import Reporter
-from fsframework.values import BoolArray, IntArray, UInt8Array, digest_of
+from fsframework.values import BoolArray, IntArray, UInt8Array, demand_disk, digest_of
 
 if TYPE_CHECKING:
     from fsframework.components.resolution import Component
@@ -215,7 +213,13 @@ class ImageStore:
 
         def find() -> IntArray:
             missing = self.missing(rows, broken, reporter)
-            self._demand_room(int((self._rows.records(reporter)["check"][missing] == 0).sum()))
+            new = len(self.undecoded(missing, reporter))
+            demand_disk(
+                new * self.row_bytes,
+                self._rows.folder,
+                f"{new:,} images of {self.size} x {self.size} pixels",
+                f"use a smaller {argument('image_size')}, or another {argument('cache_dir')}",
+            )
             return missing
 
         self._make(find, broken, (label, len(rows)), reporter)
@@ -233,9 +237,9 @@ class ImageStore:
                 "the same; what was computed from the old pixels is computed again"
             )
 
-    def has(self, rows: IntArray, reporter: Reporter) -> bool:
-        """Return whether rows have been decoded, though their files may have been edited since."""
-        return self._rows.missing(rows, reporter).size == 0
+    def undecoded(self, rows: IntArray, reporter: Reporter) -> IntArray:
+        """Return the rows that are not on disk; the files of others may have been edited since."""
+        return self._rows.missing(rows, reporter)
 
     def missing(self, rows: IntArray, broken: Broken, reporter: Reporter) -> IntArray:
         """Return the rows still to be decoded; broken ones may have been repaired since.
@@ -309,16 +313,6 @@ class ImageStore:
     @cached_property
     def _seen(self) -> tuple[npt.NDArray[np.uint64], BoolArray]:
         return np.zeros(len(self), np.uint64), np.zeros(len(self), bool)
-
-    def _demand_room(self, images: int) -> None:
-        """Raise an error if the disk cannot hold the images."""
-        needed, free = images * self.row_bytes, shutil.disk_usage(self._rows.folder).free
-        if needed > free:
-            raise FsfError(
-                f"{images:,} images of {self.size} x {self.size} pixels take "
-                f"{readable_size(needed)}, but {self._rows.folder} has {readable_size(free)} left; "
-                f"use a smaller {argument('image_size')}, or another {argument('cache_dir')}"
-            )
 
     def _decoded(self, block: IntArray, broken: Broken) -> tuple[UInt8Array, list[int]]:
         """Return the pixels of some images, and the places of those that cannot be decoded."""
@@ -472,7 +466,7 @@ def known_digest(store: ImageStore, dataset: Dataset, split: str, reporter: Repo
     Those whose files may have been edited since are decoded again.
     """
     rows = _rows_of(dataset, split)
-    if store.has(rows, reporter):
+    if not store.undecoded(rows, reporter).size:
         store.fill(rows, "fatal", f"images of {split}", reporter)
         return store.digest(rows, reporter)
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fsframework.components.resolution import Given, set_dotted
+from fsframework.components.resolution import MOST_LEVELS, Given, set_dotted
 from fsframework.errors import OptionError, close_matches
 
 __all__ = ["ARGUMENTS", "COMPONENTS", "given_tree", "key_of", "leaves", "overlay"]
@@ -32,6 +32,8 @@ ARGUMENTS: Mapping[str, str] = {
 """Dotted key that an argument sets in a configuration, by the name of the argument."""
 
 _ALL = ("all", "none")
+_INSTEAD_OF = {"attributes": "detector", "detector": "attributes"}
+"""Arguments that exclude each other: one given on the command line replaces the other in a file."""
 
 
 def key_of(name: str, value: Any) -> tuple[str, Any]:
@@ -76,15 +78,23 @@ def given_tree(
             tree = overlay({key: leaves(value, origin)}, tree)
         else:
             set_dotted(tree, key, Given(value, origin))
-    return overlay(tree, below) if below else tree
+    if not below:
+        return tree
+    return overlay(tree, {k: v for k, v in below.items() if _INSTEAD_OF.get(k) not in tree})
 
 
-def leaves(value: Any, origin: str) -> Any:
-    """Return nested mappings with ``Given`` as leaves; lists of mappings stay lists."""
+def leaves(value: Any, origin: str, levels: int = MOST_LEVELS) -> Any:
+    """Return nested mappings with ``Given`` as leaves; lists of mappings stay lists.
+
+    Raises:
+        OptionError: they are nested more than ``levels`` deep.
+    """
+    if not levels:
+        raise OptionError(f"options may be nested at most {MOST_LEVELS} levels deep")
     if isinstance(value, Mapping):
-        return {str(key): leaves(one, origin) for key, one in value.items()}
+        return {str(key): leaves(one, origin, levels - 1) for key, one in value.items()}
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, Mapping) for v in value):
-        return [leaves(one, origin) for one in value]
+        return [leaves(one, origin, levels - 1) for one in value]
     return Given(value, origin)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fsframework._files import parse_toml
 from fsframework.components.objects import named
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import (
@@ -136,10 +136,10 @@ def read_config(path: Path) -> dict[str, Any]:
         OptionError: the file is missing or not TOML; the message gives line and column.
     """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = parse_toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise OptionError(f"{argument('config', str(path))}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise OptionError(f"{argument('config', str(path))}: not TOML ({error})") from None
     except OSError as error:
         raise OptionError(f"{argument('config', str(path))}: {error.strerror}") from None
@@ -167,7 +167,8 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     sampler = resolve_component(registry, "sampler", whole["sampler"])
     n_way, n_shot = _shape(settings, sampler)
     recipe: Recipe | None = None
-    if _nothing_to_train(registry, asked, whole):
+    trained = "training" in asked or ("recipe" in asked and settings.recipe is not None)
+    if not trained and _nothing_to_train(registry, whole):
         whole["training"] = {"epochs": Given(0, "nothing to train")}
     elif settings.recipe is not None and settings.model is None:
         recipe = _recipe(registry, whole, settings.recipe, n_shot)
@@ -178,7 +179,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         whole = functools.reduce(overlay, (asked, below, _DEFAULTS))
     settings, origins = _settings(whole)
     settings = dataclasses.replace(settings, recipe=settings.recipe if recipe else None)
-    settings, detector = _detector(registry, settings, whole)
+    detector = _detector(registry, settings, whole)
     dataset = resolve_component(registry, "dataset", whole["dataset"])
     backbone = resolve_component(registry, "backbone", whole["backbone"])
     method = resolve_component(registry, "method", whole["method"])
@@ -279,30 +280,16 @@ def _settings(tree: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
     return found
 
 
-def _detector(
-    registry: Registry, settings: Settings, tree: Mapping[str, Any]
-) -> tuple[Settings, Component | None]:
-    """Return the detector, or none if attributes are read; the stronger origin decides."""
+def _detector(registry: Registry, settings: Settings, tree: Mapping[str, Any]) -> Component | None:
+    """Return the detector, ``None`` if attributes are read."""
     if "detector" not in tree:
-        return settings, None
+        return None
     if settings.attributes is not None:
-        stronger = _strength(tree["attributes"]) - _strength(tree["detector"])
-        if stronger > 0:
-            return settings, None
-        if stronger == 0:
-            raise OptionError(
-                f"attributes are either read from {settings.attributes} or detected: leave out "
-                f"{argument('attributes')} or {argument('detector')}"
-            )
-        settings = dataclasses.replace(settings, attributes=None)
-    return settings, resolve_component(registry, "detector", tree["detector"])
-
-
-def _strength(raw: Any) -> int:
-    """Rank the origin of a value; 0 for a file or a default."""
-    given = raw.get("name") if isinstance(raw, Mapping) else raw
-    origin = given.origin if isinstance(given, Given) else ""
-    return len(OVERRIDING) - OVERRIDING.index(origin) if origin in OVERRIDING else 0
+        raise OptionError(
+            f"attributes are either read from {settings.attributes} or detected: leave out "
+            f"{argument('attributes')} or {argument('detector')}"
+        )
+    return resolve_component(registry, "detector", tree["detector"])
 
 
 def resolve_part(
@@ -429,13 +416,8 @@ def _values(tree: Any) -> Any:
     return plain(tree.value) if isinstance(tree, Given) else tree
 
 
-def _nothing_to_train(
-    registry: Registry, asked: Mapping[str, Any], whole: Mapping[str, Any]
-) -> bool:
-    """Whether the backbone keeps its weights, the method has none, and no training is requested."""
-    recipe = asked.get("recipe")
-    if "training" in asked or (recipe is not None and _value(recipe) not in (None, "none")):
-        return False
+def _nothing_to_train(registry: Registry, whole: Mapping[str, Any]) -> bool:
+    """Whether the method has no weights of its own, and the backbone keeps those it has."""
     if not resolve_component(registry, "method", whole["method"]).create().weightless:
         return False
     return bool(resolve_component(registry, "backbone", whole["backbone"]).create().keeps_weights)

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsf_analysis._file_options import file_options
-from fsframework.cli.options import (
-    command,
-    json_option,
-    plugin_names,
-    plugin_option,
-    run_names,
-    runs_dir_option,
-    shared,
-)
+from fsframework.cli.options import command, plugin_names, run_names, shared
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
@@ -79,9 +71,7 @@ __all__ = ["compare"]
     show_default=True,
     help="Output format. LaTeX needs booktabs; CSV contains the pairs, unrounded.",
 )
-@runs_dir_option
-@plugin_option
-@json_option
+@shared("runs-dir", "plugin", "json")
 def compare(
     sources: tuple[str, ...],
     statistics: tuple[str, ...],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsf_analysis._file_options import file_options
-from fsframework.cli.options import command, json_option
+from fsframework.cli.options import command, shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,16 +34,7 @@ __all__ = ["accuracies", "import_all"]
     "--label", metavar="NAME", help="Name of the method.  [default: name of the file or column]"
 )
 @file_options
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    metavar="DIR",
-    envvar="FSF_RUNS",
-    show_envvar=True,
-    help="Where runs are written.  [default: ./runs]",
-)
-@json_option
+@shared("runs-dir", "json")
 def accuracies(
     paths: tuple[Path, ...],
     task_set: str | None,

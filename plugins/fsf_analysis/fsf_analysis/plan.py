@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import (
-    command,
-    json_option,
-    run_names,
-    runs_dir_option,
-    session_of,
-    set_options,
-    shared,
-    tree_of,
-)
+from fsframework.cli.options import CONFIGURATION, command, run_names, session_of, shared, tree_of
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
@@ -91,9 +82,7 @@ _POINTS = 100
     metavar="N",
     help="Advise no number of queries that leaves fewer tasks.",
 )
-@set_options
-@runs_dir_option
-@json_option
+@shared(*CONFIGURATION, "runs-dir", "json")
 @click.pass_context
 def plan(
     context: click.Context,
@@ -109,9 +98,6 @@ def plan(
     level: float | None,
     power: float,
     least_tasks: int,
-    config: Path | None,
-    options: tuple[str, ...],
-    plugin_files: tuple[Path, ...],
     runs_dir: Path,
     as_json: bool,
     **_: Any,
@@ -139,7 +125,7 @@ def plan(
     from fsf_analysis.queries import QueryPlan
     from fsframework.statistics.planning import TaskSupply
 
-    tree = tree_of(context, config, options)
+    tree = tree_of(context)
     level = 0.95 if level is None else level
     sizes = study.parse_class_sizes(class_sizes) if class_sizes is not None else ()
     head: list[str] = []
@@ -192,14 +178,13 @@ def _pilot(run: str, runs_dir: Path, arm: str | None) -> tuple[PilotAnswers, Tas
     import fsframework as fsf
     from fsframework.errors import DataError
     from fsframework.statistics.query_variance import pilot_of
-    from fsframework.values import AccuracyOutcomes
 
     made = fsf.load_run(run, runs_dir)
     arms = list(made.record.arms)
     if arm is not None and arm not in arms:
         raise OptionError(f"{made.folder}: has no arm {arm!r}, only {', '.join(arms)}")
     name = arm or arms[0]
-    if made.record.imported is not None or isinstance(made.outcomes[name], AccuracyOutcomes):
+    if made.record.imported is not None:
         raise DataError(
             f"{made.folder}: holds accuracies of whole tasks measured elsewhere, and a plan needs "
             "the counts of correct answers per class, to separate the spread of tasks from the "
@@ -277,6 +262,7 @@ def _correlation(first: PilotAnswers, second: PilotAnswers) -> float:
 
 
 def _print(made: StudyPlan, head: list[str], measured: float | None) -> None:
+    from fsf_analysis._charts import chart
     from fsframework.cli import render
 
     for line in head:
@@ -317,7 +303,7 @@ def _print(made: StudyPlan, head: list[str], measured: float | None) -> None:
         what = "difference" if made.differences is not None else "accuracy"
         click.echo(f"standard error of the mean {what}, points, against queries per class")
         values = [_POINTS * math.sqrt(variance) for _, variance in curve]
-        click.echo("\n".join(render.chart(values)))
+        click.echo("\n".join(chart(values)))
         ends = f"{curve[0][0]}", f"{curve[-1][0]} queries per class"
         width = min(72, len(values))
         click.echo(" " * 9 + ends[0] + ends[1].rjust(max(width - len(ends[0]), len(ends[1]) + 1)))

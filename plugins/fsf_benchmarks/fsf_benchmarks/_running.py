@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -309,8 +309,8 @@ def run_benchmark(
         cache_dir: where stages are cached; see ``fsframework.run``.
         progress: whether progress is shown on standard error.
         **arguments: those of ``fsframework.run``, of which ``dataset``, ``method``, ``backbone``,
-            ``shot``, ``detector`` and ``model`` may be lists, and ``benchmark_options``, a mapping
-            of the benchmark's own options.
+            ``shot``, ``detector`` and ``model`` may be lists, or mappings of options, and
+            ``benchmark_options``, a mapping of the benchmark's own options.
 
     Raises:
         FsfError: an argument is wrong; a failed experiment becomes a result with its reason.
@@ -319,7 +319,11 @@ def run_benchmark(
         runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress
     )
     own = arguments.pop("benchmark_options", {})
-    chosen = {axis: _several(arguments.pop(axis)) for axis in AXES if axis in arguments}
+    chosen = {
+        axis: _several(arguments.pop(axis))
+        for axis in AXES
+        if axis in arguments and not isinstance(arguments[axis], Mapping)
+    }
     given = {
         **given_tree(arguments, "call"),
         "benchmark": {key: Given(value, "call") for key, value in own.items()},
@@ -327,5 +331,5 @@ def run_benchmark(
     return make_job(benchmark, session, given, tree_of_call({}, config), chosen).run()
 
 
-def _several(values: Any) -> Iterable[Any]:
+def _several(values: Any) -> Sequence[Any]:
     return tuple(values) if isinstance(values, (list, tuple)) else (values,)

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from fsframework.cli.options import (
-    command,
-    data_dir_option,
-    dataset_names,
-    json_option,
-    plugin_option,
-    run_command,
-)
-from fsframework.errors import OptionError
+from fsframework.cli.options import command, dataset_names, key_values, run_command, shared
 
 if TYPE_CHECKING:
     from fsf_data_tools.adding import AddedDataset
@@ -36,9 +28,7 @@ __all__ = ["add"]
     metavar="KEY=VALUE",
     help="Option of the data set (see fsf plugins show NAME --kind dataset); repeatable.",
 )
-@data_dir_option
-@plugin_option
-@json_option
+@shared("data-dir", "plugin", "json")
 def add(
     name: str,
     path: Path,
@@ -66,8 +56,9 @@ def add(
     from fsf_data_tools.adding import add_dataset
     from fsframework.cli import render
 
+    given = {key.removeprefix("dataset."): value for key, value in key_values(options).items()}
     report = add_dataset(
-        name, path, name=alias, options=_given(options), data_dir=data_dir, plugins=plugin_files
+        name, path, name=alias, options=given, data_dir=data_dir, plugins=plugin_files
     )
     words = "words" in report.entry.columns
     usage = run_command(report.name, words=words, plugins=plugin_files)
@@ -75,17 +66,6 @@ def add(
         render.print_json({**report.to_json(), "usage": usage})
         return
     _print(report, usage)
-
-
-def _given(options: tuple[str, ...]) -> dict[str, Any]:
-    """Return options ``KEY=VALUE`` by their keys; ``dataset.KEY=VALUE`` also works."""
-    found: dict[str, Any] = {}
-    for option in options:
-        key, equals, value = option.partition("=")
-        if not equals:
-            raise OptionError(f"-o {option}: must be KEY=VALUE, e.g. -o split=splits.json")
-        found[key.strip().removeprefix("dataset.")] = value
-    return found
 
 
 def _print(report: AddedDataset, usage: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fsframework.api.catalogue import DatasetRow
 from fsframework.errors import DataError, PluginError
+from fsframework.values import parse_toml
 
 __all__ = ["content_of", "declared_name", "reader_of"]
 
@@ -60,10 +60,10 @@ def content_of(declaration: Path, called: str) -> dict[str, bytes]:
 
 def _read(declaration: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(declaration.read_text(encoding="utf-8"))
+        return parse_toml(declaration.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"{declaration}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise DataError(f"{declaration}: not TOML ({error})") from None
     except OSError as error:
         raise DataError(f"{declaration}: {error.strerror}") from None

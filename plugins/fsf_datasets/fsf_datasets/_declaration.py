@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import json
 import lzma
 import re
 import string
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +14,7 @@ from typing import Any, Literal, cast
 
 from fsf_datasets._splits import split_name
 from fsframework.interfaces import About, DataError
+from fsframework.values import parse_json, parse_toml
 
 __all__ = ["Declaration", "Layout", "Pixels", "Split", "placeholders", "read_declaration"]
 
@@ -325,12 +324,12 @@ def read_declaration(file: Path) -> Declaration:
             type; the message names file and key.
     """
     try:
-        raw = tomllib.loads(file.read_text(encoding="utf-8"))
+        raw = parse_toml(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
         raise DataError(f"{file}: is not UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise DataError(f"{file}: not TOML ({error})") from None
     table = _Table(raw, file)
     name = table.take("name", "a name of lower-case letters, digits and single hyphens")
@@ -497,7 +496,7 @@ def _read_split_file(
     """
     try:
         content = file.read_bytes()
-        raw = json.loads(lzma.decompress(content) if file.suffix == ".xz" else content)
+        raw = parse_json(lzma.decompress(content) if file.suffix == ".xz" else content)
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error.strerror})") from None
     except (ValueError, lzma.LZMAError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 from fsf_datasets._messages import quoted
 from fsf_datasets._tables import read_table, read_text
 from fsframework.interfaces import DataError, OptionError
+from fsframework.values import parse_json
 
 __all__ = ["SplitOptions", "Splits", "disjoint", "split_name"]
 
@@ -121,7 +121,7 @@ def _read(file: Path) -> Splits:
 
 def _from_json(file: Path) -> list[tuple[str, str]]:
     try:
-        raw = json.loads(read_text(file))
+        raw = parse_json(read_text(file))
     except ValueError as error:
         raise DataError(f"{file}: not JSON ({error})") from None
     if not isinstance(raw, dict):

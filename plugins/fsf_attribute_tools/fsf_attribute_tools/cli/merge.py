@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fsframework.cli.options import check_output, command, force_option
+from fsframework.cli.options import check_output, command, shared
 
 __all__ = ["merge"]
 
@@ -16,7 +16,7 @@ _FILE = click.Path(path_type=Path)
 @command()
 @click.argument("output", type=_FILE)
 @click.argument("parts", metavar="PART...", nargs=-1, required=True, type=_FILE)
-@force_option
+@shared("force")
 def merge(output: Path, parts: tuple[Path, ...], force: bool) -> None:
     """Merge tables of different images, such as shards.
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fsframework._files import readable_size
-from fsframework.cli.options import cache_option, group, json_option
+from fsframework.cli.options import group, shared
 
 if TYPE_CHECKING:
     from fsframework.api.cache import CacheSize
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["cache"]
 
 _MOST_NAMED = 5
+_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 @group()
@@ -36,8 +36,7 @@ def cache() -> None:
 
 
 @cache.command("size")
-@cache_option
-@json_option
+@shared("cache-dir", "json")
 def size(cache_dir: Path | None, as_json: bool) -> None:
     """Show how much each stage has cached, and where."""
     from fsframework.api.cache import cache_size
@@ -66,9 +65,8 @@ def size(cache_dir: Path | None, as_json: bool) -> None:
     metavar="DAYS",
     help="Remove only items last written more than DAYS days ago.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@cache_option
+@shared("cache-dir", "dry-run")
 def clean(
     stages: tuple[str, ...], older_than: float, dry_run: bool, yes: bool, cache_dir: Path | None
 ) -> None:
@@ -88,7 +86,7 @@ def clean(
     if not yes:
         click.confirm(f"Remove this from {planned.folder}?", abort=True)
     done = clean_cache(chosen, older_than=older_than, cache_dir=cache_dir)
-    click.echo(f"removed {_counted(done.removed.items)}, {readable_size(done.removed.bytes)}")
+    click.echo(f"removed {_counted(done.removed.items)}, {_readable(done.removed.bytes)}")
     for path in done.in_use[:_MOST_NAMED]:
         click.echo(f"skipped, in use by a running process: {path}")
     if len(done.in_use) > _MOST_NAMED:
@@ -98,10 +96,22 @@ def clean(
 def _print_size(found: CacheSize) -> None:
     from fsframework.cli import render
 
-    rows = [(name, f"{n:,}", readable_size(size)) for name, (n, size) in found.stages.items()]
-    total = ("total", f"{found.items:,}", readable_size(found.bytes))
+    rows = [(name, f"{n:,}", _readable(size)) for name, (n, size) in found.stages.items()]
+    total = ("total", f"{found.items:,}", _readable(found.bytes))
     render.print_table(("stage", "items", "size"), [*rows, total])
 
 
 def _counted(items: int) -> str:
     return f"{items:,} {'item' if items == 1 else 'items'}"
+
+
+def _readable(size: int) -> str:
+    """Return bytes as people read them.
+
+    >>> _readable(0), _readable(999), _readable(1500), _readable(2_340_000_000)
+    ('0 B', '999 B', '1.5 kB', '2.3 GB')
+    """
+    value, unit = float(size), 0
+    while value >= 1000 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"

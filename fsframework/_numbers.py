@@ -1,4 +1,4 @@
-"""Numbers in text."""
+"""Numbers in text, read without importing NumPy."""
 
 from __future__ import annotations
 
