@@ -142,7 +142,7 @@ def _demand_room(store: ImageStore, splits: Sequence[str], session: Session) -> 
     )
     known = [split for split in splits if split in (*store.dataset.splits, "all")]
     rows = np.unique(np.concatenate([np.empty(0, int), *map(store.dataset.split_indices, known)]))
-    missing = len(store.missing(rows, "skip", session.reporter))
+    missing = len(store.undecoded(rows, session.reporter))
     demand_disk(missing * store.row_bytes, session.workspace.cache, f"{missing:,} {side}", advice)
 
 

@@ -22,6 +22,8 @@ from fsframework.values import BoolArray, IntArray
 __all__ = ["DetectionLog", "Shard"]
 
 _CHECK = b', "check": "'
+_ALL = "part-all.jsonl"
+"""The file of a process that has no shard, which works alone."""
 _BLOCK = 1 << 16
 
 
@@ -116,30 +118,40 @@ class DetectionLog:
                 stack.enter_context(locked(folder, shared=True, waiting=waiting))
                 stack.enter_context(locked(folder / f"part-{name}", waiting=waiting))
             own = folder / f"part-{name}.jsonl"
-            for path in [own, *folder.glob("part-*.jsonl")]:
-                if not is_readable_file(path):
-                    reporter.note(f"{path}: not a readable file; its answers are made again")
-                    discard(path)
-            _cut_torn_line(own)
-            log = cls(folder, keys, own)
-            if log.unchecked:
-                reporter.note(
-                    f"{folder}: answers of an earlier version have no digests; they are accepted "
-                    "and get digests now"
-                )
-                for path in log.unchecked if shard is None else {own} & {*log.unchecked}:
-                    with suppress(FsfError):  # the cache may be read-only
-                        _add_checks(path)
-                log = cls(folder, keys, own)
-            if log.n_damaged and not log.done.all():
-                reporter.note(
-                    f"{folder}: {log.n_damaged:,} damaged answers; their images are processed again"
-                )
+            log = cls._healed(folder, keys, own, reporter)
             try:
                 yield log
             finally:
                 if log._out is not None:
                     log._out.close()
+
+    @classmethod
+    def _healed(
+        cls, folder: Path, keys: tuple[str, ...], own: Path, reporter: Reporter
+    ) -> DetectionLog:
+        """Open the log after what an earlier version or an accident has left is dealt with."""
+        for path in [own, *folder.glob("part-*.jsonl")]:
+            if not is_readable_file(path):
+                reporter.note(f"{path}: not a readable file; its answers are made again")
+                discard(path)
+        _cut_torn_line(own)
+        log = cls(folder, keys, own)
+        if log.unchecked:
+            reporter.note(
+                f"{folder}: answers of an earlier version have no digests; they are accepted and "
+                "get digests now"
+            )
+            # Other processes may be writing the other parts, unless this one has them all.
+            mine = {*log.unchecked} if own.name == _ALL else {own} & {*log.unchecked}
+            for path in mine:
+                with suppress(FsfError):  # the cache may be read-only
+                    _add_checks(path)
+            log = cls(folder, keys, own)
+        if log.n_damaged and not log.done.all():
+            reporter.note(
+                f"{folder}: {log.n_damaged:,} answers are damaged; their images are processed again"
+            )
+        return log
 
     def _scan(self, path: Path, place_of: Mapping[str, int]) -> None:
         self._files.append(path)

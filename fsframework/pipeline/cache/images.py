@@ -213,7 +213,13 @@ class ImageStore:
 
         def find() -> IntArray:
             missing = self.missing(rows, broken, reporter)
-            self._demand_room(int((self._rows.records(reporter)["check"][missing] == 0).sum()))
+            new = len(self.undecoded(missing, reporter))
+            demand_disk(
+                new * self.row_bytes,
+                self._rows.folder,
+                f"{new:,} images of {self.size} x {self.size} pixels",
+                f"use a smaller {argument('image_size')}, or another {argument('cache_dir')}",
+            )
             return missing
 
         self._make(find, broken, (label, len(rows)), reporter)
@@ -231,9 +237,9 @@ class ImageStore:
                 "the same; what was computed from the old pixels is computed again"
             )
 
-    def has(self, rows: IntArray, reporter: Reporter) -> bool:
-        """Return whether rows have been decoded, though their files may have been edited since."""
-        return self._rows.missing(rows, reporter).size == 0
+    def undecoded(self, rows: IntArray, reporter: Reporter) -> IntArray:
+        """Return the rows that are not on disk; the files of others may have been edited since."""
+        return self._rows.missing(rows, reporter)
 
     def missing(self, rows: IntArray, broken: Broken, reporter: Reporter) -> IntArray:
         """Return the rows still to be decoded; broken ones may have been repaired since.
@@ -307,15 +313,6 @@ class ImageStore:
     @cached_property
     def _seen(self) -> tuple[npt.NDArray[np.uint64], BoolArray]:
         return np.zeros(len(self), np.uint64), np.zeros(len(self), bool)
-
-    def _demand_room(self, images: int) -> None:
-        """Raise an error if the disk cannot hold the images."""
-        demand_disk(
-            images * self.row_bytes,
-            self._rows.folder,
-            f"{images:,} images of {self.size} x {self.size} pixels",
-            f"use a smaller {argument('image_size')}, or another {argument('cache_dir')}",
-        )
 
     def _decoded(self, block: IntArray, broken: Broken) -> tuple[UInt8Array, list[int]]:
         """Return the pixels of some images, and the places of those that cannot be decoded."""
@@ -469,7 +466,7 @@ def known_digest(store: ImageStore, dataset: Dataset, split: str, reporter: Repo
     Those whose files may have been edited since are decoded again.
     """
     rows = _rows_of(dataset, split)
-    if store.has(rows, reporter):
+    if not store.undecoded(rows, reporter).size:
         store.fill(rows, "fatal", f"images of {split}", reporter)
         return store.digest(rows, reporter)
     return None

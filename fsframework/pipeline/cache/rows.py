@@ -323,7 +323,7 @@ class Rows:
         return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
-def stored_array(
+def stored_array(  # noqa: PLR0913
     folder: Path,
     shape: tuple[int, ...],
     dtype: npt.DTypeLike,

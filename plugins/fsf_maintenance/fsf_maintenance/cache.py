@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["cache"]
 
 _MOST_NAMED = 5
+_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 @group()
@@ -103,3 +104,15 @@ def _print_size(found: CacheSize) -> None:
 
 def _counted(items: int) -> str:
     return f"{items:,} {'item' if items == 1 else 'items'}"
+
+
+def _readable(size: int) -> str:
+    """Return bytes as people read them.
+
+    >>> _readable(0), _readable(999), _readable(1500), _readable(2_340_000_000)
+    ('0 B', '999 B', '1.5 kB', '2.3 GB')
+    """
+    value, unit = float(size), 0
+    while value >= 1000 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
