@@ -92,7 +92,7 @@ class InfeasibleTask(FsfError):
 
 
 class RecordError(FsfError):
-    """A run record cannot be read, written or merged."""
+    """A run record cannot be read or written."""
 
 
 def close_matches(name: str, known: Iterable[str]) -> str:

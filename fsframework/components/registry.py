@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from fsframework._calls import remember, text_of
 from fsframework._files import check_file
 from fsframework.components.commands import describe_command
 from fsframework.components.kinds import COMPONENTS, KINDS, kind_of
@@ -67,6 +68,15 @@ class Plugin:
     version: str
     status: str = "ok"
 
+    @property
+    def check(self) -> str:
+        """How it is checked: a command, or a call for a class of a script."""
+        if self.version != "-":
+            return f"fsf plugins check {self.name}"
+        if Path(self.target).suffix == ".py":
+            return f"fsf plugins check {self.name} --plugin {self.target}"
+        return f"fsframework.testing.check_component({self.target.rpartition(':')[2]})"
+
     def described(self) -> str:
         """Return kind, name, target, distribution and version for a message."""
         if self.version == "-":
@@ -80,6 +90,9 @@ class Loaded:
 
     plugin: Plugin
     cls: type[Any]
+
+    def __post_init__(self) -> None:
+        remember(self.cls, self.plugin.kind, self.plugin.name, self.plugin.check)
 
 
 @dataclass(frozen=True)
@@ -427,8 +440,7 @@ class Registry:
         hint = "reinstall the distribution"
         if isinstance(cause, ModuleNotFoundError):
             hint = f"is a dependency missing? try: pip install {cause.name}"
-        text = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
-        return self._failure(plugin, f"cannot be imported: {text}", hint)
+        return self._failure(plugin, f"cannot be imported: {text_of(cause)}", hint)
 
     @staticmethod
     def _failure(plugin: Plugin, cause: str, hint: str) -> PluginError:
@@ -454,7 +466,5 @@ def _import_file(path: Path) -> ModuleType:
         raise
     except BaseException as error:
         del sys.modules[name]
-        raise PluginError(
-            f"plugin file {path}: cannot be imported: {type(error).__name__}: {error}"
-        ) from error
+        raise PluginError(f"plugin file {path}: cannot be imported: {text_of(error)}") from error
     return module

@@ -8,6 +8,7 @@ A parameter annotated with an interface takes a component itself, so components 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import inspect
@@ -22,8 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Union
 
+from fsframework._calls import calling, named, text_of
 from fsframework._digest import digest_of
 from fsframework._files import check_file
+from fsframework._numbers import parse_number
 from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
 from fsframework.components.kinds import COMPONENTS, kind_of
@@ -32,9 +35,9 @@ from fsframework.errors import DataError, FsfError, OptionError, PluginError, cl
 
 __all__ = [
     "ADDED_ORIGIN",
+    "MOST_LEVELS",
     "Component",
     "Given",
-    "add_below",
     "canonical",
     "convert",
     "describe_type",
@@ -44,12 +47,11 @@ __all__ = [
     "set_dotted",
 ]
 
-
 ADDED_ORIGIN = "fsf data add"
 """Origin of the options of a data set that the user has added under a name."""
 
 
-_MOST_LEVELS = 32
+MOST_LEVELS = 32
 """How deep an option may be nested; real ones reach three."""
 
 
@@ -100,21 +102,30 @@ class Component:
         """The plugin's class."""
         return self.loaded.cls
 
+    def with_options(self, values: Mapping[str, Any], origin: str) -> Component:
+        """Return the component with other values of some options."""
+        origins = {**self.origins, **dict.fromkeys(values, origin)}
+        return dataclasses.replace(self, options={**self.options, **values}, origins=origins)
+
     def create(self) -> Any:
         """Construct the component, and those nested in it.
 
         Raises:
             FsfError: the constructor refused an option; its message is passed on.
         """
+        options = {key: _created(value) for key, value in self.options.items()}
         try:
-            return self.cls(**{key: _created(value) for key, value in self.options.items()})
+            return self.cls(**options)
         except FsfError as error:
             message = f"{self.kind} {self.name}: {error}"
             raise type(error)(message, picture=error.picture) from error
         except (TypeError, ValueError) as error:
             raise OptionError(
-                f"{self.kind} {self.name} refuses its options: {type(error).__name__}: {error}"
+                f"{self.kind} {self.name} refuses its options: {text_of(error)}"
             ) from error
+        except BaseException as error:
+            with calling(named(self.cls), "its constructor"):
+                raise error
 
     def to_json(self) -> dict[str, Any]:
         """Return name and options as JSON values; nested components likewise."""
@@ -221,9 +232,9 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
     *path, last = dotted.split(".")
     if not all([*path, last]):
         raise OptionError(f"{dotted!r} is not an option; write it as component.option=value")
-    if len(path) > _MOST_LEVELS:
+    if len(path) > MOST_LEVELS:
         raise OptionError(
-            f"{dotted[:40]}...: an option may be nested at most {_MOST_LEVELS} levels deep, "
+            f"{dotted[:40]}...: an option may be nested at most {MOST_LEVELS} levels deep, "
             f"not {len(path)}"
         )
     node = tree
@@ -240,18 +251,6 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
         current["name"] = given
     else:
         node[last] = given
-
-
-def add_below(tree: dict[str, Any], options: Mapping[str, Any], origin: str) -> None:
-    """Add options to a tree; existing ones take precedence."""
-    for key, value in options.items():
-        current = tree.get(key)
-        if isinstance(value, Mapping):
-            inner = {"name": current} if isinstance(current, Given) else dict(current or {})
-            add_below(inner, value, origin)
-            tree[key] = inner
-        elif current is None:
-            tree[key] = Given(value, origin)
 
 
 def parameters(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
@@ -393,11 +392,8 @@ def _int(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    # Python also reads 1_0 as 10, which is a misprint in a file of numbers.
-    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
-        raise ValueError
-    number = float(value)
-    if not math.isfinite(number):
+    number = parse_number(value) if isinstance(value, str) else float(value)
+    if isinstance(value, bool) or number is None or not math.isfinite(number):
         raise ValueError
     return number
 

@@ -10,6 +10,7 @@ bound length and depth.
 
 from fsframework._digest import digest_of
 from fsframework._files import check_file, open_file, parse_json, parse_toml, read_file, text_lines
+from fsframework._numbers import parse_number
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION, read_parquet
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast
@@ -24,10 +25,11 @@ from fsframework.values.declarations import (
 )
 from fsframework.values.estimate import Estimate, Estimates, measure_name
 from fsframework.values.experiments import ExperimentDescription, ExperimentResult
+from fsframework.values.limits import demand_disk, demand_memory, size_text
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
 from fsframework.values.quantities import Quantity
-from fsframework.values.seeds import task_rng, task_seed
+from fsframework.values.seeds import task_rng, task_seed, watched_tasks
 from fsframework.values.tables import footnotes, html_table, text_table
 from fsframework.values.tasks import TaskSet
 
@@ -60,17 +62,22 @@ __all__ = [
     "TaskSet",
     "UInt8Array",
     "check_file",
+    "demand_disk",
+    "demand_memory",
     "digest_of",
     "footnotes",
     "html_table",
     "measure_name",
     "open_file",
     "parse_json",
+    "parse_number",
     "parse_toml",
     "read_file",
     "read_parquet",
+    "size_text",
     "task_rng",
     "task_seed",
     "text_lines",
     "text_table",
+    "watched_tasks",
 ]

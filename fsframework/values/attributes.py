@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -93,20 +94,27 @@ class AttributeTable:
     def from_words(
         cls,
         keys: Sequence[str],
-        words: Sequence[Iterable[str]],
+        words: Iterable[Iterable[str]],
         provenance: Mapping[str, str] | None = None,
         captions: Sequence[str] | None = None,
     ) -> Self:
-        """Build a table from one collection of words per image."""
-        if len(keys) != len(words):
-            raise DataError(f"{len(words)} collections of words for {len(keys)} images")
-        sets = [frozenset(w) for w in words]
-        vocabulary = sorted(frozenset().union(*sets)) if sets else []
-        position = {word: i for i, word in enumerate(vocabulary)}
-        rows = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
-        columns = np.fromiter(
-            (position[word] for s in sets for word in s), dtype=np.int64, count=rows.size
-        )
+        """Build a table from one collection of words per image, reading them one by one.
+
+        Args:
+            captions: read after the words.
+        """
+        number: dict[str, int] = {}
+        lengths, numbers = array("q"), array("i")  # a tenth of the memory of lists
+        for own in map(frozenset, words):
+            lengths.append(len(own))
+            numbers.extend(number.setdefault(word, len(number)) for word in own)
+        if len(keys) != len(lengths):
+            raise DataError(f"{len(lengths)} collections of words for {len(keys)} images")
+        vocabulary = sorted(number)
+        rank = np.empty(len(vocabulary), np.int32)
+        rank[[number[word] for word in vocabulary]] = np.arange(len(vocabulary), dtype=np.int32)
+        rows = np.repeat(np.arange(len(lengths), dtype=np.int32), np.asarray(lengths))
+        columns = rank[np.asarray(numbers)]
         return cls.from_indices(tuple(keys), vocabulary, rows, columns, provenance, captions)
 
     @classmethod

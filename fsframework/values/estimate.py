@@ -106,7 +106,7 @@ class Estimate:
         factor, unit, digits = (100, " %", 1) if self.share else (1, "", 4)
         value = f"{factor * self.value:.{digits}f}"
         if math.isnan(self.low):
-            return f"{value}{unit} (no interval from one task)"
+            return f"{value}{unit} (no interval)"
         return f"{value} ± {factor * self.half_width:.{digits}f}{unit}"
 
     def _repr_html_(self) -> str:

@@ -107,6 +107,11 @@ class Outcomes:
         """Fraction of each task's queries that are right, float64 ``(T,)``."""
         return read_only(np.asarray(self.class_accuracy.mean(axis=1)))
 
+    @property
+    def digest(self) -> str:
+        """Digest of the tasks and of every answer."""
+        return digest_of("outcomes", self.task_digest, self.predictions)
+
     def save(self, path: str | Path) -> None:
         """Write Parquet: one row per task and way, with its queries' predictions as a list."""
         import pyarrow as pa

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
 
-from fsframework._files import atomic_write, explain_os_error
+from fsframework._files import atomic_write, explain_os_error, parse_json
 from fsframework.errors import DataError, FsfError, argument
 from fsframework.interfaces.dataset import Dataset, Decoding
 from fsframework.pipeline.cache.workspace import Workspace, locked, sweep
@@ -149,7 +149,7 @@ class ImageStore:
     def broken(self) -> dict[int, str]:
         """Return the rows known to be undecodable, and the reasons."""
         try:
-            raw = json.loads((self.folder / "broken.json").read_text())
+            raw = parse_json((self.folder / "broken.json").read_text())
         except (FileNotFoundError, ValueError):
             raw = {}
         rows = np.flatnonzero(_are_broken(self._hashes())).tolist()

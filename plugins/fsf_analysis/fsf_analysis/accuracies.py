@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import os
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -18,9 +19,13 @@ from fsframework.values import (
     Scope,
     check_file,
     open_file,
+    parse_number,
     read_parquet,
     text_lines,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "PUBLISHED_LAYOUT",
@@ -212,22 +217,41 @@ def _tensor(path: Path) -> list[_Column]:
     import torch
 
     try:
-        with open_file(path) as file:
+        with open_file(path) as file, warnings.catch_warnings():
+            # PyTorch's own reader of quantised tensors is deprecated; they are refused below.
+            warnings.simplefilter("ignore")
             tensor = torch.load(file, weights_only=True, map_location="cpu")
-    except Exception as error:  # a damaged file can fail anywhere in the unpickler
-        reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0][:120]
+    except Exception as error:
+        # The reader of a damaged file fails in as many ways as there are damages.
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0][:120]
+        reason = reason or type(error).__name__
         raise DataError(f"{path}: not a tensor saved by PyTorch ({reason})") from None
     if not isinstance(tensor, torch.Tensor):
         raise DataError(f"{path}: must contain a tensor, not {type(tensor).__name__}")
-    if tensor.layout != torch.strided or tensor.is_complex() or tensor.is_quantized:
-        kind = f"{tensor.dtype} in the layout {tensor.layout}".replace("torch.", "")
-        raise DataError(f"{path}: must be a dense tensor of real numbers, not {kind}")
+    if (unfit := _unfit(tensor)) is not None:
+        raise DataError(f"{path}: must be a dense tensor of real numbers, not {unfit}")
     if tensor.ndim != 1:
         raise DataError(
             f"{path}: must be a tensor of one dimension, one value per task, not "
             f"{tuple(tensor.shape)}"
         )
+    # A gradient says how the numbers were made; it does not change them.
     return [_Column(None, tensor.detach().double().numpy(), lambda row: f"task {row}")]
+
+
+def _unfit(tensor: Tensor) -> str | None:
+    """Return why the numbers of a tensor cannot be accuracies, if so."""
+    import torch
+
+    if tensor.is_meta:
+        return "one without values (device meta)"
+    if tensor.is_quantized:
+        return f"quantised ({tensor.dtype}); save tensor.dequantize()"
+    if tensor.is_nested or tensor.layout is not torch.strided:
+        return "sparse or nested; save tensor.to_dense()"
+    if tensor.is_complex() or tensor.dtype is torch.bool:
+        return str(tensor.dtype).removeprefix("torch.")
+    return None
 
 
 def _csv(path: Path) -> list[_Column]:
@@ -239,7 +263,7 @@ def _csv(path: Path) -> list[_Column]:
     if not rows:
         return []
     names = [name.strip() for name in rows[0]]
-    if all(_number(name) is not None for name in names):
+    if all(parse_number(name) is not None for name in names):
         raise DataError(f"{path}: the first line must name the columns, not be {rows[0]}")
     _check_names(path, names)
     values = np.empty((len(rows) - 1, len(names)))
@@ -248,7 +272,7 @@ def _csv(path: Path) -> list[_Column]:
         if len(row) != len(names):
             raise DataError(f"{path}, line {line}: {len(row)} values for {len(names)} columns")
         for i in kept:
-            number = _number(row[i])
+            number = parse_number(row[i])
             if number is None:
                 what = "is missing" if not row[i].strip() else f"is not a number: {row[i]!r}"
                 raise DataError(f"{path}, line {line}: the value of {names[i]!r} {what}")
@@ -284,15 +308,6 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
             raise DataError(f"{path}: column {i + 1} has no name")
         if name in names[:i]:
             raise DataError(f"{path}: the column {name!r} appears twice")
-
-
-def _number(text: str) -> float | None:
-    if "_" in text:  # Python reads 1_0 as 10
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _scale(columns: Sequence[tuple[Path, _Column]], unit: Unit) -> float:
@@ -340,6 +355,5 @@ def _check_sets(read: Sequence[TaskAccuracies]) -> None:
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    return [
-        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)
-    ]
+    parts = re.split(r"([0-9]+)", text)
+    return [(int(part), "") if i % 2 else (-1, part) for i, part in enumerate(parts)]

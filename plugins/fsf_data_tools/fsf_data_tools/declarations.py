@@ -14,17 +14,17 @@ from fsframework.values import parse_toml, read_file
 __all__ = ["content_of", "declared_name", "reader_of"]
 
 
-def reader_of(declaration: Path, rows: Sequence[DatasetRow]) -> DatasetRow:
-    """Return the data set that reads declarations.
+def reader_of(declaration: Path, rows: Sequence[DatasetRow]) -> tuple[str, str]:
+    """Return the data set that reads declarations, and its option that takes one.
 
     Raises:
         PluginError: no plugin reads declarations, or several do.
     """
-    found = [row for row in rows if row.declared_by is not None]
+    found = [(row.name, row.declared_by) for row in rows if row.declared_by is not None]
     if not found:
         raise PluginError(f"{declaration}: no plugin that reads declarations is installed")
     if len(found) > 1:
-        names = " and ".join(row.name for row in found)
+        names = " and ".join(name for name, _ in found)
         raise PluginError(
             f"{declaration}: the plugins {names} all read declarations; uninstall all but one"
         )

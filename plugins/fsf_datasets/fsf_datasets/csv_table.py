@@ -12,7 +12,7 @@ import numpy as np
 from fsf_datasets._image_files import ImageFileDataset, files_digest
 from fsf_datasets._messages import first_few
 from fsf_datasets._splits import SplitOptions, Splits, split_name
-from fsf_datasets._tables import read_table
+from fsf_datasets._tables import is_missing, read_table
 from fsf_datasets._trees import FolderTree, open_tree
 from fsframework.interfaces import DataError
 from fsframework.values import digest_of
@@ -127,7 +127,7 @@ def _splits_by_row(
     first: dict[str, tuple[str, int]] = {}
     wrong: dict[str, str] = {}
     for name, raw, row in zip(classes, column, rows, strict=True):
-        split = split_name(raw)
+        split = "" if is_missing(raw) else split_name(raw)
         known, where = first.setdefault(name, (split, row))
         if known != split and name not in wrong:
             wrong[name] = f"{name!r} is in {known!r} in row {where} but in {split!r} in row {row}"

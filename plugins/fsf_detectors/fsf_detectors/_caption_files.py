@@ -165,6 +165,26 @@ def _token_row(number: int, line: str) -> Row:
 
 
 def _csv_rows(path: Path) -> Iterator[Row]:
+    records = _csv_records(path)
+    number, first = next(records, (0, None))
+    if first is None:
+        raise DataError(f"{path}: is empty; row 1 must name the columns key and caption")
+    if isinstance(first, csv.Error):
+        raise DataError(f"{path}: row {number} is not CSV ({_why(first)})")
+    header = [cell.strip() for cell in first]
+    _demand_columns(header, path, number)
+    key_at, caption_at = header.index("key"), header.index("caption")
+    for number, cells in records:
+        if isinstance(cells, csv.Error):
+            yield Row(number, fault=f"is not CSV ({_why(cells)})")
+        elif len(cells) == len(header):
+            yield Row(number, cells[key_at].strip(), 0, cells[caption_at])
+        elif any(cell.strip() for cell in cells):
+            yield Row(number, fault=f"has {len(cells)} cells but the header has {len(header)}")
+
+
+def _csv_records(path: Path) -> Iterator[tuple[int, list[str] | csv.Error]]:
+    """Yield the number of each record with its cells, or with why it is not CSV."""
     lines, taken = _lines(path), list[str]()
 
     def noted(coming: Iterable[str]) -> Iterator[str]:
@@ -173,32 +193,18 @@ def _csv_rows(path: Path) -> Iterator[Row]:
             yield line
 
     reader = csv.reader(noted(lines), strict=True)
-    header: list[str] | None = None
-    number = 0
-    while True:
-        number += 1
+    for number in itertools.count(1):
         taken.clear()
         try:
             cells = next(reader)
         except StopIteration:
-            break
+            return
         except csv.Error as error:
-            if header is None:
-                raise DataError(f"{path}: row {number} is not CSV ({_why(error)})") from None
-            yield Row(number, fault=f"is not CSV ({_why(error)})")
+            yield number, error
             # An unclosed quote swallows the lines after it: parse those again, lose only its own.
             reader = csv.reader(noted(itertools.chain(taken[1:], lines)), strict=True)
-            continue
-        if header is None:
-            header = [cell.strip() for cell in cells]
-            _demand_columns(header, path, number)
-            key_at, caption_at = header.index("key"), header.index("caption")
-        elif len(cells) == len(header):
-            yield Row(number, cells[key_at].strip(), 0, cells[caption_at])
-        elif any(cell.strip() for cell in cells):
-            yield Row(number, fault=f"has {len(cells)} cells but the header has {len(header)}")
-    if header is None:
-        raise DataError(f"{path}: is empty; row 1 must name the columns key and caption")
+        else:
+            yield number, cells
 
 
 def _why(error: csv.Error) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fsframework.api.packing import pack_images
 from fsframework.records import RunRecord
 from tests.conftest import Fsf
 
@@ -53,6 +54,18 @@ def test_a_data_set_is_packed_once_and_runs_read_from_it(fsf: Fsf, tmp_path: Pat
     ran = fsf("run", *data, *RUN, "--json")
     assert ran.returncode == 0, ran.stderr
     assert "images of test" not in ran.stderr, "the run decodes nothing"
+
+
+def test_a_call_packs_what_the_command_packs(fsf: Fsf, tmp_path: Path) -> None:
+    folder = photographs(tmp_path / "images", classes=3, images=2)
+    named = {"name": f"folder:{folder}", "split_fractions": [0, 0, 1]}
+    packed = pack_images(named, image_size=24, progress=False)
+    assert (packed.images, packed.decoded_now, packed.size) == (6, 6, 24)
+    assert np.load(packed.file, mmap_mode="r").nbytes == packed.bytes == 6 * 24 * 24 * 3
+    told = json.loads(fsf("data", "pack", *dataset(folder), "--image-size", "24", "--json").stdout)
+    assert told.pop("seconds") >= 0
+    assert told == {**packed.to_json(), "decoded_now": 0}
+    assert pack_images(named, image_size=24, backbone="conv64f", progress=False).decoded_now == 0
 
 
 def test_scaled_decoding_says_how_far_its_pixels_are(fsf: Fsf, tmp_path: Path) -> None:

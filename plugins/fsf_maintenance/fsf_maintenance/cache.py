@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fsframework.cli.options import cache_option, group, json_option
+from fsframework.cli.options import group, shared
 
 if TYPE_CHECKING:
     from fsframework.api.cache import CacheSize
@@ -36,8 +36,7 @@ def cache() -> None:
 
 
 @cache.command("size")
-@cache_option
-@json_option
+@shared("cache-dir", "json")
 def size(cache_dir: Path | None, as_json: bool) -> None:
     """Show how much each stage has cached, and where."""
     from fsframework.api.cache import cache_size
@@ -66,9 +65,8 @@ def size(cache_dir: Path | None, as_json: bool) -> None:
     metavar="DAYS",
     help="Remove only items last written more than DAYS days ago.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@cache_option
+@shared("cache-dir", "dry-run")
 def clean(
     stages: tuple[str, ...], older_than: float, dry_run: bool, yes: bool, cache_dir: Path | None
 ) -> None:
