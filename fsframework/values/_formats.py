@@ -131,7 +131,7 @@ def read_header(raw: str | bytes | None, path: Path, form: type[Header], *what: 
     try:
         header = parse_json(raw)
     except ValueError as error:
-        raise DataError(f"{path}: its header is not JSON ({error})") from None
+        raise DataError(f"{path}: its header is damaged ({error})") from None
     check_header(header, path, *what)
     try:
         return msgspec.convert(header, form)

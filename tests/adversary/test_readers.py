@@ -584,7 +584,7 @@ def test_a_missing_label_is_no_class(label: str, tmp_path: Path) -> None:
     path = tmp_path / "i.csv"
     path.write_text(f"path,label\na.png,cat\nb.png,{label}\n")
     sentence = sentence_of(lambda: CsvTable(path=path))
-    assert f"{path}: row 3 has a missing label: {label.strip()!r}" in sentence
+    assert f"{path}: row 3 has {label.strip()!r} for its label, which stands for" in sentence
     split = tmp_path / "s.csv"
     split.write_text(f"class,split\ncat,train\n{label},test\n")
     path.write_text("path,label\na.png,cat\nb.png,nana\n")

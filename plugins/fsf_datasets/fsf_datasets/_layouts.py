@@ -237,9 +237,7 @@ def _rows(tree: Tree, table: str, layout: Layout) -> list[tuple[str, str]]:
             continue
         name = _label(cells, header, image) if label is None else "".join(cells[label : label + 1])
         file, name = "".join(cells[image : image + 1]).strip(), name.strip()
-        if is_missing(name):
-            wrong.append(f"row {number} has a missing class: {name!r}")
-        elif file and name:
+        if not is_missing(file) and not is_missing(name):
             found.append((file, name))
         else:
             wrong.append(f"row {number} has no image or no class")

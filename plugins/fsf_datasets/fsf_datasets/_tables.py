@@ -15,6 +15,9 @@ from fsframework.values import open_file, text_lines
 
 __all__ = ["Table", "csv_lines", "is_missing", "read_table"]
 
+_MISSING = frozenset(("", "NaT", "<NA>", "#N/A"))
+"""Spellings of a missing value in the tables of pandas, R and spreadsheets, besides NaN."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -22,15 +25,6 @@ class Table:
 
     columns: dict[str, tuple[str, ...]]
     rows: tuple[int, ...]
-
-
-def is_missing(label: str) -> bool:
-    """Return whether a label is what programs write for a missing value.
-
-    >>> is_missing("NaN"), is_missing("<NA>"), is_missing("nana")
-    (True, True, False)
-    """
-    return label.strip().lstrip("+-").casefold() in ("nan", "<na>", "#n/a")
 
 
 def csv_lines(stream: BinaryIO, place: str | Path, **how: Any) -> list[list[str]]:
@@ -100,9 +94,19 @@ def _fault(
     """Return what is wrong with a row; ``None`` if nothing is."""
     if len(row) != len(header):
         return f"row {number} has {len(row)} cells but the header has {len(header)}"
-    cells = {name: row[header.index(name)] for name in needed}
-    empty = [name for name, cell in cells.items() if not cell]
+    empty = [name for name in needed if not row[header.index(name)]]
     if empty:
         return f"row {number} has no {' and no '.join(empty)}"
-    missing = [name for name, cell in cells.items() if is_missing(cell)]
-    return f"row {number} has a missing {missing[0]}: {cells[missing[0]]!r}" if missing else None
+    for name in needed:
+        if is_missing(cell := row[header.index(name)]):
+            return f"row {number} has {cell!r} for its {name}, which stands for a missing value"
+    return None
+
+
+def is_missing(cell: str) -> bool:
+    """Return whether a cell is empty or holds what programs write for a missing value.
+
+    >>> is_missing("NaN"), is_missing("<NA>"), is_missing("naan")
+    (True, True, False)
+    """
+    return cell in _MISSING or cell.lstrip("+-").casefold() == "nan"
