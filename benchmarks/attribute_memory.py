@@ -1,11 +1,12 @@
-"""Peak memory of detection, from images to a table, at two numbers of images.
+"""Peak memory of detection, from images to a table, by number of images.
 
-Run ``python benchmarks/attribute_memory.py``; it takes about two minutes, mostly drawing images. A
-made-up captioner describes made-up 128-pixel images in the words of a Zipf law, so that the figures
-are those of the pipeline: reading, the log of captions, selection, table. Each line is a separate
-process; memory is its highest resident size less that of a process which describes 100 images. The
-next column is what the table itself takes (bits, keys, captions). The baseline is measured in the
-same run: all images read, then all described, and the words kept as sets until the table is built.
+Run ``python benchmarks/attribute_memory.py``; it takes about two minutes, mostly to draw images. A
+made-up captioner describes made-up images of 128 pixels with words that follow a Zipf law, so the
+figures are those of the pipeline: reading, the log of captions, selection and table. Each line is a
+separate process. Memory is its peak resident size minus that of a process that describes 100
+images; the next column is the size of the table itself (bits, keys and captions). The baseline,
+measured in the same run, reads all images, describes them, and stores the words as sets until the
+table is built.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 from typing import Any
 
 import numpy as np
+from _options import positive
 
 import fsframework as fsf
 from fsframework.interfaces import Captioner, Dataset, WordSelector
@@ -30,7 +32,7 @@ PIXELS, N_WORDS, WORDS_PER_CAPTION = 128, 2_500, 10
 
 
 class Noise(Dataset):
-    """Images of noise, each drawn when it is asked for."""
+    """Images of noise, each drawn when it is read."""
 
     def __init__(self, *, n_images: int) -> None:
         self.n_images = n_images
@@ -55,7 +57,7 @@ class Words(WordSelector):
 
 
 class Zipf(Captioner):
-    """Words of a Zipf law, drawn from the pixels."""
+    """Words that follow a Zipf law, drawn with the pixels as the seed."""
 
     def __init__(self) -> None:
         self.selector = Words()
@@ -85,7 +87,7 @@ def streamed(n_images: int) -> AttributeTable:
 
 
 def all_at_once(n_images: int) -> AttributeTable:
-    """Hold every image, then every set of words."""
+    """Detect with all images in memory, then all sets of words."""
     data, detector = Noise(n_images=n_images), Zipf()
     images = [data.image(i) for i in range(n_images)]
     captions = detector.describe(images)
@@ -102,7 +104,7 @@ def peak(way: str, n_images: int) -> dict[str, float]:
 
 
 def measure(way: str, n_images: int) -> dict[str, float]:
-    """Return peak MiB, seconds, and MiB of what the table holds."""
+    """Return the peak in MiB, the seconds, and the size of the table in MiB."""
     start = time.perf_counter()
     table = {"streamed": streamed, "all at once": all_at_once}[way](n_images)
     seconds = time.perf_counter() - start
@@ -113,9 +115,16 @@ def measure(way: str, n_images: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, nargs="*", default=list(SIZES))
-    parser.add_argument("--way", choices=("streamed", "all at once"))
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--images",
+        type=positive,
+        nargs="+",
+        default=list(SIZES),
+        metavar="N",
+        help="numbers of images",
+    )
+    parser.add_argument("--way", choices=("streamed", "all at once"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.way:
         print(json.dumps(measure(arguments.way, arguments.images[0])))

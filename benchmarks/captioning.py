@@ -1,10 +1,10 @@
 """Images per second that ViT-GPT2 describes, by batch size, compared with the usual loop.
 
 Run ``python benchmarks/captioning.py``; it takes a minute or two on two cores. The model has the
-size of the published one, 239 million parameters, and random weights, so that hardly a caption ends
-before its sixteenth token: the slowest case. It is saved to a temporary folder (1 GB) and loaded
-from there as any other. The baseline is the loop of the model's documentation: Transformers alone,
-one image at a time, in float32, with the same beams and length.
+size of the published one, 239 million parameters, and random weights, so hardly any caption ends
+before its sixteenth token, which is the slowest case. It is saved to a temporary folder (1 GB) and
+loaded from there like any other model. The baseline is the loop in the model's documentation: plain
+Transformers, one image at a time, in float32, with the same beams and length.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from _options import positive
 from PIL import Image
 from tokenizers import ByteLevelBPETokenizer
 
@@ -41,7 +42,7 @@ from transformers.utils import logging  # noqa: E402
 
 
 class NoWords(WordSelector):
-    """No word of any caption: selection is not measured here."""
+    """Selects no words, since selection is not measured here."""
 
     def select(self, captions: Sequence[str]) -> list[frozenset[str]]:
         """Return an empty set per caption."""
@@ -49,7 +50,7 @@ class NoWords(WordSelector):
 
 
 def save_model(folder: Path) -> None:
-    """Save a ViT-GPT2 of real size with random weights."""
+    """Save a full-size ViT-GPT2 with random weights."""
     torch.manual_seed(0)
     config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(ViTConfig(), GPT2Config())
     end = config.decoder.eos_token_id
@@ -62,7 +63,7 @@ def save_model(folder: Path) -> None:
 
 
 def one_by_one(folder: Path, device: str) -> Callable[[Sequence[UInt8Array]], None]:
-    """Return the loop of the model's documentation."""
+    """Return the loop in the model's documentation."""
     model = VisionEncoderDecoderModel.from_pretrained(folder).to(device)
     processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -95,7 +96,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", default="cpu", help="such as cuda:0 (default: cpu)")
     parser.add_argument("--dtype", default="auto", help="number format (default: auto)")
-    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 4, 8], metavar="N")
+    parser.add_argument(
+        "--batch-sizes",
+        type=positive,
+        nargs="+",
+        default=[1, 4, 8],
+        metavar="N",
+        help="images per batch (default: 1 4 8)",
+    )
     options = parser.parse_args()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -1,22 +1,23 @@
-"""How fast all pairs of ten methods are bootstrapped, and how often equal methods are told apart.
+"""Seconds to bootstrap all pairs of ten methods, and how often equal methods are called different.
 
 Run ``python benchmarks/comparison.py``; it takes about five minutes on one thread.
 
-The first table compares ten methods over 3,000 tasks, 45 pairs, 10,000 resamples: ours draws tasks
-once for all pairs, the baseline is ``scipy.stats.bootstrap`` pair by pair, on a few of the pairs,
-counted up to all of them. Seconds are wall-clock; the ratio hardly depends on the machine.
+The first table compares ten methods over 3,000 tasks: 45 pairs, 10,000 resamples. Ours draws the
+tasks once for all pairs. The baseline is ``scipy.stats.bootstrap`` pair by pair, measured on a few
+pairs and extrapolated to all. Seconds are wall-clock; the ratio hardly depends on the machine.
 
-The second draws, again and again, five methods that are equal on average, of 10 pairs: the accuracy
-of a task is its difficulty, common to all, and the binomial noise of each method's 75 queries, so
-that methods correlate as real ones do. It counts the replicates in which any pair is told apart: by
-unadjusted p, by Benjamini and Hochberg's and by Holm's, which must stay at 5 % within the error of
-the simulation (twice its standard error). The bootstraps use 2,000 resamples each; no p of theirs
-is below 2 / 2,001, which Holm's multiplies by 10.
+The second simulates five methods that are equal on average, which makes 10 pairs. The accuracy on a
+task is its difficulty, the same for all methods, plus the binomial noise of each method's 75
+queries, so the methods correlate as real ones do. It counts the replicates in which any pair is
+called different: by the unadjusted p, by Benjamini and Hochberg's, and by Holm's, which must stay
+at 5 % within twice the standard error of the simulation. The bootstraps use 2,000 resamples each;
+their p is never below 2 / 2,001, which Holm multiplies by 10.
 
-The third draws data sets of 10 classes of 40 images, two nearest-class-mean classifiers on noisy
-features, 5-way 1-shot tasks of 5 queries that share images, and counts the data sets whose interval
-of the paired difference holds the difference on other images of the source: closed by Student's t,
-open by ``image-level``. The truth is the mean over 400 other data sets (standard error 0.0007).
+The third draws data sets of 10 classes of 40 images, with two nearest-class-mean classifiers on
+noisy features and 5-way 1-shot tasks of 5 queries that share images. It counts the data sets whose
+interval of the paired difference contains the difference on other images of the same source: closed
+by Student's t, open by ``image-level``. The truth is the mean over 400 other data sets (standard
+error 0.0007).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import argparse
 import time
 
 import numpy as np
+from _options import positive
 from scipy import stats
 
 from fsframework.statistics.comparison import TaskValues, compare_methods
@@ -33,9 +35,10 @@ from fsframework.statistics.differences import (
     benjamini_hochberg,
     differences,
     holm,
+    mean_interval,
 )
 from fsframework.statistics.estimators import IntervalChoice
-from fsframework.statistics.intervals import answers_of, interval_over, mean_interval
+from fsframework.statistics.intervals import answers_of, interval_over
 from fsframework.statistics.measures import Measure
 from fsframework.values import Outcomes, TaskSet
 
@@ -77,7 +80,7 @@ def speed(n_pairs: int) -> None:
                 method=method,
                 rng=np.random.default_rng(0),
             ).confidence_interval
-            # Of resamples of their own the bounds differ by the noise of a quantile.
+            # The resamples differ, so the bounds differ by the noise of a quantile.
             width = theirs.high - theirs.low
             assert abs(theirs.low - pair.difference.low) < 0.05 * width
             assert abs(theirs.high - pair.difference.high) < 0.05 * width
@@ -88,9 +91,9 @@ def speed(n_pairs: int) -> None:
 
 
 def discoveries(replicates: int) -> None:
-    """Print how often any of ten pairs of equal methods is told apart."""
+    """Print how often any of ten pairs of equal methods is called different."""
     error = 2 * np.sqrt(ALPHA * (1 - ALPHA) / replicates)
-    print(f"{'any of 10 pairs of equals':<32}{'unadjusted':>12}{'BH':>8}{'Holm':>8}")
+    print(f"{'any of 10 equal pairs':<32}{'unadjusted':>12}{'BH':>8}{'Holm':>8}")
     settings = [
         ("student-t", 20, 0.7),
         ("student-t", 100, 0.7),
@@ -109,7 +112,7 @@ def discoveries(replicates: int) -> None:
         share = 100 * counts / replicates
         name = f"{interval}, {n_tasks} tasks, mean {mean}"
         print(f"{name:<32}{share[0]:>10.1f} %{share[1]:>6.1f} %{share[2]:>6.1f} %")
-    print(f"limit of Holm: {100 * ALPHA:g} % + {100 * error:.1f} % ({replicates:,} replicates)")
+    print(f"limit for Holm: {100 * ALPHA:g} % + {100 * error:.1f} % ({replicates:,} replicates)")
 
 
 def features(rng: np.random.Generator, centres: np.ndarray) -> list[np.ndarray]:
@@ -119,7 +122,7 @@ def features(rng: np.random.Generator, centres: np.ndarray) -> list[np.ndarray]:
 
 
 def shared_tasks(rng: np.random.Generator, n_tasks: int) -> TaskSet:
-    """Return uniform tasks whose images recur."""
+    """Return uniform tasks that share images."""
     classes = rng.permuted(np.tile(np.arange(CLASSES), (n_tasks, 1)), axis=1)[:, :WAY]
     places = rng.permuted(np.tile(np.arange(IMAGES), (n_tasks, WAY, 1)), axis=2)[..., :6]
     images = places + IMAGES * classes[..., None]
@@ -140,14 +143,14 @@ def shared_tasks(rng: np.random.Generator, n_tasks: int) -> TaskSet:
 
 
 def answered(seen: np.ndarray, tasks: TaskSet) -> Outcomes:
-    """Return what a classifier by nearest class mean answers."""
+    """Return the answers of a nearest-class-mean classifier."""
     means = seen[tasks.support].mean(axis=2)
     distances = ((seen[tasks.query][..., None, :] - means[:, None, None]) ** 2).sum(axis=-1)
     return Outcomes.of(tasks, distances.argmin(axis=-1))
 
 
 def coverage(replicates: int) -> None:
-    """Print how often intervals of a paired difference hold it."""
+    """Print how often intervals of a paired difference contain it."""
     centres = np.random.default_rng(9).normal(0, 1, (CLASSES, 4))
 
     def difference(rng: np.random.Generator, n_tasks: int) -> tuple[TaskSet, list[Outcomes]]:
@@ -175,17 +178,25 @@ def coverage(replicates: int) -> None:
         share = 100 * held / replicates
         row = f"{f'{n_tasks} tasks':<32}{share[0]:>8.1f} %{share[1]:>12.1f} %"
         print(f"{row}{widths[1] / widths[0]:>9.1f}")
-    print(f"promise: 95 % ({replicates:,} data sets per row)")
+    print(f"nominal: 95 % ({replicates:,} data sets per row)")
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("--replicates", type=int, default=2_000, metavar="N")
-    options.add_argument("--scipy-pairs", type=int, default=3, metavar="N")
-    chosen = options.parse_args()
-    speed(chosen.scipy_pairs)
-    discoveries(chosen.replicates)
-    coverage(chosen.replicates)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--replicates",
+        type=positive,
+        default=2_000,
+        metavar="N",
+        help="simulations (default: 2000)",
+    )
+    parser.add_argument(
+        "--scipy-pairs", type=positive, default=3, metavar="N", help="pairs for SciPy (default: 3)"
+    )
+    options = parser.parse_args()
+    speed(options.scipy_pairs)
+    discoveries(options.replicates)
+    coverage(options.replicates)
 
 
 if __name__ == "__main__":

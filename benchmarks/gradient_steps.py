@@ -1,22 +1,23 @@
-"""Time of the gradient methods, beside literal forms that take one task after the other.
+"""Time of the gradient-based methods, compared with literal forms that take one task at a time.
 
 Run ``python benchmarks/gradient_steps.py``; it takes about four minutes. A task is 5-way 5-shot
-with 15 queries per way. The first table is of the heads on fixed vectors of 1600 numbers, in
-evaluation and in batches of tasks. The second is of training steps, forward and backward, through
-Conv-64F, of such tasks of 84 x 84 pixels and of 5-way 1-shot ones with three queries per way of 28
-x 28, as on Omniglot: ours with one task per update and with four, each as time per task. The
-literal forms follow the formulas by PyTorch's gradients, one task at a time, with images in the
-default memory layout. All run in turns on two threads and the fastest time of each counts. The
-published implementation is as measured on a quiet machine of two cores.
+with 15 queries per way. The first table measures the heads on fixed vectors of 1600 numbers, in
+evaluation and in batches of tasks. The other two measure training steps, forward and backward,
+through Conv-64F: on such tasks of 84 x 84 pixels, and on 5-way 1-shot tasks of 28 x 28 pixels with
+three queries per way, as on Omniglot; ours with one task per update and with four, both as time per
+task. The literal forms follow the formulas with PyTorch's gradients, one task at a time, with
+images in the default memory layout. All forms run in turn and the fastest time of each counts. The
+figures of the published implementation were measured on a quiet machine of two cores.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from _options import positive
 from renet_head import quickest
 from torch import Tensor
 from torch.func import functional_call
@@ -36,7 +37,7 @@ PUBLISHED_MS = {"ANIL": 1.9, "LEO": 15.9}
 
 @dataclass(frozen=True)
 class Shape:
-    """A kind of task: images of ``side`` pixels, in all of one step's tasks."""
+    """The shape of the tasks of a step: images of ``side`` pixels, shots and queries."""
 
     side: int
     shot: int
@@ -61,7 +62,7 @@ SHAPES = (
 
 
 def labels_of(shot: int) -> Tensor:
-    """Return the ways of the support."""
+    """Return the ways of the support images."""
     return torch.arange(WAY).repeat_interleave(shot)
 
 
@@ -79,7 +80,7 @@ def literal_head(
 
 
 def literal_leo(method: LEO, support: Tensor, query: Tensor) -> Tensor:
-    """Do the same with codes, relating every pair of images."""
+    """Do the same by adapting codes, with every pair of images related separately."""
     labels = labels_of(SHOT)
     encoded = method.encode(support)
     left = encoded.repeat_interleave(N_SUPPORT, dim=0)
@@ -132,7 +133,7 @@ def head_rows() -> None:
 def literal_network(
     method: MAML | BOIL, support: Tensor, query: Tensor, rates: tuple[float, float]
 ) -> Tensor:
-    """Move backbone and head on the support and return the logits of the query."""
+    """Adapt backbone and head to the support and return the logits of the query."""
     labels = labels_of(len(support) // WAY)
     backbone = method.backbone
     body = dict(backbone.named_parameters())
@@ -227,9 +228,12 @@ def step_rows(shape: Shape) -> None:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--threads", type=positive, default=2, metavar="N", help="default: 2")
+    options = parser.parse_args()
     keep_freed_memory()
     torch.manual_seed(0)
-    torch.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else 2)
+    torch.set_num_threads(options.threads)
     head_rows()
     for shape in SHAPES:
         step_rows(shape)

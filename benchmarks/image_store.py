@@ -1,11 +1,11 @@
-"""Packing images, reading them back, and the memory of both and of features.
+"""Images packed and read back per second, and the memory of packing, reading and features.
 
-Run ``python benchmarks/image_store.py [--images N] [--many N ...]``. Photographs are imitated by
-noise whose spectrum falls as that of natural images does, 500 x 375 pixels, saved as JPEG at two
-qualities (their mean size is printed: decoding time depends on it). The baseline of packing is one
-image after another: opened, converted, resized. That of reading is one row after another of the
-same file, mapped by NumPy. Memory is the peak of resident memory of whole processes, interpreter
-and libraries included, at several numbers of small images.
+Run ``python benchmarks/image_store.py [--images N] [--many N ...]``. The photographs are noise with
+the spectrum of natural images, 500 x 375 pixels, saved as JPEG at two qualities; their mean size is
+printed, since decoding time depends on it. The baseline of packing opens, converts and resizes one
+image at a time. The baseline of reading copies one row at a time from the same file, mapped by
+NumPy. Memory is the peak resident size of whole processes, including interpreter and libraries, at
+several numbers of small images.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from _options import positive
 from PIL import Image
 
 from fsframework.cli.render import print_table
@@ -75,7 +76,7 @@ else:
 
 
 def photographs(folder: Path, count: int, quality: int) -> float:
-    """Write imitated photographs and return their mean size in KB."""
+    """Write artificial photographs and return their mean size in KB."""
     rng = np.random.default_rng(0)
     frequency = np.hypot(np.fft.fftfreq(HEIGHT)[:, None], np.fft.rfftfreq(WIDTH))
     amplitude = 1 / np.maximum(frequency, 1 / WIDTH) ** 1.15
@@ -105,7 +106,7 @@ def store_of(folder: Path, cache: Path, decoding: str) -> ImageStore:
 
 
 def one_by_one(files: list[Path]) -> None:
-    """The baseline: no threads, no store."""
+    """Decode and resize one image at a time, which is the baseline."""
     for file in files:
         with Image.open(file) as image:
             np.asarray(image.convert("RGB").resize((SIZE, SIZE), Image.Resampling.BILINEAR))
@@ -141,11 +142,11 @@ def packing(folder: Path, count: int) -> None:
             rows.append(
                 (f"{size:.0f} KB", decoding, f"{rate:,.0f}", f"{rate / baseline:.1f}", apart)
             )
-    print_table(("JPEG", "decoding", "images/s", "times the baseline", "pixels apart"), rows)
+    print_table(("JPEG", "decoding", "images/s", "speed-up", "difference of pixels"), rows)
 
 
 def reading(store: ImageStore) -> None:
-    """Read images at random from a store larger than the caches of a processor."""
+    """Print the rates of random reads from a store larger than a processor's caches."""
     order = np.random.default_rng(1).integers(len(store), size=READS)
     mapped = np.load(store.path, mmap_mode="r")
 
@@ -159,16 +160,16 @@ def reading(store: ImageStore) -> None:
 
     row_by_row()
     baseline = READS / seconds(row_by_row)
-    rows = [("NumPy's map, row by row", f"{baseline:,.0f}", "1.0")]
+    rows = [("NumPy's memory map, row by row", f"{baseline:,.0f}", "1.0")]
     for batch in (100, 400):
         rate = max(READS / seconds(lambda b=batch: in_batches(b)) for _ in range(3))
         rows.append((f"the store, {batch} at a time", f"{rate:,.0f}", f"{rate / baseline:.1f}"))
     print()
-    print_table(("random images of 84 x 84", "images per second", "times the baseline"), rows)
+    print_table(("random images of 84 x 84", "images per second", "speed-up"), rows)
 
 
 def small_images(folder: Path, count: int) -> None:
-    """Write many small files, most of them links to the same few."""
+    """Write many small files, most of which are links to the same few."""
     rng = np.random.default_rng(0)
     for label in range(20):
         (folder / f"class_{label:02d}").mkdir(parents=True)
@@ -184,10 +185,10 @@ def small_images(folder: Path, count: int) -> None:
 
 
 def peak(command: list[str], cache: Path) -> tuple[float, float]:
-    """Return the peak of resident memory of a command in MB, and the seconds it took."""
+    """Return the peak resident size of a command in MB, and its seconds."""
     started = time.perf_counter()
     environment = {**os.environ, "FSF_CACHE": str(cache)}
-    # By way of a small process: a peak counts what the parent had when it forked.
+    # Through a small process, since a child's peak includes the size of its parent at the fork.
     done = subprocess.run(
         [sys.executable, "-c", PEAK, *command],
         capture_output=True,
@@ -201,7 +202,7 @@ def peak(command: list[str], cache: Path) -> tuple[float, float]:
 def memory(folder: Path, counts: list[int]) -> None:
     rows = []
     idle, _ = peak([sys.executable, "-c", "import torch"], folder)
-    rows.append(("", "importing only torch", f"{idle:,.0f}", "", ""))
+    rows.append(("", "only importing torch", f"{idle:,.0f}", "", ""))
     for count in counts:
         home = folder / str(count)
         small_images(home / "images", count)
@@ -210,7 +211,7 @@ def memory(folder: Path, counts: list[int]) -> None:
         script = [sys.executable, "-c", FEATURES, str(home)]
         jobs = {
             "fsf data pack": pack,
-            "reading all at random": [*script, "read"],
+            "reading all, at random": [*script, "read"],
             "features, conv64f": [*script, "fp32"],
         }
         for name, command in jobs.items():
@@ -224,9 +225,18 @@ def memory(folder: Path, counts: list[int]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=PHOTOGRAPHS)
-    parser.add_argument("--many", type=int, nargs="*", default=[*MANY])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--images", type=positive, default=PHOTOGRAPHS, metavar="N", help="photographs to pack"
+    )
+    parser.add_argument(
+        "--many",
+        type=positive,
+        nargs="*",
+        default=[*MANY],
+        metavar="N",
+        help="numbers of small images whose memory is measured",
+    )
     arguments = parser.parse_args()
     print(f"{len(os.sched_getaffinity(0))} cores; {resource.getpagesize()} bytes per page")
     with tempfile.TemporaryDirectory() as name:

@@ -1,72 +1,115 @@
-"""Coverage of the true accuracy by intervals, in simulation.
+"""How often intervals contain the true accuracy, in simulation.
 
-Run ``python benchmarks/interval_coverage.py``, with ``--replicates`` (default 2,000); it takes
-about ten minutes. Images of a class are normal about its centre in eight dimensions, the method
-takes the nearest class mean of the support, and the truth is its accuracy on images of which none
-is ever seen twice. Each replicate draws a new data set and evaluates 5-way 5-shot tasks with 15
-queries a class: random ones, which share images, on 20 classes of 50 (``unbalanced``: of 30 to
-100), and depleting ones on a data set large enough for as many. The columns are the share of
-replicates whose interval holds the truth, and how long the intervals are on average. ``closed`` is
-Student's over tasks that share images, read as if it spoke of more than the data set.
+Run ``python benchmarks/interval_coverage.py``; it takes about forty minutes. Options choose part of
+it: ``--world query --accuracy mid --tasks 100 600 --replicates 500``.
+
+There are two worlds. In ``support``, the images of a class are normally distributed around its
+centre in eight dimensions, and the method takes the nearest class mean of the support. In
+``query``, an image is classified correctly or not, whatever the support is. The truth is the
+accuracy on images that never occur twice. Each replicate draws a new data set and evaluates 5-way
+tasks with ``--shot`` images and ``--queries`` queries per class: random tasks, which share images,
+on 20 classes of 50 images (``unbalanced``: of 30 to 100), and depleting tasks on a data set that is
+large enough for them. The columns are the share of replicates whose interval contains the truth,
+and the mean half-width of the intervals in points. ``closed`` is Student's interval over tasks that
+share images, read as if it were about more than the data set.
 """
 
 from __future__ import annotations
 
 import argparse
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+from _options import positive
 
 from fsf_samplers import DepletingSampler, RandomSampler
-from fsframework.statistics.intervals import image_interval, mean_interval
+from fsframework.statistics.differences import ComparisonOptions, mean_interval
+from fsframework.statistics.estimators import IntervalChoice
+from fsframework.statistics.intervals import image_interval
 from fsframework.values import FloatArray, ImagePool, IntArray, Outcomes, TaskSet
 
-WAY, SHOT, N_QUERY, N_CLASSES, SIZE, DIMENSIONS = 5, 5, 15, 20, 50, 8
-TASKS = (5, 20, 100, 600)
+WAY, N_CLASSES, SIZE, DIMENSIONS = 5, 20, 50, 8
 TASK_SETS, TRUTH_TASKS = 40, 400_000
-SPREADS = {"near 0.5": 1.9, "near 1": 0.62}
-"""Standard deviation of the images about their class's centre, by the accuracy it gives."""
+SPREADS = {"mid": 1.9, "high": 0.62}
+"""Standard deviation of the images around their class's centre: accuracies of 47 and 95 %."""
+SHARES = {"mid": (0.3, 0.7), "high": (0.9, 0.99)}
+"""Share of correct images of the hardest and the easiest class, where only the query counts."""
+
+
+class World(Protocol):
+    """Where images come from, and what a method answers."""
+
+    def images(self, labels: IntArray, rng: np.random.Generator) -> FloatArray:
+        """Draw images of these classes, ``(*labels.shape, d)``."""
+
+    def answers(self, support: FloatArray, query: FloatArray) -> IntArray:
+        """Return the answered ways, ``(T, way, n_query)``."""
 
 
 @dataclass(frozen=True)
-class World:
-    """Classes and what a nearest-mean classifier is truly worth on them."""
+class SupportWorld:
+    """Features around the centres of classes, and the nearest class mean of the support."""
 
     centres: FloatArray
     spread: float
 
     def images(self, labels: IntArray, rng: np.random.Generator) -> FloatArray:
-        """Draw features ``(n, dimensions)``."""
+        """Draw features."""
         noise = rng.standard_normal((*labels.shape, DIMENSIONS), dtype=np.float32)
         drawn: FloatArray = self.centres[labels] + self.spread * noise
         return drawn
 
-    def truth(self, rng: np.random.Generator) -> tuple[float, float]:
-        """Return accuracy and worst-class accuracy over tasks of fresh images."""
-        by_class = []
-        for _ in range(TRUTH_TASKS // 4000):
-            order = rng.random((4000, N_CLASSES)).argsort(axis=1)[:, :WAY]
-            labels = np.repeat(order[:, :, None], SHOT + N_QUERY, axis=2)
-            features = self.images(labels, rng)
-            answers = nearest(features[:, :, :SHOT], features[:, :, SHOT:])
-            by_class.append((answers == np.arange(WAY)[:, None]).mean(axis=2))
-        found = np.concatenate(by_class)
-        return float(found.mean()), float(found.min(axis=1).mean())
+    def answers(self, support: FloatArray, query: FloatArray) -> IntArray:
+        """Return the way of the nearest class mean."""
+        means = support.mean(axis=2)
+        flat = query.reshape(len(query), -1, DIMENSIONS)
+        scores = flat @ means.transpose(0, 2, 1) - (means**2).sum(axis=2)[:, None] / 2
+        found: IntArray = scores.argmax(axis=2).reshape(query.shape[:3])
+        return found
 
 
-def nearest(support: FloatArray, query: FloatArray) -> IntArray:
-    """Return the way of the nearest class mean, ``(T, way, n_query)``."""
-    means = support.mean(axis=2)
-    flat = query.reshape(len(query), -1, DIMENSIONS)
-    scores = flat @ means.transpose(0, 2, 1) - (means**2).sum(axis=2)[:, None] / 2
-    answers: IntArray = scores.argmax(axis=2).reshape(query.shape[:3])
-    return answers
+@dataclass(frozen=True)
+class QueryWorld:
+    """Images that are classified correctly or not, whatever the support is."""
+
+    shares: FloatArray
+
+    def images(self, labels: IntArray, rng: np.random.Generator) -> FloatArray:
+        """Draw which images are classified correctly."""
+        right: FloatArray = (rng.random(labels.shape) < self.shares[labels])[..., None]
+        return right
+
+    def answers(self, support: FloatArray, query: FloatArray) -> IntArray:
+        """Return a query's own way where it is correct, else the next way."""
+        own = np.arange(WAY)[:, None]
+        found: IntArray = np.where(query[..., 0], own, (own + 1) % WAY)
+        return found
+
+
+def world_of(name: str, accuracy: str) -> World:
+    """Return a world of 20 classes."""
+    if name == "query":
+        return QueryWorld(np.linspace(*SHARES[accuracy], N_CLASSES))
+    centres = np.random.default_rng(0).standard_normal((N_CLASSES, DIMENSIONS))
+    return SupportWorld(centres.astype(np.float32), SPREADS[accuracy])
+
+
+def truth_of(world: World, shot: int, n_query: int, n_tasks: int = TRUTH_TASKS) -> list[float]:
+    """Return accuracy and worst-class accuracy over tasks of new images."""
+    rng, by_class = np.random.default_rng(1), []
+    for _ in range(n_tasks // 4000):
+        order = rng.random((4000, N_CLASSES)).argsort(axis=1)[:, :WAY]
+        images = world.images(np.repeat(order[:, :, None], shot + n_query, axis=2), rng)
+        answers = world.answers(images[:, :, :shot], images[:, :, shot:])
+        by_class.append((answers == np.arange(WAY)[:, None]).mean(axis=2))
+    found = np.concatenate(by_class)
+    return [float(found.mean()), float(found.min(axis=1).mean())]
 
 
 def pool_of(sizes: IntArray) -> ImagePool:
-    """Return a pool with so many images per class."""
+    """Return a pool with these numbers of images per class."""
     labels = np.repeat(np.arange(len(sizes)), sizes)
     keys = tuple(f"{i}" for i in range(len(labels)))
     return ImagePool(keys, labels, tuple(f"class {c}" for c in range(len(sizes))))
@@ -87,104 +130,113 @@ ACC, WACC = 0, 1
 Interval = Callable[[int, TaskSet, Outcomes, IntArray], tuple[float, float]]
 
 
-def of_images(over: str) -> Interval:
-    """Return the interval over images, or over classes."""
-
-    def interval(
-        which: int, tasks: TaskSet, outcomes: Outcomes, sizes: IntArray
-    ) -> tuple[float, float]:
-        found = image_interval(STATISTICS[which], tasks, outcomes, sizes, over=over)  # type: ignore[arg-type]
-        return found.low, found.high
-
-    return interval
+def of_images(
+    which: int, tasks: TaskSet, outcomes: Outcomes, sizes: IntArray
+) -> tuple[float, float]:
+    """Return the interval over images."""
+    found = image_interval(STATISTICS[which], tasks, outcomes, sizes)
+    return found.low, found.high
 
 
 def of_tasks(estimator: str) -> Interval:
-    """Return an interval that takes tasks for independent draws."""
+    """Return an interval that treats tasks as independent draws."""
+    how = ComparisonOptions(IntervalChoice(method=estimator), n_resamples=1000)  # type: ignore[arg-type]
 
     def interval(
         which: int, tasks: TaskSet, outcomes: Outcomes, sizes: IntArray
     ) -> tuple[float, float]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = mean_interval(STATISTICS[which](outcomes), 0.95, estimator, n_resamples=1000)  # type: ignore[arg-type]
-        return found[1:]
+        return mean_interval(STATISTICS[which](outcomes), how=how)[1:]
 
     return interval
 
 
-RANDOM: dict[str, tuple[int, Interval]] = {
-    "closed": (ACC, of_tasks("student-t")),
-    "image": (ACC, of_images("image-level")),
-    "image, wAcc": (WACC, of_images("image-level")),
-}
-DEPLETING: dict[str, tuple[int, Interval]] = {
-    "student-t": (ACC, of_tasks("student-t")),
-    "percentile": (ACC, of_tasks("percentile")),
-    "bca": (ACC, of_tasks("bca")),
-    "t, wAcc": (WACC, of_tasks("student-t")),
+INTERVALS: dict[str, dict[str, tuple[int, Interval]]] = {
+    "random": {
+        "closed": (ACC, of_tasks("student-t")),
+        "image": (ACC, of_images),
+        "image, wAcc": (WACC, of_images),
+    },
+    "depleting": {
+        "student-t": (ACC, of_tasks("student-t")),
+        "percentile": (ACC, of_tasks("percentile")),
+        "bca": (ACC, of_tasks("bca")),
+        "t, wAcc": (WACC, of_tasks("student-t")),
+    },
 }
 
 
-def simulated(
-    world: World, task_sets: list[TaskSet], pool: ImagePool, replicates: int, seed: int
-) -> Iterator[tuple[TaskSet, Outcomes]]:
-    """Yield tasks and outcomes of data sets drawn anew."""
+def sizes_of(sampler: str, balance: str, n_tasks: int, n_images: int) -> IntArray:
+    """Return the images of each class, for tasks with this many images per class."""
+    if sampler == "random":
+        sizes = np.full(N_CLASSES, SIZE)
+        return np.linspace(30, 100, N_CLASSES).astype(int) if balance == "unbalanced" else sizes
+    most = 0.2 if balance == "unbalanced" else 0.0
+    share = np.linspace(1 - most, 1 + most, N_CLASSES)
+    found: IntArray = (share * (1.35 * n_tasks * WAY * n_images / N_CLASSES + 100)).astype(int)
+    return found
+
+
+def coverage(
+    world: World, sets: list[TaskSet], sizes: IntArray, truth: list[float], replicates: int
+) -> Iterator[tuple[float, float]]:
+    """Yield for each interval the share that contains the truth, and the mean half-width."""
+    labels = pool_of(sizes).labels
+    intervals = INTERVALS[sets[0].sampler]
+    bounds = np.empty((replicates, len(intervals), 2))
     for replicate in range(replicates):
-        tasks = task_sets[replicate % len(task_sets)]
-        rng = np.random.default_rng([seed, replicate])
-        features = world.images(pool.labels, rng)
-        yield tasks, Outcomes.of(tasks, nearest(features[tasks.support], features[tasks.query]))
+        tasks = sets[replicate % len(sets)]
+        images = world.images(labels, np.random.default_rng([len(tasks), replicate]))
+        answers = world.answers(images[tasks.support], images[tasks.query])
+        outcomes = Outcomes.of(tasks, answers)
+        for place, (which, interval) in enumerate(intervals.values()):
+            bounds[replicate, place] = interval(which, tasks, outcomes, sizes)
+    for place, (which, _) in enumerate(intervals.values()):
+        low, high = bounds[:, place].T
+        held = (low <= truth[which]) & (truth[which] <= high)
+        yield float(held.mean()), float((high - low).mean() / 2)
 
 
-def rows(replicates: int, which: str) -> Iterator[str]:
-    """Yield the lines of the table."""
-    rng = np.random.default_rng(0)
-    centres = rng.standard_normal((N_CLASSES, DIMENSIONS)).astype(np.float32)
-    for accuracy, spread in SPREADS.items():
-        world = World(centres, spread)
-        truth = world.truth(rng)
-        for balance in ("balanced", "unbalanced"):
-            for count in TASKS:
-                sizes = np.full(N_CLASSES, SIZE)
-                if balance == "unbalanced":
-                    sizes = np.linspace(30, 100, N_CLASSES).astype(np.int64)
-                if which == "depleting":
-                    most = 0.2 if balance == "unbalanced" else 0.0
-                    share = np.linspace(1 - most, 1 + most, N_CLASSES)
-                    need = count * WAY * (SHOT + N_QUERY) / N_CLASSES
-                    sizes = (share * (1.35 * need + 100)).astype(np.int64)
+def rows(options: argparse.Namespace, sampler: str, world_name: str) -> Iterator[str]:
+    """Yield the lines of a table."""
+    make = DepletingSampler if sampler == "depleting" else RandomSampler
+    draw = make(n_way=WAY, n_shot=options.shot, n_query=options.queries).draw
+    for level in options.accuracy:
+        world = world_of(world_name, level)
+        truth = truth_of(world, options.shot, options.queries)
+        for balance in options.classes:
+            for count in options.tasks:
+                sizes = sizes_of(sampler, balance, count, options.shot + options.queries)
                 pool = pool_of(sizes)
-                make = DepletingSampler if which == "depleting" else RandomSampler
-                sampler = make(n_way=WAY, n_shot=SHOT, n_query=N_QUERY)
-                sets = [sampler.draw(pool, count, seed) for seed in range(TASK_SETS)]
-                intervals = DEPLETING if which == "depleting" else RANDOM
-                held = dict.fromkeys(intervals, 0)
-                length = dict.fromkeys(intervals, 0.0)
-                for tasks, outcomes in simulated(world, sets, pool, replicates, count):
-                    for name, (statistic, interval) in intervals.items():
-                        low, high = interval(statistic, tasks, outcomes, sizes)
-                        held[name] += low <= truth[statistic] <= high
-                        length[name] += high - low
-                cells = [
-                    f"{100 * held[n] / replicates:>7.1f} % {100 * length[n] / replicates / 2:>6.2f}"
-                    for n in intervals
-                ]
+                sets = [draw(pool, count, seed) for seed in range(TASK_SETS)]
+                found = coverage(world, sets, sizes, truth, options.replicates)
+                cells = [f"{100 * held:>7.1f} % {100 * half:>6.2f}" for held, half in found]
                 yield (
-                    f"{which:<10}{accuracy:<10}{100 * truth[ACC]:>6.2f} {balance:<11}{count:>5} "
-                    + ("  ".join(cells))
+                    f"{sampler:<10}{world_name:<9}{100 * truth[ACC]:>6.2f}{100 * truth[WACC]:>7.2f}"
+                    f" {balance:<11}{count:>5} " + "  ".join(cells)
                 )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--replicates", type=int, default=2000)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--replicates", type=positive, default=2000)
+    several = {
+        "sampler": tuple(INTERVALS),
+        "world": ("support", "query"),
+        "accuracy": tuple(SPREADS),
+        "classes": ("balanced", "unbalanced"),
+    }
+    for name, known in several.items():
+        parser.add_argument(f"--{name}", nargs="+", choices=known, default=known)
+    parser.add_argument("--tasks", nargs="+", type=positive, default=(5, 20, 100, 600))
+    parser.add_argument("--shot", type=positive, default=5)
+    parser.add_argument("--queries", type=positive, default=15)
     options = parser.parse_args()
-    for which, intervals in (("random", RANDOM), ("depleting", DEPLETING)):
-        heads = "  ".join(f"{name:>16}" for name in intervals)
-        print(f"{'tasks':<10}{'accuracy':<10}{'truth':>6} {'classes':<11}{'T':>5} {heads}")
-        for line in rows(options.replicates, which):
-            print(line, flush=True)
+    for sampler in options.sampler:
+        heads = "  ".join(f"{name:>16}" for name in INTERVALS[sampler])
+        print(f"{'tasks':<10}{'world':<9}{'Acc':>6}{'wAcc':>7} {'classes':<11}{'T':>5} {heads}")
+        for world in options.world:
+            for line in rows(options, sampler, world):
+                print(line, flush=True)
 
 
 if __name__ == "__main__":

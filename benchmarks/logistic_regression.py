@@ -1,24 +1,27 @@
-"""Time of RFS' head, the logistic regression of many tasks at once, beside scikit-learn's of one.
+"""Time of RFS's head, a logistic regression of many tasks in parallel, compared with scikit-learn.
 
 Run ``python benchmarks/logistic_regression.py``; it takes about a minute. A task is 5-way with 15
-queries per way; features are rectified noise around a centre per class, which stands out so little
-that many queries are near ties. Both normalise features, fit, and label the queries, scikit-learn
-as the paper's code has it: ``LogisticRegression(C=1, max_iter=1000)``. Both run on one thread, and
-what counts is that thread's time, so that other work on the machine disturbs little. RFS' published
-implementation takes 3.1 ms for 5-way 5-shot on 1600 dimensions on a quiet machine.
+queries per way. Features are rectified noise around a centre per class, and the centres are so
+close that many queries are near ties. Both normalise the features, fit, and label the queries;
+scikit-learn takes one task at a time, as in the paper's code: ``LogisticRegression(C=1,
+max_iter=1000)``. Both run on one thread and are measured in processor time, so other work on the
+machine hardly matters. RFS's published implementation takes 3.1 ms for 5-way 5-shot tasks of 1600
+dimensions on a quiet machine.
 
-Of at least 10,000 labels, ``same labels`` is the share that is scikit-learn's, and ``at minimum``
-the share that would be, if scikit-learn continued to the minimum instead of stopping early.
+Of at least 10,000 labels, ``same labels`` is the share that equal scikit-learn's, and ``at
+minimum`` the share that would if scikit-learn continued to the minimum instead of stopping early.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from _options import positive
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 from torch import Tensor
@@ -28,7 +31,7 @@ from fsf_transfer_methods import RFS
 WAY, N_QUERY = 5, 75
 N_TASKS, N_REPEATS = 135, 5
 SHOTS, DIMENSIONS = (1, 5, 10), (64, 640, 1600)
-# How far the centres are apart in units of the noise: for about two right answers of three.
+# Distance of the centres in units of the noise, for about two correct answers in three.
 SPREAD = {64: 0.35, 640: 0.18, 1600: 0.14}
 PUBLISHED_MS, REQUIRED_MS = 3.1, 0.31
 
@@ -36,7 +39,7 @@ Labels = npt.NDArray[np.int64]
 
 
 class Row(NamedTuple):
-    """What is printed of one kind of task; times in milliseconds per task."""
+    """What is printed for one kind of task; times are in milliseconds per task."""
 
     ours: float
     theirs: float
@@ -46,7 +49,7 @@ class Row(NamedTuple):
 
 
 def features(shot: int, dim: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return support ``(tasks, way, shot, D)`` and queries ``(tasks, n, D)``, way after way."""
+    """Return support ``(tasks, way, shot, D)`` and queries ``(tasks, n, D)``, sorted by way."""
     generator = torch.Generator().manual_seed(seed)
     centres = SPREAD[dim] * torch.randn(N_TASKS, WAY, 1, dim, generator=generator)
     noise = torch.randn(N_TASKS, WAY, shot + N_QUERY // WAY, dim, generator=generator)
@@ -55,7 +58,7 @@ def features(shot: int, dim: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def theirs(support: Tensor, query: Tensor, tol: float = 1e-4) -> Labels:
-    """Label the queries ``(n, D)`` of one task by scikit-learn."""
+    """Label the queries ``(n, D)`` of one task with scikit-learn."""
     way, shot, dim = support.shape
     model = LogisticRegression(C=1, max_iter=1000, tol=tol)
     model.fit(normalize(support.reshape(-1, dim).numpy()), np.repeat(np.arange(way), shot))
@@ -86,10 +89,15 @@ def measured(shot: int, dim: int) -> Row:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--shots", type=positive, nargs="+", default=[*SHOTS], metavar="N", help="default: 1 5 10"
+    )
+    options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{'shots':>5}{'D':>6}{'ms/task':>11}{'scikit-learn':>14}{'ratio':>7}", end="")
     print(f"{'same labels':>13}{'at minimum':>12}{'accuracy':>10}")
-    for shot in SHOTS:
+    for shot in options.shots:
         for dim in DIMENSIONS:
             row = measured(shot, dim)
             ratio = row.theirs / row.ours

@@ -1,11 +1,11 @@
-"""Milliseconds per task of the metric methods' heads in batches, beside their formulas one by one.
+"""Milliseconds per task of the metric methods' heads, compared with their formulas one by one.
 
-Run ``python benchmarks/metric_heads.py``, with ``--threads`` (default 1); it takes about two
-minutes. A task is 5-way 5-shot with 15 queries per way of 84 x 84 images through Conv-64F, whose
-features are given: vectors of 1600 numbers; maps of 64 x 10 x 10 for DN4 and CAN, trained without
-the last pooling, and 64 x 5 x 5 for RelationNet and RENet. A literal form is the method's formula
-for one task as written in the paper, every tensor whole, in PyTorch. All forms of a method run in
-turns and the fastest time of each counts, so other work on the machine hardly affects the ratio.
+Run ``python benchmarks/metric_heads.py``; it takes about two minutes. A task is 5-way 5-shot with
+15 queries per way, on features as Conv-64F gives them for images of 84 x 84 pixels: vectors of 1600
+numbers; maps of 64 x 10 x 10 for DN4 and CAN, which use it without the last pooling, and of 64 x 5
+x 5 for RelationNet and RENet. A literal form is the formula of the paper for one task, in PyTorch,
+with every tensor in one piece. All forms of a method run in turn and the fastest time of each
+counts, so other work on the machine hardly affects the ratio.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from _options import one_of, positive
 from renet_head import literal_embed, literal_scores, quickest
 from torch import Tensor
 from torch.nn import functional
@@ -99,7 +100,7 @@ def literal_renet(method: RENet, support: Tensor, query: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Case:
-    """One row: a method, its items, how many tasks run at once, and what is required."""
+    """One row: a method, the shape of its items, tasks per batch, and the required ratio."""
 
     method: FewShotMethod
     literal: Callable[..., Tensor]
@@ -121,7 +122,7 @@ CASES = [
 
 
 def measure(case: Case, seconds: float) -> str:
-    """Return the row of a case, measured for about so many seconds."""
+    """Return the row of a case, measured for about this many seconds."""
     torch.manual_seed(0)
     method = case.method
     method.build(case.item, 0, Conv64F())
@@ -158,10 +159,15 @@ def measure(case: Case, seconds: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=12.0, help="measuring time per method")
-    parser.add_argument("names", nargs="*", help="methods (default: all)")
+    cases = {type(case.method).__name__: case for case in CASES}
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--threads", type=positive, default=1, metavar="N", help="default: 1")
+    parser.add_argument(
+        "--seconds", type=float, default=12.0, metavar="S", help="time per method (default: 12)"
+    )
+    parser.add_argument(
+        "methods", nargs="*", type=one_of(cases), metavar="METHOD", help=f"of {', '.join(cases)}"
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     print(f"ms per task of {WAY}-way {SHOT}-shot, {N_QUERY} queries; {options.threads} thread(s)")
@@ -169,12 +175,15 @@ def main() -> None:
         f"{'head':<14}{'embed':>8}{'scores':>9}{'both':>9}{'literal':>12}{'ratio':>8}"
         f"{'reference':>12}{'ratio':>8}{'required':>10}{'difference':>12}"
     )
-    for case in CASES:
-        if not options.names or type(case.method).__name__ in options.names:
-            print(measure(case, options.seconds), flush=True)
-    print("embed is done once per image, here for the 100 of a task; ratios are of both")
-    print("reference: a published implementation, on a quiet machine of two cores, as stated")
-    print("difference: the largest of a score, relative to the spread of a query's scores")
+    for name in options.methods or cases:
+        print(measure(cases[name], options.seconds), flush=True)
+    print(
+        "embed: once per image, here for the 100 images of a task; ratios are of embed and scores"
+    )
+    print("reference: a published implementation, on a quiet machine of two cores")
+    print(
+        "difference: the largest difference of a score, relative to the spread of a query's scores"
+    )
 
 
 if __name__ == "__main__":

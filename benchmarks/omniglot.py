@@ -1,10 +1,10 @@
 """Accuracy of the methods on Omniglot, compared with printed values.
 
-Run ``python benchmarks/omniglot.py DATA [METHOD ...]``; DATA is Omniglot, a folder or the ``.zip``
-archive, as the data set ``omniglot`` reads it. Each method is trained with Conv-64F on 28 x 28
+Run ``python benchmarks/omniglot.py DATA [METHOD ...]``. DATA is a folder or the ``.zip`` archive of
+Omniglot, as the data set ``omniglot`` reads it. Each method is trained with Conv-64F on 28 x 28
 pixels with the recipe below, on the classes of Vinyals et al. 2016, where a character rotated by
 90, 180 or 270 degrees is a separate class, and tested on 1,000 random tasks of each shape. Finished
-runs are reused and an interrupted training resumes. All files are written below ``--out``.
+runs are reused and interrupted training resumes. All files are written below ``--out``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import argparse
 import sys
 from pathlib import Path
 from typing import Any
+
+from _options import one_of
 
 import fsframework as fsf
 from fsframework.cli.render import print_table
@@ -48,7 +50,7 @@ BATCHES = {
 }
 RECIPES: dict[str, dict[str, Any]] = {
     "protonet": {"training": {**EPISODES, "epochs": 20, "steps": 100, "n_way": 60}},
-    # Starting from a factor of 1, its scores cannot grow as fast as the loss requires.
+    # With an initial factor of 1, its scores cannot grow as fast as the loss requires.
     "r2d2": {
         "method": {"name": "r2d2", "initial_alpha": 20.0},
         "training": {**EPISODES, "epochs": 25, "n_way": 60, "precision": "bf16"},
@@ -83,7 +85,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 
 def experiment_of(data: Path, shape: tuple[int, int], **more: Any) -> dict[str, Any]:
-    """Return the options of a run on random tasks of the given way and shot."""
+    """Return the arguments of a run on random tasks of this way and shot."""
     way, shot = shape
     return {
         "dataset": {"name": "omniglot", "path": str(data)},
@@ -95,14 +97,22 @@ def experiment_of(data: Path, shape: tuple[int, int], **more: Any) -> dict[str, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("methods", nargs="*", default=[*RECIPES], metavar="METHOD")
-    parser.add_argument("--out", type=Path, default=Path("omniglot-runs"))
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path, metavar="DATA", help="Omniglot, a folder or an archive")
+    parser.add_argument(
+        "methods",
+        nargs="*",
+        type=one_of(RECIPES),
+        metavar="METHOD",
+        help=f"of {', '.join(RECIPES)}",
+    )
+    parser.add_argument("--out", type=Path, default=Path("omniglot-runs"), metavar="FOLDER")
     arguments = parser.parse_args()
+    if not arguments.data.exists():
+        parser.error(f"{arguments.data} does not exist")
     where = {"runs_dir": arguments.out / "runs", "cache_dir": arguments.out / "cache"}
     rows = []
-    for method in arguments.methods:
+    for method in arguments.methods or RECIPES:
         source, printed = PUBLISHED.get(method, ("none found", {}))
         recipe, minutes, model = {"method": method, **RECIPES[method]}, "", None
         for shape in SHAPES:

@@ -1,10 +1,11 @@
-"""How many images per second the data set ``planted`` renders on one core.
+"""Images per second that the data set ``planted`` renders on one core.
 
-Usage: ``python benchmarks/planted_rendering.py``
+Run ``python benchmarks/planted_rendering.py``; it takes half a minute.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy starts its threads
@@ -12,6 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy starts its threads
 import time
 
 import numpy as np
+from _options import positive
 
 from fsf_datasets import Planted
 
@@ -22,7 +24,7 @@ N_IMAGES, N_REPEATS = 1000, 5
 def images_per_second(data: Planted, size: int) -> float:
     """Return the best of several runs, in images per second of processor time."""
     chosen = np.random.default_rng(0).permutation(len(data.keys))[:N_IMAGES]
-    data.images(chosen[:10], size)  # contours and poses are drawn once
+    data.images(chosen[:10], size)  # the first call draws contours and poses
     seconds = []
     for _ in range(N_REPEATS):
         start = time.process_time()
@@ -32,14 +34,24 @@ def images_per_second(data: Planted, size: int) -> float:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--sizes",
+        type=positive,
+        nargs="+",
+        default=[32, 84, 224],
+        metavar="PIXELS",
+        help="default: 32 84 224",
+    )
+    options = parser.parse_args()
     start = time.process_time()
     data = Planted()
     construction = time.process_time() - start
     print(
-        f"{len(data.keys)} images with words and captions: {construction:.3f} s, no pixel rendered"
+        f"{len(data.keys)} images with words and captions: {construction:.3f} s without rendering"
     )
     print(f"{'size':>5} {'images/s':>9} {'of the floor':>13}")
-    for size in (32, 84, 224):
+    for size in options.sizes:
         rate = images_per_second(data, size)
         ratio = f"{rate / FLOOR:.2f}" if size == 84 else "-"
         print(f"{size:>5} {rate:>9.0f} {ratio:>13}")

@@ -1,15 +1,17 @@
-"""Tasks per second of ProtoNet on cached 640-d vectors, through the pipeline's evaluation.
+"""Tasks per second of ProtoNet on cached vectors of 640 numbers, through the pipeline's evaluation.
 
 Run ``python benchmarks/protonet_throughput.py``. The baseline, measured in the same run, scores
-one task after the other as most libraries do: gather, prototypes, ``torch.cdist``, ``argmax``.
+one task at a time as most libraries do: gather, prototypes, ``torch.cdist``, ``argmax``.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
 
 import numpy as np
 import torch
+from _options import positive
 
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
@@ -22,7 +24,7 @@ REQUIRED, LIBRARY = 12_000, 1_200
 
 
 def one_by_one(vectors: torch.Tensor, tasks: TaskSet) -> np.ndarray:
-    """Predict task by task."""
+    """Predict one task at a time."""
     found = []
     with torch.no_grad():
         for support, query in zip(tasks.support, tasks.query, strict=True):
@@ -33,6 +35,11 @@ def one_by_one(vectors: torch.Tensor, tasks: TaskSet) -> np.ndarray:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--threads", type=positive, metavar="N", help="default: PyTorch's choice")
+    options = parser.parse_args()
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
     registry = Registry()
     labels = np.repeat(np.arange(N_CLASSES), N_PER_CLASS)
     keys = tuple(f"{i}" for i in range(labels.size))
@@ -56,7 +63,10 @@ def main() -> None:
     baseline, expected = quickest(lambda: one_by_one(vectors, tasks))
     ours, predicted = quickest(lambda: predict(model, tasks, source))
     agreement = float((predicted == expected).mean())
-    print(f"5-way 5-shot 15-query, {WIDTH}-d vectors, {torch.get_num_threads()} threads")
+    print(
+        f"5-way 5-shot, 15 queries per class, vectors of {WIDTH} numbers, "
+        f"{torch.get_num_threads()} thread(s)"
+    )
     print(f"{'':<24}{'tasks/s':>10}")
     print(f"{'in batches (pipeline)':<24}{ours:>10,.0f}   required {REQUIRED:,}")
     print(f"{'one by one, this run':<24}{baseline:>10,.0f}   a widely used library: {LIBRARY:,}")

@@ -1,37 +1,41 @@
-"""How many queries are best: the variance of the mean against Eq. 7, and pilots against the truth.
+"""The best number of queries: the variance of the mean against Eq. 7, and pilots against the truth.
 
 Run ``python benchmarks/query_number.py``; it takes about three minutes. The study is that of
-section 4 of Lafargue et al. 2024: two classes drawn from Gaussians at -1 and 1 with standard
-deviation 1, 1,000 images, the nearest class centre as classifier, tasks without replacement (two
-classes of a size are simply cut into tasks). The truth is an integral over where the centres fall.
+section 4 of Lafargue et al. 2024: 1,000 images of two classes, drawn from Gaussians at -1 and 1
+with standard deviation 1, the nearest class centre as the classifier, and tasks without replacement
+(two classes of equal size are simply cut into tasks). The truth is an integral over the positions
+of the centres.
 
-The first table sets the variance of the mean accuracy over ``REPLICATES`` data sets beside K/(NC)
+The first table compares the variance of the mean accuracy over ``REPLICATES`` data sets with K/(NC)
 (alpha Q + beta/Q + gamma): R^2 of that curve with the true alpha and beta, and of the curve fitted
-to the variances; Q* by the truth, by the fit, and where the least variance was measured; and how
-much more than the least it is at one query.
+to the variances; Q* by the truth, by the fit, and at the lowest measured variance; and how far the
+variance at one query is above the lowest.
 
-The second asks single pilots. A pilot of T tasks has a data set of 1,000 images of its own, whose
-images recur, with n queries per class; or, ``new images``, images of its own for every task.
-``unbiased`` is Q* by the moments, ``cautious`` allows for failed tasks the pilot may have missed;
-of both the share within a factor of 1.5 of the truth, and the 90th percentile of how much longer
-than the shortest the variance is at them. ``covers`` is the share of 95 % intervals with the truth
-in them. Shares have a standard error of about 1 in 100.
+The second is about single pilots. A pilot of T tasks with n queries per class has its own data set
+of 1,000 images, which its tasks share; with ``new images``, every task has images of its own.
+``unbiased`` is Q* by the moments, and ``cautious`` allows for failed tasks that the pilot may have
+missed. For both there is the share within a factor of 1.5 of the truth, and the 90th percentile of
+how much longer than the shortest the interval is at them. ``covers`` is the share of 95 % intervals
+that contain the truth. Shares have a standard error of about 1 in 100.
 
-Its last rows ask pilots of five ways at 5 shots, where no task fails: the accuracy on a class is
+Its last rows are pilots of five ways at 5 shots, where no task fails: the accuracy on a class is
 Phi(0.6 + c + t + e) with normal c of 20 given classes (standard deviation 0.4), t of the task
 (0.25) and e of the class in the task (0.4); images are new for every task.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from _options import positive
 from scipy.stats import norm
 
+from fsf_analysis.query_bounds import bounds_of
 from fsframework.statistics.query_variance import PilotAnswers, QueryVariance
 
 CLASS_SIZE, REPLICATES, LEVEL = 500, 6000, 0.95
@@ -58,13 +62,13 @@ class Truth(NamedTuple):
         return math.sqrt(self.shot * self.within / self.alpha)
 
     def variance(self, n_query: npt.ArrayLike) -> Floats:
-        """Eq. 7, of the mean over as many tasks as there are, whole or not."""
+        """Return Eq. 7 for the mean over all tasks, whose number need not be whole."""
         q = np.asarray(n_query, np.float64)
         return (self.shot + q) / CLASS_SIZE * (self.alpha + self.within / q)
 
 
 def truth(shot: int) -> Truth:
-    """Integrate over the midpoint of the two centres and over which of them is to the left."""
+    """Integrate over the midpoint of the two centres and over which of them is on the left."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(200)
     weights = weights / weights.sum()
     midpoint, crossed = nodes / math.sqrt(2 * shot), norm.cdf(-math.sqrt(2 * shot))
@@ -80,7 +84,7 @@ def truth(shot: int) -> Truth:
 
 
 def accuracies(rng: np.random.Generator, n: int, shot: int, n_query: int) -> Floats:
-    """Return the accuracies of n tasks of images of their own."""
+    """Return the accuracies of n tasks that share no image."""
     means = np.array([-1.0, 1.0])[:, None]
     support = (rng.normal(size=(n, 2, shot)) + means).mean(axis=2)
     query = rng.normal(size=(n, 2, n_query)) + means
@@ -88,7 +92,7 @@ def accuracies(rng: np.random.Generator, n: int, shot: int, n_query: int) -> Flo
 
 
 def answers(centres: Floats, query: Floats) -> Floats:
-    """Return 1 for each query ``(n, 2, m)`` that lies nearer to its own class's centre."""
+    """Return 1 for each query ``(n, 2, m)`` that is nearer to its own class's centre, else 0."""
     midpoint = centres.mean(axis=1)[:, None, None]
     straight = (centres[:, 1] > centres[:, 0])[:, None, None]
     above = query > midpoint
@@ -122,7 +126,7 @@ def fitted(q: Floats, values: Floats) -> tuple[Floats, float]:
 def pilot(
     rng: np.random.Generator, shot: int, n_tasks: int, n_query: int, new: bool
 ) -> PilotAnswers:
-    """Return a pilot on a data set of its own, or with new images for every task."""
+    """Return a pilot on a new data set, or with new images for every task."""
     shape = (n_tasks, 2, shot + n_query)
     own = np.arange(2)[:, None]
     if new:
@@ -154,7 +158,7 @@ class FiveWays:
         return np.asarray(norm.cdf(0.6 + self._difficulty[classes] + shift)), classes
 
     def pilot(self, n_tasks: int, n_query: int, rng: np.random.Generator) -> PilotAnswers:
-        """Return a pilot of images of its own."""
+        """Return a pilot with new images for every task."""
         accuracy, classes = self.draw(n_tasks, rng)
         right = rng.random((n_tasks, 5, n_query)) < accuracy[:, :, None]
         images = np.arange(n_tasks * 5 * (5 + n_query)).reshape(n_tasks, 5, 5 + n_query)
@@ -163,7 +167,8 @@ class FiveWays:
 
 def judged(of: Truth, make: Callable[[], PilotAnswers], n_pilots: int) -> tuple[str, ...]:
     """Return a row on so many pilots."""
-    spreads = [QueryVariance.of(make(), LEVEL) for _ in range(n_pilots)]
+    pilots = [make() for _ in range(n_pilots)]
+    spreads = [QueryVariance.of(pilot) for pilot in pilots]
     cells = []
     for name in ("best", "cautious"):
         found = np.array([getattr(s, name) for s in spreads])
@@ -173,15 +178,23 @@ def judged(of: Truth, make: Callable[[], PilotAnswers], n_pilots: int) -> tuple[
         longer = np.quantile(of.variance(taken) / of.variance(of.best) - 1, 0.9)
         middle = float(np.median(found))
         cells += [f"{middle:.1f}", f"{100 * near.mean():.0f} %", f"{100 * longer:.1f} %"]
-    covers = np.mean([s.best_low <= of.best <= s.best_high for s in spreads])
-    low, high = (
-        float(np.median([getattr(s, n) for s in spreads])) for n in ("best_low", "best_high")
-    )
+    bounds = [bounds_of(p, s, LEVEL) for p, s in zip(pilots, spreads, strict=True)]
+    covers = np.mean([b.low <= of.best <= b.high for b in bounds])
+    low, high = (float(np.median([getattr(b, n) for b in bounds])) for n in ("low", "high"))
     return (*cells, f"{100 * covers:.1f} %", f"{low:.1f} to {high:.1f}")
 
 
 def main() -> None:
     """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--pilots",
+        type=positive,
+        default=600,
+        metavar="N",
+        help="pilots per row (default: 600); a third and a sixth for those of many tasks",
+    )
+    options = parser.parse_args()
     print(f"Var(mean accuracy) over {REPLICATES:,} data sets of 1,000 images")
     print(
         f"{'shots':>5} {'R2 truth':>9} {'R2 fit':>7} {'Q* true':>8} {'fitted':>7} "
@@ -205,12 +218,12 @@ def main() -> None:
         of = truth(shot)
         everything = CLASS_SIZE - shot
         for n_tasks, n_query, new, n_pilots in (
-            (200, everything, False, 600),
-            (200, 15, False, 600),
-            (200, 15, True, 600),
-            (200, 100, True, 600),
-            (2000, 100, True, 200),
-            (10000, 15, True, 100),
+            (200, everything, False, options.pilots),
+            (200, 15, False, options.pilots),
+            (200, 15, True, options.pilots),
+            (200, 100, True, options.pilots),
+            (2000, 100, True, -(-options.pilots // 3)),
+            (10000, 15, True, -(-options.pilots // 6)),
         ):
             rng = np.random.default_rng([shot, n_tasks, n_query, new])
             cells = judged(of, lambda: pilot(rng, shot, n_tasks, n_query, new), n_pilots)  # noqa: B023
@@ -220,7 +233,7 @@ def main() -> None:
     five = FiveWays()
     for n_tasks, n_query in ((50, 15), (200, 15), (600, 15), (200, 100)):
         rng = np.random.default_rng([n_tasks, n_query])
-        cells = judged(five.truth, lambda: five.pilot(n_tasks, n_query, rng), 600)  # noqa: B023
+        cells = judged(five.truth, lambda: five.pilot(n_tasks, n_query, rng), options.pilots)  # noqa: B023
         show(5, five.truth, f"five ways, {n_tasks:,} tasks, {n_query} queries", cells)
 
 

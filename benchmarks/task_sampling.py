@@ -1,15 +1,15 @@
-"""Time and memory of drawing attribute-biased tasks, beside the definition written out in NumPy.
+"""Time and memory of drawing attribute-biased tasks, compared with the definition in NumPy.
 
-Run ``python benchmarks/task_sampling.py``; it takes a few minutes, ``--constructions`` adds the
-paper's other constructions. Each size has a process of its own, which reads a synthetic table,
+Run ``python benchmarks/task_sampling.py``; it takes a few minutes. ``--constructions`` adds the
+paper's other constructions. Each size runs in a separate process, which reads a synthetic table,
 draws once to warm up (Numba compiles on the first draw after installing), then draws 3,000 tasks
-several times and reports the quickest.
+several times and reports the shortest time.
 
-The time is that of ``draw`` from the packed table to the task set, single-threaded, in processor
-time, so that other work on the machine disturbs it less. ``literal`` is the time of a few tasks
-drawn by the same definition one class and one word at a time from unpacked booleans, in the same
-process. The fingerprints of pool and table, which belong to the data and are kept with them, are
-made before and shown apart. Memory is the highest resident size of the process less that of a bare
+The time is that of ``draw``, from the packed table to the task set, on one thread, in processor
+time, so other work on the machine hardly matters. ``literal`` is the time of a few tasks drawn in
+the same process by the same definition, one class and one word at a time, from unpacked booleans.
+The fingerprints of pool and table belong to the data and are stored with them, so they are computed
+first and shown separately. Memory is the peak resident size of the process minus that of a bare
 interpreter: NumPy, Numba, table and tasks.
 """
 
@@ -23,38 +23,56 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 N_TASKS, N_WAY, N_QUERY = 3_000, 5, 15
 REPETITIONS, N_LITERAL = 5, 8
 
-# classes, images per class, words, shots
+
+class Size(NamedTuple):
+    """The size of a table and of the support: classes, images per class, words and shots."""
+
+    n_classes: int
+    n_images: int
+    n_words: int
+    n_shot: int
+
+
+class Construction(NamedTuple):
+    """A sampler, and its options ``support`` and ``query`` where it has them."""
+
+    sampler: str
+    support: str = ""
+    query: str = ""
+
+
 SIZES = (
-    (20, 600, 1_235, 1),
-    (20, 600, 1_235, 5),
-    (160, 1_289, 2_532, 1),
-    (160, 1_289, 2_532, 5),
+    Size(20, 600, 1_235, 1),
+    Size(20, 600, 1_235, 5),
+    Size(160, 1_289, 2_532, 1),
+    Size(160, 1_289, 2_532, 5),
 )
 
-# classes, contexts, images of MetaCoCo's test split (Zhang et al. 2024, Table 1)
 METACOCO = 20, 155, 12_268
+"""Classes, contexts and images of MetaCoCo's test split (Zhang et al. 2024, Table 1)."""
 
-# sampler, support, query; the first two are measured unless --constructions asks for all
-SAMPLERS = (
-    ("fewstab", "exclusive", "inter-least"),
-    ("fewstab-published", "", ""),
-    ("fewstab", "exclusive", "inter"),
-    ("fewstab", "exclusive", "intra"),
-    ("fewstab", "targeted", "inter-least"),
-    ("fewstab", "random", "inter-least"),
+CONSTRUCTIONS = (
+    Construction("fewstab", "exclusive", "inter-least"),
+    Construction("fewstab-published"),
+    Construction("fewstab", "exclusive", "inter"),
+    Construction("fewstab", "exclusive", "intra"),
+    Construction("fewstab", "targeted", "inter-least"),
+    Construction("fewstab", "random", "inter-least"),
 )
+"""The first two are always measured."""
 
 
 def write_bits(file: Path, n_classes: int, n_images: int, n_words: int) -> None:
-    """Write the bits of a synthetic table, images sorted by class.
+    """Write the bits of a synthetic table, with the images sorted by class.
 
-    An image has Poisson(4) words, 55 percent of them from a Zipf law of exponent 1.45 over its
-    class's own order of the words, the others from one of exponent 1.75 over a common order.
+    An image has Poisson(4) words. A word has a probability of 55 % to be drawn by a Zipf law of
+    exponent 1.45 over its class's own order of the words, else by one of exponent 1.75 over an
+    order that all classes share.
     """
     import numpy as np
 
@@ -74,7 +92,7 @@ def write_bits(file: Path, n_classes: int, n_images: int, n_words: int) -> None:
 
 
 class Literal:
-    """Tasks drawn by the definitions as written, from one matrix of booleans per class."""
+    """Draws tasks by the definitions as written, from one matrix of booleans per class."""
 
     def __init__(self, bits: Any, n_classes: int, n_words: int, n_shot: int) -> None:
         import numpy as np
@@ -166,17 +184,13 @@ class Literal:
 
 
 def measure(
-    file: Path,
-    n_classes: int,
-    n_images: int,
-    n_words: int,
-    n_shot: int,
-    repetitions: int,
-    name: str,
-    support: str,
-    query: str,
+    file: Path, size: Size, repetitions: int, construction: Construction
 ) -> dict[str, float]:
-    """Draw from the table in a file; return milliseconds per task and mebibytes."""
+    """Draw from the table in a file and return milliseconds per task and MiB.
+
+    Without repetitions, draw a single task, which compiles the sampler where necessary.
+    """
+    n_classes, n_images, n_words, n_shot = size
     bare = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     import numpy as np
 
@@ -195,8 +209,9 @@ def measure(
     fingerprints = time.process_time() - start
 
     numbers: dict[str, Any] = {"n_way": N_WAY, "n_shot": n_shot, "n_query": N_QUERY}
-    if name == "fewstab":
-        sampler: Any = FewStabSampler(**numbers | {"support": support, "query": query})
+    if construction.sampler == "fewstab":
+        options = {"support": construction.support, "query": construction.query}
+        sampler: Any = FewStabSampler(**numbers, **options)
     else:
         sampler = FewStabPublishedSampler(**numbers)
     tasks = sampler.draw(pool, N_TASKS if repetitions else 1, 0)
@@ -208,9 +223,9 @@ def measure(
         seconds.append(time.process_time() - start)
 
     literal = 0.0
-    if repetitions and (name, support, query) in SAMPLERS[:2]:
+    if repetitions and construction in CONSTRUCTIONS[:2]:
         drawn_by = Literal(bits, n_classes, n_words, n_shot)
-        draw = drawn_by.fewstab if name == "fewstab" else drawn_by.published
+        draw = drawn_by.fewstab if construction.sampler == "fewstab" else drawn_by.published
         start = time.process_time()
         for _ in range(N_LITERAL):
             draw()
@@ -225,9 +240,9 @@ def measure(
 
 
 def measure_contexts(n_shot: int, arm: str) -> dict[str, float]:
-    """Draw by context from a pool of MetaCoCo's size; return milliseconds per task, and a literal.
+    """Draw by context from a pool of MetaCoCo's size and return milliseconds per task.
 
-    Every class has contexts of its own, 31 of the 155, of Zipf-like sizes.
+    Every class has 31 of the 155 contexts, of Zipf-like sizes.
     """
     import numpy as np
 
@@ -275,24 +290,31 @@ def measure_contexts(n_shot: int, arm: str) -> dict[str, float]:
 
 
 def apart(what: str, *arguments: object) -> str:
-    """Do it in a separate process; this one stays small, since a child's peak starts at it."""
+    """Run this script in a separate process and return its output.
+
+    This process stays small, since the peak of a child includes the size of its parent.
+    """
     command = [sys.executable, __file__, f"--{what}", *map(str, arguments)]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--constructions", action="store_true", help="measure the others too")
+    parser.add_argument(
+        "--constructions", action="store_true", help="also measure the paper's other constructions"
+    )
+    parser.add_argument("--contexts", action="store_true", help="measure only the sampler context")
     parser.add_argument("--write", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--measure", nargs=9, help=argparse.SUPPRESS)
-    parser.add_argument("--contexts", action="store_true", help="measure only the sampler context")
     given = parser.parse_args()
     if given.write:
         write_bits(Path(given.write[0]), *map(int, given.write[1:]))
         return
     if given.measure:
         file, *numbers = given.measure[:6]
-        print(json.dumps(measure(Path(file), *map(int, numbers), *given.measure[6:])))
+        *size, repetitions = map(int, numbers)
+        chosen = Construction(*given.measure[6:])
+        print(json.dumps(measure(Path(file), Size(*size), repetitions, chosen)))
         return
 
     print(f"{N_TASKS:,} tasks of {N_WAY} ways and {N_QUERY} queries, best of {REPETITIONS}")
@@ -313,21 +335,21 @@ def main() -> None:
         "   fingerprints ms   sampler"
     )
     with tempfile.TemporaryDirectory() as folder:
-        for n_classes, n_images, n_words, n_shot in SIZES:
-            file = Path(folder) / f"bits{n_classes}.npy"
-            size = n_classes, n_images, n_words
+        for size in SIZES:
+            file = Path(folder) / f"bits{size.n_classes}.npy"
             if not file.exists():
-                apart("write", file, *size)
-            for sampler in SAMPLERS if given.constructions else SAMPLERS[:2]:
-                apart("measure", file, *size, n_shot, 0, *sampler)  # compiles, if need be
-                result = json.loads(apart("measure", file, *size, n_shot, REPETITIONS, *sampler))
+                apart("write", file, *size[:3])
+            for one in CONSTRUCTIONS if given.constructions else CONSTRUCTIONS[:2]:
+                apart("measure", file, *size, 0, *one)  # compiles where necessary
+                result = json.loads(apart("measure", file, *size, REPETITIONS, *one))
                 literal, ratio = result["literal"], result["literal"] / result["ms"]
                 compared = f"{literal:>9.1f} {ratio:>8,.0f}" if literal else f"{'':>18}"
                 print(
-                    f"{n_classes:>7} x {n_images:>6,} x {n_words:>5,} {n_shot:>6} "
+                    f"{size.n_classes:>7} x {size.n_images:>6,} x {size.n_words:>5,} "
+                    f"{size.n_shot:>6} "
                     f"{result['ms']:>9.3f} {compared} {result['relaxed']:>9.0%} "
                     f"{result['memory']:>10.0f} {result['fingerprints']:>17.0f}   "
-                    f"{' '.join(sampler)}",
+                    f"{' '.join(one)}",
                     flush=True,
                 )
 

@@ -1,12 +1,11 @@
-"""Time of a training step, beside the same step as most libraries do it.
+"""Seconds per training step, compared with the same step as most libraries do it.
 
-Run ``python benchmarks/training_step.py``, with ``--threads`` (default 2); it takes a few minutes.
-A step is forward and backward of one 5-way 5-shot task with 15 queries per way, 84 x 84 pixels
-through Conv-64F; maps are 10 x 10 for DN4 and CAN and 5 x 5 for RENet. The other form runs the same
-weights with contiguous images and the head as its formulas are written (CAN's loss is ours on both
-sides); the last columns are ours with bfloat16 and with four tasks per update, per task. All forms
-run in turns and the fastest time of each counts. ``gradient_steps.py`` has the methods that adapt
-by gradients.
+Run ``python benchmarks/training_step.py``; it takes a few minutes. A step is forward and backward
+on one 5-way 5-shot task with 15 queries per way, of 84 x 84 pixels through Conv-64F; maps are 10 x
+10 for DN4 and CAN and 5 x 5 for RENet. The literal form has the same weights, contiguous images and
+the head as its formulas are written (CAN's loss is ours in both). The last columns are ours with
+bfloat16, and with four tasks per update as time per task. All forms run in turn and the fastest
+time of each counts. ``gradient_steps.py`` measures the methods that adapt by gradients.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from _options import one_of, positive
 from metric_heads import literal_dn4, literal_protonet, literal_r2d2
 from renet_head import literal_embed, literal_scores, quickest
 from torch import Tensor
@@ -40,7 +40,7 @@ class ContiguousConv64F(Conv64F):
 
 
 class LiteralRENet(RENet):
-    """RENet of one task, its head as the formulas are written."""
+    """RENet on one task, with its head as the formulas are written."""
 
     def embed(self, items: Tensor) -> Tensor:
         """Embed with unfolded windows."""
@@ -53,7 +53,7 @@ class LiteralRENet(RENet):
 
 @dataclass(frozen=True)
 class Case:
-    """One row: how ours and the other form compute the loss, and what the reference takes."""
+    """One row: a method, its literal scores, and the seconds of the reference."""
 
     method: FewShotMethod
     reference_s: float
@@ -72,7 +72,7 @@ CASES = [
 
 
 def batch_of(backbone: Conv64F, method: FewShotMethod, images: Tensor, tasks: int) -> Batch:
-    """Run the backbone and arrange what it makes."""
+    """Run the backbone and return its features as a batch."""
     maps = backbone(images)
     items = maps if method.consumes == "maps" else backbone.vectors(maps)
     items = items.reshape(tasks, -1, *items.shape[1:])
@@ -132,22 +132,26 @@ def measure(case: Case, repeats: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=4)
-    parser.add_argument("names", nargs="*", help="methods (default: all)")
+    cases = {type(case.method).__name__: case for case in CASES}
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--threads", type=positive, default=2, metavar="N", help="default: 2")
+    parser.add_argument(
+        "--repeats", type=positive, default=4, metavar="N", help="steps of each form (default: 4)"
+    )
+    parser.add_argument(
+        "methods", nargs="*", type=one_of(cases), metavar="METHOD", help=f"of {', '.join(cases)}"
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    keep_freed_memory()  # as a run does, for both forms
+    keep_freed_memory()  # for both forms, as a run does
     print(f"seconds per training step of one task; {options.threads} thread(s)")
     print(
         f"{'step':<12}{'ours':>8}{'literal':>10}{'ratio':>8}{'required':>10}{'reference':>12}"
         f"{'bfloat16':>10}{'four tasks':>12}"
     )
-    for case in CASES:
-        if not options.names or type(case.method).__name__ in options.names:
-            print(measure(case, options.repeats), flush=True)
-    print("reference: a published implementation, on a quiet machine of two cores, as stated")
+    for name in options.methods or cases:
+        print(measure(cases[name], options.repeats), flush=True)
+    print("reference: a published implementation, on a quiet machine of two cores")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,18 @@
-"""How well and how fast nouns and adjectives are selected from captions without a trained pipeline.
+"""Quality and speed of selecting nouns and adjectives from captions without a trained pipeline.
 
 Run ``python benchmarks/word_selection.py``; it takes about a minute and reads the reference data
-beside the checkout. The baseline is TextBlob's own tagger, whose lexicon ours stands on, end to
-end: its tokenizer, its tags, its ``singularize``.
+next to the checkout. The baseline is TextBlob's own tagger, whose lexicon ours uses, with its
+tokenizer, its tags and its ``singularize``.
 
 F1 is that of one part of speech over the 25,147 gold tokens of the development part of UD English
-EWT: a token is right if it is tagged NOUN (ADJ) and its UPOS is NOUN (ADJ). Proper nouns, PROPN,
-are no nouns on either side. Lemmas are compared with the treebank's, in lower case, over the tokens
-that are NOUN on both sides.
+EWT: a token is correct if it is tagged NOUN (ADJ) and its UPOS is NOUN (ADJ). Proper nouns (PROPN)
+are not nouns on either side. Lemmas are compared with the treebank's, in lower case, over the
+tokens that are NOUN on both sides.
 
-Captions per second are those of the 40,460 of Flickr8k through ``select``, in processor time, the
-first time, when every word is new, and the next; "documents" are spaCy's, from the same pipeline
-saved and loaded. Memory is the highest resident size of a process less that of a bare interpreter;
-each row has a process of its own.
+Captions per second are those of the 40,460 captions of Flickr8k through ``select``, in processor
+time: the first time, when every word is new, and the second time. "documents" are spaCy's, from the
+same pipeline after saving and loading it. Memory is the peak resident size of a process minus that
+of a bare interpreter; each row runs in a separate process.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def measure(row: str) -> dict[str, float]:
 
 
 def ours(documents: bool) -> tuple[Callable[[list[str]], object], Callable[[list[str]], Tagged]]:
-    """Return ``select`` of a selector that is ready, and its pipeline as a tagger of tokens."""
+    """Return ``select`` of a loaded selector, and its pipeline as a tagger of tokens."""
     from spacy.tokens import Doc
 
     from fsf_detectors.selection import SpacySelector
@@ -135,14 +135,14 @@ def textblob() -> tuple[Callable[[list[str]], object], Callable[[list[str]], Tag
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("--row", choices=ROWS, help=argparse.SUPPRESS)
-    row = options.parse_args().row
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--row", choices=ROWS, help=argparse.SUPPRESS)
+    row = parser.parse_args().row
     if row is not None:
         print(json.dumps(measure(row)))
         return
     if not SHARED.is_dir():
-        sys.exit(f"the reference data is not at {SHARED}")
+        sys.exit(f"the reference data is missing: {SHARED}")
     table = {}
     for name in ROWS:
         command = (sys.executable, __file__, "--row", name)

@@ -10,132 +10,36 @@ from __future__ import annotations
 __version__ = "0.1.0"
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from fsframework.api import (
-        Checkpoint,
-        Comparison,
-        Description,
-        Model,
-        Run,
-        Runs,
-        add_dataset,
-        attributes,
-        cache_size,
-        clean_cache,
-        compare,
-        dataset,
-        datasets,
-        describe,
-        draw,
-        estimate,
-        evaluate,
-        import_accuracies,
-        load_run,
-        method,
-        pool,
-        read_checkpoint,
-        remove_dataset,
-        run,
-        runs,
-    )
-    from fsframework.values import (
-        ArmOutcomes,
-        Arms,
-        AttributeTable,
-        Estimate,
-        Estimates,
-        ImagePool,
-        Outcomes,
-        TaskSet,
-    )
+_HOMES = {
+    "api.cache": ("cache_size", "clean_cache"),
+    "api.catalogue": ("datasets",),
+    "api.data": ("dataset", "draw", "pool"),
+    "api.experiments": ("Description", "describe"),
+    "api.models": ("Model", "evaluate", "method"),
+    "api.packing": ("pack_images",),
+    "api.results": ("Comparison", "compare", "estimate"),
+    "api.running": ("Run", "Runs", "load_run", "run", "runs"),
+    "api.words": ("attributes",),
+    "values.arms": ("ArmOutcomes", "Arms"),
+    "values.attributes": ("AttributeTable",),
+    "values.estimate": ("Estimate", "Estimates"),
+    "values.outcomes": ("Outcomes",),
+    "values.pool": ("ImagePool",),
+    "values.tasks": ("TaskSet",),
+}
+"""Public names by the module that each is imported from; type checkers read ``__init__.pyi``."""
 
-_API = frozenset(
-    (
-        "Checkpoint",
-        "Comparison",
-        "Description",
-        "Model",
-        "Run",
-        "Runs",
-        "add_dataset",
-        "attributes",
-        "cache_size",
-        "clean_cache",
-        "compare",
-        "dataset",
-        "datasets",
-        "describe",
-        "draw",
-        "estimate",
-        "evaluate",
-        "import_accuracies",
-        "load_run",
-        "method",
-        "pool",
-        "read_checkpoint",
-        "remove_dataset",
-        "run",
-        "runs",
-    )
-)
-_VALUES = frozenset(
-    (
-        "ArmOutcomes",
-        "Arms",
-        "AttributeTable",
-        "Estimate",
-        "Estimates",
-        "ImagePool",
-        "Outcomes",
-        "TaskSet",
-    )
-)
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "ArmOutcomes",
-    "Arms",
-    "AttributeTable",
-    "Checkpoint",
-    "Comparison",
-    "Description",
-    "Estimate",
-    "Estimates",
-    "ImagePool",
-    "Model",
-    "Outcomes",
-    "Run",
-    "Runs",
-    "TaskSet",
-    "add_dataset",
-    "attributes",
-    "cache_size",
-    "clean_cache",
-    "compare",
-    "dataset",
-    "datasets",
-    "describe",
-    "draw",
-    "estimate",
-    "evaluate",
-    "import_accuracies",
-    "load_run",
-    "method",
-    "pool",
-    "read_checkpoint",
-    "remove_dataset",
-    "run",
-    "runs",
-]
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _API:
-        return getattr(importlib.import_module("fsframework.api"), name)
-    if name in _VALUES:
-        return getattr(importlib.import_module("fsframework.values"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

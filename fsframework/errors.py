@@ -14,6 +14,7 @@ from typing import Any
 __all__ = [
     "DataError",
     "FsfError",
+    "FsfWarning",
     "InfeasibleTask",
     "OptionError",
     "PluginError",
@@ -54,6 +55,10 @@ class FsfError(Exception):
             self.add_note(f"\n{picture}")
 
 
+class FsfWarning(UserWarning):
+    """Something that a user should know and that stops nothing; a note on the command line."""
+
+
 class OptionError(FsfError):
     """An option, a configuration key or a component's parameter is unknown or not allowed."""
 
@@ -92,7 +97,7 @@ class InfeasibleTask(FsfError):
 
 
 class RecordError(FsfError):
-    """A run record cannot be read, written or merged."""
+    """A run record cannot be read or written."""
 
 
 def close_matches(name: str, known: Iterable[str]) -> str:

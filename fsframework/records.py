@@ -12,7 +12,8 @@ from typing import Any, Literal, Self
 import msgspec
 
 from fsframework._files import atomic_write
-from fsframework.errors import FsfError, RecordError, close_matches
+from fsframework._reading import parse_json, read_file
+from fsframework.errors import DataError, FsfError, RecordError, close_matches
 from fsframework.values import ArmOutcomes, Arms, Contrast, Estimate, Outcomes, TaskSet
 
 __all__ = [
@@ -24,21 +25,29 @@ __all__ = [
     "Environment",
     "Epoch",
     "ImportedRecord",
+    "NewerRecordError",
     "PluginRecord",
     "RunRecord",
     "StageRecord",
     "TrainedOn",
     "TrainingRecord",
+    "checked_outcomes",
     "find_run",
     "list_records",
     "load_arms",
     "load_outcomes",
+    "outcomes_digests",
 ]
 
 RECORD_VERSION = 2
 RECORD_NAME = "run.json"
 
 Status = Literal["unfinished", "finished", "imported"]
+
+
+class NewerRecordError(RecordError):
+    """A newer version of the framework wrote a record."""
+
 
 ADDED = "fsf data add: "
 """Prefix, in version 1, of the origin of the name of a data set added under another name."""
@@ -382,16 +391,17 @@ class RunRecord:
         """
         path = Path(folder) / RECORD_NAME
         try:
-            raw = json.loads(path.read_text())
+            raw = parse_json(read_file(path))
         except FileNotFoundError:
             raise RecordError(f"{folder}: holds no run ({RECORD_NAME} is missing)") from None
         except (OSError, ValueError) as error:
-            raise RecordError(f"{path}: cannot be read ({error})") from None
+            reason = getattr(error, "strerror", None) or error
+            raise RecordError(f"{path}: cannot be read ({reason})") from None
         version = raw.get("schema_version") if isinstance(raw, dict) else None
         if not isinstance(version, int):
             raise RecordError(f"{path}: is not a run record")
         if version > RECORD_VERSION:
-            raise RecordError(
+            raise NewerRecordError(
                 f"{path}: schema_version {version} was written by a newer fsframework; "
                 f"this one reads versions up to {RECORD_VERSION}"
             )
@@ -411,31 +421,6 @@ class RunRecord:
         read = msgspec.convert({**raw, "estimates": {}}, cls)
         return dataclasses.replace(read, estimates=estimates)
 
-    def merged(self, other: RunRecord, *, overwrite: bool = False) -> RunRecord:
-        """Return this record with the other's estimates added.
-
-        Raises:
-            RecordError: the fingerprints differ, or an estimate differs and ``overwrite`` is
-                false.
-        """
-        if self.fingerprint != other.fingerprint:
-            raise RecordError(
-                f"runs {self.fingerprint[:12]} and {other.fingerprint[:12]} are not the same run; "
-                "only results of equal fingerprints are merged"
-            )
-        both = self.estimates.keys() & other.estimates.keys()
-        changed = sorted(n for n in both if self.estimates[n] != other.estimates[n])
-        if changed and not overwrite:
-            raise RecordError(f"{', '.join(changed)} would be overwritten with other values")
-        plugins = [*self.plugins, *(p for p in other.plugins if p not in self.plugins)]
-        return dataclasses.replace(
-            self,
-            estimates={**self.estimates, **other.estimates},
-            statistics={**self.statistics, **other.statistics},
-            labels={**self.labels, **other.labels},
-            plugins=tuple(plugins),
-        )
-
 
 def _plain(value: Any) -> Any:
     """Return a read-only mapping as a dictionary, and a subclass of a text as the text."""
@@ -450,11 +435,40 @@ def load_arms(folder: Path, record: RunRecord) -> Arms:
     """Return the tasks of a run's arms.
 
     Raises:
-        DataError: a file is missing or damaged.
+        DataError: a file is missing or damaged, or holds other tasks than the record says.
     """
     tasks = {arm: TaskSet.load(record.tasks_file(folder, arm)) for arm in record.arms}
+    for arm, found in tasks.items():
+        if record.arms[arm].digest not in ("", found.digest):
+            raise DataError(f"{record.tasks_file(folder, arm)}: holds tasks of another run")
     symbols = {arm: one.symbol for arm, one in record.arms.items() if one.symbol}
     return Arms(tasks, record.contrast, symbols)
+
+
+def outcomes_digests(outcomes: ArmOutcomes) -> dict[str, str]:
+    """Return the digests of the outcomes of each arm, by their names in a record."""
+    return {f"outcomes-{arm}": answered.digest for arm, answered in outcomes.items()}
+
+
+def checked_outcomes(folder: Path, record: RunRecord) -> ArmOutcomes:
+    """Return the outcomes of a finished run by arm, with its tasks.
+
+    Raises:
+        DataError: a file is missing or damaged, or is not that of the run; the message says which.
+    """
+    files = {arm: record.outcomes_file(folder, arm) for arm in record.arms}
+    for file in files.values():
+        if not file.exists():
+            raise DataError(f"{file}: no such file")
+    arms = load_arms(folder, record)
+    outcomes = {arm: Outcomes.load(file) for arm, file in files.items()}
+    for arm, answered in outcomes.items():
+        if answered.task_digest != arms[arm].digest:
+            raise DataError(f"{files[arm]}: its outcomes belong to other tasks")
+        written = record.digests.get(f"outcomes-{arm}")
+        if written is not None and written != answered.digest:
+            raise DataError(f"{files[arm]}: its outcomes are not those that the run wrote")
+    return ArmOutcomes(outcomes, arms)
 
 
 def load_outcomes(folder: Path, record: RunRecord | None = None) -> ArmOutcomes:
@@ -464,19 +478,19 @@ def load_outcomes(folder: Path, record: RunRecord | None = None) -> ArmOutcomes:
         folder: of the run; ``record``: its record, by default read from the folder.
 
     Raises:
-        RecordError: the run is not finished, or its outcomes belong to other tasks.
-        DataError: a file is damaged.
+        RecordError: the run has no outcomes.
+        DataError: a file is damaged, or is not that of the run.
     """
     record = RunRecord.load(folder) if record is None else record
-    missing = [a for a in record.arms if not record.outcomes_file(folder, a).exists()]
-    if missing or not record.arms:
-        raise RecordError(f"{folder}: has no outcomes; run the command that made it again")
-    arms = load_arms(folder, record)
-    outcomes = {arm: Outcomes.load(record.outcomes_file(folder, arm)) for arm in record.arms}
-    for arm, answered in outcomes.items():
-        if answered.task_digest != arms[arm].digest:
-            raise RecordError(f"{folder}: the outcomes of the arm {arm!r} belong to other tasks")
-    return ArmOutcomes(outcomes, arms)
+    if not any(record.outcomes_file(folder, arm).exists() for arm in record.arms):
+        raise RecordError(f"{folder}: has no outcomes; {_AGAIN}")
+    try:
+        return checked_outcomes(folder, record)
+    except DataError as error:
+        raise DataError(f"{error}; {_AGAIN}") from None
+
+
+_AGAIN = "run the command that made it again"
 
 
 def list_records(folder: Path) -> list[tuple[Path, RunRecord | RecordError]]:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fsframework.cli.groups import InstalledEntry
 from fsframework.cli.main import cli
 from fsframework.components.kinds import COMPONENTS
 from fsframework.components.registry import Registry
@@ -151,6 +152,7 @@ def test_command_parses(line: str, whole: bool) -> None:
         name = words.pop(0)
         found = command.get_command(context, name)
         assert found is not None, f"there is no command {name!r}"
+        found = found.load() if isinstance(found, InstalledEntry) else found
         command, context = found, click.Context(found, context, info_name=name)
     if isinstance(command, click.Group) and not words:
         assert not whole, "a group of commands does nothing by itself"
@@ -175,6 +177,7 @@ def test_environment_variables() -> None:
             for name in command.list_commands(context):
                 inner = command.get_command(context, name)
                 assert inner is not None
+                inner = inner.load() if isinstance(inner, InstalledEntry) else inner
                 yield from declared(inner, click.Context(inner, context))
 
     listed = re.findall(r"FSF_[A-Z]+", (ROOT / "docs" / "files.md").read_text(encoding="utf-8"))

@@ -107,21 +107,6 @@ def test_a_folder_without_a_record_and_one_that_is_not_json(tmp_path: Path) -> N
         RunRecord.load(tmp_path)
 
 
-def test_merging_adds_but_does_not_overwrite(record: RunRecord) -> None:
-    more = dataclasses.replace(record, estimates={"wacc-random": estimate(0.3, "wacc")})
-    assert set(record.merged(more).estimates) == {"acc-random", "wacc-random"}
-    other = dataclasses.replace(record, estimates={"acc-random": estimate(0.6)})
-    with pytest.raises(RecordError, match="acc-random would be overwritten"):
-        record.merged(other)
-    assert record.merged(other, overwrite=True).estimates["acc-random"].value == 0.6
-
-
-def test_runs_that_are_not_the_same_are_not_merged(record: RunRecord) -> None:
-    other = dataclasses.replace(record, fingerprint="e" * 64)
-    with pytest.raises(RecordError, match="are not the same run"):
-        record.merged(other)
-
-
 def test_listing_survives_a_broken_record(tmp_path: Path, record: RunRecord) -> None:
     record.save(tmp_path / "good")
     (tmp_path / "broken").mkdir()

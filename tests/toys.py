@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsframework.components.kinds import kind_of
 from fsframework.components.registry import Loaded, Plugin
 from fsframework.components.resolution import Component
 from fsframework.interfaces import Backbone, Batch, Dataset, FewShotMethod
@@ -122,7 +123,8 @@ class Blobs(Dataset):
 
 def component(cls: type[Any], **options: Any) -> Component:
     """Wrap a class as if it had been loaded."""
-    plugin = Plugin("any", cls.__name__.lower(), f"toys:{cls.__name__}", "toys", "1")
+    kind = kind_of(cls) or "any"
+    plugin = Plugin(kind, cls.__name__.lower(), f"toys:{cls.__name__}", "toys", "1")
     return Component(Loaded(plugin, cls), options, {})
 
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fsframework.api._session import open_session
-from fsframework.api.experiments import ORIGIN
-from fsframework.components.objects import component_of, named
+from fsframework.api.components import Component, component
+from fsframework.api.session import open_session
+from fsframework.components.objects import component_of
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Component, Given, resolve_component
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.attributes.sources import (
@@ -19,7 +18,7 @@ from fsframework.pipeline.attributes.sources import (
     pool_with_attributes,
     without_dropped_words,
 )
-from fsframework.pipeline.experiment.arguments import given_tree, key_of
+from fsframework.pipeline.experiment.arguments import key_of
 from fsframework.pipeline.experiment.recipes import EMBEDDED
 from fsframework.pipeline.experiment.settings import WordChoice
 from fsframework.pipeline.tasks import draw_arms
@@ -53,19 +52,9 @@ def opened(
         if options:
             raise OptionError("an open data set has its options already; open another one")
         return component_of(registry, "dataset", data), data
-    component = _component(registry, "dataset", data, options or {})
-    made: Dataset = component.create()
-    return component, made
-
-
-def _component(
-    registry: Registry, kind: str, request: Any, options: Mapping[str, Any]
-) -> Component:
-    tree = given_tree({kind: request}, ORIGIN)[kind]
-    if options:
-        tree = {"name": tree} if isinstance(tree, Given) else dict(tree)
-        tree |= {key: Given(value, ORIGIN) for key, value in options.items()}
-    return resolve_component(registry, kind, named(registry, kind, tree))
+    found = component(registry, "dataset", data, options)
+    made: Dataset = found.create()
+    return found, made
 
 
 def pool(
@@ -114,7 +103,7 @@ def pool(
     if detector is not None:
         if attributes is not None:
             raise OptionError("words are either read or detected: leave out attributes or detector")
-        seen_by = _component(session.registry, "detector", detector, {})
+        seen_by = component(session.registry, "detector", detector)
         seen = WordSource(words, seen_by, origin, split, device, offline)
         return pool_with_attributes(seen, source, found, session)[0]
     if isinstance(attributes, AttributeTable):
@@ -155,6 +144,6 @@ def draw(
         (key_of(name, value)[0].rpartition(".")[2] if name in shape else name): value
         for name, value in options.items()
     }
-    component = _component(registry, "sampler", sampler, keyed)
+    chosen = component(registry, "sampler", sampler, keyed)
     _, count = key_of("tasks", tasks)
-    return draw_arms(registry, component, pool, count, seed, None)
+    return draw_arms(registry, chosen, pool, count, seed, None)

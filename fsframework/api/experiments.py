@@ -7,21 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fsframework.api._session import open_session
+from fsframework.api.session import Session, open_session
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.sampler import TaskSampler
-from fsframework.pipeline.experiment.arguments import given_tree
+from fsframework.pipeline.experiment.arguments import given_tree, overlay
 from fsframework.pipeline.experiment.configuration import (
     Experiment,
     read_config,
     resolve_experiment,
 )
 from fsframework.pipeline.progress import Reporter
-from fsframework.pipeline.session import Session
 
-__all__ = ["ORIGIN", "Description", "Session", "describe", "described", "tree_of_call"]
+__all__ = ["Description", "describe", "described", "given_tree", "overlay", "tree_of_call"]
 
-ORIGIN = "call"
+_ORIGIN = "call"
 """Origin of values given to a call of the API."""
 
 
@@ -87,10 +86,10 @@ def tree_of_call(
     """
     below: Mapping[str, Any] | None = None
     if isinstance(config, Mapping):
-        below = given_tree(config, ORIGIN)
+        below = given_tree(config, _ORIGIN)
     elif config is not None:
         below = read_config(Path(config))
-    return given_tree(arguments, ORIGIN, below)
+    return given_tree(arguments, _ORIGIN, below)
 
 
 def describe(
@@ -121,6 +120,6 @@ def describe(
 def described(tree: Mapping[str, Any], session: Session, **arguments: Any) -> Description:
     """Return the description of a tree of ``Given``; arguments take precedence over the tree."""
     if arguments:
-        tree = given_tree(arguments, ORIGIN, tree)
+        tree = given_tree(arguments, _ORIGIN, tree)
     experiment = resolve_experiment(session.registry, tree)
     return Description(experiment.to_json(), experiment.origins, experiment, session)

@@ -12,27 +12,30 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fsframework.api._session import open_session
+from fsframework.api.components import Component, component
 from fsframework.api.data import opened
 from fsframework.api.experiments import Description, described, tree_of_call
 from fsframework.api.running import Run
+from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
-from fsframework.errors import DataError, OptionError, RecordError
+from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.pipeline.cache.images import Pixels, store_of
-from fsframework.pipeline.experiment.configuration import resolve_experiment
 from fsframework.pipeline.experiment.stages import Precision
-from fsframework.pipeline.learning.evaluation import ImageSource, embedded, evaluate_source
+from fsframework.pipeline.learning.evaluation import ImageSource, embedded
+from fsframework.pipeline.learning.evaluation import evaluate as evaluate_model
 from fsframework.pipeline.learning.model import (
     FewShotModel,
     build_model,
     load_header,
     lowered,
     resolve_device,
+    save_tensors,
     seeded,
 )
+from fsframework.pipeline.learning.scoring import Scorer
 from fsframework.pipeline.learning.training import start_from
 from fsframework.pipeline.session import Session
 from fsframework.values import (
@@ -45,7 +48,14 @@ from fsframework.values import (
     UInt8Array,
 )
 
-__all__ = ["Model", "evaluate", "method", "model_described", "model_of_run"]
+__all__ = [
+    "Model",
+    "evaluate",
+    "method",
+    "model_described",
+    "new_model",
+    "resolve_device",
+]
 
 Classifier = Callable[[UInt8Array, IntArray, UInt8Array], Any]
 """Maps support images, their labels and query images of one task to scores of the queries."""
@@ -104,6 +114,15 @@ class Model:
         """Whether a query's scores may depend on the other queries."""
         return self.network.method.transductive
 
+    def save_weights(self, path: Path, n_base_classes: int = 0) -> None:
+        """Write the weights as a run holds them, whole or not at all.
+
+        Args:
+            n_base_classes: classes that the method was trained on.
+        """
+        header: dict[str, object] = {"what": "weights", "n_base_classes": n_base_classes}
+        save_tensors(path, self.network.state_dict(), header)
+
     @torch.no_grad()
     def embed(self, images: UInt8Array) -> npt.NDArray[np.float32]:
         """Map RGB images uint8 ``(n, H, W, 3)`` to what the method compares, ``(n, *embedded)``.
@@ -155,7 +174,7 @@ class Model:
             of calls.
 
         Raises:
-            DataError: the method returns scores of another shape, or scores that are not finite.
+            PluginError: the method returns scores of another shape, or scores that are not finite.
         """
         self.network.eval()
         device = self.network.mean.device
@@ -163,15 +182,8 @@ class Model:
         precision = self.precision if self.consumes == "images" else "fp32"
         shown, asked = (torch.from_numpy(part)[None].to(device) for part in (support, query))
         with seeded(0, device), lowered(device, precision):
-            scores = self.network.method.scores(shown, asked)[0].float().cpu()
-        expected = (len(query), len(support))
-        if scores.shape != expected or not bool(torch.isfinite(scores).all()):
-            raise DataError(
-                f"{self.name}: scores must be finite and of shape {expected}; the method returned "
-                f"scores of shape {tuple(scores.shape)}, "
-                f"{int((~torch.isfinite(scores)).sum())} of them not finite"
-            )
-        return scores.numpy()
+            scores = Scorer(self.network.method)(shown, asked)[0]
+        return scores.float().cpu().numpy()
 
 
 def _resized(images: UInt8Array, network: FewShotModel) -> UInt8Array:
@@ -244,12 +256,16 @@ def method(
     if isinstance(backbone, nn.Module) and not isinstance(backbone, Backbone):
         usual = Preprocessing()
         prepared = Preprocessing(
-            image_size or usual.size, _colour(mean, usual.mean), _colour(std, usual.std)
+            image_size or usual.size,
+            usual.mean if mean is None else _per_channel("mean", mean),
+            usual.std if std is None else _per_channel("std", std),
         )
-        held = _Module(backbone, prepared)
-        made, name = _method_of(method)
+        made, name = method, type(method).__name__
+        if not isinstance(method, FewShotMethod):
+            chosen = component(Registry(), "method", method)
+            made, name = chosen.create(), chosen.name
         with seeded(seed, torch.device("cpu")):
-            network = FewShotModel(held, made, prepared.size, 0)
+            network = FewShotModel(_Module(backbone, prepared), made, prepared.size, 0)
         network = network.to(resolve_device(device)).eval()
         return Model(network, name, type(backbone).__name__, trained=_trained(network))
     if mean is not None or std is not None:
@@ -265,6 +281,27 @@ def method(
         "offline": offline,
     }
     return model_described(described(tree_of_call(arguments), open_session(progress=False)))
+
+
+def new_model(
+    method: Component,
+    backbone: Component,
+    image_size: int,
+    n_base_classes: int = 0,
+    *,
+    device: str = "cpu",
+) -> Model:
+    """Return a model of two components, whose weights are about to be replaced.
+
+    Args:
+        n_base_classes: classes that the method is trained on.
+
+    Raises:
+        OptionError: the device is unknown or not available.
+    """
+    network = build_model(backbone, method, image_size, n_base_classes, 0, pretrained=False)
+    network = network.to(resolve_device(device)).eval()
+    return Model(network, method.name, backbone.called)
 
 
 def model_described(description: Description) -> Model:
@@ -314,28 +351,11 @@ def _trained(network: FewShotModel) -> Trained:
     return "backbone" if own and network.method.learns_from != "nothing" else "all"
 
 
-def _method_of(method: Any) -> tuple[FewShotMethod, str]:
-    if isinstance(method, FewShotMethod):
-        return method, type(method).__name__
-    tree = tree_of_call({"method": method, "recipe": "none"})
-    component = resolve_experiment(Registry(), tree).method
-    made: FewShotMethod = component.create()
-    return made, component.name
-
-
-def _colour(
-    given: Sequence[float] | None, usual: tuple[float, float, float]
-) -> tuple[float, float, float]:
-    if given is None:
-        return usual
-    red, green, blue = given
-    return float(red), float(green), float(blue)
-
-
-def model_of_run(folder: Path, *, device: str = "auto") -> Model:
-    """Return the model of a run, with its weights."""
-    tree = tree_of_call({"model": folder, "device": device})
-    return model_described(described(tree, open_session(progress=False)))
+def _per_channel(name: str, given: Sequence[float]) -> tuple[float, float, float]:
+    if len(given) != 3:
+        raise OptionError(f"{argument(name, given)}: must be three numbers, one per RGB channel")
+    red, green, blue = map(float, given)
+    return red, green, blue
 
 
 def _base_classes(folder: Path) -> int:
@@ -412,16 +432,17 @@ def evaluate(
     rows = _rows(arms, source, pool)
     used = np.unique(rows[np.unique(np.concatenate([t.images.ravel() for t in arms.values()]))])
     store.fill(used, "fatal", "images", session.reporter)
-    pixels = Pixels(store, rows, "")
+    pixels = Pixels(store, rows, "", session.reporter)
     outcomes = {}
     for arm, chosen in arms.items():
         label = f"{arm} tasks"
         if isinstance(model, Model):
             found = ImageSource.computed(model.network, pixels, chosen)
             batch: Any = query_batch
-            outcomes[arm] = evaluate_source(
-                model.network, chosen, found, batch, label, session.reporter
-            )
+            outcomes[arm] = evaluate_model(
+                model.network, chosen, found,
+                label=label, reporter=session.reporter, query_batch=batch,
+            )  # fmt: skip
         else:
             outcomes[arm] = _asked(model, chosen, pixels, label, session)
     return ArmOutcomes(outcomes, arms)
@@ -441,23 +462,26 @@ def _rows(arms: Arms, source: Dataset, pool: ImagePool | None) -> IntArray:
     if len(digests) > 1:
         raise DataError("the arms were drawn from different pools; evaluate them one by one")
     (digest,) = digests
-    if pool is not None:
-        for tasks in arms.values():
-            tasks.verify(pool)
-        position = {key: i for i, key in enumerate(source.keys)}
-        missing = [key for key in pool.keys if key not in position]
-        if missing:
-            raise DataError(f"the pool has {missing[0]!r}, which is not an image of the data set")
-        return np.array([position[key] for key in pool.keys], dtype=np.int64)
+    if pool is None:
+        pool = _split_with(digest, source)
+    for tasks in arms.values():
+        tasks.verify(pool)
+    position = {key: i for i, key in enumerate(source.keys)}
+    missing = [key for key in pool.keys if key not in position]
+    if missing:
+        raise DataError(f"the pool has {missing[0]!r}, which is not an image of the data set")
+    return np.array([position[key] for key in pool.keys], dtype=np.int64)
+
+
+def _split_with(digest: str, source: Dataset) -> ImagePool:
+    """Return the split of a data set whose keys have a digest."""
     for split in (*source.splits, "all"):
         try:
             found = source.pool(split)
         except DataError:  # a split without an image
             continue
         if found.key_digest == digest:
-            for tasks in arms.values():
-                tasks.verify(found)
-            return source.split_indices(split)
+            return found
     raise DataError(
         "the tasks were not drawn from a split of these data (their image-key digest is "
         f"{digest[:12]}); give the pool that they were drawn from"

@@ -10,12 +10,12 @@ from fsframework.errors import OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.attributes.detection import Shard
 from fsframework.pipeline.attributes.extraction import Extracted, extract_attributes
-from fsframework.pipeline.attributes.sources import pool_with_attributes
 from fsframework.pipeline.task_sources import (
     OpenedDataset,
     candidate_splits,
     checked_tasks,
     drawn_tasks,
+    pool_of,
     split_of_tasks,
     word_source,
 )
@@ -137,8 +137,7 @@ def _opened(
     description: Description, source: OpenedDataset, split: str, words: bool
 ) -> OpenedImages:
     experiment = description.experiment
-    pool = source.pool_of(split)
-    if words or experiment.settings.attributes is not None or experiment.detector is not None:
-        given = word_source(experiment, split)
-        pool, _ = pool_with_attributes(given, source.dataset, pool, description.session)
+    chosen = replace(experiment, settings=replace(experiment.settings, split=split))
+    needed = words or experiment.detector is not None
+    pool, _ = pool_of(chosen, source, description.session, words=needed)
     return OpenedImages(source.dataset, split, pool)

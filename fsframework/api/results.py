@@ -7,21 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fsframework.api.experiments import ORIGIN
+from fsframework.api.components import component
 from fsframework.api.running import Run
-from fsframework.components.objects import named
+from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Given, resolve_component
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.statistic import Statistic
-from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.experiment.arguments import given_tree
 from fsframework.statistics.comparison import (
     Comparison,
     MeasureComparison,
     compare_methods,
     values_of,
-    with_recorded_intervals,
 )
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimation import estimates_of
@@ -33,6 +29,7 @@ from fsframework.statistics.results import (
     find_results,
     grouped_by_tasks,
     result_of_run,
+    thread_cautions,
 )
 from fsframework.values import ArmOutcomes, Estimates, ImagePool
 
@@ -51,11 +48,8 @@ def statistics_of(registry: Registry, requests: Any) -> dict[str, Statistic]:
     several = requests if isinstance(requests, (list, tuple)) else [requests]
     found: dict[str, Statistic] = {}
     for request in several:
-        tree: Any = Given(request, ORIGIN)
-        if not isinstance(request, str):
-            tree = given_tree({"statistics": request}, ORIGIN)["statistics"]
-        component = resolve_component(registry, "statistic", named(registry, "statistic", tree))
-        found[component.name] = component.create()
+        chosen = component(registry, "statistic", request)
+        found[chosen.name] = chosen.create()
     return found
 
 
@@ -154,15 +148,12 @@ def compare(
     >>> [(pair.first, pair.second, pair.difference.n_tasks) for pair in found.pairs]
     [('ncc', 'logistic', 30)]
     """
-    registry = Registry()
-    for path in plugins:
-        registry.load_file(path)
+    session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
     how = ComparisonOptions(IntervalChoice(level, interval), resamples, seed, baseline)
-    folder = Workspace.default(None if runs_dir is None else Path(runs_dir)).runs
-    found = list(_results(results, folder, pool))
+    found = list(_results(results, session.workspace.runs, pool))
     if not found:
         raise OptionError("a comparison needs at least two methods, and none is given")
-    asked = _Asked(registry, statistic)
+    asked = _Asked(session.registry, statistic)
     groups = _groups(found, baseline) if by_tasks else [found]
     parts: list[MeasureComparison] = []
     notes: list[str] = []
@@ -173,15 +164,17 @@ def compare(
         chosen = comparable(group)
         made, left_out = asked.compared(chosen, how)
         parts, notes = [*parts, *made], [*notes, *left_out]
+        threads = thread_cautions({one.label: (one.threads, one.trained) for one in chosen})
         for one in chosen:
-            cautions[one.label] = (*cautions.get(one.label, ()), *one.cautions)
+            said = (*one.cautions, *threads.get(one.label, ()))
+            cautions[one.label] = (*cautions.get(one.label, ()), *said)
     if alone := [group[0].label for group in groups if by_tasks and len(group) < 2]:
         some = ", ".join(alone[:4]) + (f" and {len(alone) - 4} more" if len(alone) > 4 else "")
         notes.append(f"no other method has the tasks of {some}")
     if not parts:
         raise OptionError("no two of these methods have the same tasks")
-    said = {label: tuple(dict.fromkeys(sentences)) for label, sentences in cautions.items()}
-    return Comparison(tuple(parts), tuple(dict.fromkeys(notes)), said)
+    once = {label: tuple(dict.fromkeys(sentences)) for label, sentences in cautions.items()}
+    return Comparison(tuple(parts), tuple(dict.fromkeys(notes)), once)
 
 
 def _results(
@@ -269,7 +262,7 @@ class _Asked:
                     raise DataError(f"{measure.name} cannot be compared: {error}") from None
                 left_out.append(f"without {measure.name}: {error}")
                 continue
-            made.append(with_recorded_intervals(compare_methods(labels, values, how), results))
+            made.append(compare_methods(labels, values, how))
         if not made:
             raise DataError("nothing can be compared: " + "; ".join(left_out))
         return made, left_out

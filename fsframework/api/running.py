@@ -8,8 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from fsframework.api._session import open_session
 from fsframework.api.experiments import Description, described, tree_of_call
+from fsframework.api.run_rows import run_row
+from fsframework.api.session import open_session
 from fsframework.errors import RecordError
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.run import run_experiment
@@ -62,9 +63,10 @@ class Run:
         Raises:
             RecordError: the run holds accuracies measured elsewhere, and no model.
         """
-        from fsframework.api.models import model_of_run
+        from fsframework.api.models import model_described
 
-        return model_of_run(self.folder, device=device)
+        tree = tree_of_call({"model": self.folder, "device": device})
+        return model_described(described(tree, open_session(progress=False)))
 
     def __repr__(self) -> str:
         return f"<Run {self.name}: {self._described()}>\n{self.estimates!r}"
@@ -177,7 +179,7 @@ class Runs(Sequence[Run]):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per run: its settings, and every estimate with its bounds."""
-        return [_row(run) for run in self]
+        return [run_row(run.folder, run.record) for run in self]
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas ``DataFrame``.
@@ -206,36 +208,6 @@ class Runs(Sequence[Run]):
         from fsframework.values import html_table
 
         return html_table(*self._cells())
-
-
-def _row(run: Run) -> dict[str, Any]:
-    record, tested = run.record, run.record.tested
-    found: dict[str, Any] = {
-        "run": run.name,
-        "folder": str(run.folder),
-        "status": record.status,
-        "created": record.created,
-        "dataset": record.data.name,
-        "method": record.method.called if record.method else "",
-        "backbone": record.backbone.called if record.backbone else "",
-        "sampler": tested.sampler if tested else "",
-        "arms": ", ".join(record.arms),
-        "tasks": tested.n_tasks if tested else 0,
-        "way": tested.n_way if tested else 0,
-        "shot": tested.n_shot if tested else 0,
-        "queries": tested.n_query if tested else 0,
-        "seed": record.settings.get("seed", ""),
-        "epochs": len(record.training.history),
-        "recipe": record.settings.get("recipe") or "",
-        "fingerprint": record.fingerprint,
-    }
-    for name, estimate in record.estimates.items():
-        found |= {
-            name: estimate.value,
-            f"{name} low": estimate.low,
-            f"{name} high": estimate.high,
-        }
-    return found
 
 
 def runs(folder: str | Path | None = None) -> Runs:

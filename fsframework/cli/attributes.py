@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsframework.cli.options import (
+    CONFIGURATION,
     DROPPING,
-    cache_option,
     check_output,
-    force_option,
+    description_of,
     group,
-    json_option,
-    session_of,
-    set_options,
     shared,
-    tree_of,
 )
 
 if TYPE_CHECKING:
-    from fsframework.api import Extracted
+    from fsframework.api.opened import Extracted
 
 __all__ = ["attributes"]
 
@@ -55,11 +51,7 @@ def attributes() -> None:
     metavar="N",
     help="Images per call of the detector.  [default: 16, on a GPU 64]",
 )
-@shared("device", "offline", *DROPPING)
-@set_options
-@cache_option
-@force_option
-@json_option
+@shared("device", "offline", *DROPPING, *CONFIGURATION, "cache-dir", "force", "json")
 @click.pass_context
 def extract(
     context: click.Context,
@@ -67,8 +59,6 @@ def extract(
     output: Path,
     shard: str | None,
     batch_size: int | None,
-    config: Path | None,
-    options: tuple[str, ...],
     force: bool,
     as_json: bool,
     **_: Any,
@@ -80,10 +70,10 @@ def extract(
     selected from the same captions. An image that cannot be read is named and
     skipped, and the exit code is 1.
     """
-    from fsframework.api import described, extract_words
+    from fsframework.api.opened import extract_words
 
     check_output(output, ".parquet", force=force)
-    description = described(tree_of(context, config, options), session_of(context))
+    description = description_of(context)
     extracted = extract_words(description, batch_size=batch_size, shard=shard)
     extracted.table.save(output)
     if as_json:

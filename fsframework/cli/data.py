@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fsframework.cli.options import (
-    data_dir_option,
-    dataset_names,
-    group,
-    json_option,
-    plugin_option,
-    run_command,
-)
-from fsframework.cli.pack import pack
+from fsframework.cli.options import dataset_names, group, run_command, shared
 from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
@@ -26,32 +16,23 @@ if TYPE_CHECKING:
 
 __all__ = ["data"]
 
-_WIDE = 120
-"""Width of a terminal from which the list also shows where data are."""
-
 
 @group()
 def data() -> None:
-    """List data sets, and decode their images once.
+    """List data sets and show what is known about each.
 
-    Commands that add data sets, check them and compare their classes come with
-    other packages.
+    Commands that add data sets, check them, decode their images and compare their
+    classes come with other packages.
 
     \b
     Examples:
       fsf data list
       fsf data show cifar-fs
-      fsf data pack --dataset folder:./images
     """
 
 
-data.add_command(pack)
-
-
 @data.command("list")
-@data_dir_option
-@plugin_option
-@json_option
+@shared("data-dir", "plugin", "json")
 def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
     """List data sets: what each is, its licence, whether it was added.
 
@@ -64,13 +45,12 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
     if as_json:
         render.print_json([row.to_json() for row in rows])
         return
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     kinds = [row for row in rows if row.about is None and row.state == "not added"]
     table = []
     for row in rows:
         if row in kinds:
             continue
-        classes, images = row.totals or (None, None)
+        classes, images = row.found or row.published or (None, None)
         table.append(
             (
                 row.name,
@@ -78,12 +58,13 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
                 "" if classes is None else f"{classes:>7,}",
                 f"{images:>10,}" if images else "",
                 "" if row.about is None else row.about.licence,
-                row.state_text if room >= _WIDE else row.short_state,
+                row.state_text(with_place=False),
+                "" if row.entry is None else row.entry.place,
             )
         )
-    columns = ("data set", "what it is", "classes", "images", "licence", "state")
+    columns = ("data set", "what it is", "classes", "images", "licence", "state", "place")
     # Names mostly say what it is; licences broken within words would be unreadable.
-    render.print_table(columns, table, spare=("what it is",))
+    render.print_table(columns, table, spare=("place", "what it is"))
     if kinds:
         click.echo("\nyour own data:\n")
         render.print_table(("name", "what it is"), [(row.named, row.summary) for row in kinds])
@@ -93,9 +74,7 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
 
 @data.command("show")
 @click.argument("name", metavar="NAME", shell_complete=dataset_names)
-@data_dir_option
-@plugin_option
-@json_option
+@shared("data-dir", "plugin", "json")
 def show(name: str, data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
     """Show everything about a data set.
 
@@ -114,7 +93,7 @@ def show(name: str, data_dir: Path | None, plugin_files: tuple[Path, ...], as_js
         render.print_json(row.to_json())
         return
     click.echo(f"{name}: {row.summary}")
-    click.echo(f"state: {row.state_text}")
+    click.echo(f"state: {row.state_text()}")
     if row.about is not None:
         _print_about(row.about, row.entry)
     _print_state(row, plugin_files)

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import os
+import signal
 import sys
-from typing import Any
+import traceback
+import warnings
+from typing import Any, TextIO
 
 import click
 from click.exceptions import NoArgsIsHelpError
 
 from fsframework import __version__
+from fsframework._calls import interrupt, text_of
 from fsframework.cli.groups import RootGroup
-from fsframework.errors import FsfError, speaking
+from fsframework.errors import FsfError, FsfWarning, speaking
 
 __all__ = ["cli", "main"]
+
+_COMPLETION = "_FSF_COMPLETE"
+"""The variable by which click knows that a shell asks for completions."""
+_PLAIN = {
+    **dict(zip("−–—─·×│├└’“”", '----.x||`\'""', strict=True)),
+    "±": "+/-",
+    "…": "...",
+    "→": "->",
+}
+"""What stands for a character that a terminal cannot encode; a question mark for all others."""
 
 
 @click.group(
@@ -48,16 +64,50 @@ def main() -> None:
     arguments = sys.argv[1:]
     verbose = "--verbose" in arguments
     arguments = [a for a in arguments if a != "--verbose"]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    _write_any_text()
     try:
-        with speaking(_as_option):
+        with speaking(_as_option), warnings.catch_warnings():
+            warnings.simplefilter("once", FsfWarning)
+            warnings.showwarning = _show_warning
             code = cli.main(args=arguments, prog_name="fsf", standalone_mode=False)
         sys.stdout.flush()
-        sys.exit(code if isinstance(code, int) else 0)
     except BaseException as error:
-        expected = (click.Abort, NoArgsIsHelpError)
-        if isinstance(error, SystemExit) or (verbose and not isinstance(error, expected)):
-            raise
-        sys.exit(_explain(error))
+        if isinstance(error, SystemExit) and _COMPLETION in os.environ:
+            raise  # click ends the process itself after it has completed a word
+        if verbose and not isinstance(error, (click.Abort, NoArgsIsHelpError)):
+            traceback.print_exception(error)
+        code = _explain(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _write_any_text() -> None:
+    """Let the standard streams replace what they cannot encode, instead of failing."""
+    codecs.register_error("fsframework", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="fsframework")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    failed = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(character, "?") for character in failed), error.end
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    text = f"note: {message}\n"
+    if not issubclass(category, FsfWarning):
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+    print(text, end="", file=file or sys.stderr)
 
 
 def _as_option(name: str, value: Any) -> str:
@@ -76,6 +126,8 @@ def _explain(error: BaseException) -> int:
         usage = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""
         hint = f" (see {usage} --help)" if usage else ""
         return _fail(error.format_message() + hint, 2)
+    if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
+        error = error.__cause__  # click takes it for the end of what a user types
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return _fail("interrupted; run the same command again to resume", 130)
     if isinstance(error, FsfError):
@@ -91,9 +143,7 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, MemoryError):
         reason = f" ({error})" if str(error) else ""
         return _fail(f"not enough memory{reason}; ask for less: fewer or smaller images, tasks", 2)
-    from fsframework.cli.faults import describe
-
-    return _fail(describe(error), 1)
+    return _fail(f"a bug in fsframework: {text_of(error)} (--verbose shows where)", 1)
 
 
 def _fail(message: Any, code: int, below: str = "") -> int:

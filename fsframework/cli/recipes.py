@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.completion import plugin_names
-from fsframework.cli.options import group, json_option
+from fsframework.cli.options import flat_options, group, plugin_names, shared
 
 if TYPE_CHECKING:
-    from fsframework.pipeline.experiment.recipes import Recipe
+    from fsframework.api.recipes import Recipe
 
 __all__ = ["recipes"]
 
@@ -35,17 +33,13 @@ def recipes() -> None:
     metavar="NAME",
     help="Only recipes of this method.",
 )
-@json_option
+@shared("json")
 def list_(method: str | None, as_json: bool) -> None:
     """List every recipe of the installed methods, importing none of them."""
+    from fsframework.api.recipes import recipes as api_recipes
     from fsframework.cli import render
-    from fsframework.components.registry import Registry
-    from fsframework.pipeline.experiment.recipes import list_recipes
 
-    registry = Registry()
-    if method is not None:
-        registry.find("method", method)
-    found = sorted(list_recipes(registry, method), key=lambda r: (r.method, r.name))
+    found = api_recipes(method)
     if as_json:
         render.print_json([_as_json(recipe) for recipe in found])
         return
@@ -71,7 +65,7 @@ def list_(method: str | None, as_json: bool) -> None:
 @recipes.command()
 @click.argument("method", shell_complete=plugin_names("method"), metavar="METHOD")
 @click.argument("name", metavar="RECIPE")
-@json_option
+@shared("json")
 def show(method: str, name: str, as_json: bool) -> None:
     """Show what a recipe sets, for each data set and shot it is for.
 
@@ -79,15 +73,10 @@ def show(method: str, name: str, as_json: bool) -> None:
     Example:
       fsf recipes show anil fewstab
     """
+    from fsframework.api.recipes import recipes as api_recipes
     from fsframework.cli import render
-    from fsframework.components.registry import Registry
-    from fsframework.pipeline.experiment.recipes import list_recipes, unknown_recipe
 
-    registry = Registry()
-    registry.find("method", method)
-    found = [r for r in list_recipes(registry, method) if r.name == name]
-    if not found:
-        raise unknown_recipe(registry, method, name)
+    found = api_recipes(method, name)
     if as_json:
         render.print_json([_as_json(recipe) for recipe in found])
         return
@@ -97,21 +86,10 @@ def show(method: str, name: str, as_json: bool) -> None:
         shot = "any shot" if recipe.shot is None else f"{recipe.shot}-shot"
         click.echo(f"{method}, {', '.join(recipe.datasets) or 'any data set'}, {shot}")
         click.echo(recipe.described())
-        render.print_table(("option", "value"), list(_leaves(recipe.options)))
+        rows = [(key, value) for key, value, _ in flat_options(recipe.options)]
+        render.print_table(("option", "value"), rows)
 
 
 def _as_json(recipe: Recipe) -> dict[str, Any]:
     when = None if recipe.verified is None else recipe.verified.isoformat()
     return {**vars(recipe), "verified": when}
-
-
-def _leaves(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in options.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        elif isinstance(value, list) and any(isinstance(v, Mapping) for v in value):
-            for number, inner in enumerate(value, start=1):
-                yield from _leaves(inner, f"{prefix}{key}.{number}.")
-        else:
-            shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            yield f"{prefix}{key}", shown

@@ -1,4 +1,4 @@
-"""Tables, curves and JSON on the terminal."""
+"""Tables, small curves and JSON on the terminal."""
 
 from __future__ import annotations
 
@@ -7,22 +7,16 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
-
-from fsframework._files import atomic_write
-from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
     from fsframework.interfaces.dataset import About
     from fsframework.records import RunRecord
 
 __all__ = [
-    "chart",
-    "check_output",
     "class_counts",
     "estimates_table",
     "print_json",
@@ -30,44 +24,20 @@ __all__ = [
     "print_table",
     "sparkline",
     "text_table",
-    "write_file",
 ]
 
 _NO_LIMIT = 100_000
 _MOST_PROBLEMS = 20
 
 
-def write_file(path: Path, data: bytes | str) -> None:
-    """Write a file whole or not at all; a missing folder is created.
-
-    Raises:
-        FsfError: the file system refuses; an existing file is untouched.
-    """
-    atomic_write(path, data)
-
-
 def print_json(value: Any) -> None:
-    """Print JSON on standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def check_output(path: Path, endings: Sequence[str], *, force: bool) -> None:
-    """Check, before any long computation, that the file of ``--output`` can be written.
-
-    Args:
-        path: of the file.
-        endings: that its name may have, in lower case with the dot.
-        force: whether an existing file is replaced.
-
-    Raises:
-        OptionError: its name has another ending, its folder does not exist, or it exists.
-    """
-    if path.suffix.lower() not in endings:
-        raise OptionError(f"--output {path}: must end in {' or '.join(endings)}")
-    if not path.absolute().parent.is_dir():
-        raise OptionError(f"--output {path}: the folder {path.parent} does not exist")
-    if path.exists() and not force:
-        raise OptionError(f"--output {path}: the file exists; give --force to replace it")
+    """Print JSON on standard output, in ASCII where that cannot encode every character."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=2)
+    print(text)
 
 
 def print_table(
@@ -167,36 +137,13 @@ _EIGHTHS = 8
 def sparkline(values: Sequence[float], width: int = 60) -> str:
     """Return a curve as one line of blocks, scaled from its least to its greatest value.
 
+    More values than ``width`` are averaged in as many parts.
+
     >>> sparkline([0.0, 1.0, 2.0, 7.0]), sparkline([3.0, 3.0]), sparkline([1.0, 3.0, 5.0, 7.0], 2)
     ('▁▂▃█', '▁▁', '▁█')
     """
-    values = _averaged(values, width)
+    if len(values) > width:
+        edges = [round(i * len(values) / width) for i in range(width + 1)]
+        values = [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
     low, span = min(values), (max(values) - min(values)) or 1.0
     return "".join(_BLOCKS[round((v - low) / span * (_EIGHTHS - 1))] for v in values)
-
-
-def chart(series: Sequence[float], height: int = 10, width: int = 72) -> list[str]:
-    """Return a curve as lines of blocks, labelled with its greatest and least value.
-
-    >>> print("\\n".join(chart([0.0, 1.0, 2.0], height=2)))
-      2.000 │  █
-      0.000 │▁██
-    """
-    series = _averaged(series, width)
-    low, span = min(series), (max(series) - min(series)) or 1.0
-    eighths = [max(1, round((v - low) / span * height * _EIGHTHS)) for v in series]
-    lines = []
-    for row in range(height - 1, -1, -1):
-        cells = (max(0, min(_EIGHTHS, e - row * _EIGHTHS)) for e in eighths)
-        drawn = "".join(" " if c == 0 else _BLOCKS[c - 1] for c in cells)
-        label = {height - 1: f"{low + span:7.3f}", 0: f"{low:7.3f}"}.get(row, " " * 7)
-        lines.append(f"{label} │{drawn}".rstrip())
-    return lines
-
-
-def _averaged(values: Sequence[float], most: int) -> Sequence[float]:
-    """Return the values, or the means of ``most`` equal parts where there are more values."""
-    if len(values) <= most:
-        return values
-    edges = [round(i * len(values) / most) for i in range(most + 1)]
-    return [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]

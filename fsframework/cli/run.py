@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fsframework.cli.options import (
+    CONFIGURATION,
     DROPPING,
     command,
+    description_of,
     flat_options,
-    folder_options,
-    json_option,
-    session_of,
-    set_options,
     shared,
-    tree_of,
-    workers_option,
 )
 
 if TYPE_CHECKING:
@@ -30,23 +25,11 @@ __all__ = ["run"]
 @command(epilog="Options left out come from --config, then from the defaults.")
 @shared("method", "sampler", "dataset", "backbone", "attributes", "shot", "tasks", "device")
 @shared("detector", "split", "way", "queries", "task-file", "seed", "placebo", "name")
-@shared("statistics", "level", "interval", "query-batch", "recipe", "init-from", "model")
-@shared("tensorboard", "image-size", "precision", "decoding", "broken", *DROPPING, "offline")
-@workers_option
-@set_options
-@folder_options
-@click.option("--dry-run", is_flag=True, help="Print every option with its origin; run nothing.")
-@json_option
+@shared("statistic", "level", "interval", "query-batch", "recipe", "init-from", "model")
+@shared("tensorboard", "image-size", "precision", "decoding", "broken", "workers", "offline")
+@shared(*DROPPING, *CONFIGURATION, "runs-dir", "cache-dir", "dry-run", "json")
 @click.pass_context
-def run(
-    context: click.Context,
-    /,
-    config: Path | None,
-    options: tuple[str, ...],
-    dry_run: bool,
-    as_json: bool,
-    **_: Any,
-) -> None:
+def run(context: click.Context, /, dry_run: bool, as_json: bool, **_: Any) -> None:
     """Train a method, evaluate it on the tasks of every arm, print how they differ.
 
     With the sampler fewstab it prints wAcc-R (worst-class accuracy on random
@@ -54,7 +37,8 @@ def run(
     and whose queries break the tie) and their difference, the gap. With the
     sampler context it prints the accuracies on queries in the contexts of their
     support and in others. Finished work is reused; an interrupted run resumes when
-    the same command is run again.
+    the same command is run again. With --dry-run it prints every option with its
+    origin.
 
     \b
     Examples:
@@ -70,11 +54,10 @@ def run(
       fsf run --model runs/renet-planted-fewstab-1a2b3c4d --dataset folder:./images
       fsf run --config exp.toml --dry-run
     """
-    from fsframework.api.experiments import described
     from fsframework.api.running import run_described
     from fsframework.cli import render
 
-    description = described(tree_of(context, config, options), session_of(context))
+    description = description_of(context)
     if dry_run:
         _print_resolved(description, as_json)
         return
@@ -95,7 +78,7 @@ def _print_resolved(description: Description, as_json: bool) -> None:
     if as_json:
         render.print_json({"resolved": description.options, "origins": description.origins})
         return
-    rows = list(flat_options(description.options, description.origins))
+    rows = flat_options(description.options, description.origins)
     render.print_table(("option", "value", "origin"), rows)
 
 

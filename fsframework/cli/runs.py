@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import fnmatch
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.completion import run_names
-from fsframework.cli.options import group, json_option, runs_dir_option
-from fsframework.errors import OptionError, RecordError, close_matches
+from fsframework.cli.options import flat_options, group, run_names, shared
+from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
     from fsframework.api.running import Run
     from fsframework.records import RunRecord
+    from fsframework.values import Estimate
 
 __all__ = ["print_record", "runs"]
 
 _USUAL = (
-    *("run", "status", "method", "backbone", "tasks", "seed", "epochs", "recipe", "date"),
-    "estimates",
+    *("run", "status", "method", "backbone", "sampler", "way", "shot", "tasks", "seed"),
+    *("epochs", "recipe", "date", "estimates"),
 )
-_SPARE = ("recipe", "epochs", "date", "status", "seed", "tasks")
+_SPARE = ("recipe", "epochs", "date", "status", "seed", "way", "shot", "tasks", "sampler")
 """Columns left out on a narrow terminal, in this order."""
 
 
@@ -40,78 +40,13 @@ def runs() -> None:
     """
 
 
-def _shape(run: Run) -> str:
-    tested = run.record.tested
-    if tested is None or not tested.n_way:
-        return f"{tested.name}, {tested.n_tasks:,}" if tested and tested.name else ""
-    return f"{tested.sampler} {tested.shape}, {tested.n_tasks:,}"
-
-
-def _words(record: RunRecord) -> str:
-    """Return where the attributes come from, and what was dropped."""
-    detector, settings = record.components.get("detector"), record.settings
-    source = settings.get("attributes") or "the data set's own"
-    if detector is not None:
-        source = f"detected by {detector.called}"
-    dropped = [
-        f"{name.replace('_', '-')} {settings[name] if settings[name] is not True else ''}".strip()
-        for name, usual in (("drop_class_words", False), ("drop_words", []), ("min_count", 1))
-        if settings.get(name, usual) != usual
-    ]
-    return ", ".join([str(source), *dropped])
-
-
-def _dataset(record: RunRecord) -> str:
-    """Return the data set as users name it, with the folder or file it is read from."""
-    component = record.components.get("dataset")
-    if component is None:
-        return record.data.name
-    added = component.added_as
-    if added is None or added == component.name:
-        return component.called
-    return f"{added} ({component.called})"
-
-
-def _intervals(run: Run) -> str:
-    """Return level, scope and estimator of a run's intervals; a slash separates different ones."""
-    estimates = run.record.estimates.values()
-    parts = (
-        [f"{100 * e.level:g} %" for e in estimates],
-        [e.scope for e in estimates],
-        [e.estimator for e in estimates],
-    )
-    return " ".join("/".join(dict.fromkeys(part)) for part in parts)
-
-
-_COLUMNS: Mapping[str, Callable[[Run], str]] = {
-    "run": lambda run: run.name,
-    "status": lambda run: run.record.status,
-    "dataset": lambda run: _dataset(run.record),
-    "method": lambda run: run.record.method.called if run.record.method else "",
-    "backbone": lambda run: run.record.backbone.called if run.record.backbone else "",
-    "sampler": lambda run: run.record.tested.sampler if run.record.tested else "",
-    "arms": lambda run: ", ".join(run.record.arms),
-    "tasks": _shape,
-    "seed": lambda run: str(run.record.settings.get("seed", "")),
-    "epochs": lambda run: str(len(run.record.training.history) or ""),
-    "recipe": lambda run: str(run.record.settings.get("recipe") or ""),
-    "words": lambda run: _words(run.record) if len(run.record.arms) > 1 else "",
-    "intervals": _intervals,
-    "queries-by": lambda run: str(run.record.settings.get("query_batch", "")),
-    "device": lambda run: run.record.environment.device,
-    "date": lambda run: run.record.created.partition("T")[0],
-    "folder": lambda run: str(run.folder),
-}
-"""Cells of a run by column; besides these, every estimate is a column named after it."""
-
-
 @runs.command("list")
-@runs_dir_option
+@shared("runs-dir")
 @click.option(
     "--columns",
     metavar="NAME,...",
-    help=f"Columns, separated by commas: {', '.join(_COLUMNS)}; estimates for all estimates, or "
-    "the name of one, such as wacc-gap.",
+    help="Columns, separated by commas: run, method, way, words and other settings (--json shows "
+    "all); estimates for all estimates, or the name of one, such as wacc-gap.",
 )
 @click.option(
     "--sort",
@@ -125,7 +60,7 @@ _COLUMNS: Mapping[str, Callable[[Run], str]] = {
     metavar="COLUMN=PATTERN",
     help="Only runs whose cell matches; * matches anything. Repeatable.",
 )
-@json_option
+@shared("json")
 def list_runs(
     runs_dir: Path,
     columns: str | None,
@@ -138,102 +73,123 @@ def list_runs(
     from fsframework.cli import render
 
     found = all_runs(runs_dir)
-    chosen = [run for run in found if all(_fits(run, text) for text in filters)]
+    rows = [_Row.of(run) for run in found]
+    names = [name.strip() for name in (columns or ",".join(_USUAL)).split(",") if name.strip()]
+    patterns = [_pattern(text) for text in filters]
+    order = [sort.removeprefix("-")] if sort else []
+    _check_columns([*names, *order, *(column for column, _ in patterns)], rows)
+    rows = [row for row in rows if all(row.fits(*pattern) for pattern in patterns)]
     if sort is not None:
-        chosen = _sorted(chosen, sort)
+        rows = _sorted(rows, order[0], backwards=sort.startswith("-"))
     if as_json:
-        render.print_json([_as_json(run) for run in chosen] + _broken_json(found.broken))
+        broken = [
+            {"folder": str(folder), "run": folder.name, "status": "broken", "reason": reason}
+            for folder, reason in found.broken.items()
+        ]
+        render.print_json([row.to_json() for row in rows] + broken)
         return
     if not found and not found.broken:
         click.echo(f"no runs in {runs_dir}")
         return
-    names = [name.strip() for name in (columns or ",".join(_USUAL)).split(",") if name.strip()]
-    heads, rows, notes = _table(chosen, names)
-    for folder, reason in found.broken.items() if not filters else ():
-        row = dict.fromkeys(heads, "") | {"run": folder.name, "status": "broken"}
-        rows.append(tuple(row[head] for head in heads))
-        notes.append(f"{folder.name} is broken: {reason}")
-    spare = () if columns else tuple(name for name in _SPARE if name in heads)
-    render.print_table(heads, rows, spare=spare)
+    heads, table, notes = _table(rows, names, {} if filters else found.broken)
+    render.print_table(heads, table, spare=() if columns else _SPARE)
     if notes:
         click.echo()
     for note in notes:
         click.echo(note)
 
 
-def _table(
-    chosen: Sequence[Run], names: Sequence[str]
-) -> tuple[list[str], list[tuple[str, ...]], list[str]]:
-    """Return heads, rows and the cautions below; ``estimates`` expands to all of them."""
-    known = list(dict.fromkeys(name for run in chosen for name in run.record.estimates))
-    heads: list[str] = []
-    for name in names:
-        heads += known if name == "estimates" else [name]
-    cautions: dict[str, int] = {}
-    rows = []
-    for run in chosen:
-        marks = sorted({cautions.setdefault(c, len(cautions) + 1) for c in run.record.cautions})
-        cells = [_cell(run, head) for head in heads]
-        if "status" in heads:
-            cells[heads.index("status")] += "".join(f" [{mark}]" for mark in marks)
-        rows.append(tuple(cells))
-    return heads, rows, [f"[{mark}] {caution}" for caution, mark in cautions.items()]
+@dataclass(frozen=True)
+class _Row:
+    """A run in the list.
+
+    Args:
+        settings: by name of the column.
+        estimates: by name; each is a column too.
+        cautions: that a reader of the estimates must know.
+    """
+
+    settings: Mapping[str, Any]
+    estimates: Mapping[str, Estimate]
+    cautions: Sequence[str]
+
+    @classmethod
+    def of(cls, run: Run) -> _Row:
+        from fsframework.api.run_rows import run_settings
+
+        record = run.record
+        return cls(run_settings(run.folder, record), record.estimates, record.cautions)
+
+    def cell(self, column: str) -> str:
+        """Return the text in a column; empty where the run has nothing there."""
+        return str(self.settings.get(column, self.estimates.get(column, "")))
+
+    def fits(self, column: str, pattern: str) -> bool:
+        """Return whether the text in a column matches a pattern in lower case."""
+        return fnmatch.fnmatchcase(self.cell(column).lower(), pattern)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return settings, estimates and cautions as JSON values."""
+        estimates = {name: estimate.to_json() for name, estimate in self.estimates.items()}
+        return {**self.settings, "estimates": estimates, "cautions": list(self.cautions)}
 
 
-def _cell(run: Run, column: str) -> str:
-    if column in _COLUMNS:
-        return _COLUMNS[column](run)
-    if column in run.record.estimates:
-        return str(run.record.estimates[column])
-    known = set(run.record.estimates)
-    if column.rpartition("-")[1]:
-        return ""  # an estimate that this run does not have
-    raise OptionError(
-        f"unknown column {column!r}{close_matches(column, {*_COLUMNS, *known})}; known: "
-        f"{', '.join(_COLUMNS)}, and the names of estimates"
-    )
-
-
-def _fits(run: Run, text: str) -> bool:
+def _pattern(text: str) -> tuple[str, str]:
     column, equals, pattern = text.partition("=")
     if not equals:
         raise OptionError(f"--filter {text}: must be COLUMN=PATTERN, such as method=renet")
-    return fnmatch.fnmatchcase(_cell(run, column.strip()).lower(), pattern.strip().lower())
+    return column.strip(), pattern.strip().lower()
 
 
-def _sorted(chosen: Sequence[Run], column: str) -> list[Run]:
-    backwards, name = column.startswith("-"), column.removeprefix("-")
-    with_value = [run for run in chosen if name in run.record.estimates]
-    if with_value:
-        ordered = sorted(
-            with_value, key=lambda r: r.record.estimates[name].value, reverse=not backwards
-        )
-        return [*ordered, *(run for run in chosen if run not in with_value)]
-    return sorted(chosen, key=lambda run: _cell(run, name), reverse=backwards)
+def _check_columns(asked: Sequence[str], rows: Sequence[_Row]) -> None:
+    settings = [name for row in rows[:1] for name in row.settings]
+    known = {"estimates", *settings, *(name for row in rows for name in row.estimates)}
+    for column in asked if rows else ():
+        if column not in known:
+            raise OptionError(
+                f"unknown column {column!r}{close_matches(column, known)}; known: "
+                f"{', '.join(settings)}, and the names of estimates"
+            )
 
 
-def _as_json(run: Run) -> dict[str, Any]:
-    return {
-        "folder": str(run.folder),
-        **{name: cell(run) for name, cell in _COLUMNS.items() if name != "folder"},
-        "fingerprint": run.record.fingerprint,
-        "created": run.record.created,
-        "estimates": {name: e.to_json() for name, e in run.record.estimates.items()},
-        "cautions": list(run.record.cautions),
-    }
+def _sorted(rows: Sequence[_Row], column: str, *, backwards: bool) -> list[_Row]:
+    known = [row for row in rows if column in row.estimates]
+    if known:
+        known.sort(key=lambda row: row.estimates[column].value, reverse=not backwards)
+        return known + [row for row in rows if column not in row.estimates]
+
+    def key(row: _Row) -> tuple[bool, Any]:
+        value = row.settings.get(column, "")
+        return isinstance(value, str), value  # a setting that a run lacks is an empty text
+
+    return sorted(rows, key=key, reverse=backwards)
 
 
-def _broken_json(broken: Mapping[Path, str]) -> list[dict[str, Any]]:
-    return [
-        {"folder": str(folder), "run": folder.name, "status": "broken", "reason": reason}
-        for folder, reason in broken.items()
-    ]
+def _table(
+    rows: Sequence[_Row], names: Sequence[str], broken: Mapping[Path, str]
+) -> tuple[list[str], list[list[str]], list[str]]:
+    """Return heads, cells and the notes below; ``estimates`` stands for all of them."""
+    known = list(dict.fromkeys(name for row in rows for name in row.estimates))
+    heads: list[str] = []
+    for name in names:
+        heads += known if name == "estimates" else [name]
+    marks: dict[str, int] = {}
+    table = []
+    for row in rows:
+        mine = sorted({marks.setdefault(caution, len(marks) + 1) for caution in row.cautions})
+        marked = {"status": row.cell("status") + "".join(f" [{mark}]" for mark in mine)}
+        table.append([marked.get(head, row.cell(head)) for head in heads])
+    notes = [f"[{mark}] {caution}" for caution, mark in marks.items()]
+    for folder, reason in broken.items():
+        told = {"run": folder.name, "status": "broken"}
+        table.append([told.get(head, "") for head in heads])
+        notes.append(f"{folder.name} is broken: {reason}")
+    return heads, table, notes
 
 
 @runs.command("show")
 @click.argument("run", metavar="RUN", shell_complete=run_names)
-@runs_dir_option
-@json_option
+@shared("runs-dir", "json")
 def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
     """Show one run: its estimates, options, versions and where it is.
 
@@ -243,108 +199,47 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
     from fsframework.cli import render
 
     opened = load_run(run, runs_dir)
-    if as_json:
-        render.print_json({"folder": str(opened.folder), **opened.record.to_json()})
-        return
-    print_record(opened.folder, opened.record)
     record = opened.record
-    options = [row for row in _options(record) if row[2] != "default"]
-    if options:
+    if as_json:
+        render.print_json({"folder": str(opened.folder), **record.to_json()})
+        return
+    print_record(opened.folder, record)
+    values: dict[str, Any] = dict(record.settings)
+    origins: dict[str, Any] = dict(record.origins)
+    for role, component in record.components.items():
+        values[role], origins[role] = component.to_tree(), dict(component.origins)
+    if record.stages:
+        values["training"] = [dict(stage.options) for stage in record.stages]
+        origins["training"] = [dict(stage.origins) for stage in record.stages]
+    options = flat_options(values, origins)
+    given = [row for row in options if row[2] != "default"]
+    if given:
         click.echo()
-        render.print_table(("option", "value", "origin"), options)
+        render.print_table(("option", "value", "origin"), given)
     if record.plugins:
         click.echo()
         rows = [(p.kind, p.name, f"{p.distribution} {p.version}") for p in record.plugins]
         render.print_table(("kind", "plugin", "from"), rows)
 
 
-def _options(record: RunRecord) -> list[tuple[str, str, str]]:
-    from fsframework.cli.options import flat_options
-
-    parts = record.components.items()
-    resolved = {
-        **record.settings,
-        **{role: component.to_tree() for role, component in parts},
-        "training": [dict(stage.options) for stage in record.stages],
-    }
-    origins = {
-        **record.origins,
-        **{role: dict(component.origins) for role, component in parts},
-        "training": [dict(stage.origins) for stage in record.stages],
-    }
-    return flat_options(resolved, origins)
-
-
 @runs.command("remove")
 @click.argument("run_list", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
-@runs_dir_option
+@shared("runs-dir")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def remove(run_list: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
     """Remove runs with their weights and outcomes; cached stages stay.
 
     RUN is a folder, or the name or beginning of the name of one in the runs folder.
     """
-    from fsframework.records import RECORD_NAME, find_run
+    from fsframework.api.run_folders import remove_run, run_folder
 
-    folders = list(dict.fromkeys(find_run(run, runs_dir) for run in run_list))
+    folders = list(dict.fromkeys(run_folder(run, runs_dir) for run in run_list))
     for folder in folders:
         click.echo(f"{folder}: {sum(f.is_file() for f in folder.rglob('*'))} files")
     if not yes:
         click.confirm(f"Remove {'this run' if len(folders) == 1 else 'these runs'}?", abort=True)
     for folder in folders:
-        # The record first: what a killed removal leaves behind is no longer a run.
-        (folder / RECORD_NAME).unlink()
-        shutil.rmtree(folder)
-        click.echo(f"removed {folder}")
-
-
-@runs.command()
-@click.argument("run", metavar="RUN", shell_complete=run_names)
-@runs_dir_option
-@click.option(
-    "--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="Write it as CSV."
-)
-@click.option(
-    "--tensorboard",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Write it for TensorBoard.",
-)
-@json_option
-def curve(
-    run: str, runs_dir: Path, csv_file: Path | None, tensorboard: Path | None, as_json: bool
-) -> None:
-    """Draw the curve of a run's training, epoch by epoch.
-
-    RUN is a folder, or the name or beginning of the name of one in the runs folder.
-
-    \b
-    Examples:
-      fsf runs curve renet-planted
-      fsf runs curve renet-planted --csv curve.csv --tensorboard ./events
-    """
-    from fsframework.api.running import load_run
-    from fsframework.cli import render
-    from fsframework.pipeline.learning.history import write_csv, write_tensorboard
-
-    opened = load_run(run, runs_dir)
-    history = opened.record.training.history
-    if not history:
-        raise RecordError(f"{opened.folder}: nothing was trained in this run, or not yet")
-    if csv_file is not None:
-        write_csv(csv_file, history)
-    if tensorboard is not None:
-        write_tensorboard(tensorboard, history)
-    if as_json:
-        render.print_json([vars(row) for row in history])
-        return
-    click.echo("loss")
-    click.echo("\n".join(render.chart([row.loss for row in history])))
-    validated = [r.validation_accuracy for r in history if r.validation_accuracy is not None]
-    if validated:
-        click.echo("validation accuracy, %")
-        click.echo("\n".join(render.chart([100 * value for value in validated])))
-    click.echo(f"{len(history)} epochs from left to right")
+        click.echo(f"removed {remove_run(folder)}")
 
 
 def print_record(folder: Path, record: RunRecord) -> None:
@@ -368,17 +263,19 @@ def print_record(folder: Path, record: RunRecord) -> None:
 
 def _intro(record: RunRecord) -> list[str]:
     """Return what ran, in a few lines."""
+    from fsframework.api.run_rows import dataset_of, words_of
+
     if record.imported is not None:
         return _imported(record)
     assert record.method is not None
     assert record.backbone is not None
     precision = record.settings.get("precision", "fp32")
     lines = [
-        f"{record.method.called} with {record.backbone.called} on {_dataset(record)}: "
+        f"{record.method.called} with {record.backbone.called} on {dataset_of(record)}: "
         f"{_tasks(record)}" + (f", {precision}" if precision != "fp32" else "")
     ]
     if "attributes" in record.digests:
-        lines.append(f"words: {_words(record)}")
+        lines.append(f"words: {words_of(record)}")
     return [*lines, _training(record), *_curves(record)]
 
 

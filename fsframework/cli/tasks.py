@@ -8,20 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsframework.cli.options import (
+    CONFIGURATION,
     WORDS,
-    cache_option,
     check_output,
-    force_option,
+    description_of,
     group,
-    json_option,
-    session_of,
-    set_options,
     shared,
-    tree_of,
 )
 
 if TYPE_CHECKING:
-    from fsframework.api import Description
     from fsframework.values import ImagePool, TaskSet
 
 __all__ = ["tasks"]
@@ -47,29 +42,16 @@ def tasks() -> None:
     """
 
 
-def _described(
-    context: click.Context, config: Path | None, options: tuple[str, ...]
-) -> Description:
-    from fsframework.api import described
-
-    return described(tree_of(context, config, options), session_of(context))
-
-
 @tasks.command("make")
 @click.argument("file", type=_FILE)
 @shared("sampler", "arm", "dataset", *WORDS, "split", "way", "shot", "queries", "tasks", "seed")
-@set_options
-@cache_option
-@force_option
-@json_option
+@shared(*CONFIGURATION, "cache-dir", "force", "json")
 @click.pass_context
 def make(
     context: click.Context,
     /,
     file: Path,
     arm: str | None,
-    config: Path | None,
-    options: tuple[str, ...],
     force: bool,
     as_json: bool,
     **_: Any,
@@ -79,10 +61,10 @@ def make(
     The tasks are those that fsf run evaluates with the same options. Only labels
     and words are needed, unless a detector finds the words in the images.
     """
-    from fsframework.api import draw_tasks
+    from fsframework.api.opened import draw_tasks
 
     check_output(file, force=force)
-    arms, images = draw_tasks(_described(context, config, options))
+    arms, images = draw_tasks(description_of(context))
     drawn = arms.of(arm)
     drawn.save(file)
     _print_summary(file, drawn, images.pool, as_json)
@@ -126,23 +108,19 @@ def _print_summary(file: Path, tasks: TaskSet, pool: ImagePool, as_json: bool) -
 @tasks.command("verify")
 @click.argument("file", type=_FILE)
 @shared("dataset", *WORDS, "split")
-@set_options
-@cache_option
-@json_option
+@shared(*CONFIGURATION, "cache-dir", "json")
 @click.pass_context
 def verify(
     context: click.Context,
     /,
     file: Path,
-    config: Path | None,
-    options: tuple[str, ...],
     as_json: bool,
     **_: Any,
 ) -> None:
     """Check that FILE is intact and belongs to a data set and its words."""
-    from fsframework.api import open_tasks
+    from fsframework.api.opened import open_tasks
 
-    tasks, images = open_tasks(_described(context, config, options), file)
+    tasks, images = open_tasks(description_of(context), file)
     _print_summary(file, tasks, images.pool, as_json)
 
 
@@ -150,25 +128,21 @@ def verify(
 @click.argument("file", type=_FILE)
 @click.argument("output", type=_FILE)
 @shared("dataset", *WORDS, "split")
-@set_options
-@cache_option
-@force_option
+@shared(*CONFIGURATION, "cache-dir", "force")
 @click.pass_context
 def export(
     context: click.Context,
     /,
     file: Path,
     output: Path,
-    config: Path | None,
-    options: tuple[str, ...],
     force: bool,
     **_: Any,
 ) -> None:
     """Write the tasks of FILE to OUTPUT as JSON lines with image keys and words."""
-    from fsframework.api import open_tasks
-    from fsframework.pipeline.tasks import export_jsonl
+    from fsframework.api.files import export_jsonl
+    from fsframework.api.opened import open_tasks
 
     check_output(output, force=force)
-    tasks, images = open_tasks(_described(context, config, options), file)
+    tasks, images = open_tasks(description_of(context), file)
     export_jsonl(tasks, images.pool, output)
     click.echo(f"{output}: {tasks.described()}")

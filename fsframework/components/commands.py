@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fsframework._reading import parse_toml
 from fsframework.components.package_files import package_file, package_folders, top_level
 from fsframework.errors import PluginError, close_matches
 from fsframework.interfaces.command import Command
@@ -76,6 +76,6 @@ def _tables(path: Path, changed: int, size: int) -> Mapping[str, Any]:
     """Read the file once for all of its commands, and again when it has changed."""
     del changed, size
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return parse_toml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise PluginError(f"{path} cannot be read as TOML ({error})") from None

@@ -7,31 +7,45 @@ A parameter annotated with an interface takes a component itself, so components 
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import hashlib
 import inspect
 import json
 import math
+import os
 import re
 import types
 import typing
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Union
 
+from fsframework._calls import calling, named, text_of
 from fsframework._digest import digest_of
+from fsframework._numbers import parse_number
+from fsframework._reading import check_file
 from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
 from fsframework.components.kinds import COMPONENTS, kind_of
 from fsframework.components.registry import Loaded, Registry
-from fsframework.errors import DataError, FsfError, OptionError, PluginError, close_matches
+from fsframework.errors import (
+    DataError,
+    FsfError,
+    FsfWarning,
+    OptionError,
+    PluginError,
+    close_matches,
+)
 
 __all__ = [
     "ADDED_ORIGIN",
+    "MOST_LEVELS",
     "Component",
     "Given",
-    "add_below",
     "canonical",
     "convert",
     "describe_type",
@@ -41,12 +55,11 @@ __all__ = [
     "set_dotted",
 ]
 
-
 ADDED_ORIGIN = "fsf data add"
 """Origin of the options of a data set that the user has added under a name."""
 
 
-_MOST_LEVELS = 32
+MOST_LEVELS = 32
 """How deep an option may be nested; real ones reach three."""
 
 
@@ -97,21 +110,30 @@ class Component:
         """The plugin's class."""
         return self.loaded.cls
 
+    def with_options(self, values: Mapping[str, Any], origin: str) -> Component:
+        """Return the component with other values of some options."""
+        origins = {**self.origins, **dict.fromkeys(values, origin)}
+        return dataclasses.replace(self, options={**self.options, **values}, origins=origins)
+
     def create(self) -> Any:
         """Construct the component, and those nested in it.
 
         Raises:
             FsfError: the constructor refused an option; its message is passed on.
         """
+        options = {key: _created(value) for key, value in self.options.items()}
         try:
-            return self.cls(**{key: _created(value) for key, value in self.options.items()})
+            return self.cls(**options)
         except FsfError as error:
             message = f"{self.kind} {self.name}: {error}"
             raise type(error)(message, picture=error.picture) from error
         except (TypeError, ValueError) as error:
             raise OptionError(
-                f"{self.kind} {self.name} refuses its options: {type(error).__name__}: {error}"
+                f"{self.kind} {self.name} refuses its options: {text_of(error)}"
             ) from error
+        except BaseException as error:
+            with calling(named(self.cls), "its constructor"):
+                raise error
 
     def to_json(self) -> dict[str, Any]:
         """Return name and options as JSON values; nested components likewise."""
@@ -165,21 +187,19 @@ def _content_digest(value: Any) -> str:
     """
     if not isinstance(value, (str, Path)):
         return ""
-    path = Path(value).expanduser()
-    files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
+    # Path refuses unknown users and names that are too long, as other texts may be.
+    path = Path(os.path.expanduser(value))  # noqa: PTH111
+    files = sorted(path.iterdir()) if os.path.isdir(path) else [path]  # noqa: PTH112
     found = []
     for file in files:
-        try:
-            stat = file.stat()
-        except OSError:
-            continue
-        if file.is_file():
-            found += [file.name, _file_digest(file, stat.st_size, stat.st_mtime_ns)]
+        with contextlib.suppress(OSError):
+            stat = check_file(file)
+            found += [file.name, _file_digest(file, (stat.st_size, stat.st_ino, stat.st_ctime_ns))]
     return digest_of(found) if found else ""
 
 
 @functools.lru_cache(maxsize=64)
-def _file_digest(path: Path, _size: int, _modified: int) -> str:
+def _file_digest(path: Path, _state: tuple[int, ...]) -> str:
     """Digest a file; cached until the file changes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -220,9 +240,9 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
     *path, last = dotted.split(".")
     if not all([*path, last]):
         raise OptionError(f"{dotted!r} is not an option; write it as component.option=value")
-    if len(path) > _MOST_LEVELS:
+    if len(path) > MOST_LEVELS:
         raise OptionError(
-            f"{dotted[:40]}...: an option may be nested at most {_MOST_LEVELS} levels deep, "
+            f"{dotted[:40]}...: an option may be nested at most {MOST_LEVELS} levels deep, "
             f"not {len(path)}"
         )
     node = tree
@@ -239,18 +259,6 @@ def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
         current["name"] = given
     else:
         node[last] = given
-
-
-def add_below(tree: dict[str, Any], options: Mapping[str, Any], origin: str) -> None:
-    """Add options to a tree; existing ones take precedence."""
-    for key, value in options.items():
-        current = tree.get(key)
-        if isinstance(value, Mapping):
-            inner = {"name": current} if isinstance(current, Given) else dict(current or {})
-            add_below(inner, value, origin)
-            tree[key] = inner
-        elif current is None:
-            tree[key] = Given(value, origin)
 
 
 def parameters(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
@@ -392,11 +400,8 @@ def _int(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    # Python also reads 1_0 as 10, which is a misprint in a file of numbers.
-    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
-        raise ValueError
-    number = float(value)
-    if not math.isfinite(number):
+    number = parse_number(value) if isinstance(value, str) else float(value)
+    if isinstance(value, bool) or number is None or not math.isfinite(number):
         raise ValueError
     return number
 
@@ -441,7 +446,9 @@ def resolve_component(
         )
     name_given = _as_given(tree.pop("name"))
     name, colon, argument = str(name_given.value).partition(":")
-    added = read_added() if kind == "dataset" else {}
+    added, fault = _added_if_readable() if kind == "dataset" else ({}, None)
+    if fault is not None and name not in registry.names(kind):
+        raise fault
     entry = added.get(name)
     loaded = _load(registry, kind, name, entry, added)
     origin = name_given.origin
@@ -458,11 +465,21 @@ def resolve_component(
         if entry.plugin != name:
             origin = f"{ADDED_ORIGIN}: {name}"
     if kind == "dataset" and target is not None and target not in tree:
-        _demand_place(loaded, target)
+        _demand_place(loaded, target, fault)
+    if fault is not None:
+        warnings.warn(f"{fault}; added data sets are not known", FsfWarning, stacklevel=2)
     cls = loaded.cls
     taker = _Known(cls, f"{kind} {name!r}", cls.argument, cls.usual_components)
     options, origins = _resolve_options(registry, taker, tree, where)
     return Component(loaded, options, {"name": origin, **origins}, added_as)
+
+
+def _added_if_readable() -> tuple[dict[str, Added], DataError | None]:
+    """Return the added data sets; none, and the reason, if their list cannot be read."""
+    try:
+        return read_added(), None
+    except DataError as error:
+        return {}, error
 
 
 def _load(
@@ -513,11 +530,17 @@ def _add_added(tree: dict[str, Any], name: str, entry: Added, target: str | None
             )
 
 
-def _demand_place(loaded: Loaded, target: str) -> None:
-    """Check that the path of published data is given."""
+def _demand_place(loaded: Loaded, target: str, fault: DataError | None) -> None:
+    """Check that the path of published data is given.
+
+    Args:
+        fault: why it is not known whether the data set was added.
+    """
     about = loaded.cls.about
     if about is None or parameters(loaded.cls)[target][1] is not inspect.Parameter.empty:
         return
+    if fault is not None:
+        raise fault
     name = loaded.plugin.name
     raise OptionError(
         f"{name}: not added yet; fsf data add {name} {target.upper()}, or "

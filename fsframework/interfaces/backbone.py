@@ -34,7 +34,7 @@ class Preprocessing:
     binding: bool = False
 
 
-class Backbone(Configurable, nn.Module, ABC):
+class Backbone(Configurable, nn.Module, ABC, kind="backbone"):
     """Images in, feature maps out; ``vectors`` pools the maps into one vector an image.
 
     The constructor makes random weights; ``load_pretrained`` replaces them by pretrained ones.
@@ -54,6 +54,11 @@ class Backbone(Configurable, nn.Module, ABC):
     keeps_weights: bool = False
     """Whether training leaves its weights unchanged: none of its parameters requires a gradient. An
     instance may have its own value."""
+
+    reads_values: str = ""
+    """Why it must look at the values of its tensors, for which a GPU waits, in words; empty for
+    backbones that never do. Otherwise all tensors stay on the device of the images and no shape
+    depends on values. An instance may have its own value."""
 
     licence: str = "none: randomly initialised"
     """Licence of the pretrained weights."""

@@ -147,7 +147,7 @@ class BenchmarkResults(Sequence[ExperimentResult]):
         return BenchmarkResults(self.selection, found)
 
 
-class Benchmark(Configurable, ABC):
+class Benchmark(Configurable, ABC, kind="benchmark"):
     """Experiments to run, and the tables and figures made of them; values in, values out.
 
     It runs nothing itself: whoever runs it makes the experiments, each once, however often it is

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from fsframework._calls import guard
 
 __all__ = ["Configurable"]
 
@@ -12,7 +14,9 @@ __all__ = ["Configurable"]
 class Configurable:
     """The base of every interface: declarations of a class about its name and its options.
 
-    The options of a component are the parameters of its constructor.
+    The options of a component are the parameters of its constructor. Whatever a component raises
+    reaches its caller as an error that names the component, its method and the item; see
+    ``fsframework.errors.PluginError``.
     """
 
     name: ClassVar[str | None] = None
@@ -28,3 +32,17 @@ class Configurable:
     usual_components: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """For each option that is a component, the plugin used where the option is given options but no
     name, as in ``detector.selector.compounds=joined``."""
+
+    _kind: ClassVar[str] = ""
+    _contract: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
+    def __init_subclass__(cls, kind: str = "", **rest: Any) -> None:
+        """Take down the contract of an interface, which has a kind; guard any other class."""
+        super().__init_subclass__(**rest)
+        if kind:
+            cls._kind = kind
+            declared = {**vars(cls).get("__annotations__", {}), **vars(cls)}
+            public = {name: what for name, what in declared.items() if not name.startswith("_")}
+            cls._contract = MappingProxyType({**cls._contract, **public})
+        else:
+            guard(cls, cls._contract)

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from PIL import Image
 
+from fsframework._calls import about
 from fsframework.errors import DataError
 from fsframework.interfaces.component import Configurable
 from fsframework.values import ImagePool, IntArray, UInt8Array
@@ -51,7 +52,7 @@ class About:
     splits: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
 
-class Dataset(Configurable, ABC):
+class Dataset(Configurable, ABC, kind="dataset"):
     """Labelled images with class splits; pixels are read only when needed.
 
     A subclass sets the attributes below and implements ``image``. It may override ``images`` where
@@ -122,7 +123,8 @@ class Dataset(Configurable, ABC):
         out = np.empty((len(indices), size, size, 3), dtype=np.uint8)
         method = Image.Resampling[interpolation.upper()]
         for place, index in enumerate(indices):
-            array = self.image(int(index))
+            with about(repr(self.keys[int(index)])):
+                array = self.image(int(index))
             if array.shape[:2] != (size, size):
                 array = np.asarray(Image.fromarray(array).resize((size, size), method))
             out[place] = array
@@ -136,6 +138,15 @@ class Dataset(Configurable, ABC):
         Override it where such a decoder is available; by default it calls ``images``.
         """
         return self.images(indices, size, interpolation)
+
+    def local_states(self, indices: Sequence[int] | IntArray) -> list[str]:
+        """Return for each image a cheap text that changes when its file may have been edited.
+
+        It is compared on this machine only and enters no fingerprint, so it may contain what
+        another machine does not share, such as inode and change time. By default it is empty:
+        only ``pixels_fingerprint`` tells of edited images.
+        """
+        return [""] * len(indices)
 
     def problems(self) -> list[str]:
         """Return what is wrong with the data although they can be used, one sentence each.

@@ -13,7 +13,7 @@ from fsframework.values import FloatArray
 __all__ = ["AttributeDetector", "Captioner", "ImageTextModel"]
 
 
-class AttributeDetector(Configurable, ABC):
+class AttributeDetector(Configurable, ABC, kind="detector"):
     """Images in, words out; a detector sees neither classes nor tasks.
 
     Source: psi of Definition 1 in FewSTAB (Zheng et al. 2024), section 4.2.
@@ -74,7 +74,7 @@ class AttributeDetector(Configurable, ABC):
         return []
 
 
-class Captioner(AttributeDetector):
+class Captioner(AttributeDetector, kind="detector"):
     """A detector that describes an image in words and selects some of them.
 
     Captioning is the expensive part: captions are stored with the table, and another selector can

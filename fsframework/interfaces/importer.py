@@ -60,7 +60,7 @@ class ImportedModel:
     notes: tuple[str, ...] = ()
 
 
-class CheckpointImporter(Configurable, ABC):
+class CheckpointImporter(Configurable, ABC, kind="importer"):
     """Reads what another library has saved, and never runs code from a file."""
 
     @abstractmethod

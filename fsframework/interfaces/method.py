@@ -46,7 +46,7 @@ class Batch:
     teacher_logits: Tensor | None = None
 
 
-class FewShotMethod(Configurable, nn.Module, ABC):
+class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
     """Support and queries in, scores out; many tasks per call.
 
     Only ``scores`` is required. A method never sees a query's label outside ``loss`` and never
@@ -76,6 +76,12 @@ class FewShotMethod(Configurable, nn.Module, ABC):
     transductive: bool = False
     """Whether one query's score may depend on the other queries; an option may set it for an
     instance."""
+
+    reads_values: str = ""
+    """Why ``scores`` must look at the values of its tensors, for which a GPU waits (a solver that
+    stops when it has converged), in words; empty for methods that never do. Otherwise all tensors
+    stay on the device of the inputs and no shape depends on values; ``embed`` never reads values,
+    and ``loss`` only by ``scores``. An option may set it for an instance."""
 
     n_way: int | None = None
     """Number of ways of a method that learns weights per way (the head of MAML); such a method

@@ -34,7 +34,7 @@ class Control:
     paired: bool = False
 
 
-class TaskSampler(Configurable, ABC):
+class TaskSampler(Configurable, ABC, kind="sampler"):
     """Labels and attributes in, indices out; a sampler never sees a pixel or a model.
 
     Args:

@@ -10,7 +10,7 @@ from fsframework.interfaces.component import Configurable
 __all__ = ["WordSelector"]
 
 
-class WordSelector(Configurable, ABC):
+class WordSelector(Configurable, ABC, kind="selector"):
     """Captions in, words out: which words of a sentence count as attributes.
 
     Source: Omega of FewSTAB (Zheng et al. 2024), section 4.2, step 2.

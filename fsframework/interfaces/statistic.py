@@ -11,7 +11,7 @@ from fsframework.values import FloatArray, Outcomes
 __all__ = ["Statistic"]
 
 
-class Statistic(Configurable, ABC):
+class Statistic(Configurable, ABC, kind="statistic"):
     """Outcomes in, one number per task out, from which the mean and its interval follow.
 
     >>> import numpy as np

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Component, resolve_component
+from fsframework.components.resolution import Component, Given, resolve_component
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.pipeline.experiment.configuration import Experiment, with_way
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.tasks import control_of
 from fsframework.values import Arms, ImagePool
 
-__all__ = ["Fit", "fitted", "fitted_training", "remedy", "shape_of", "size_of", "split_candidates"]
+__all__ = ["Fit", "fitted", "fitted_training", "remedy", "shape_of", "size_of"]
 
 _FEWEST_WAYS = 2
+_ARGUMENTS = {"n_way": "way", "n_shot": "shot", "n_query": "queries"}
+_WORDS = {
+    "n_way": ("way", "ways"),
+    "n_shot": ("shot", "shots"),
+    "n_query": ("query per class", "queries per class"),
+}
 _QUERIES = (10, 8, 6, 5, 4, 3, 2, 1)
 """Numbers of queries below the default, in the order tried."""
 _SHOTS, _MOST_WAYS = (5, 3, 2, 1), 5
-"""Shots below those requested, and the most ways, tried for a remedy."""
+"""Shots below those requested, and the most ways below the number of classes, that are tried."""
 ORIGIN = "what the data allow"
+_OPEN = "open"
+"""Origin of a number that the user gave, while a remedy is looked for."""
 
 
 @dataclass(frozen=True)
@@ -44,24 +51,6 @@ class Fit:
     def shape(self) -> tuple[int, int]:
         """Ways, and queries per class."""
         return self.arms.tested.n_way, self.arms.tested.n_query
-
-
-def split_candidates(splits: Sequence[str], given: str | None, *, trains: bool) -> list[str]:
-    """Return the splits that tasks may come from, the usual one first.
-
-    If nothing is trained, the model has seen no image, and tasks may use all of them.
-
-    >>> split_candidates(["train", "test"], None, trains=True)
-    ['test']
-    >>> split_candidates(["train", "test"], None, trains=False)
-    ['test', 'all']
-    >>> split_candidates(["images"], None, trains=False)
-    ['all']
-    """
-    if given is not None:
-        return [given]
-    usual = ["test"] if "test" in splits else []
-    return [*usual, *([] if trains else ["all"])]
 
 
 def fitted(
@@ -97,39 +86,33 @@ def fitted(
 
 
 def _alternatives(sampler: Component, pool: ImagePool) -> Iterator[Component]:
-    """Yield the sampler with fewer queries, then with fewer ways, as far as these are open."""
-    options = sampler.options
-    ways, queries = [options.get("n_way")], [options.get("n_query")]
+    """Yield the sampler with fewer queries, then ways, then shots, as far as these are open."""
+    shape: dict[str, Any] = {n: sampler.options[n] for n in _WORDS if n in sampler.options}
+    choices = {name: [value] for name, value in shape.items()}
     if _is_open(sampler, "n_way"):
-        most = max(min(options["n_way"], len(pool.class_names)), _FEWEST_WAYS)
-        ways = list(range(most, _FEWEST_WAYS - 1, -1))
+        most = max(min(shape["n_way"], len(pool.class_names)), _FEWEST_WAYS)
+        choices["n_way"] = [most, *range(min(most - 1, _MOST_WAYS), _FEWEST_WAYS - 1, -1)]
+    if _is_open(sampler, "n_shot"):
+        choices["n_shot"] += [shots for shots in _SHOTS if shots < shape["n_shot"]]
     if _is_open(sampler, "n_query"):
-        room = int(pool.class_sizes.max()) - options.get("n_shot", 1)
-        queries += [q for q in _QUERIES if q < options["n_query"] and q <= room]
-    for n_way, n_query in itertools.product(ways, queries):
-        changed = {"n_way": n_way, "n_query": n_query}
-        other = _with(sampler, changed, ORIGIN)
-        if other is not sampler:
-            yield other
+        room = int(pool.class_sizes.max()) - min(choices.get("n_shot", [1]))
+        choices["n_query"] += [q for q in _QUERIES if q < shape["n_query"] and q <= room]
+    order = [name for name in ("n_shot", "n_way", "n_query") if name in choices]
+    for values in itertools.product(*(choices[name] for name in order)):
+        tried = zip(order, values, strict=True)
+        changed: dict[str, Any] = {name: v for name, v in tried if v != shape[name]}
+        if changed:
+            yield sampler.with_options(changed, ORIGIN)
 
 
 def _is_open(sampler: Component, option: str) -> bool:
-    return option in sampler.options and sampler.origins.get(option) == "default"
-
-
-def _with(sampler: Component, values: Mapping[str, Any], origin: str) -> Component:
-    changed = {k: v for k, v in values.items() if k in sampler.options and sampler.options[k] != v}
-    if not changed:
-        return sampler
-    return dataclasses.replace(
-        sampler,
-        options={**sampler.options, **changed},
-        origins={**sampler.origins, **dict.fromkeys(changed, origin)},
-    )
+    """Whether the data decide an option; shots are part of what is measured, and stay."""
+    origin = sampler.origins.get(option)
+    return origin == _OPEN or (origin == "default" and option != "n_shot")
 
 
 def _note(sampler: Component, other: Component, split: str, pool: ImagePool) -> str:
-    changed = [k for k in ("n_way", "n_query") if other.options.get(k) != sampler.options.get(k)]
+    changed = [k for k in _WORDS if other.options.get(k) != sampler.options.get(k)]
     return (
         f"the split {split} ({size_of(pool)}) does not allow tasks of "
         f"{shape_of(sampler.options, changed)}; the tasks have {shape_of(other.options, changed)}"
@@ -142,12 +125,7 @@ def shape_of(options: Mapping[str, Any], names: Iterable[str]) -> str:
     >>> shape_of({"n_way": 5, "n_shot": 1, "n_query": 1}, ["n_way", "n_query"])
     '5 ways and 1 query per class'
     """
-    words = {
-        "n_way": ("way", "ways"),
-        "n_shot": ("shot", "shots"),
-        "n_query": ("query per class", "queries per class"),
-    }
-    parts = [f"{options[name]} {words[name][options[name] != 1]}" for name in names]
+    parts = [f"{options[name]} {_WORDS[name][options[name] != 1]}" for name in names]
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
@@ -185,117 +163,110 @@ def fitted_training(
     Raises:
         InfeasibleTask: no episode can be drawn with the given options.
     """
-    last: InfeasibleTask | None = None
-    for stages, note in _trainings(experiment, way_shot, pool):
+    stages, why = experiment.stages, ""
+    for tried in itertools.chain([stages], _smaller_stages(experiment, way_shot, pool)):
         try:
-            check(stages)
+            check(tried)
         except InfeasibleTask as error:
-            last = error
+            why = str(error)
             continue
-        return dataclasses.replace(experiment, stages=tuple(stages)) if note else experiment, note
-    assert last is not None
-    raise InfeasibleTask(f"the split 'train' ({size_of(pool)}) is too small for {last}")
+        changed = [one for one, was in zip(tried, stages, strict=True) if one is not was]
+        if not changed:
+            return experiment, ""
+        shape = shape_of(_episode(changed[0], way_shot), _WORDS)
+        note = f"the split train ({size_of(pool)}) allows training episodes of {shape}"
+        return replace(experiment, stages=tried), note
+    raise InfeasibleTask(f"the split 'train' ({size_of(pool)}) is too small for {why}")
 
 
-def _trainings(
+def _smaller_stages(
     experiment: Experiment, way_shot: tuple[int, int], pool: ImagePool
-) -> Iterator[tuple[Sequence[Stage], str]]:
-    """Yield the stages as given, then with smaller episodes, each with a note on the change."""
-    stages = experiment.stages
-    yield stages, ""
-    fixed = experiment.method.create().n_way is not None
-    ways = [way_shot[0]]
-    if not fixed:
-        ways += range(min(way_shot[0] - 1, len(pool.class_names)), _FEWEST_WAYS - 1, -1)
-    most = max(stage.n_query for stage in stages)
-    shots = range(way_shot[1], 0, -1)
-    for n_shot, n_way, n_query in itertools.product(shots, ways, (most, *_QUERIES)):
+) -> Iterator[tuple[Stage, ...]]:
+    """Yield the stages with ever smaller episodes, as far as these are open."""
+    (way, shot), ways = way_shot, [way_shot[0]]
+    if experiment.method.create().n_way is None:
+        ways += range(min(way - 1, len(pool.class_names)), _FEWEST_WAYS - 1, -1)
+    most = max(stage.n_query for stage in experiment.stages)
+    open_origins = ["default"]
+    if experiment.recipe is not None and "recipe" not in experiment.given:
+        open_origins.append(f"recipe {experiment.recipe.name}")
+    last = experiment.stages
+    for n_shot, n_way, n_query in itertools.product(range(shot, 0, -1), ways, (most, *_QUERIES)):
         limits = {"n_way": n_way, "n_shot": n_shot, "n_query": n_query}
-        changed = [_limited(experiment, number, limits, way_shot) for number in range(len(stages))]
-        first = next((i for i, one in enumerate(changed) if one is not stages[i]), None)
-        if first is None:
-            continue
-        shape = shape_of(_episode(changed[first], way_shot), limits)
-        yield changed, f"the split train ({size_of(pool)}) allows training episodes of {shape}"
+        stages = []
+        for stage, origins in zip(experiment.stages, experiment.origins["training"], strict=True):
+            smaller: dict[str, Any] = {
+                name: limits[name]
+                for name, value in _episode(stage, way_shot).items()
+                if limits[name] < value and origins.get(name, "default") in open_origins
+            }
+            stages.append(replace(stage, **smaller) if smaller else stage)
+        if tuple(stages) != last:
+            last = tuple(stages)
+            yield last
 
 
 def _episode(stage: Stage, way_shot: tuple[int, int]) -> dict[str, int]:
-    way, shot = way_shot
     return {
-        "n_way": stage.n_way or way,
-        "n_shot": stage.n_shot or shot,
+        "n_way": stage.n_way or way_shot[0],
+        "n_shot": stage.n_shot or way_shot[1],
         "n_query": stage.n_query,
     }
-
-
-def _limited(
-    experiment: Experiment, number: int, limits: Mapping[str, int], way_shot: tuple[int, int]
-) -> Stage:
-    """Return a stage with open ways, shots and queries reduced to the limits."""
-    stage, origins = experiment.stages[number], experiment.origins["training"][number]
-    open_origins = {"default"}
-    if experiment.recipe is not None and "recipe" not in experiment.given:
-        open_origins.add(f"recipe {experiment.recipe.name}")
-    now = _episode(stage, way_shot)
-    smaller: dict[str, Any] = {
-        name: limit
-        for name, limit in limits.items()
-        if limit < now[name] and origins.get(name, "default") in open_origins
-    }
-    return dataclasses.replace(stage, **smaller) if smaller else stage
 
 
 def remedy(
     experiment: Experiment,
     splits: Sequence[str],
-    n_classes: int,
     registry: Registry,
-    attempt: Callable[[Experiment], object],
+    attempt: Callable[[Experiment], Component],
 ) -> dict[str, Any]:
     """Return the smallest change of arguments that makes an experiment possible; empty if none.
 
     Args:
         splits: of the data set.
-        n_classes: of the whole data set.
-        attempt: prepares an experiment, or raises an error.
+        attempt: draws the tasks of an experiment and returns their sampler, or raises an error.
     """
-    for changes, changed in _remedies(experiment, splits, n_classes, registry):
-        try:
-            attempt(changed)
-        except (DataError, InfeasibleTask, OptionError):
-            continue
-        return changes
+    shape = [name for name in _ARGUMENTS if name in experiment.sampler.options]
+    given = [name for name in shape if not _is_open(experiment.sampler, name)]
+    for changes, start in _changes(experiment, splits, registry):
+        for names in itertools.chain.from_iterable(
+            itertools.combinations(given, count) for count in range(len(given) + 1)
+        ):
+            if not (changes or names):
+                continue
+            asked = start.sampler
+            opened = replace(asked, origins={**asked.origins, **dict.fromkeys(names, _OPEN)})
+            try:
+                found = attempt(with_way(start, opened)).options
+            except (DataError, InfeasibleTask, OptionError):
+                continue
+            return {**changes, **{_ARGUMENTS[name]: found[name] for name in names}}
     return {}
 
 
-def _remedies(
-    experiment: Experiment, splits: Sequence[str], n_classes: int, registry: Registry
+def _changes(
+    experiment: Experiment, splits: Sequence[str], registry: Registry
 ) -> Iterator[tuple[dict[str, Any], Experiment]]:
     """Yield changed arguments with the resulting experiment, the smallest changes first."""
-    starts: list[tuple[dict[str, Any], Experiment]] = [({}, experiment)]
+    yield {}, experiment
     settings, trains = experiment.settings, experiment.learns
-    if experiment.detector is None and (settings.split is not None or trains):
-        # With a detector, it would first have to process the other splits.
-        seen = ("train", "all") if trains else ()
-        for split in dict.fromkeys((*splits, "all")):
-            if split not in (settings.split or "test", *seen):
-                found = dataclasses.replace(settings, split=split)
-                starts.append(({"split": split}, dataclasses.replace(experiment, settings=found)))
     control = _control(experiment, registry)
+    # With a detector, it would first have to process the other splits.
+    if experiment.detector is None and (settings.split is not None or trains):
+        seen = {settings.split or "test", *(("train", "all") if trains else ())}
+        for split in (*splits, "all"):
+            if split not in seen:
+                moved = replace(experiment, settings=replace(settings, split=split))
+                yield {"split": split}, moved
     if control is not None:
-        starts.append(({"sampler": control.name}, with_way(experiment, control)))
+        yield {"sampler": control.name}, with_way(experiment, control)
     if trains and experiment.detector is None:
-        stages = tuple(dataclasses.replace(stage, epochs=0) for stage in experiment.stages)
-        untrained = dataclasses.replace(experiment, stages=stages)
-        starts.append(({"training.epochs": 0}, untrained))
+        stages = tuple(replace(stage, epochs=0) for stage in experiment.stages)
+        untrained = replace(experiment, stages=stages)
+        yield {"training.epochs": 0}, untrained
         if control is not None:
             both = {"training.epochs": 0, "sampler": control.name}
-            starts.append((both, with_way(untrained, control)))
-    for changes, start in starts:
-        if changes:
-            yield changes, start
-        for shape, changed in _smaller(start, n_classes):
-            yield {**changes, **shape}, changed
+            yield both, with_way(untrained, control)
 
 
 def _control(experiment: Experiment, registry: Registry) -> Component | None:
@@ -307,27 +278,5 @@ def _control(experiment: Experiment, registry: Registry) -> Component | None:
     shape = {k: sampler.options[k] for k in _ARGUMENTS if k in sampler.options}
     if any(o != "default" for k, o in sampler.origins.items() if k not in (*shape, "name")):
         return None  # its control does not have its options
-    control = resolve_component(registry, "sampler", {"name": declared[0].name, **shape})
-    origins = {**control.origins, **{k: sampler.origins.get(k, "default") for k in shape}}
-    return dataclasses.replace(control, origins=origins)
-
-
-_ARGUMENTS = {"n_way": "way", "n_shot": "shot", "n_query": "queries"}
-
-
-def _smaller(experiment: Experiment, n_classes: int) -> Iterator[tuple[dict[str, int], Experiment]]:
-    """Yield the experiment with smaller tasks: with one number changed, then two, then three."""
-    sampler = experiment.sampler
-    choices: dict[str, list[int]] = {}
-    ways = dict.fromkeys((n_classes, *range(min(n_classes, _MOST_WAYS), 1, -1)))
-    for option, tried in (("n_way", ways), ("n_shot", _SHOTS), ("n_query", _QUERIES)):
-        # Open ways and queries are fitted anyway.
-        if option == "n_shot" or not _is_open(sampler, option):
-            asked = sampler.options.get(option, 0)
-            choices[option] = [value for value in tried if value < asked]
-    for count in range(1, len(choices) + 1):
-        for names in itertools.combinations(choices, count):
-            for values in itertools.product(*(choices[name] for name in names)):
-                changed = dict(zip(names, values, strict=True))
-                shape = {_ARGUMENTS[name]: value for name, value in changed.items()}
-                yield shape, with_way(experiment, _with(sampler, changed, "remedy"))
+    given = {k: Given(v, sampler.origins.get(k, "default")) for k, v in shape.items()}
+    return resolve_component(registry, "sampler", {"name": declared[0].name, **given})

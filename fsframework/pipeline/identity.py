@@ -13,7 +13,7 @@ from fsframework.pipeline.experiment.settings import Settings
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.model import FewShotModel
 from fsframework.pipeline.preparation import Prepared
-from fsframework.values import TaskSet, digest_of
+from fsframework.values import ImagePool, TaskSet, digest_of
 
 __all__ = ["outcomes_key", "run_fingerprint", "training_key"]
 
@@ -43,8 +43,7 @@ def run_fingerprint(prepared: Prepared) -> str:
 def training_key(
     prepared: Prepared,
     model: FewShotModel,
-    images: Sequence[Pixels],
-    pools: Sequence[str],
+    splits: Sequence[tuple[ImagePool, Pixels]],
     episodes: Component,
 ) -> str:
     """Return the digest of everything that decides the trained weights.
@@ -52,24 +51,19 @@ def training_key(
     Args:
         prepared: the experiment.
         model: untrained; no fingerprint need cover its pretrained weights.
-        images: of the splits trained on; ``pools`` the fingerprints of their pools.
+        splits: images and pixels of the splits trained and validated on.
         episodes: the sampler of the training episodes.
     """
     experiment, tested = prepared.experiment, prepared.arms.tested
+    shape = tested.n_way, tested.n_shot
     return digest_of(
         "training",
         fsframework.__version__,
-        [pixels.digest for pixels in images],
-        list(pools),
+        [pixels.digest for _, pixels in splits],
+        [pool.fingerprint for pool, _ in splits],
         [experiment.backbone.fingerprint, experiment.method.fingerprint],
         [model.weights_digest()],
-        canonical(
-            [
-                experiment.training_json(),
-                (tested.n_way, tested.n_shot),
-                experiment.settings.seed,
-            ]
-        ),
+        canonical([experiment.training_json(), shape, experiment.settings.seed]),
         [episodes.fingerprint],
         canonical(_stage_digests(experiment.stages)),
         prepared.device.type,

@@ -8,11 +8,16 @@ published data that are not as published.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from fsframework._reading import parse_toml
 from fsframework.components.resolution import Component
 from fsframework.errors import RecordError
 from fsframework.interfaces.backbone import Backbone
@@ -22,6 +27,7 @@ from fsframework.records import RECORD_NAME, DataRecord, RunRecord, TrainedOn
 
 __all__ = [
     "Seen",
+    "UnderTest",
     "contamination",
     "incompleteness",
     "lineage_of",
@@ -29,63 +35,33 @@ __all__ = [
     "under_test",
 ]
 
-_CONTAINS: Mapping[str, tuple[str, ...]] = {
-    # 21k and 22k are two names of the whole of ImageNet; 1k is the challenge's part of it.
-    "imagenet-21k": ("imagenet-22k", "imagenet-1k"),
-    "imagenet-22k": ("imagenet-21k", "imagenet-1k"),
-    # Oquab et al. 2023, "DINOv2", appendix A, Table 15: it contains ImageNet-22k unchanged.
-    "lvd-142m": ("imagenet-22k", "imagenet-21k", "imagenet-1k"),
-}
-"""Data known to contain other data."""
 
-_GATHERED_BY: Mapping[str, tuple[str, ...]] = {
-    # The same table: web images were selected for their similarity to those of these sets.
-    "lvd-142m": (
-        *("caltech-101", "cub-200-2011", "dtd", "fgvc-aircraft", "flowers-102", "food-101"),
-        *("oxford-pets", "stanford-cars", "sun397", "voc2007"),
-    ),
-}
-"""Data selected for their similarity to other data."""
+@dataclass(frozen=True)
+class _Content:
+    """What is known about a data set; ``known_data.toml`` says what each field means."""
 
-_OVERLAPS: Mapping[str, tuple[str, ...]] = {
-    # The home page of CUB-200-2011 warns that some of its images are in ImageNet.
-    "imagenet-1k": ("cub-200-2011",),
-}
-"""Data known to share images with other data."""
+    contains: tuple[str, ...] = ()
+    similar_to: tuple[str, ...] = ()
+    shares: tuple[str, ...] = ()
+    part_of: tuple[str, ...] = ()
 
-_PARTS: Mapping[str, tuple[str, ...]] = {"imagenet-12k": ("imagenet-22k", "imagenet-21k")}
-"""Data that are a part of other data, with classes that are not known here."""
 
-_KNOWN = frozenset(
-    {
-        *("imagenet-1k", "places365", "cifar-10", "cifar-100", "omniglot", "planted"),
-        *("miniimagenet", "tieredimagenet", "cub-200-2011"),
-        *_CONTAINS,
-        *_PARTS,
-    }
-)
-"""Data whose content is known; that of all others, such as data from the web, is not."""
+@functools.cache
+def _facts() -> tuple[Mapping[str, _Content], Mapping[str, str]]:
+    """Return what is known about data by their names, and names by their other spellings."""
+    raw = parse_toml((Path(__file__).parent / "known_data.toml").read_text(encoding="utf-8"))
+    return msgspec.convert(raw["data"], dict[str, _Content]), raw["spellings"]
 
-_SPELLINGS: Mapping[str, str] = {
-    "cub": "cub-200-2011",
-    "aircraft": "fgvc-aircraft",
-    "vgg-flower": "flowers-102",
-    "vgg-flowers": "flowers-102",
-    "cars": "stanford-cars",
-    "dogs": "stanford-dogs",
-    "mini-imagenet": "miniimagenet",
-    "tiered-imagenet": "tieredimagenet",
-    "cifar100": "cifar-100",
-    "mscoco": "coco",
-}
 
 _MOST_CLASSES = 1000
+"""Records list the training classes of a data set if they are no more."""
+
 _NOT_NEW = "the accuracies are not few-shot on new classes"
 _PERHAPS_NOT_NEW = "the accuracies may not be few-shot on new classes"
 
 
 @dataclass(frozen=True)
-class _UnderTest:
+class UnderTest:
     """The data under test.
 
     Args:
@@ -94,7 +70,8 @@ class _UnderTest:
         published: whether anything is published about them.
         rendered: whether a program makes the images, so that no weights can have seen them.
         options: name and options, without the path of the data, which is ``place``.
-        classes: under test.
+        classes: under test; ``training_classes`` those of the split ``train``.
+        problems: in which published data are not as published.
     """
 
     name: str
@@ -104,6 +81,8 @@ class _UnderTest:
     options: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""
     classes: tuple[str, ...] = ()
+    training_classes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -119,23 +98,29 @@ class Seen:
     cautions: tuple[str, ...]
 
 
-def under_test(component: Component, dataset: Dataset, split: str = "test") -> _UnderTest:
-    """Describe the data under test."""
-    about = dataset.about
+def under_test(component: Component, dataset: Dataset, split: str = "test") -> UnderTest:
+    """Describe the data under test; ``dataset`` is whole, with all its images."""
+    about, options, place = dataset.about, component.to_json(), ""
     target = component.cls.argument
-    raw, place = component.to_json(), ""
     given = component.options.get(target)
     if isinstance(given, Path):
-        del raw[target]
+        del options[target]
         place = str(given.absolute())
     name = component.name
     if about is not None and component.cls.declared_by is not None:
         name = about.title
     sources = (_spelt(name), *map(_spelt, about.images_from if about else ()))
-    return _UnderTest(
-        name, tuple(dict.fromkeys(sources)), about is not None, dataset.rendered,
-        raw, place, tuple(dataset.splits.get(split, ())),
-    )  # fmt: skip
+    return UnderTest(
+        name,
+        tuple(dict.fromkeys(sources)),
+        about is not None,
+        dataset.rendered,
+        options,
+        place,
+        tuple(dataset.splits.get(split, ())),
+        tuple(dataset.splits.get("train", ())),
+        () if about is None else tuple(data_problems(dataset)),
+    )
 
 
 def lineage_of(backbone: Backbone, sources: Iterable[Path]) -> DataRecord:
@@ -170,7 +155,7 @@ def lineage_of(backbone: Backbone, sources: Iterable[Path]) -> DataRecord:
     )
 
 
-def contamination(tested: _UnderTest, lineage: DataRecord) -> tuple[str, ...]:
+def contamination(tested: UnderTest, lineage: DataRecord) -> tuple[str, ...]:
     """Return a sentence on each way in which the classes under test may not be new."""
     if tested.rendered:
         return ()
@@ -185,50 +170,50 @@ def contamination(tested: _UnderTest, lineage: DataRecord) -> tuple[str, ...]:
     )
 
 
-def _of_pretraining(tested: _UnderTest, names: Sequence[str]) -> Iterator[str]:
-    if not names:
-        return
-    for name in names:
-        for source in tested.sources:
-            if source == name or source in _CONTAINS.get(name, ()):
-                held = "" if source == name else f", which contains {source}"
-                taken = "the data under test"
-                if source != tested.sources[0]:
-                    taken = f"from which the classes of {tested.name} are taken"
-                yield (
-                    f"contamination: the backbone was pretrained on {name}{held}, {taken}: "
-                    f"{_NOT_NEW}"
-                )
-                return
-    for name in names:
-        why = _possibly(tested, name)
-        if why:
+def _of_pretraining(tested: UnderTest, names: Sequence[str]) -> Iterator[str]:
+    for name, source in itertools.product(names, tested.sources):
+        if source in (name, *_content(name).contains):
+            held = "" if source == name else f", which contains {source}"
+            taken = "the data under test"
+            if source != tested.sources[0]:
+                taken = f"from which the classes of {tested.name} are taken"
             yield (
-                f"possible contamination: the backbone was pretrained on {why}: {_PERHAPS_NOT_NEW}"
+                f"contamination: the backbone was pretrained on {name}{held}, {taken}: {_NOT_NEW}"
             )
             return
+    if why := next(filter(None, (_possibly(tested, name) for name in names)), ""):
+        yield f"possible contamination: the backbone was pretrained on {why}: {_PERHAPS_NOT_NEW}"
 
 
-def _possibly(tested: _UnderTest, name: str) -> str:
+def _content(name: str) -> _Content:
+    return _facts()[0].get(name, _Content())
+
+
+def _possibly(tested: UnderTest, name: str) -> str:
     """Return why data of a pretraining may contain classes under test; empty if they cannot."""
     called = "unknown data" if name == "unknown" else name
     if not tested.published:
         return f"{called}, which may contain classes of these data"
+    own = _content(name)
+    shared = {one for held in (name, *own.contains) for one in _content(held).shares}
+    wholes = {one for whole in own.part_of for one in (whole, *_content(whole).contains)}
     for source in tested.sources:
-        if source in _GATHERED_BY.get(name, ()):
+        if source in own.similar_to:
             return f"{called}, selected for similarity to images of {source}"
-        inner = (name, *_CONTAINS.get(name, ()))
-        if any(source in _OVERLAPS.get(one, ()) for one in inner):
+        if source in shared:
             return f"{called}, which shares images with {source}"
-        if any(source in (whole, *_CONTAINS.get(whole, ())) for whole in _PARTS.get(name, ())):
-            return f"{called}, a part of {_PARTS[name][0]}, as the classes of {tested.name} are"
-    if name not in _KNOWN:
-        holds = "" if name == "unknown" else ", which may contain images like those"
-        return f"{called}{holds} of {tested.name}" if holds else called
-    return ""
+        if source in wholes:
+            return f"{called}, a part of {own.part_of[0]}, as the classes of {tested.name} are"
+    if name in _facts()[0]:
+        return ""
+    return (
+        called
+        if name == "unknown"
+        else (f"{called}, which may contain images like those of {tested.name}")
+    )
 
 
-def _of_training(tested: _UnderTest, trained: Sequence[TrainedOn]) -> Iterator[str]:
+def _of_training(tested: UnderTest, trained: Sequence[TrainedOn]) -> Iterator[str]:
     for one in trained:
         name, options = one.name, one.options
         same_name = name == tested.name
@@ -259,11 +244,6 @@ def _of_training(tested: _UnderTest, trained: Sequence[TrainedOn]) -> Iterator[s
             )
 
 
-def _few(classes: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, or none if there are too many to store in every record."""
-    return tuple(classes) if len(classes) <= _MOST_CLASSES else ()
-
-
 def _changed(options: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     keys = sorted(k for k in {*options, *own} if options.get(k) != own.get(k))
     return ", ".join(f"{k}={options.get(k)}" for k in keys)
@@ -283,35 +263,20 @@ def incompleteness(name: str, problems: Sequence[str]) -> tuple[str, ...]:
 
 
 def seen_by(
-    component: Component,
-    dataset: Dataset,
-    split: str,
-    backbone: Backbone,
-    sources: Iterable[Path],
-    *,
-    trains: bool,
+    tested: UnderTest, backbone: Backbone, sources: Iterable[Path], *, trains: bool
 ) -> Seen:
     """Return what a model had seen, and what a reader must know about that.
 
     Args:
-        component: the data set under test; ``dataset`` whole, with all its images.
-        split: under test.
+        tested: the data under test.
         backbone: as built.
         sources: run folders or files that weights are taken from.
         trains: whether the run trains its model on the split ``train``.
     """
-    tested = under_test(component, dataset, split)
     lineage = lineage_of(backbone, sources)
-    cautions = contamination(tested, lineage)
-    if dataset.about is not None:
-        cautions += incompleteness(tested.name, data_problems(dataset))
-    own = TrainedOn(
-        tested.name,
-        dict(tested.options),
-        tested.place,
-        tested.sources[1:],
-        _few(dataset.splits.get("train", ())),
-    )
+    cautions = contamination(tested, lineage) + incompleteness(tested.name, tested.problems)
+    listed = tested.training_classes if len(tested.training_classes) <= _MOST_CLASSES else ()
+    own = TrainedOn(tested.name, dict(tested.options), tested.place, tested.sources[1:], listed)
     trained = lineage.trained_on
     if trains and own not in trained:
         trained = (*trained, own)
@@ -329,4 +294,4 @@ def _names(joined: str | None) -> tuple[str, ...]:
 
 
 def _spelt(name: str) -> str:
-    return _SPELLINGS.get(name.lower(), name.lower())
+    return _facts()[1].get(name.lower(), name.lower())

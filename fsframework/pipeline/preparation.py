@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from fsframework.components.resolution import Component
@@ -13,17 +14,19 @@ from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.cache.images import ImageStore, image_size, store_of, without_broken
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.settings import Settings
+from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.history import check_tensorboard
 from fsframework.pipeline.learning.model import resolve_device
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.task_sources import OpenedDataset, drawn_tasks, tasks_of_file
 from fsframework.pipeline.tasks import placebo
-from fsframework.values import Arms, ImagePool
+from fsframework.values import Arms, ImagePool, TaskSet, demand_disk, demand_memory
 
 __all__ = ["Prepared", "Source", "open_source", "prepare"]
 
-
-_FEWEST_CLASSES = 2
+_IMAGES_AT_ONCE = 16
+"""Images that a backbone embeds together, at least."""
+_FLOAT_BYTES, _INDEX_BYTES = 4, 8
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
     else:
         found = tasks_of_file(experiment, source, session, trains=trains)
     experiment, pool, arms, notes = found.experiment, found.pool, found.arms, found.notes
+    if trains:
+        _demand_room_for_training(experiment.stages, arms.tested, source.store.row_bytes)
     notes += (
         *experiment.planned,
         *_task_notes(arms, pool, placebo=settings.placebo),
@@ -118,13 +123,43 @@ def open_source(
         settings.decoding,
         session.workspace,
     )
+    used = [s for s in ("train", "val") if s in dataset.splits and trains]
+    used.append(settings.split or ("test" if "test" in dataset.splits else "all"))
+    _demand_room(store, used, session)
     broken: dict[int, str] = {}
     if settings.broken == "skip":
-        used = [s for s in ("train", "val") if s in dataset.splits and trains]
-        dataset, broken = without_broken(
-            store, list(dict.fromkeys([*used, settings.split or "all"])), session.reporter
-        )
+        splits = dict.fromkeys([*used[:-1], settings.split or "all"])
+        dataset, broken = without_broken(store, list(splits), session.reporter)
     return Source(dataset=dataset, store=store, broken=broken)
+
+
+def _demand_room(store: ImageStore, splits: Sequence[str], session: Session) -> None:
+    """Check that memory can hold a batch of images, and the disk those not yet decoded."""
+    side = f"images of {store.size:,} x {store.size:,} pixels"
+    advice = f"use a smaller {argument('image_size')}"
+    demand_memory(
+        _IMAGES_AT_ONCE * _FLOAT_BYTES * store.row_bytes, f"{_IMAGES_AT_ONCE} {side}", advice
+    )
+    known = [split for split in splits if split in (*store.dataset.splits, "all")]
+    rows = np.unique(np.concatenate([np.empty(0, int), *map(store.dataset.split_indices, known)]))
+    missing = len(store.undecoded(rows, session.reporter))
+    demand_disk(missing * store.row_bytes, session.workspace.cache, f"{missing:,} {side}", advice)
+
+
+def _demand_room_for_training(stages: Sequence[Stage], tested: TaskSet, row_bytes: int) -> None:
+    """Check that memory can hold the images of a step, and the indices of those of an epoch."""
+    for stage in stages:
+        per_task = (stage.n_way or tested.n_way) * ((stage.n_shot or tested.n_shot) + stage.n_query)
+        per_step = max(stage.tasks_per_step * per_task, stage.batch_size)
+        indices = stage.steps * per_step + stage.validation_tasks * per_task
+        if stage.epochs:
+            demand_memory(
+                _INDEX_BYTES * indices + _FLOAT_BYTES * row_bytes * per_step,
+                f"training epochs of {stage.steps:,} steps with {per_step:,} images, validated on "
+                f"{stage.validation_tasks:,} tasks,",
+                "lower training.steps, training.batch_size, training.tasks_per_step, "
+                "training.n_query or training.validation_tasks",
+            )
 
 
 def _pixel_notes(source: Source, settings: Settings, device: torch.device) -> Iterator[str]:

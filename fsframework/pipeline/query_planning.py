@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from fsframework.components.resolution import resolve_component
 from fsframework.errors import InfeasibleTask, OptionError, argument
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.learning.training import EPISODES
-from fsframework.statistics.planning import QueryPlan
-from fsframework.statistics.query_variance import QueryVariance, load_pilot
+from fsframework.records import load_outcomes
+from fsframework.statistics.planning import TaskSupply, best_queries
+from fsframework.statistics.query_variance import QueryVariance, pilot_of
 
 __all__ = ["with_planned_queries"]
 
@@ -66,31 +68,39 @@ def with_planned_queries(
         settings=dataclasses.replace(settings, queries="given", tasks=settings.pilot_tasks),
     )
     folder = run(pilot)
-    answers, _, _ = load_pilot(folder)
-    plan = QueryPlan(
-        tuple(int(n) for n in sizes),
-        shape["n_way"],
-        shape["n_shot"],
-        QueryVariance.of(answers, settings.level),
-        choose=sampler.options.get("choose", "by-what-is-left"),
-        level=settings.level,
-    )
+    answered = load_outcomes(folder)
+    [(arm, outcomes)] = answered.items()
+    variance = QueryVariance.of(pilot_of(answered.arms[arm], outcomes))
+    supply = TaskSupply(tuple(int(n) for n in sizes), shape["n_way"], shape["n_shot"])
+    advised = best_queries(supply, variance, settings.level)
     origin = f"pilot {folder.name}"
     chosen = dataclasses.replace(
         sampler,
-        options={**sampler.options, "n_query": plan.n_query},
+        options={**sampler.options, "n_query": advised},
         origins={**sampler.origins, "n_query": origin},
     )
     origins = {**experiment.origins, "sampler": chosen.origins_json()}
     if "tasks" not in experiment.given:
         settings = dataclasses.replace(settings, tasks=None)
         origins["tasks"] = argument("queries", "auto")
-    # Another note of the run says how many tasks there are.
-    why = [advice.sentence for advice in plan.advice() if advice.topic != "tasks"]
     return dataclasses.replace(
         experiment,
         sampler=chosen,
         settings=settings,
         origins=origins,
-        planned=(f"queries planned by the run {folder.name}: {'; '.join(why)}",),
+        planned=(f"queries planned by the run {folder.name}: {_reason(variance, advised)}",),
+    )
+
+
+def _reason(variance: QueryVariance, advised: int) -> str:
+    """Return what the pilot found and what is advised, as a sentence."""
+    best, cautious = (
+        "unbounded" if math.isinf(q) else f"{q:.2g}" for q in (variance.best, variance.cautious)
+    )
+    allowing = f" ({cautious} allowing for failed tasks that it may have missed)"
+    return (
+        f"Q* = {best} queries per class from {variance.n_tasks:,} tasks"
+        f"{allowing if cautious != best else ''}; advised: "
+        f"{'1 query' if advised == 1 else f'{advised} queries'} per class, the shortest interval "
+        "that these data give"
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import platform
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -12,9 +12,9 @@ import torch
 
 import fsframework
 from fsframework.components.resolution import Component
-from fsframework.interfaces.backbone import Backbone
-from fsframework.pipeline.experiment.configuration import Experiment, plain
-from fsframework.pipeline.lineage import Seen, seen_by
+from fsframework.pipeline.experiment.configuration import plain
+from fsframework.pipeline.learning.model import FewShotModel
+from fsframework.pipeline.lineage import seen_by, under_test
 from fsframework.pipeline.preparation import Prepared
 from fsframework.records import (
     ArmRecord,
@@ -25,9 +25,9 @@ from fsframework.records import (
     RunRecord,
     StageRecord,
 )
+from fsframework.statistics.differences import FEWEST_RESAMPLED
 from fsframework.statistics.estimation import saturation
 from fsframework.statistics.estimators import Interval
-from fsframework.statistics.intervals import FEWEST_RESAMPLED
 from fsframework.values import ArmOutcomes, Arms
 
 __all__ = [
@@ -36,50 +36,58 @@ __all__ = [
     "interval_notes",
     "new_record",
     "plugin_records",
-    "seen_by_model",
 ]
 
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _SHAPE = ("name", "n_way", "n_shot", "n_query")
 
 
-def new_record(prepared: Prepared, fingerprint: str, seen: Seen) -> RunRecord:
+def new_record(
+    prepared: Prepared, fingerprint: str, model: FewShotModel, *, trains: bool
+) -> RunRecord:
     """Return the record of a run that is about to start.
 
     Args:
         prepared: the experiment with its data and tasks.
         fingerprint: of the run.
-        seen: what the model had seen before, and what a reader must know about that.
+        model: as built, with its pretrained weights.
+        trains: whether the run trains it on the split ``train``.
     """
-    experiment = prepared.experiment
+    experiment, pool = prepared.experiment, prepared.pool
+    settings = experiment.settings
+    sources = [s.init_from for s in experiment.stages if s.init_from is not None]
+    seen = seen_by(
+        under_test(experiment.dataset, prepared.source.store.dataset, settings.split or "test"),
+        model.extractor,
+        sources,
+        trains=trains,
+    )
+    digests = {"data": prepared.source.dataset.fingerprint, "pool": pool.fingerprint}
+    if pool.attributes is not None:
+        digests["attributes"] = pool.attributes.fingerprint
     return RunRecord(
         fingerprint=fingerprint,
         status="unfinished",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         name=experiment.name,
         given=experiment.given,
-        settings={k: plain(v) for k, v in vars(experiment.settings).items()},
+        settings={k: plain(v) for k, v in vars(settings).items()},
         origins={k: v for k, v in experiment.origins.items() if isinstance(v, str)},
-        components={
-            role: component_record(component) for role, component in experiment.roles.items()
-        },
-        stages=_stage_records(experiment),
+        components={role: component_record(c) for role, c in experiment.roles.items()},
+        stages=tuple(
+            StageRecord(options, origins)
+            for options, origins in zip(
+                experiment.training_json(), experiment.origins["training"], strict=True
+            )
+        ),
         plugins=plugin_records(experiment.components()),
-        environment=environment(prepared.device, _DTYPES[experiment.settings.precision]),
-        digests={
-            "data": prepared.source.dataset.fingerprint,
-            "pool": prepared.pool.fingerprint,
-            **(
-                {"attributes": prepared.pool.attributes.fingerprint}
-                if prepared.pool.attributes is not None
-                else {}
-            ),
-        },
-        arms=_arm_records(prepared.arms, experiment.sampler, prepared.pool.class_sizes.tolist()),
+        environment=environment(prepared.device, _DTYPES[settings.precision]),
+        digests=digests,
+        arms=_arm_records(prepared.arms, experiment.sampler, pool.class_sizes.tolist()),
         contrast=prepared.arms.contrast,
         notes=(*prepared.notes, *_weight_notes(seen.data), *seen.cautions),
         cautions=seen.cautions,
-        data=seen.data,
+        data=replace(seen.data, image_size=model.size),
     )
 
 
@@ -105,15 +113,10 @@ def component_record(component: Component) -> ComponentRecord:
 
 def plugin_records(components: Iterable[Component]) -> tuple[PluginRecord, ...]:
     """Return the plugins of components, each once, sorted."""
-    found = set()
-    for component in components:
-        plugin = component.loaded.plugin
-        found.add(
-            PluginRecord(
-                plugin.kind, plugin.name, plugin.target, plugin.distribution, plugin.version
-            )
-        )
-    return tuple(sorted(found))
+    plugins = {component.loaded.plugin for component in components}
+    return tuple(
+        sorted(PluginRecord(p.kind, p.name, p.target, p.distribution, p.version) for p in plugins)
+    )
 
 
 def environment(device: torch.device, dtype: str = "float32") -> Environment:
@@ -134,14 +137,6 @@ def _device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return platform.processor() or platform.machine()
-
-
-def _stage_records(experiment: Experiment) -> tuple[StageRecord, ...]:
-    origins = experiment.origins["training"]
-    return tuple(
-        StageRecord(options, origin)
-        for options, origin in zip(experiment.training_json(), origins, strict=True)
-    )
 
 
 def _arm_records(arms: Arms, sampler: Component, class_sizes: list[int]) -> dict[str, ArmRecord]:
@@ -178,14 +173,3 @@ def interval_notes(outcomes: ArmOutcomes, interval: Interval) -> Iterator[str]:
                 f"{arm} tasks: a bootstrap of {len(answered)} tasks gives intervals that are too "
                 f"short; use at least {FEWEST_RESAMPLED} tasks, or student-t, which allows for few"
             )
-
-
-def seen_by_model(prepared: Prepared, backbone: Backbone, size: int, *, trains: bool) -> Seen:
-    """Return what the model of a run has seen, and what a reader must know about that."""
-    experiment = prepared.experiment
-    sources = [s.init_from for s in experiment.stages if s.init_from is not None]
-    split = experiment.settings.split or "test"
-    found = seen_by(
-        experiment.dataset, prepared.source.store.dataset, split, backbone, sources, trains=trains
-    )
-    return dataclasses.replace(found, data=dataclasses.replace(found.data, image_size=size))

@@ -2,51 +2,58 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from fsframework.components.resolution import Component, resolve_component
+import numpy as np
+
+from fsframework._files import sweep
+from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, OptionError, RecordError, argument
-from fsframework.pipeline.cache.images import Pixels, pixels_of
-from fsframework.pipeline.cache.workspace import locked, sweep
+from fsframework.pipeline.cache.images import Pixels, known_digest, pixels_of
+from fsframework.pipeline.cache.sealed import held, load_sealed, save_sealed
 from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.experiment.settings import Settings
 from fsframework.pipeline.identity import outcomes_key, run_fingerprint, training_key
 from fsframework.pipeline.learning import history as histories
 from fsframework.pipeline.learning.evaluation import ImageSource, evaluate
 from fsframework.pipeline.learning.memory import keep_freed_memory
-from fsframework.pipeline.learning.model import FewShotModel, build_model, save_tensors
+from fsframework.pipeline.learning.model import (
+    FewShotModel,
+    build_model,
+    save_tensors,
+)
 from fsframework.pipeline.learning.training import (
     EPISODES,
     Split,
-    Trained,
     Training,
     start_from,
     train,
 )
 from fsframework.pipeline.preparation import Prepared, prepare
 from fsframework.pipeline.query_planning import with_planned_queries
-from fsframework.pipeline.recording import (
-    interval_notes,
-    new_record,
-    plugin_records,
-    seen_by_model,
-)
+from fsframework.pipeline.recording import interval_notes, new_record, plugin_records
+from fsframework.pipeline.run_files import WEIGHTS_NAME, finished_outcomes, weights_of_run
 from fsframework.pipeline.session import Session
-from fsframework.records import RECORD_NAME, RunRecord, TrainingRecord, load_outcomes
-from fsframework.statistics.estimation import estimates_of, interval_for
-from fsframework.values import ArmOutcomes, Estimate, Outcomes, TaskSet
+from fsframework.records import (
+    RECORD_NAME,
+    NewerRecordError,
+    RunRecord,
+    TrainingRecord,
+    outcomes_digests,
+)
+from fsframework.statistics.estimation import estimates_of
+from fsframework.values import ArmOutcomes, ImagePool, Outcomes
 
 __all__ = ["RunResult", "run_experiment"]
 
-WEIGHTS_NAME = "weights.safetensors"
+_TRAINED_ON = {"images of train": "train", "images of val": "val"}
+"""Splits by the name of their images' digest in a record."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,7 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     with timer("tasks"):
         prepared = prepare(experiment, session)
     job = _Job(prepared, run_fingerprint(prepared), session, timer)
-    with locked(session.workspace.cache / "running" / job.fingerprint[:24]):
+    with held(session.workspace.cache / "running" / job.fingerprint[:24], session.reporter):
         return job.run()
 
 
@@ -98,15 +105,14 @@ class _Job:
     ) -> None:
         self.prepared, self.fingerprint = prepared, fingerprint
         self.session, self.timer = session, timer
-        self.experiment = prepared.experiment
-        self.settings: Settings = prepared.experiment.settings
+        self.experiment, self.settings = prepared.experiment, prepared.experiment.settings
 
     @cached_property
     def folder(self) -> Path:
         """The run's folder, named by the user or after its components.
 
         Raises:
-            OptionError: another run has the name.
+            OptionError: the name cannot be that of a folder.
         """
         runs, name = self.session.workspace.runs, self.experiment.name
         if not name:
@@ -116,175 +122,273 @@ class _Job:
                 f"{argument('name')} must consist of letters, digits, '-', '_' and '.', "
                 f"not {name!r}"
             )
-        folder = runs / name
-        if (folder / RECORD_NAME).exists() and _earlier(folder, self.fingerprint) is None:
+        return runs / name
+
+    def _earlier(self) -> RunRecord | None:
+        """Return the record of an earlier call, ``None`` without one; a damaged one is replaced.
+
+        Raises:
+            RecordError: a newer version of the framework wrote it.
+            OptionError: another run has the name.
+        """
+        try:
+            record = RunRecord.load(self.folder)
+        except NewerRecordError:
+            raise
+        except RecordError as error:
+            if not (self.folder / RECORD_NAME).exists():
+                return None
+            record, why = None, str(error)
+        if record is not None:
+            if record.fingerprint == self.fingerprint:
+                return record
+            why = f"{self.folder} holds another run{self._other_versions(record)}"
+        if name := self.experiment.name:
             raise OptionError(
-                f"{argument('name', name)}: {folder} holds another run; choose another name, or "
-                f"remove it with fsf runs remove {name}"
+                f"{argument('name', name)}: {why}; choose another name, or remove it with "
+                f"fsf runs remove {name}"
             )
-        return folder
+        self.session.reporter.note(f"{why}; it is made anew")
+        return None
+
+    def _other_versions(self, record: RunRecord) -> str:
+        """Return which plugins made a run in other versions than those installed, if any."""
+        now = {(p.kind, p.name): p for p in plugin_records(self.experiment.components())}
+        pairs = [(p, now.get((p.kind, p.name), p)) for p in record.plugins if p.kind != "statistic"]
+        changed = [
+            f"{was.distribution} {was.version} ({one.version} is installed)"
+            for was, one in pairs
+            if was.version != one.version
+        ]
+        return f", made with {', '.join(dict.fromkeys(changed))}" if changed else ""
+
+    def _reused(self, record: RunRecord) -> RunRecord | None:
+        """Return the record of a finished run with the requested statistics.
+
+        Returns:
+            ``None`` if files of the run are missing or damaged; the run is then completed again.
+
+        Raises:
+            RecordError: they are, and other versions of the plugins are installed.
+        """
+        try:
+            outcomes = finished_outcomes(self.folder, record)
+        except DataError as error:
+            if others := self._other_versions(record):
+                raise RecordError(
+                    f"{error}; the run cannot be completed again, because it was{others[1:]}; "
+                    f"install these versions, or remove the run: fsf runs remove "
+                    f"{self.folder.name}"
+                ) from None
+            self.session.reporter.note(f"{error}; the run is completed again")
+            return None
+        digests = outcomes_digests(outcomes)
+        if not digests.keys() <= record.digests.keys():
+            self.session.reporter.note(
+                f"{self.folder}: an earlier version wrote the outcomes without a digest; they are "
+                "accepted as they are"
+            )
+        found = self._with_estimates(record, outcomes)
+        found = replace(found, digests={**found.digests, **digests})
+        if found != record:
+            found.save(self.folder)
+        return found
 
     def run(self) -> RunResult:
         """Do what remains of the run."""
-        earlier = _earlier(self.folder, self.fingerprint)
+        earlier = self._earlier()
         if earlier is not None and earlier.status == "finished":
-            return self._with_missing_estimates(earlier)
+            if self._has_edited_images(earlier):
+                earlier = None
+            elif (record := self._reused(earlier)) is not None:
+                return RunResult(self.folder, record, True)
+            else:
+                earlier = replace(earlier, status="unfinished")
         if self.prepared.device.type == "cpu":
             keep_freed_memory()
-        model = self._initial_model()
+        model = self._model(self.settings.seed, pretrained=self.settings.model is None)
         trains = self.experiment.learns and any(p.requires_grad for p in model.parameters())
+        if not trains:
+            for stage in self.experiment.stages:
+                if stage.init_from is not None:
+                    whole = self.settings.model is not None
+                    start_from(model, stage.init_from, stage.init_parts, whole=whole)
         with self.timer("images"):
-            images, splits = self._pixels(trains=trains)
-        record = earlier or new_record(
-            self.prepared,
-            self.fingerprint,
-            seen_by_model(self.prepared, model.extractor, model.size, trains=trains),
-        )
+            tested, splits = self._images(trains=trains)
+        record = earlier or new_record(self.prepared, self.fingerprint, model, trains=trains)
         record.save(self.folder)
         sweep(self.folder)
-        trained = None
-        if splits is not None:
+        if splits:
             with self.timer("training"):
-                trained = self._train(model, images[:-1], splits)
-        record = self._with_model(record, model, trained, images[-1])
-        outcomes = self._outcomes(model, images[-1])
-        record = dataclasses.replace(
-            record,
+                record = self._with_training(record, model, splits)
+        record = self._with_weights(record, model, tested, splits)
+        outcomes = self._outcomes(model, tested, record)
+        digests = outcomes_digests(outcomes)
+        if not digests.items() <= record.digests.items():
+            record = replace(record, statistics={}, estimates={})
+        record = replace(
+            self._with_estimates(record, outcomes),
             status="finished",
-            notes=(*record.notes, *interval_notes(outcomes, self.settings.interval)),
+            digests={**record.digests, **digests},
+            notes=tuple(
+                dict.fromkeys((*record.notes, *interval_notes(outcomes, self.settings.interval)))
+            ),
             timings={**record.timings, **self.timer.seconds},
-            estimates=self._estimates(outcomes, self.experiment.statistics),
-            statistics={name: c.fingerprint for name, c in self.experiment.statistics.items()},
-            labels=_labels(self.experiment.statistics),
         )
         record.save(self.folder)
         return RunResult(self.folder, record, False)
 
-    def _estimates(
-        self, outcomes: ArmOutcomes, statistics: Mapping[str, Component]
-    ) -> dict[str, Estimate]:
-        return estimates_of(
-            {name: component.create() for name, component in statistics.items()},
+    def _has_edited_images(self, record: RunRecord) -> bool:
+        """Return whether images are known to differ from those that a finished run has used."""
+        source, reporter = self.prepared.source, self.session.reporter
+        for name, split in {"images": self.settings.split or "test", **_TRAINED_ON}.items():
+            if (then := record.digests.get(name)) is not None:
+                now = known_digest(source.store, source.dataset, split, reporter)
+                if now not in (None, then):
+                    reporter.note(f"{self.folder}: images of {split} have changed; it is made anew")
+                    return True
+        return False
+
+    def _with_estimates(self, record: RunRecord, outcomes: ArmOutcomes) -> RunRecord:
+        """Return the record with the requested statistics; all have one kind of interval."""
+        how = {"level": self.settings.level, "interval": self.settings.interval}
+        if any(record.settings.get(name) != value for name, value in how.items()):
+            settings = {**record.settings, **how}
+            record = replace(record, settings=settings, statistics={}, estimates={})
+        known = {estimate.statistic for estimate in record.estimates.values()}
+        missing = {
+            name: component
+            for name, component in self.experiment.statistics.items()
+            if name not in known or record.statistics[name] != component.fingerprint
+        }
+        estimates = estimates_of(
+            {name: component.create() for name, component in missing.items()},
             outcomes,
             self.settings.intervals,
             self.prepared.pool.class_sizes,
         )
+        labels = {name: c.cls.label for name, c in missing.items() if c.cls.label}
+        plugins = plugin_records(missing.values())
+        return replace(
+            record,
+            estimates={**record.estimates, **estimates},
+            statistics={**record.statistics, **{n: c.fingerprint for n, c in missing.items()}},
+            labels={**record.labels, **labels},
+            plugins=(*record.plugins, *(p for p in plugins if p not in record.plugins)),
+        )
 
-    def _initial_model(self) -> FewShotModel:
-        """Build the untrained model; fails for images that are too small for the backbone."""
-        settings, learns = self.settings, self.experiment.learns
+    @cached_property
+    def _n_base_classes(self) -> int:
+        """Classes of the split ``train``; 0 if nothing learns from them."""
+        source = self.prepared.source
+        return len(source.pool_of("train").class_names) if self.experiment.learns else 0
+
+    def _model(self, seed: int, *, pretrained: bool = True) -> FewShotModel:
+        """Build an untrained model; fails for images that are too small for the backbone.
+
+        Args:
+            pretrained: ``False`` where a run's weights replace the pretrained ones, whose file or
+                hub is then not needed.
+        """
         model = build_model(
             self.experiment.backbone,
             self.experiment.method,
             self.prepared.source.store.size,
-            len(self.prepared.source.pool_of("train").class_names) if learns else 0,
-            settings.seed,
-            # The weights of a run replace the pretrained ones, whose file or hub is not needed.
-            pretrained=settings.model is None,
-            offline=settings.offline,
+            self._n_base_classes,
+            seed,
+            pretrained=pretrained,
+            offline=self.settings.offline,
         )
-        if not (learns and any(p.requires_grad for p in model.parameters())):
-            for stage in self.experiment.stages:
-                if stage.init_from is not None:
-                    whole = settings.model is not None
-                    start_from(model, stage.init_from, stage.init_parts, whole=whole)
         return model.to(self.prepared.device)
 
-    def _pixels(self, *, trains: bool) -> tuple[list[Pixels], tuple[Split, Split | None] | None]:
-        """Return the arrays used, those under test last, and the splits to train on, if any."""
-        source, reporter = self.prepared.source, self.session.reporter
-        tested = self.settings.split or "test"
-        names = ["train", *(["val"] if "val" in source.dataset.splits else [])] if trains else []
+    def _images(self, *, trains: bool) -> tuple[Pixels, list[tuple[ImagePool, Pixels]]]:
+        """Return the images under test, and those trained and validated on, if any."""
+        source = self.prepared.source
+        names = [n for n in ("train", "val") if trains and n in source.dataset.splits]
         arrays = [
-            pixels_of(source.store, source.dataset, name, reporter) for name in (*names, tested)
+            pixels_of(source.store, source.dataset, name, self.session.reporter)
+            for name in (*names, self.settings.split or "test")
         ]
-        if not trains:
-            return arrays, None
-        parts = [
-            Split(source.pool_of(name), pixels)
-            for name, pixels in zip(names, arrays[:-1], strict=True)
-        ]
-        return arrays, (parts[0], parts[1] if len(parts) > 1 else None)
+        pools = [source.pool_of(name) for name in names]
+        return arrays[-1], list(zip(pools, arrays[:-1], strict=True))
 
-    def _train(
-        self, model: FewShotModel, images: list[Pixels], splits: tuple[Split, Split | None]
-    ) -> Trained:
+    def _with_training(
+        self, record: RunRecord, model: FewShotModel, splits: list[tuple[ImagePool, Pixels]]
+    ) -> RunRecord:
         """Train the model in place, or take the weights of an equal training from the cache."""
         tested = self.prepared.arms.tested
         episodes = resolve_component(self.session.registry, "sampler", EPISODES)
-        pools = [s.pool.fingerprint for s in splits if s is not None]
-        key = training_key(self.prepared, model, images, pools, episodes)
+        key = training_key(self.prepared, model, splits, episodes)
         folder = self.session.workspace.cache / "training" / key[:24]
         watch = _Watch(self.folder, tensorboard=self.settings.tensorboard)
-
-        def fresh(seed: int) -> FewShotModel:
-            made = build_model(
-                self.experiment.backbone,
-                self.experiment.method,
-                model.size,
-                len(splits[0].pool.class_names),
-                seed,
-                offline=self.settings.offline,
-            )
-            return made.to(self.prepared.device)
-
+        first, *others = (Split(pool, pixels) for pool, pixels in splits)
         training = Training(
             self.experiment.stages,
             (tested.n_way, tested.n_shot),
-            splits,
+            (first, others[0] if others else None),
             self.settings.seed,
             self.prepared.device,
             episodes,
-            fresh,
+            self._model,
         )
-        with locked(folder):
+        with held(folder, self.session.reporter):
             trained = train(model, training, folder, self.session.reporter, watch)
         watch(trained.history)
-        return trained
-
-    def _with_model(
-        self, record: RunRecord, model: FewShotModel, trained: Trained | None, images: Pixels
-    ) -> RunRecord:
-        digest = model.weights_digest()
-        weights = self.folder / WEIGHTS_NAME
-        if record.digests.get("weights") != digest or not weights.exists():
-            # Outcomes of other weights, as of a training on another device, must not be mixed in.
-            for stale in self.folder.glob("outcomes-*.parquet"):
-                stale.unlink()
-            learns = self.experiment.learns
-            classes = len(self.prepared.source.pool_of("train").class_names) if learns else 0
-            header: dict[str, object] = {"what": "weights", "n_base_classes": classes}
-            save_tensors(weights, model.state_dict(), header)
-        training, notes = TrainingRecord(), record.notes
-        if trained is not None:
-            recipe = self.experiment.recipe
-            training = TrainingRecord(
+        recipe = self.experiment.recipe
+        return replace(
+            record,
+            training=TrainingRecord(
                 trained.history,
                 trained.best_accuracy,
                 not any(p.requires_grad for p in model.extractor.parameters()),
                 recipe.described(self.experiment.dataset.name) if recipe else "",
-            )
-            notes = (*(n for n in notes if n not in trained.notes), *trained.notes)
-        digests = {**record.digests, "weights": digest, "images": images.digest}
-        record = dataclasses.replace(record, digests=digests, training=training, notes=notes)
+            ),
+            notes=tuple(dict.fromkeys((*record.notes, *trained.notes))),
+        )
+
+    def _with_weights(
+        self,
+        record: RunRecord,
+        model: FewShotModel,
+        images: Pixels,
+        splits: list[tuple[ImagePool, Pixels]],
+    ) -> RunRecord:
+        """Return the record with the digest of the weights, which are saved with the run."""
+        digest, path = model.weights_digest(), self.folder / WEIGHTS_NAME
+        if record.digests.get("weights") != digest:
+            # Outcomes of other weights, as of a training on another device, must not be mixed in.
+            for stale in self.folder.glob("outcomes-*.parquet"):
+                stale.unlink()
+        trained_on = zip(_TRAINED_ON, (pixels.digest for _, pixels in splits), strict=False)
+        found = {"weights": digest, "images": images.digest, **dict(trained_on)}
+        record = replace(record, digests={**record.digests, **found})
+        try:
+            weights_of_run(path, record)
+        except DataError:
+            header: dict[str, object] = {"what": "weights", "n_base_classes": self._n_base_classes}
+            save_tensors(path, model.state_dict(), header)
         record.save(self.folder)
         return record
 
-    def _outcomes(self, model: FewShotModel, images: Pixels) -> ArmOutcomes:
+    def _outcomes(self, model: FewShotModel, images: Pixels, record: RunRecord) -> ArmOutcomes:
         """Evaluate the tasks of each arm, reusing what an earlier run had written."""
         found: dict[str, Outcomes] = {}
         source: ImageSource | None = None
         parts = self.experiment.backbone, self.experiment.method
+        used = np.unique(np.concatenate([t.images.ravel() for t in self.prepared.arms.values()]))
+        reporter = self.session.reporter
         for arm, tasks in self.prepared.arms.items():
             path = self.folder / f"outcomes-{arm}.parquet"
             tasks.save(self.folder / f"tasks-{arm}.safetensors")
-            if (kept := _kept_outcomes(path, tasks)) is not None:
+            written = record.digests.get(f"outcomes-{arm}")
+            if (kept := _written_outcomes(path, written)) is not None:
                 found[arm] = kept
                 continue
             # Runs with other tasks under test share the outcomes of the control.
             key = outcomes_key(parts, model, images, tasks, self.settings)
             shared = self.session.workspace.cache / "outcomes" / key
-            if (kept := _kept_outcomes(shared, tasks)) is not None:
+            kept = load_sealed(shared, Outcomes.load, reporter)
+            if kept is not None and kept.task_digest == tasks.digest:
                 found[arm] = kept
                 kept.save(path)
                 continue
@@ -294,8 +398,9 @@ class _Job:
                         model,
                         images,
                         self.session.workspace,
-                        self.session.reporter,
+                        reporter,
                         self.settings.precision,
+                        used,
                     )
             with self.timer(f"evaluation-{arm}"):
                 found[arm] = evaluate(
@@ -304,51 +409,12 @@ class _Job:
                     source,
                     label=f"{arm} tasks",
                     partial=self.folder / f"partial-{arm}.safetensors",
-                    reporter=self.session.reporter,
+                    reporter=reporter,
                     query_batch=self.settings.query_batch,
                 )
-            found[arm].save(shared)
+            save_sealed(shared, found[arm].save)
             found[arm].save(path)
         return ArmOutcomes(found, self.prepared.arms)
-
-    def _with_missing_estimates(self, record: RunRecord) -> RunResult:
-        """Add statistics that an earlier run of the same outcomes did not compute."""
-        fitting = {name: e for name, e in record.estimates.items() if self._is_as_asked(e)}
-        missing = {
-            name: c
-            for name, c in self.experiment.statistics.items()
-            if record.statistics.get(name) != c.fingerprint
-            or any(e.statistic == name and n not in fitting for n, e in record.estimates.items())
-        }
-        if not missing:
-            return RunResult(self.folder, record, True)
-        outcomes = load_outcomes(self.folder, record)
-        added = dataclasses.replace(
-            record,
-            estimates=self._estimates(outcomes, missing),
-            statistics={name: c.fingerprint for name, c in missing.items()},
-            labels=_labels(missing),
-            plugins=plugin_records(missing.values()),
-        )
-        # Estimates of another level or kind would be mixed with those requested.
-        names = {e.statistic for e in fitting.values()}
-        record = dataclasses.replace(
-            record,
-            estimates=fitting,
-            statistics={n: f for n, f in record.statistics.items() if n in names},
-        ).merged(added, overwrite=True)
-        record.save(self.folder)
-        return RunResult(self.folder, record, True)
-
-    def _is_as_asked(self, estimate: Estimate) -> bool:
-        """Whether an estimate has the requested level and kind of interval."""
-        choice = self.settings.intervals
-        estimators: tuple[str, ...] = ("welch-t", "student-t", choice.method)
-        if len(estimate.arms) == 1:
-            estimators = (interval_for(self.prepared.arms[estimate.arms[0]], choice).method,)
-        elif choice.method in ("percentile", "bca"):
-            estimators = (choice.method,)
-        return estimate.level == choice.level and estimate.estimator in estimators
 
 
 class _Watch:
@@ -371,10 +437,6 @@ class _Watch:
             self._written = len(history)
 
 
-def _labels(statistics: Mapping[str, Component]) -> dict[str, str]:
-    return {name: c.cls.label for name, c in statistics.items() if c.cls.label}
-
-
 def _folder_name(experiment: Experiment, fingerprint: str) -> str:
     parts = [experiment.method.name, experiment.dataset.name]
     parts.append(experiment.sampler.name if experiment.settings.task_file is None else "tasks")
@@ -383,20 +445,10 @@ def _folder_name(experiment: Experiment, fingerprint: str) -> str:
     return "-".join([*parts, fingerprint[:8]])
 
 
-def _earlier(folder: Path, fingerprint: str) -> RunRecord | None:
-    try:
-        record = RunRecord.load(folder)
-    except RecordError:
-        return None
-    return record if record.fingerprint == fingerprint else None
-
-
-def _kept_outcomes(path: Path, tasks: TaskSet) -> Outcomes | None:
-    """Return outcomes of these tasks from an earlier run; ``None`` if missing or damaged."""
-    if not path.exists():
-        return None
+def _written_outcomes(path: Path, digest: str | None) -> Outcomes | None:
+    """Return the outcomes of a run if they are still those in its record."""
     try:
         found = Outcomes.load(path)
     except DataError:
         return None
-    return found if found.task_digest == tasks.digest else None
+    return found if found.digest == digest else None

@@ -17,7 +17,6 @@ from fsframework.pipeline.fitting import (
     fitted_training,
     remedy,
     size_of,
-    split_candidates,
 )
 from fsframework.pipeline.learning.training import check_stages
 from fsframework.pipeline.progress import Reporter
@@ -31,6 +30,7 @@ __all__ = [
     "candidate_splits",
     "checked_tasks",
     "drawn_tasks",
+    "pool_of",
     "split_of_tasks",
     "tasks_of_file",
     "word_source",
@@ -86,11 +86,19 @@ class FoundTasks:
         return self.arms.tested.n_way, self.arms.tested.n_query
 
 
-def candidate_splits(experiment: Experiment, dataset: Dataset) -> list[str]:
-    """Return the splits that the images of an experiment may come from, the usual one first."""
-    splits = list(dataset.splits)
-    trains = experiment.learns and "train" in splits
-    return split_candidates(splits, experiment.settings.split, trains=trains)
+def candidate_splits(
+    experiment: Experiment, dataset: Dataset, *, trains: bool | None = None
+) -> list[str]:
+    """Return the splits that the images of an experiment may come from, the usual one first.
+
+    If nothing is trained, the model has seen no image, and tasks may use all of them.
+    """
+    if experiment.settings.split is not None:
+        return [experiment.settings.split]
+    if trains is None:
+        trains = experiment.learns and "train" in dataset.splits
+    usual = ["test"] if "test" in dataset.splits else []
+    return usual if usual and trains else [*usual, "all"]
 
 
 def word_source(experiment: Experiment, split: str) -> WordSource:
@@ -104,6 +112,28 @@ def word_source(experiment: Experiment, split: str) -> WordSource:
         settings.device,
         settings.offline,
     )
+
+
+def pool_of(
+    experiment: Experiment, source: OpenedDataset, session: Session, *, words: bool
+) -> tuple[ImagePool, tuple[str, ...]]:
+    """Return the images of the experiment's split, and what a reader must know about their words.
+
+    Args:
+        words: whether they need words; if not, they have words only if those are given.
+    """
+    split, asked = experiment.settings.split or "test", experiment.settings.words
+    pool = source.pool_of(split)
+    if words or asked.attributes is not None:
+        return pool_with_attributes(word_source(experiment, split), source.dataset, pool, session)
+    unused = {
+        "detector": experiment.detector is not None,
+        "drop_class_words": asked.drop_class_words,
+        "drop_words": bool(asked.drop_words),
+        "min_count": asked.min_count > 1,
+    }
+    names = ", ".join(argument(name) for name, given in unused.items() if given)
+    return pool, (f"not used, because these tasks need no attributes: {names}",) if names else ()
 
 
 def drawn_tasks(
@@ -125,13 +155,12 @@ def drawn_tasks(
         changes = remedy(
             experiment,
             list(source.dataset.splits),
-            len(source.dataset.class_names),
             session.registry,
-            lambda changed: _drawn(changed, source, silent, trains),
+            lambda changed: _drawn(changed, source, silent, trains).experiment.sampler,
         )
-        kind = DataError if isinstance(error, _MissingSplit) else InfeasibleTask
         works = " ".join(argument(name, value) for name, value in changes.items())
-        raise kind(f"{error}{'; this works: ' if works else ''}{works}", remedy=changes) from None
+        told = f"{error}; this works: {works}" if works else str(error)
+        raise type(error)(told, remedy=changes) from None
     for note in found.fitting:
         session.reporter.note(note)
     return found
@@ -155,7 +184,7 @@ def _drawn(
         _demand_splits(experiment, splits)
     found: FoundTasks | None = None
     first: InfeasibleTask | None = None
-    for split in split_candidates(splits, settings.split, trains=trains):
+    for split in candidate_splits(experiment, source.dataset, trains=trains):
         tried = replace(experiment, settings=replace(settings, split=split))
         try:
             one = _drawn_from(tried, source, session)
@@ -223,22 +252,15 @@ def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session)
     """Draw the tasks from one split, with the words of its images if needed."""
     settings, sampler = experiment.settings, experiment.sampler
     assert settings.split is not None
-    pool = source.pool_of(settings.split)
-    registry, cache = session.registry, session.workspace.cache
     needs = sampler.create().needs_attributes
     if needs:
-        _check_labels(experiment, pool, session)
-    words: tuple[str, ...] = ()
-    if needs or settings.attributes is not None:
-        source_of_words = word_source(experiment, settings.split)
-        pool, words = pool_with_attributes(source_of_words, source.dataset, pool, session)
-    elif unused := _asked_of_words(experiment):
-        words = (f"not used, because the sampler {sampler.name} needs no attributes: {unused}",)
+        _check_labels(experiment, source.pool_of(settings.split), session)
+    pool, words = pool_of(experiment, source, session, words=needs)
     fit = fitted(
         sampler,
         settings.split,
         pool,
-        lambda one: draw_arms(registry, one, pool, settings.tasks, settings.seed, cache),
+        lambda one: draw_arms(session.registry, one, pool, settings.tasks, settings.seed, session),
     )
     if fit.sampler is not sampler:
         experiment = with_way(experiment, fit.sampler)
@@ -251,7 +273,7 @@ def _check_labels(experiment: Experiment, pool: ImagePool, session: Session) -> 
     Raises:
         InfeasibleTask: even the control, which needs no words, cannot draw its tasks.
     """
-    settings, cache = experiment.settings, session.workspace.cache
+    settings = experiment.settings
     declared = control_of(session.registry, experiment.sampler)
     if declared is None or declared[0].create().needs_attributes:
         return
@@ -259,7 +281,7 @@ def _check_labels(experiment: Experiment, pool: ImagePool, session: Session) -> 
     def draw(sampler: Component) -> Arms:
         other = control_of(session.registry, sampler)
         assert other is not None
-        tasks = draw_tasks(other[0], pool, settings.tasks, settings.seed, cache)
+        tasks = draw_tasks(other[0], pool, settings.tasks, settings.seed, session)
         return Arms({other[1].arms[0]: tasks})
 
     fitted(experiment.sampler, settings.split or "test", pool, draw)
@@ -285,24 +307,16 @@ def tasks_of_file(
             f"{called} holds the tasks to evaluate; leave out sampler, way, shot, queries and "
             "number of tasks"
         )
+    if trains:
+        _demand_splits(experiment, list(source.dataset.splits))
     tasks = TaskSet.load(settings.task_file)
     split = split_of_tasks(tasks, experiment, source)
     if split != "test":
         experiment = replace(experiment, settings=replace(settings, split=split))
-    pool = source.pool_of(split)
-    notes: tuple[str, ...] = ()
-    if settings.attributes is not None or experiment.detector is not None:
-        words = word_source(experiment, split)
-        pool, notes = pool_with_attributes(words, source.dataset, pool, session)
-    elif unused := _asked_of_words(experiment):
-        notes = (f"not used, because the tasks are read from a file: {unused}",)
+    pool, notes = pool_of(experiment, source, session, words=experiment.detector is not None)
     arms = Arms({tasks.arm or tasks.sampler: checked_tasks(tasks, pool, called)})
     found = FoundTasks(experiment, pool, arms, (), notes)
-    if not trains:
-        return found
-    if "train" not in source.dataset.splits:
-        _demand_splits(experiment, list(source.dataset.splits))
-    return _with_fitted_training(found, source, session)
+    return _with_fitted_training(found, source, session) if trains else found
 
 
 def split_of_tasks(tasks: TaskSet, experiment: Experiment, source: OpenedDataset) -> str:
@@ -329,15 +343,3 @@ def checked_tasks(tasks: TaskSet, pool: ImagePool, called: str | Path) -> TaskSe
     except DataError as error:
         raise DataError(f"{called}: {error}") from None
     return tasks
-
-
-def _asked_of_words(experiment: Experiment) -> str:
-    """Name the options given that concern words."""
-    words = experiment.settings.words
-    asked = {
-        "detector": experiment.detector is not None,
-        "drop_class_words": words.drop_class_words,
-        "drop_words": bool(words.drop_words),
-        "min_count": words.min_count > 1,
-    }
-    return ", ".join(argument(name) for name, given in asked.items() if given)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,24 +14,43 @@ from fsframework._files import atomic_path
 from fsframework.components.objects import component_of
 from fsframework.components.registry import Loaded, Registry
 from fsframework.components.resolution import Component, canonical
-from fsframework.errors import DataError, PluginError
+from fsframework.errors import DataError, PluginError, argument
 from fsframework.interfaces.sampler import Control, TaskSampler
-from fsframework.values import Arms, Contrast, ImagePool, TaskSet, digest_of, task_rng
+from fsframework.pipeline.cache.sealed import load_sealed, save_sealed
+from fsframework.pipeline.progress import Reporter
+from fsframework.pipeline.session import Session
+from fsframework.values import (
+    Arms,
+    Contrast,
+    ImagePool,
+    TaskSet,
+    demand_disk,
+    demand_memory,
+    digest_of,
+    task_rng,
+    watched_tasks,
+)
 
 __all__ = ["check_tasks", "control_of", "draw_arms", "draw_tasks", "export_jsonl", "placebo"]
 
+_COPIES = 4
+"""Copies of the indices of tasks in memory while they are drawn, checked and written."""
+_MANY, _REPORTED = 20_000, 1000
+"""Tasks from which on progress is reported, and tasks between two reports."""
+
 
 def draw_tasks(
-    component: Component, pool: ImagePool, n_tasks: int | None, seed: int, cache: Path | None
+    component: Component, pool: ImagePool, n_tasks: int | None, seed: int, session: Session | None
 ) -> TaskSet:
     """Draw tasks with a sampler, or take them from the cache.
 
     Args:
         component: the sampler.
-        cache: folder of cached stages; ``None`` to draw in any case.
+        session: whose cache is used; ``None`` to draw in any case.
 
     Raises:
         InfeasibleTask: the pool cannot yield such tasks.
+        OptionError: memory or disk cannot hold them.
     """
     sampler: TaskSampler = component.create()
     table = pool.attributes.fingerprint if pool.attributes and sampler.needs_attributes else ""
@@ -41,21 +62,58 @@ def draw_tasks(
         table,
         canonical([n_tasks, seed]),
     )
-    path = None if cache is None else cache / "tasks" / f"{key[:24]}.safetensors"
-    if path is not None and path.exists():
-        try:
-            return TaskSet.load(path)
-        except DataError:
-            path.unlink()
-    tasks = sampler.draw(pool, n_tasks, seed)
+    path, reporter = None, Reporter()
+    if session is not None:
+        path, reporter = (
+            session.workspace.cache / "tasks" / f"{key[:24]}.safetensors",
+            session.reporter,
+        )
+        kept = load_sealed(path, TaskSet.load, reporter)
+        if kept is not None:
+            return kept
+    if n_tasks is not None:
+        _demand_room(sampler, pool, n_tasks, None if path is None else path.parent)
+    with _progress(component.name, n_tasks or 0, reporter):
+        tasks = sampler.draw(pool, n_tasks, seed)
     options = {k: v for k, v in component.to_json().items() if k != "name"}
     tasks = dataclasses.replace(
         tasks, sampler=component.name, options=options, seed=seed, uniform=sampler.uniform
     )
     tasks.verify(pool)
     if path is not None:
-        tasks.save(path)
+        save_sealed(path, tasks.save)
     return tasks
+
+
+def _demand_room(sampler: TaskSampler, pool: ImagePool, n_tasks: int, cache: Path | None) -> None:
+    """Check that memory and disk can hold tasks, whose classes and images the pool limits."""
+    way = min(sampler.n_way, len(pool.class_names))
+    images = min(sampler.n_shot + sampler.n_query, int(pool.class_sizes.max()))
+    held = n_tasks * way * (8 * (images + 2) + 1)
+    what = f"{n_tasks:,} tasks of {way} ways and {images} images per class"
+    advice = f"draw fewer with {argument('tasks')}"
+    demand_memory(_COPIES * held, what, advice)
+    if cache is not None:
+        demand_disk(held, cache, what, advice)
+
+
+@contextmanager
+def _progress(name: str, n_tasks: int, reporter: Reporter) -> Iterator[None]:
+    """Report the progress of a long draw."""
+    if n_tasks < _MANY:
+        yield
+        return
+    with reporter.stage(f"drawing {name} tasks", n_tasks) as advance:
+        drawn = 0
+
+        def watch() -> None:
+            nonlocal drawn
+            drawn += 1
+            if drawn % _REPORTED == 0 and drawn <= n_tasks:
+                advance(_REPORTED)
+
+        with watched_tasks(watch):
+            yield
 
 
 def control_of(registry: Registry, component: Component) -> tuple[Component, Control] | None:
@@ -86,15 +144,16 @@ def draw_arms(
     pool: ImagePool,
     n_tasks: int | None,
     seed: int,
-    cache: Path | None,
+    session: Session | None,
 ) -> Arms:
     """Draw the tasks of a sampler and of its control; the control comes first.
 
     Raises:
         InfeasibleTask: the pool cannot yield such tasks.
+        OptionError: memory or disk cannot hold them.
     """
     declared = control_of(registry, component)
-    draw = (pool, n_tasks, seed, cache)
+    draw = (pool, n_tasks, seed, session)
     if declared is None:
         tasks = draw_tasks(component, *draw)
         return Arms({component.name: dataclasses.replace(tasks, arm=component.name)})

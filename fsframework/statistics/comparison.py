@@ -8,19 +8,18 @@ with open ones for a distribution. *Paired*: the interval of the difference, tas
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from scipy import special
 
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.statistic import Statistic
-from fsframework.statistics.comparison_tables import comparison_tables
 from fsframework.statistics.differences import (
+    FEWEST_RESAMPLED,
     NO_SPREAD,
     ComparisonOptions,
     Differences,
@@ -29,13 +28,8 @@ from fsframework.statistics.differences import (
     holm,
 )
 from fsframework.statistics.estimation import contrast_images, task_values
-from fsframework.statistics.intervals import (
-    FEWEST_RESAMPLED,
-    LEVELS,
-    Level,
-    answers_of,
-    interval_over,
-)
+from fsframework.statistics.estimators import LEVELS, Level
+from fsframework.statistics.intervals import answers_of, interval_over
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.values import (
@@ -46,6 +40,7 @@ from fsframework.values import (
     QueryBatch,
     Scope,
     TaskSet,
+    footnotes,
     html_table,
     text_table,
 )
@@ -56,14 +51,11 @@ __all__ = [
     "ImageFacts",
     "MeasureComparison",
     "Pair",
-    "PairCounts",
     "TaskValues",
     "compare_methods",
-    "count_pairs",
     "direct_sign",
     "letters",
     "values_of",
-    "with_recorded_intervals",
 ]
 
 FEWEST_DIFFERENT = 6
@@ -101,7 +93,6 @@ class TaskValues:
         share: whether values are shares of 1.
         query_batch: which queries a method received together.
         paired_arms: whether it is the gap of arms that are paired task by task.
-        same: pairs of methods, by their positions, whose outcomes are all equal.
         images: for intervals over images; ``None`` if they are not available.
     """
 
@@ -113,7 +104,6 @@ class TaskValues:
     share: bool = True
     query_batch: QueryBatch = "task"
     paired_arms: bool = False
-    same: frozenset[tuple[int, int]] = frozenset()
     images: ImageFacts | None = None
 
     @property
@@ -230,38 +220,8 @@ class MeasureComparison:
         }
 
 
-@dataclass(frozen=True)
-class PairCounts:
-    """How many pairs each way of comparing calls different."""
-
-    pairs: int
-    direct: int
-    paired: int
-    holm: int
-    inverted: int
-    only_direct: int
-    only_paired: int
-
-
-def count_pairs(comparisons: Iterable[MeasureComparison]) -> PairCounts:
-    """Count the conclusive pairs of comparisons."""
-    pairs = [(p, 1 - c.level) for c in comparisons for p in c.pairs]
-    direct = [p.direct != "0" for p, _ in pairs]
-    paired = [p.paired != "0" for p, _ in pairs]
-    both = list(zip(direct, paired, strict=True))
-    return PairCounts(
-        len(pairs),
-        sum(direct),
-        sum(paired),
-        sum(p.p_holm is not None and p.p_holm <= alpha for p, alpha in pairs),
-        sum(p.inverted for p, _ in pairs),
-        sum(d and not p for d, p in both),
-        sum(p and not d for d, p in both),
-    )
-
-
 @dataclass(frozen=True, repr=False)
-class Comparison(Sequence[MeasureComparison]):
+class Comparison:
     """Methods in every measure, on every set of equal tasks; printed, its tables.
 
     Args:
@@ -274,15 +234,7 @@ class Comparison(Sequence[MeasureComparison]):
     notes: tuple[str, ...] = ()
     cautions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    @overload
-    def __getitem__(self, index: int | str) -> MeasureComparison: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[MeasureComparison, ...]: ...
-
-    def __getitem__(
-        self, index: int | str | slice
-    ) -> MeasureComparison | tuple[MeasureComparison, ...]:
+    def __getitem__(self, index: int | str) -> MeasureComparison:
         """Return a part by its place, or by the name of its measure, such as ``wacc-gap``.
 
         Raises:
@@ -310,31 +262,68 @@ class Comparison(Sequence[MeasureComparison]):
         """The pairs of all parts."""
         return tuple(pair for part in self.parts for pair in part.pairs)
 
-    @property
-    def counts(self) -> PairCounts:
-        """How many pairs each way of comparing calls different."""
-        return count_pairs(self.parts)
-
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
         return {
             "comparisons": [part.to_json() for part in self.parts],
-            "counts": vars(self.counts),
             "notes": list(self.notes),
             "cautions": {label: list(said) for label, said in self.cautions.items()},
         }
 
     def __repr__(self) -> str:
-        tables, below = comparison_tables(self)
-        parts = [f"{table.title}\n{text_table(table.columns, table.rows)}" for table in tables]
-        return "\n\n".join([*parts, "\n".join(below)])
+        tables = [
+            f"{title}\n{text_table(columns, rows)}" for title, columns, rows in self._tables()
+        ]
+        return "\n\n".join([*tables, "\n".join(self._below())])
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        tables, below = comparison_tables(self)
-        parts = [html_table(table.columns, table.rows, table.title) for table in tables]
-        return "".join([*parts, *(f"<p>{escape(line)}</p>" for line in below)])
+        tables = [html_table(head, rows, title) for title, head, rows in self._tables()]
+        return "".join([*tables, *(f"<p>{escape(line)}</p>" for line in self._below())])
+
+    def _tables(self) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+        """Yield title, columns and rows of two tables per part: of values and of pairs."""
+        read_with = ("interval", "tasks", "images")
+        for part in self.parts:
+            title = f"{part.measure.name} on {part.task_set}"
+            values = [
+                (label, str(one), part.groups.get(label, ""), *_read_with(one))
+                for label, one in part.values.items()
+            ]
+            yield title, ("method", "value", "group", *read_with), values
+            pairs = [
+                (
+                    f"{pair.first} − {pair.second}",
+                    str(pair.difference),
+                    "none" if pair.p_holm is None else f"{pair.p_holm:.3f}",
+                    *_read_with(pair.difference),
+                )
+                for pair in part.pairs
+            ]
+            yield f"{title}, paired differences", ("pair", "value", "Holm's p", *read_with), pairs
+
+    def _below(self) -> list[str]:
+        """Return the lines below the tables, each once."""
+        lines = []
+        for part in self.parts:
+            notes = [*part.notes, *(pair.note for pair in part.pairs if pair.note)]
+            lines += [f"note: {part.measure.name} on {part.task_set}: {note}" for note in notes]
+        if any(part.groups for part in self.parts):
+            lines.append("methods that share a letter cannot be told apart (Holm's p)")
+        if any(part.scope == "closed" for part in self.parts):
+            lines.append("closed: images recur between tasks; it holds for this data set only")
+        lines += [*(f"note: {note}" for note in self.notes), *footnotes(self.cautions)]
+        return list(dict.fromkeys(lines))
+
+
+def _read_with(estimate: Estimate) -> tuple[str, str, str]:
+    """Return the cells that must accompany every ±."""
+    return (
+        f"{100 * estimate.level:g} % {estimate.scope}, {estimate.estimator}",
+        f"{estimate.n_tasks:,}",
+        f"{estimate.n_images:,}" if estimate.n_images else "not known",
+    )
 
 
 def values_of(
@@ -380,7 +369,6 @@ def values_of(
         tuple(statistic.bounds) == (0.0, 1.0),
         first.outcomes[measure.arms[-1]].query_batch,
         paired,
-        _same(results, measure.arms),
         images,
     )
 
@@ -394,25 +382,6 @@ def _columns(
         about = f"{Measure(name, (arm,)).name} of {one.label}"
         values.append(task_values(about, statistic, one.outcomes[arm]))
     return np.column_stack(values)
-
-
-def _same(results: Sequence[MethodResult], arms: Sequence[str]) -> frozenset[tuple[int, int]]:
-    def content(result: MethodResult) -> list[FloatArray | IntArray]:
-        found: list[FloatArray | IntArray] = []
-        for arm in arms:
-            outcomes = result.outcomes[arm]
-            try:
-                found.append(outcomes.predictions)
-            except DataError:
-                found.append(outcomes.task_accuracy)
-        return found
-
-    contents = [content(one) for one in results]
-    return frozenset(
-        (i, j)
-        for i, j in itertools.combinations(range(len(results)), 2)
-        if all(np.array_equal(a, b) for a, b in zip(contents[i], contents[j], strict=True))
-    )
 
 
 def compare_methods(
@@ -502,30 +471,32 @@ def _pairs(
     """Return the pairs, whose contrasts come after those of the single methods."""
     over, own = found
     n = len(labels)
-    p = np.where(over.varies, over.p, np.nan)[n:]
+    p = over.p[n:]
     # A pair without spread is one of those compared, and is not called different.
     known = np.nan_to_num(p, nan=1.0)
-    by_holm, by_bh = holm(known), benjamini_hochberg(known)
+    adjusted = holm(known), benjamini_hochberg(known)
     correlations = _correlations(values)
     made = []
     for k, (i, j) in enumerate(chosen):
         first, second = labels[i], labels[j]
         difference = _estimate(values, over, n + k, level, paired=True)
-        can = not np.isnan(p[k])
-        explain = _few if can else _why
+        has_p = not np.isnan(p[k])
+        own_p, p_holm, p_bh = (float(q[k]) if has_p else None for q in (p, *adjusted))
         r = correlations[i, j]
         made.append(
             Pair(
                 first,
                 second,
                 difference,
-                float(p[k]) if can else None,
-                float(by_holm[k]) if can else None,
-                float(by_bh[k]) if can else None,
+                own_p,
+                p_holm,
+                p_bh,
                 None if np.isnan(r) else float(r),
                 direct_sign(own[first], own[second]),
-                _paired(difference) if can else "0",
-                explain(values, first, second, difference, (i, j)),
+                _paired(difference),
+                _few(values, (first, second), (i, j))
+                if has_p
+                else _why(values, (first, second), difference.value),
             )
         )
     return tuple(made)
@@ -567,29 +538,6 @@ def _over_images(
         low[row], high[row] = one.low, one.high
         p[row] = 2 * special.stdtr(one.freedom, -abs(one.mean) / error)
     return Differences(found.value, low, high, p, found.varies, over), ""
-
-
-def with_recorded_intervals(
-    comparison: MeasureComparison, results: Sequence[MethodResult]
-) -> MeasureComparison:
-    """Return a comparison with the open intervals that the runs themselves hold, if all do.
-
-    Tasks whose images recur have closed intervals over tasks; a run may have computed open ones
-    over images or classes.
-    """
-    if comparison.other_scope:
-        return comparison
-    found = {}
-    for one, (label, own) in zip(results, comparison.values.items(), strict=True):
-        estimate = one.estimates.get(comparison.measure.name)
-        if (
-            estimate is None
-            or (own.scope, estimate.scope) != ("closed", "open")
-            or estimate.level != comparison.level
-        ):
-            return comparison
-        found[label] = estimate
-    return dataclasses.replace(comparison, other_scope=found)
 
 
 def letters(
@@ -657,37 +605,30 @@ def _paired(difference: Estimate) -> str:
     return "-" if difference.high < 0 else "0"
 
 
-def _few(
-    values: TaskValues, first: str, second: str, difference: Estimate, pair: tuple[int, int]
-) -> str:
+def _few(values: TaskValues, labels: tuple[str, str], places: tuple[int, int]) -> str:
     """Return a warning if an interval rests on few tasks, else an empty text."""
-    del difference
     for columns in values.parts:
-        differ = int((np.abs(columns[:, pair[0]] - columns[:, pair[1]]) > NO_SPREAD).sum())
+        differ = int((np.abs(columns[:, places[0]] - columns[:, places[1]]) > NO_SPREAD).sum())
         if differ < FEWEST_DIFFERENT:
             return (
-                f"{first} and {second} differ in only {differ} of {len(columns):,} tasks; interval "
-                "and p rest on these"
+                f"{' and '.join(labels)} differ in only {differ} of {len(columns):,} tasks; "
+                "interval and p rest on these"
             )
     return ""
 
 
-def _why(
-    values: TaskValues, first: str, second: str, difference: Estimate, pair: tuple[int, int]
-) -> str:
+def _why(values: TaskValues, labels: tuple[str, str], difference: float) -> str:
     """Return why a pair has no p."""
-    n, both = values.n_tasks, f"{first} and {second}"
+    n, both = values.n_tasks, " and ".join(labels)
     if values.fewest_tasks < 2:
         return f"{both}: one task says nothing about others; there is no interval and no p"
-    if pair in values.same or pair[::-1] in values.same:
+    if difference == 0:
         return (
-            f"{both} have equal outcomes in all {n:,} tasks, so there is nothing to test; are they "
-            "the same model, or the same file twice?"
+            f"{both} have the same {values.measure.name} in all {n:,} tasks, so there is nothing "
+            "to test; are they the same model, or the same file twice?"
         )
-    if difference.value == 0:
-        return f"{both} have the same {values.measure.name} in all {n:,} tasks; there is no p"
     return (
-        f"{both} differ by the same {values.shown(difference.value, '.3g')} in all {n:,} tasks: a "
+        f"{both} differ by the same {values.shown(difference, '.3g')} in all {n:,} tasks: a "
         "difference without spread has no valid interval and no p; more tasks would show some"
     )
 

@@ -7,14 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from fsframework._calls import malformed
 from fsframework.errors import DataError
 from fsframework.interfaces.statistic import Statistic
-from fsframework.statistics.estimators import LEVELS, Estimator, IntervalChoice
-from fsframework.statistics.intervals import (
-    difference_interval,
-    image_interval,
-    mean_interval,
-)
+from fsframework.statistics.differences import ComparisonOptions, mean_interval
+from fsframework.statistics.estimators import LEVELS, IntervalChoice
+from fsframework.statistics.intervals import image_interval
 from fsframework.values import (
     ArmOutcomes,
     Arms,
@@ -35,7 +33,6 @@ __all__ = [
     "estimate",
     "estimates_of",
     "interval_for",
-    "paired_difference",
     "saturation",
     "task_values",
 ]
@@ -128,14 +125,30 @@ def estimate(
         drawn: the tasks and the number of images of each class, for the two levels.
     """
     values = task_values(name, statistic, outcomes)
-    found = _of_values(name, values, statistic, outcomes, choice)
-    method = choice.method
-    if method != "image-level" and method != "class-level":
-        return found
-    if drawn is None:
-        raise DataError(f"{name}: an {method} interval needs the tasks and the class sizes")
-    over = image_interval(statistic.per_task, drawn[0], outcomes, drawn[1], choice.level, method)
-    return dataclasses.replace(found, low=over.low, high=over.high, scope="open")
+    value, low, high = mean_interval(values, how=ComparisonOptions(choice))
+    scope, method = outcomes.scope, choice.method
+    if method == "image-level" or method == "class-level":
+        if drawn is None:
+            raise DataError(f"{name}: an {method} interval needs the tasks and the class sizes")
+        tasks, sizes = drawn
+        over = image_interval(statistic.per_task, tasks, outcomes, sizes, choice.level, method)
+        low, high, scope = over.low, over.high, "open"
+    return Estimate(
+        name,
+        value,
+        low,
+        high,
+        choice.level,
+        scope,
+        False,
+        method,
+        len(values),
+        outcomes.n_images,
+        _is_share(statistic),
+        outcomes.query_batch,
+        (),
+        statistic.higher_is_better,
+    )
 
 
 def contrast_estimate(
@@ -158,41 +171,35 @@ def contrast_estimate(
         DataError: the arms cannot be compared; the message says why.
     """
     control, tested = (outcomes[arm] for arm in contrast.arms)
-    _demand_equal_scoring(control, tested)
+    if control.query_batch != tested.query_batch:
+        raise DataError(
+            f"the arms {' and '.join(contrast.arms)} were scored differently: the queries of one "
+            f"were passed by {control.query_batch}, those of the other by {tested.query_batch}"
+        )
     sign = 1.0 if statistic.higher_is_better else -1.0
     first, second = (
         sign * task_values(measure_name(name, [arm]), statistic, outcomes[arm])
         for arm in contrast.arms
     )
     n_images, scope = contrast_images(outcomes.arms, contrast)
-    base = Estimate(
+    parts = (first - second,) if contrast.paired else (first, -second)
+    value, low, high = mean_interval(*parts, how=ComparisonOptions(choice))
+    estimator = "student-t" if choice.method in LEVELS else choice.method
+    return Estimate(
         name,
-        float(first.mean() - second.mean()),
-        float("nan"),
-        float("nan"),
+        value,
+        low,
+        high,
         choice.level,
         scope,
         contrast.paired,
-        "student-t",
-        len(first) + len(second),
+        "welch-t" if estimator == "student-t" and len(parts) == 2 else estimator,
+        sum(map(len, parts)),
         n_images,
         _is_share(statistic),
         tested.query_batch,
         contrast.arms,
         statistic.higher_is_better,
-    )
-    if contrast.paired:
-        estimator = _over_tasks(choice)
-        mean, low, high = mean_interval(first - second, choice.level, estimator)
-        return dataclasses.replace(
-            base, value=mean, low=low, high=high, estimator=estimator, n_tasks=len(first)
-        )
-    low, high = difference_interval(first, second, choice.level, choice.method)
-    return dataclasses.replace(
-        base,
-        low=low,
-        high=high,
-        estimator="welch-t" if choice.method in ("student-t", *LEVELS) else choice.method,
     )
 
 
@@ -222,63 +229,6 @@ def contrast_images(arms: Arms, contrast: Contrast) -> tuple[int, Scope]:
     return n_images, "closed" if n_images < new.sum() else "open"
 
 
-def paired_difference(
-    name: str, statistic: Statistic, first: Outcomes, second: Outcomes, level: float = 0.95
-) -> Estimate:
-    """Estimate the difference of a statistic between two methods on the same tasks.
-
-    Raises:
-        DataError: the task digests differ, so that no pair of values belongs together.
-    """
-    if first.task_digest != second.task_digest:
-        raise DataError(
-            "a paired comparison needs equal tasks: the task digests are "
-            f"{first.task_digest[:12]} and {second.task_digest[:12]}"
-        )
-    _demand_equal_scoring(first, second)
-    values = task_values(name, statistic, first) - task_values(name, statistic, second)
-    found = _of_values(name, values, statistic, first, IntervalChoice(level))
-    return dataclasses.replace(found, paired=True)
-
-
-def _demand_equal_scoring(first: Outcomes, second: Outcomes) -> None:
-    if first.query_batch != second.query_batch:
-        raise DataError(
-            "a comparison needs equal scoring: one method got its queries by "
-            f"{first.query_batch}, the other by {second.query_batch}"
-        )
-
-
-def _over_tasks(choice: IntervalChoice) -> Estimator:
-    """Return the requested estimator over tasks, or Student's."""
-    if choice.method == "image-level" or choice.method == "class-level":
-        return "student-t"
-    return choice.method
-
-
-def _of_values(
-    name: str, values: FloatArray, statistic: Statistic, outcomes: Outcomes, choice: IntervalChoice
-) -> Estimate:
-    mean, low, high = mean_interval(values, choice.level, _over_tasks(choice))
-    scope: Scope = outcomes.scope
-    return Estimate(
-        name,
-        mean,
-        low,
-        high,
-        choice.level,
-        scope,
-        False,
-        choice.method,
-        len(values),
-        outcomes.n_images,
-        _is_share(statistic),
-        outcomes.query_batch,
-        (),
-        statistic.higher_is_better,
-    )
-
-
 def _is_share(statistic: Statistic) -> bool:
     return tuple(statistic.bounds) == (0.0, 1.0)
 
@@ -289,8 +239,12 @@ def task_values(name: str, statistic: Statistic, outcomes: Outcomes) -> FloatArr
     Raises:
         DataError: a value is not a finite number within the statistic's bounds, or there are not
             as many as tasks.
+        PluginError: the values are not real numbers, or the statistic raises.
     """
-    values = np.asarray(statistic.per_task(outcomes), dtype=np.float64)
+    found = statistic.per_task(outcomes)
+    if found.dtype.kind not in "biuf":
+        raise malformed(statistic, "per_task", f"{found.dtype} values", "float64 values")
+    values = np.asarray(found, dtype=np.float64)
     if values.shape != (len(outcomes),):
         raise DataError(f"{name}: {values.shape} values for {len(outcomes)} tasks")
     if not np.isfinite(values).all():

@@ -1,7 +1,7 @@
-"""Intervals of a mean over tasks, by several estimators.
+"""Intervals of a mean over tasks that share images or classes.
 
-Those of ``mean_interval`` treat tasks as independent draws, which they are for given images. If
-tasks share images, ``image_interval`` still holds for the distribution of the images.
+``mean_interval`` treats tasks as independent draws, which they are for given images. If tasks share
+images, the intervals of this module still hold for the distribution of the images.
 """
 
 from __future__ import annotations
@@ -14,123 +14,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from fsframework.errors import DataError, OptionError
-from fsframework.statistics.estimators import ESTIMATORS, LEVELS, Estimator, Interval, Level
+from fsframework.errors import DataError
+from fsframework.statistics.estimators import Level
 from fsframework.values import FloatArray, IntArray, Outcomes, TaskSet
 
 if TYPE_CHECKING:
     from scipy import sparse
 
-__all__ = [
-    "ESTIMATORS",
-    "FEWEST_RESAMPLED",
-    "LEVELS",
-    "Estimator",
-    "ImageLevel",
-    "Interval",
-    "Level",
-    "answers_of",
-    "difference_interval",
-    "image_interval",
-    "interval_over",
-    "mean_interval",
-]
+__all__ = ["ImageLevel", "answers_of", "image_interval", "interval_over"]
 
-FEWEST_RESAMPLED = 20
-"""Tasks below which a bootstrap's intervals are noticeably too short."""
-_RESAMPLES = 10_000
-_NUMBERS_AT_ONCE = 1 << 22
-"""Resampled numbers held in memory at a time."""
 _TASKS_AT_ONCE = 1024
 """Rows of the tasks' products with each other held in memory at a time."""
-
-
-def mean_interval(
-    values: FloatArray,
-    level: float = 0.95,
-    estimator: Estimator = "student-t",
-    *,
-    n_resamples: int = _RESAMPLES,
-    seed: int = 0,
-) -> tuple[float, float, float]:
-    """Return the mean of independent values with the bounds of its interval.
-
-    ``student-t`` is mean ± t(T-1) sd(ddof 1) / sqrt(T). ``percentile`` and ``bca`` (bias-corrected
-    and accelerated, Efron 1987) resample the values with replacement, by SciPy: they allow for a
-    skewed distribution of the mean, and need some twenty values to do better than Student's.
-
-    Caveat: all three treat the values as independent draws. Tasks that share images are not; for
-    the scope of such an interval see ``Estimate.scope``.
-
-    Args:
-        values: float ``(T,)``; a single one gives NaN bounds.
-        level: confidence level, 0 < level < 1.
-        estimator: how the interval is computed.
-        n_resamples: resamples of the bootstraps.
-        seed: of the bootstraps; equal seeds give equal bounds.
-
-    Raises:
-        OptionError: the estimator is unknown.
-
-    >>> mean_interval(np.array([0.0, 1.0]))[0]
-    0.5
-    """
-    if estimator not in ESTIMATORS:
-        raise OptionError(f"interval must be one of {', '.join(ESTIMATORS)}, not {estimator!r}")
-    values = np.asarray(values, dtype=np.float64)
-    mean, count = float(np.mean(values)), len(values)
-    if count < 2:
-        return mean, float("nan"), float("nan")
-    if estimator == "student-t" or not np.ptp(values):
-        scale = float(np.std(values, ddof=1) / np.sqrt(count))
-        half = float(special.stdtrit(count - 1, (1 + level) / 2)) * scale
-        return mean, mean - half, mean + half
-    from scipy import stats  # takes half a second to import
-
-    found = stats.bootstrap(
-        (values,),
-        np.mean,
-        n_resamples=n_resamples,
-        batch=max(1, _NUMBERS_AT_ONCE // count),
-        confidence_level=level,
-        method="percentile" if estimator == "percentile" else "BCa",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    # For two or three values the resampled bounds may exclude the mean itself.
-    return mean, min(mean, float(found.low)), max(mean, float(found.high))
-
-
-def difference_interval(
-    first: FloatArray, second: FloatArray, level: float = 0.95, interval: Interval = "student-t"
-) -> tuple[float, float]:
-    """Return the bounds of the mean of the first values minus that of other, independent ones.
-
-    Welch's (1947) interval, or a bootstrap of both; NaN if one of them has a single value.
-    """
-    mean = float(first.mean() - second.mean())
-    if min(len(first), len(second)) < 2:
-        return float("nan"), float("nan")
-    parts = [v.var(ddof=1) / len(v) for v in (first, second)]
-    error = float(np.sqrt(sum(parts)))
-    if error == 0:
-        return mean, mean
-    if interval in ("percentile", "bca"):
-        from scipy import stats  # takes half a second to import
-
-        found = stats.bootstrap(
-            (first, second),
-            lambda x, y, axis: x.mean(axis=axis) - y.mean(axis=axis),
-            vectorized=True,
-            n_resamples=_RESAMPLES,
-            batch=max(1, _NUMBERS_AT_ONCE // max(len(first), len(second))),
-            confidence_level=level,
-            method="percentile" if interval == "percentile" else "BCa",
-            rng=np.random.default_rng(0),
-        ).confidence_interval
-        return min(mean, float(found.low)), max(mean, float(found.high))
-    squares = sum(p**2 / (len(v) - 1) for p, v in zip(parts, (first, second), strict=True))
-    half = float(special.stdtrit(error**4 / squares, (1 + level) / 2)) * error
-    return mean - half, mean + half
 
 
 @dataclass(frozen=True)
@@ -167,20 +61,27 @@ def image_interval(
     tasks, the variance of the tasks' values divided by their number. The first is estimated by the
     infinitesimal jackknife: the sum over images of the squared influence of an image, which is the
     mean over tasks of its effect on a task's value. The square of an estimated influence is too
-    large by the variance of the estimate; this Monte-Carlo part is subtracted exactly, as the tasks
-    are drawn independently: ``((sum x)**2 - sum x**2) / (T (T - 1))``, x the influence in each
-    task.
+    large by the variance of the estimate; this Monte-Carlo part is left out by taking products of
+    different tasks only, which are drawn independently.
 
     The effect of a query image follows from its own answers, times the effect of one answer on the
     statistic; that of a support image from the values of the tasks that contain it. ``class-level``
     treats the classes as draws too, each with its images: the influences are then those of
     classes, and few classes give long intervals.
 
+    The estimated variance is itself noisy: 600 tasks with one query per class may give it to within
+    a third only, because what a support image does drowns in the luck of the queries. The degrees
+    of freedom of the interval (Satterthwaite 1946) include this noise, as the products of pairs of
+    tasks show it. A negative estimate counts as 0; the degrees of freedom are those of a normal
+    estimate of a variance that is not negative.
+
+    ``docs/intervals.md`` states the coverage that ``benchmarks/interval_coverage.py`` measures.
+
     Source: Mentch and Hooker 2016, section 3 (incomplete U-statistics); Wager, Hastie and Efron
     2014, equations 5 and 7 (jackknife and Monte-Carlo correction); Wager and Athey 2018, equation
     8 (the factor for draws without replacement). Here per class, as tasks are drawn by class, and
-    by role. Effects of pairs of images are neglected: if a task takes most of a class's images,
-    or a method's accuracy depends on single images, the interval is somewhat short.
+    by role. Effects of pairs of images are counted twice, as by any jackknife: where a task takes
+    most of a class's images, the interval is somewhat long.
 
     Args:
         per_task: a statistic, from outcomes to float ``(T,)``; it is called once more for every
@@ -205,9 +106,25 @@ def answers_of(
     outcomes: Outcomes,
     class_sizes: IntArray,
 ) -> FloatArray:
-    """Return the effect of each answer on its task's value, float64 ``(T, way, n_query)``."""
+    """Return the effect of each answer on its task's value, float64 ``(T, way, n_query)``.
+
+    It is the value minus the one expected with another image of the class as the query, which
+    would be answered correctly as often as the class's queries are.
+    """
     values = np.asarray(per_task(outcomes), dtype=np.float64)
-    return _of_answers(per_task, values, tasks, outcomes, len(class_sizes))
+    truth = np.arange(tasks.n_way, dtype=np.int16)[:, None]
+    right = outcomes.predictions == truth
+    flipped = np.where(right, (truth + 1) % tasks.n_way, truth)
+    expected = _class_means(right.mean(axis=2), tasks)
+    found = np.empty(right.shape)
+    predictions = np.array(outcomes.predictions)
+    for way, query in np.ndindex(*right.shape[1:]):
+        predictions[:, way, query] = flipped[:, way, query]
+        changed = per_task(dataclasses.replace(outcomes, predictions=predictions))
+        predictions[:, way, query] = outcomes.predictions[:, way, query]
+        likely = np.where(right[:, way, query], 1 - expected[:, way], expected[:, way])
+        found[:, way, query] = likely * (values - changed)
+    return found
 
 
 def interval_over(
@@ -235,26 +152,65 @@ def interval_over(
         raise DataError(f"an {over} interval needs at least 2 tasks, not {count}")
     mean = float(values.mean())
     if over == "class-level" or answers is None:
-        influences, lost, units = _of_classes(values, tasks, class_sizes)
+        influences = _of_classes(values, tasks, class_sizes)
     else:
-        influences, lost, units = _of_images(values, answers, tasks, class_sizes)
-    pairs = count * (count - 1)
-    of_units, error = _off_diagonal(influences)
-    of_units = _positive((of_units + lost) / pairs, float(np.sqrt(2 * error)) / pairs)
-    of_tasks = float(values.var(ddof=1)) / count
-    total = of_units + of_tasks
+        influences = _of_images(values, answers, tasks, class_sizes)
+    raw, error = influences.squared()
+    of_units, of_tasks = max(0.0, raw), float(values.var(ddof=1)) / count
     half, freedom = 0.0, float("inf")
-    if total > 0:
-        # Satterthwaite's, for a sum of two estimated variances.
-        freedom = total**2 / (of_units**2 / units + of_tasks**2 / (count - 1))
-        half = float(special.stdtrit(freedom, (1 + level) / 2)) * float(np.sqrt(total))
+    if of_units + of_tasks > 0:
+        # Satterthwaite's, for a sum of estimated variances.
+        likely, spread = _not_negative(raw, error)
+        squares = spread + 2 * likely**2 / influences.freedom + 2 * of_tasks**2 / (count - 1)
+        freedom = 2 * (likely + of_tasks) ** 2 / squares
+        quantile = float(special.stdtrit(freedom, (1 + level) / 2))
+        half = quantile * float(np.sqrt(of_units + of_tasks))
     return ImageLevel(mean, mean - half, mean + half, of_units, of_tasks, freedom)
+
+
+@dataclass(frozen=True, eq=False)
+class _Influences:
+    """What each unit, an image or a class, tells of its influence on the mean in each task.
+
+    Args:
+        of_units: float64 ``(T, units)``; the influence of a unit is the mean over tasks.
+        of_groups: float64 ``(T, groups)``, sums over the units of a group, whose mean over tasks
+            is 0: units are compared within their group.
+        sizes: float64 ``(groups,)``, units of each group, also those in no task.
+        freedom: number of units less that of groups.
+    """
+
+    of_units: sparse.csr_array
+    of_groups: FloatArray
+    sizes: FloatArray
+    freedom: int
+
+    def squared(self) -> tuple[float, float]:
+        """Return an estimate of the sum of squared influences, and its standard error.
+
+        It is the mean over pairs of different tasks of the products of what units tell in both,
+        less the mean of the group, by which tasks agree without sharing a unit. The error is that
+        of these products as they vary between pairs: it comes from the draw of the tasks.
+        """
+        total = squares = 0.0
+        transposed, weighted = self.of_units.T.tocsc(), (self.of_groups / self.sizes).T
+        n_tasks = self.of_units.shape[0]
+        for start in range(0, n_tasks, _TASKS_AT_ONCE):
+            chosen = slice(start, start + _TASKS_AT_ONCE)
+            products = (self.of_units[chosen] @ transposed).toarray()
+            products -= self.of_groups[chosen] @ weighted
+            rows = np.arange(len(products))
+            products[rows, start + rows] = 0.0
+            total += float(products.sum())
+            squares += float(np.square(products).sum())
+        pairs = n_tasks * (n_tasks - 1)
+        return total / pairs, float(np.sqrt(2 * squares)) / pairs
 
 
 def _of_images(
     values: FloatArray, answers: FloatArray, tasks: TaskSet, class_sizes: IntArray
-) -> tuple[sparse.csr_array, float, int]:
-    """Return influences ``(T, images)``, the loss of their products by centring, and the freedom.
+) -> _Influences:
+    """Return the influences of images.
 
     Of n images of a class a task takes S for support and Q for queries. Let b be the effect of an
     image on a task's value in the support, and a its effect as a query, both of mean 0 over the
@@ -267,122 +223,41 @@ def _of_images(
     sizes = class_sizes.astype(np.float64)
     whole = np.broadcast_to(values[:, None], tasks.classes.shape)
     of_query = answers * way * n_query
-    by_role = np.stack([whole, of_query.mean(axis=2)])
+    support = whole - _class_means(whole, tasks)
+    query = of_query - _class_means(of_query.mean(axis=2), tasks)[:, :, None]
     # Factors per class; n / (n - 1) is for a variance about an estimated mean.
     factors = np.stack([sizes - 1, sizes / (way * n_query)]) / (sizes - shot)
-    factors = factors * np.sqrt(sizes / (sizes - 1))
-    means, products = _class_moments(by_role, tasks, len(sizes))
-
-    places = (tasks.support, tasks.query)
-    numbers = (np.broadcast_to(whole[:, :, None], tasks.support.shape), of_query)
-    units, unit = np.unique(np.concatenate([p.ravel() for p in places]), return_inverse=True)
-    of_unit = np.zeros(len(units), dtype=np.int64)
-    influences, counts, start = [], np.zeros((2, len(units))), 0
-    for role, (images, number) in enumerate(zip(places, numbers, strict=True)):
-        label = np.broadcast_to(tasks.classes[:, :, None], images.shape).ravel()
-        influences.append((number.ravel() - means[role, label]) * factors[role, label])
-        these = unit[start : start + images.size]
-        start += images.size
-        of_unit[these] = label
-        counts[role] = np.bincount(these, minlength=len(units))
-    # Two numbers less their common mean are correlated, by minus a share of their variance.
-    f, c = factors[:, of_unit], products[:, :, of_unit]
-    pairs = [n * (n - 1) for n in counts]
-    lost = (
-        pairs[0] * f[0] ** 2 * c[0, 0]
-        + pairs[1] * f[1] ** 2 * c[1, 1]
-        + 2 * counts[0] * counts[1] * f[0] * f[1] * c[0, 1]
-    )
-    rows = np.concatenate([np.repeat(np.arange(len(tasks)), p[0].size) for p in places])
-    matrix = sparse.csr_array(
-        (np.concatenate(influences), (rows, unit)), shape=(len(tasks), len(units))
-    )
-    return matrix, float(lost.sum()), int((class_sizes[np.unique(tasks.classes)] - 1).sum())
+    factors = (factors * np.sqrt(sizes / (sizes - 1)))[:, tasks.classes, None]
+    in_support = np.repeat(support[:, :, None] * factors[0], shot, axis=2)
+    told = np.concatenate([in_support, query * factors[1]], axis=2)
+    images = np.concatenate([tasks.support, tasks.query], axis=2)
+    rows = np.repeat(np.arange(len(tasks)), images[0].size)
+    of_units = sparse.csr_array((told.ravel(), (rows, images.ravel())))
+    of_classes = np.zeros((len(tasks), len(sizes)))
+    np.put_along_axis(of_classes, tasks.classes, told.sum(axis=2), axis=1)
+    freedom = int((class_sizes[np.unique(tasks.classes)] - 1).sum())
+    return _Influences(of_units, of_classes, sizes, freedom)
 
 
-def _of_answers(
-    per_task: Callable[[Outcomes], FloatArray],
-    values: FloatArray,
-    tasks: TaskSet,
-    outcomes: Outcomes,
-    n_classes: int,
-) -> FloatArray:
-    """Return the effect of each answer on its task's value, ``(T, way, n_query)``.
-
-    It is the value minus the one expected with another image of the class as the query, which
-    would be answered correctly as often as the class's queries are.
-    """
-    truth = np.arange(tasks.n_way, dtype=np.int16)[:, None]
-    right = outcomes.predictions == truth
-    flipped = np.where(right, (truth + 1) % tasks.n_way, truth)
-    share, _ = _class_moments(right.mean(axis=2)[None], tasks, n_classes)
-    expected = share[0][tasks.classes]
-    found = np.empty(right.shape)
-    predictions = np.array(outcomes.predictions)
-    for way, query in np.ndindex(*right.shape[1:]):
-        predictions[:, way, query] = flipped[:, way, query]
-        changed = per_task(dataclasses.replace(outcomes, predictions=predictions))
-        predictions[:, way, query] = outcomes.predictions[:, way, query]
-        likely = np.where(right[:, way, query], 1 - expected[:, way], expected[:, way])
-        found[:, way, query] = likely * (values - changed)
-    return found
-
-
-def _positive(variance: float, error: float) -> float:
-    """Return the expected value of a variance, which is not negative, given an estimate.
-
-    It is the mean of the positive part of a normal variable about the estimate: close to the
-    estimate if that is well above its standard error, and not 0 if the estimate is negative.
-    """
+def _not_negative(variance: float, error: float) -> tuple[float, float]:
+    """Return mean and variance of a variance that is not negative, given a normal estimate."""
     if not error > 0:
-        return max(0.0, variance)
+        return max(0.0, variance), 0.0
     ratio = variance / error
-    density = np.exp(-(ratio**2) / 2) / np.sqrt(2 * np.pi)
-    return float(error * (ratio * special.ndtr(ratio) + density))
+    # The density at 0 over the chance to be above; in logarithms, as both may be tiny.
+    hazard = np.exp(-(ratio**2) / 2 - special.log_ndtr(ratio)) / np.sqrt(2 * np.pi)
+    return float(variance + error * hazard), float(error**2 * (1 - hazard * (hazard + ratio)))
 
 
-def _off_diagonal(influences: sparse.csr_array) -> tuple[float, float]:
-    """Return the sums over pairs of different tasks of products of influences, and of squares.
-
-    The squares are those of the sums over units within a pair: without any influences, their sum
-    is half the variance of the first.
-    """
-    total = squares = 0.0
-    transposed = influences.T.tocsc()
-    for start in range(0, influences.shape[0], _TASKS_AT_ONCE):
-        part = influences[start : start + _TASKS_AT_ONCE]
-        products = (part @ transposed).toarray()
-        rows = np.arange(len(products))
-        products[rows, start + rows] = 0.0
-        total += float(products.sum())
-        squares += float(np.square(products).sum())
-    return total, squares
-
-
-def _class_moments(
-    by_role: FloatArray, tasks: TaskSet, n_classes: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return means ``(roles, n_classes)`` over a class's tasks and the covariances of the means.
-
-    The latter, ``(roles, roles, n_classes)``, are 0 where a class has only one task.
-    """
+def _class_means(values: FloatArray, tasks: TaskSet) -> FloatArray:
+    """Return for values ``(T, way)`` of classes in tasks the mean over all tasks of the class."""
     label = tasks.classes.ravel()
-    counts = np.bincount(label, minlength=n_classes)
-
-    def mean(x: FloatArray, divisor: IntArray) -> FloatArray:
-        sums: FloatArray = np.bincount(label, x.ravel(), n_classes) / np.maximum(divisor, 1)
-        return sums
-
-    means = np.stack([mean(x, counts) for x in by_role])
-    centred = by_role - means[:, tasks.classes]
-    covariances = [[mean(x * y, counts * (counts - 1)) for y in centred] for x in centred]
-    return means, np.array(covariances)
+    sums, counts = np.bincount(label, values.ravel()), np.bincount(label)
+    return np.asarray((sums / np.maximum(counts, 1))[tasks.classes])
 
 
-def _of_classes(
-    values: FloatArray, tasks: TaskSet, class_sizes: IntArray
-) -> tuple[sparse.csr_array, float, int]:
-    """Return influences ``(T, classes)``, the loss by centring, and the freedom."""
+def _of_classes(values: FloatArray, tasks: TaskSet, class_sizes: IntArray) -> _Influences:
+    """Return the influences of classes, which form one group."""
     from scipy import sparse
 
     way, n_classes = tasks.n_way, len(class_sizes)
@@ -392,11 +267,10 @@ def _of_classes(
             f"of classes cannot be estimated from {n_classes}"
         )
     factor = np.sqrt(n_classes / (n_classes - 1)) * (n_classes - 1) / (n_classes - way)
-    centred = np.repeat(values - values.mean(), way) * factor
-    counts = np.bincount(tasks.classes.ravel(), minlength=n_classes)
-    lost = (counts * (counts - 1)).sum() * factor**2 * values.var(ddof=1) / len(values)
+    told = np.repeat(values - values.mean(), way) * factor
     rows = np.repeat(np.arange(len(tasks)), way)
-    matrix = sparse.csr_array(
-        (centred, (rows, tasks.classes.ravel())), shape=(len(tasks), n_classes)
+    of_units = sparse.csr_array(
+        (told, (rows, tasks.classes.ravel())), shape=(len(tasks), n_classes)
     )
-    return matrix, float(lost), n_classes - 1
+    whole = told.reshape(len(tasks), way).sum(axis=1, keepdims=True)
+    return _Influences(of_units, whole, np.array([float(n_classes)]), n_classes - 1)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
-from scipy import special
 
-from fsframework.errors import DataError, RecordError
-from fsframework.records import RunRecord
-from fsframework.values import AccuracyOutcomes, FloatArray, IntArray, Outcomes, TaskSet
+from fsframework.errors import DataError
+from fsframework.values import FloatArray, IntArray, Outcomes, TaskSet
 
-__all__ = ["PilotAnswers", "QueryVariance", "load_pilot", "pilot_of"]
+__all__ = ["MISSED", "PilotAnswers", "PilotSums", "QueryVariance", "excess_of", "pilot_of"]
 
-_MISSED = 0.5
+MISSED = 0.5
 """Failed tasks that a pilot is assumed to have missed: Jeffreys' prior of their share."""
 
 
@@ -74,39 +71,6 @@ def pilot_of(tasks: TaskSet, outcomes: Outcomes) -> PilotAnswers:
     return PilotAnswers(right, tasks.classes, tasks.support, tasks.query)
 
 
-def load_pilot(folder: Path, arm: str = "") -> tuple[PilotAnswers, TaskSet, RunRecord]:
-    """Read a finished run as a pilot.
-
-    Args:
-        folder: of the run.
-        arm: name of the arm; by default the first, which is the control if there is one.
-
-    Raises:
-        DataError: it has no single answers, or too few.
-        RecordError: it is not a run, or not finished.
-    """
-    record = RunRecord.load(folder)
-    there = [name for name in record.arms if record.outcomes_file(folder, name).exists()]
-    if arm and there and arm not in there:
-        raise RecordError(f"{folder}: has no arm {arm!r}, only {', '.join(there)}")
-    if not there:
-        raise RecordError(f"{folder}: is not finished; run the command that made it again")
-    name = arm or there[0]
-    outcomes = Outcomes.load(record.outcomes_file(folder, name))
-    if isinstance(outcomes, AccuracyOutcomes):
-        raise DataError(
-            f"{folder}: holds accuracies of whole tasks measured elsewhere, and a plan needs the "
-            "counts of correct answers per class, to separate the spread of tasks from the noise "
-            "of their queries; without a run, give the standard deviation between tasks and the "
-            "correlation between methods"
-        )
-    tasks = TaskSet.load(record.tasks_file(folder, name))
-    try:
-        return pilot_of(tasks, outcomes), tasks, record
-    except DataError as error:
-        raise DataError(f"{folder}: {error}") from None
-
-
 @dataclass(frozen=True)
 class QueryVariance:
     """The variance of task accuracies: Var(A_t) = alpha + within / Q for Q queries per class.
@@ -124,10 +88,6 @@ class QueryVariance:
         n_way: classes per task; ``n_shot``: support images per class; ``n_tasks``: of the pilot.
         mean: m1; ``alpha`` and ``within`` as above, estimated without bias, so ``alpha`` may be
             negative.
-        alpha_low: lower bound of ``alpha``, at least 0; ``alpha_high`` upper bound.
-        level: of the two bounds together.
-        unseen: what failed tasks that the pilot may have missed would add to ``alpha``, 0 for
-            differences.
         of_differences: whether it speaks of the differences of two methods.
     """
 
@@ -137,21 +97,7 @@ class QueryVariance:
     mean: float
     alpha: float
     within: float
-    alpha_low: float
-    alpha_high: float
-    level: float
-    unseen: float
     of_differences: bool = False
-
-    @property
-    def m2(self) -> float:
-        """E[mu^2]; of differences, m1 - K within."""
-        return self.mean - self.n_way * self.within
-
-    @property
-    def m3(self) -> float:
-        """(1/K^2) sum_{c != c'} E[mu_c mu_c'], for m1^2 the square of the mean."""
-        return self.alpha + self.mean**2 - self.m2 / self.n_way
 
     @property
     def beta(self) -> float:
@@ -161,17 +107,19 @@ class QueryVariance:
     @property
     def best(self) -> float:
         """Q* = sqrt(beta/alpha), infinite where alpha is not positive."""
-        return _ratio(self.beta, self.alpha)
+        return self.best_at(self.alpha)
 
     @property
-    def best_low(self) -> float:
-        """Lower bound of Q*."""
-        return _ratio(self.beta, self.alpha_high)
+    def fall(self) -> float:
+        """What a task that confuses two classes loses of its accuracy, 0 for differences."""
+        if self.of_differences:
+            return 0.0
+        return max(0.0, self.mean - 1 / self.n_way) / (self.n_way - 1)
 
     @property
-    def best_high(self) -> float:
-        """Upper bound of Q*, infinite where alpha may be 0."""
-        return _ratio(self.beta, self.alpha_low)
+    def unseen(self) -> float:
+        """What failed tasks that the pilot may have missed would add to ``alpha``."""
+        return MISSED / (self.n_tasks + 1) * self.fall**2
 
     @property
     def cautious(self) -> float:
@@ -183,7 +131,11 @@ class QueryVariance:
         confuses two classes, which costs it (m1 - 1/K) / (K - 1), and the pilot to have missed half
         of one: the mean of their share under Jeffreys' prior.
         """
-        return _ratio(self.beta, max(self.alpha, 0.0) + self.unseen)
+        return self.best_at(max(self.alpha, 0.0) + self.unseen)
+
+    def best_at(self, alpha: float) -> float:
+        """Return Q* for another alpha."""
+        return math.sqrt(self.beta / alpha) if alpha > 0 else math.inf
 
     def variance(self, n_query: float | FloatArray) -> FloatArray:
         """Return the variance of a task's accuracy with so many queries, with ``unseen``."""
@@ -192,21 +144,13 @@ class QueryVariance:
         )
 
     @classmethod
-    def of(cls, pilot: PilotAnswers, level: float = 0.95) -> QueryVariance:
+    def of(cls, pilot: PilotAnswers) -> QueryVariance:
         """Estimate the spread of the accuracies of a pilot's tasks.
 
         alpha is the mean over tasks of an unbiased estimate of E[A_t]^2 at fixed support, minus
         the mean over pairs of tasks of the products of their accuracies. Where two tasks
         query the same image, its product with itself is left out. Tasks may therefore share their
         queries: a pilot may query all images that are not in its support.
-
-        The bounds: the error of alpha/beta is that of a jackknife over tasks, plus the part of
-        images that appear in several tasks as query or support (a sandwich clustered in several
-        ways: Cameron, Gelbach & Miller 2011). It is applied to the variance of the measured
-        accuracies on a log scale, and their noise is then subtracted. The upper bound also allows
-        for tasks that the pilot has missed in which two classes change places, by the upper
-        quantile of their share under Jeffreys' prior: they are few but weigh much (see
-        ``cautious``), and without them the interval of a short pilot misses the truth.
 
         Caveats: images are taken to be drawn from the distribution, classes to be fixed. Tasks
         that share support images are more alike than tasks of other data, which reduces alpha by
@@ -215,143 +159,80 @@ class QueryVariance:
         Raises:
             DataError: every answer is the same.
         """
-        found = _Sums(pilot)
+        found = PilotSums(pilot)
         n_tasks, n_way = pilot.classes.shape
-        alpha, within = found.alpha, found.within
         mean = float(pilot.accuracies.mean())
-        if within <= 0:
+        if found.within <= 0:
             raise DataError(
                 "every query of every task of the pilot was answered alike: a plan needs a spread "
                 "of accuracies"
             )
-        error = math.sqrt(found.variance_of_ratio())
-        ratio = alpha / within
-        measured = max(float(pilot.accuracies.var(ddof=1)) / within, ratio, 1e-12)
-        noise = measured - ratio
-        wide = float(special.stdtrit(n_tasks - 1, (1 + level) / 2)) * error / measured
-        low = measured * math.exp(-wide) - noise
-        high = measured * math.exp(min(wide, 50.0)) - noise
-        # Of a task that confuses two classes; twice that where they change places.
-        fall = 0.0 if pilot.paired else max(0.0, mean - 1 / n_way) / (n_way - 1)
-        missed = float(special.betaincinv(_MISSED, n_tasks + _MISSED, (1 + level) / 2))
-        return cls(
-            n_way,
-            pilot.support.shape[2],
-            n_tasks,
-            mean,
-            alpha,
-            within,
-            max(0.0, low * within),
-            max(0.0, high * within) + missed * (2 * fall) ** 2,
-            level,
-            _MISSED / (n_tasks + 1) * fall**2,
-            pilot.paired,
-        )
+        shot = pilot.support.shape[2]
+        return cls(n_way, shot, n_tasks, mean, found.alpha, found.within, pilot.paired)
 
 
-def _ratio(beta: float, alpha: float) -> float:
-    return math.sqrt(beta / alpha) if alpha > 0 else math.inf
-
-
-class _Sums:
-    """Sums over the tasks of a pilot, and the share of each task and query in them.
+class PilotSums:
+    """Sums over the tasks of a pilot, from which ``alpha`` and ``within`` follow.
 
     Products of the accuracies of different tasks are sums of products of single answers.
     Those of an image with itself are removed class by class: the mean is taken over pairs of
     different images.
+
+    Args:
+        pilot: the answers ``y``, ``(T, way, n)``.
+
+    Attributes:
+        alpha: variance between tasks; ``within`` the noise of a single query per class.
+        total: sum of a class's answers, ``(T, way)``; ``pairs`` mean of their products in pairs,
+            ``mean_square`` of their squares, ``noise`` the difference of the two.
+        mean: accuracy of a task, ``(T,)``; ``square`` an estimate of its expected square.
+        others: of each answer, sum of the other answers to its image, ``(T, way, n)``;
+            ``n_others`` their number.
+        rest: sum of the answers of a class in other tasks, ``(T, way)``; ``n_rest`` their number.
+        rows: of each class of each task ``(4, T, way)``, sums over its pairs of answers with other
+            tasks: of products and their number, then the same of pairs of an image with itself.
+        classes: the same of each class, ``(4, classes)``.
+        products: of a task's accuracy with those of all other tasks, ``(T,)``; ``excess`` what
+            images that meet themselves add to their sum.
     """
 
     def __init__(self, pilot: PilotAnswers) -> None:
-        self._pilot, y = pilot, pilot.values
+        self.pilot, y = pilot, pilot.values
         n_tasks, n_way, n = y.shape
-        self._total = y.sum(axis=2)
+        self.total = y.sum(axis=2)
         squares = (y * y).sum(axis=2)
-        self._pairs = (self._total**2 - squares) / (n * (n - 1))
-        self._mean_square = squares / n
-        self._noise = self._mean_square - self._pairs
-        self._mean = self._total.mean(axis=1) / n
-        self._square = self._mean**2 - self._noise.sum(axis=1) / (n * n_way**2)
+        self.pairs = (self.total**2 - squares) / (n * (n - 1))
+        self.mean_square = squares / n
+        self.noise = self.mean_square - self.pairs
+        self.mean = self.total.mean(axis=1) / n
+        self.square = self.mean**2 - self.noise.sum(axis=1) / (n * n_way**2)
         ids, labels = pilot.query.ravel(), pilot.classes.ravel()
         sums, counts = np.bincount(ids, y.ravel()), np.bincount(ids)
-        # Of each answer: the sum of the other answers to its image, and their number.
-        self._others, self._n_others = sums[pilot.query] - y, counts[pilot.query] - 1.0
-        self._class_total, times = np.bincount(labels, self._total.ravel()), np.bincount(labels)
-        self._rest = self._class_total[pilot.classes] - self._total
-        self._n_rest = n * (times[pilot.classes] - 1.0)
-        # Of each class of each task, sums over its pairs of answers with other tasks: of products
-        # and their number, then the same of pairs of an image with itself.
-        self._rows: FloatArray = np.stack(
+        self.others, self.n_others = sums[pilot.query] - y, counts[pilot.query] - 1.0
+        self.class_total, times = np.bincount(labels, self.total.ravel()), np.bincount(labels)
+        self.rest = self.class_total[pilot.classes] - self.total
+        self.n_rest = n * (times[pilot.classes] - 1.0)
+        self.rows: FloatArray = np.stack(
             [
-                self._total * self._rest,
-                n * self._n_rest,
-                (y * self._others).sum(axis=2),
-                self._n_others.sum(axis=2),
+                self.total * self.rest,
+                n * self.n_rest,
+                (y * self.others).sum(axis=2),
+                self.n_others.sum(axis=2),
             ]
         )
-        self._classes: FloatArray = np.stack(
-            [np.bincount(labels, row.ravel()) for row in self._rows]
+        self.classes: FloatArray = np.stack(
+            [np.bincount(labels, row.ravel()) for row in self.rows]
         ).astype(np.float64)
-        excess = float(_excess(self._classes).sum()) / (n * n_way) ** 2
-        sum_of_means = float(self._mean.sum())
-        self._products = self._mean * (sum_of_means - self._mean)
-        cross = (float(self._products.sum()) - excess) / (n_tasks * (n_tasks - 1))
-        self.alpha = float(self._square.mean()) - cross
-        self.within = float(self._noise.mean()) / n_way
-        self._excess = excess
-
-    def variance_of_ratio(self) -> float:
-        """Return the variance of the estimate of alpha / within."""
-        pilot = self._pilot
-        n_tasks = len(pilot.values)
-        parts = self._without_each_task()
-        parts = (n_tasks - 1) / n_tasks * (parts.mean() - parts)
-        by_task = float((parts**2).sum()) * n_tasks / (n_tasks - 1)
-        # An image queried in one task only is in that task's part already.
-        ids = pilot.query.ravel()
-        images = np.bincount(ids, self._part_of_each_answer().ravel())
-        shared = 1 - 1 / np.maximum(np.bincount(ids), 1)
-        by_query = float((shared * images**2).sum())
-        taken = pilot.support[0].size
-        supports = np.bincount(pilot.support.ravel(), np.repeat(parts, taken))
-        by_support = float((supports**2).sum() - taken * (parts**2).sum())
-        return by_task + by_query + max(0.0, by_support)  # products of pairs: may be below 0
-
-    def _without_each_task(self) -> FloatArray:
-        """Return alpha / within of all tasks but one, float64 ``(T,)``."""
-        n_tasks, n_way, n = self._pilot.values.shape
-        of_class = self._classes[:, self._pilot.classes]
-        change = (_excess(of_class - 2 * self._rows) - _excess(of_class)).sum(axis=1)
-        excess = self._excess + change / (n * n_way) ** 2
-        cross = self._products.sum() - 2 * self._products - excess
-        square = (self._square.sum() - self._square) / (n_tasks - 1)
-        noise = self._noise.mean(axis=1)
-        within = (noise.sum() - noise) / (n_tasks - 1) / n_way
-        alpha = square - cross / ((n_tasks - 1) * (n_tasks - 2))
-        return np.asarray(alpha / np.maximum(within, 1e-12))
-
-    def _part_of_each_answer(self) -> FloatArray:
-        """Return what alpha / within changes by with the weight of an answer, as the values."""
-        y = self._pilot.values
-        n_tasks, n_way, n = y.shape
-        total, pairs = self._total[..., None], self._pairs[..., None]
-        away = (y - total / n) / n
-        d_pairs = 2 * y * (total - y) / (n * (n - 1)) - 2 * pairs / n
-        d_noise = (y * y - self._mean_square[..., None]) / n - d_pairs
-        means = self._mean[:, None, None]
-        d_square = 2 * means * away / n_way - (2 * total / n * away - d_pairs) / n_way**2
-        products, n_products, same, n_same = self._classes[:, self._pilot.classes][..., None]
-        different = np.maximum(n_products - n_same, 1.0)
-        d_mean = (2 * self._rest[..., None] * y - 2 * y * self._others) / different
-        d_number = 2 * self._n_rest[..., None] - 2 * self._n_others
-        d_mean -= (products - same) / different**2 * d_number
-        d_excess = 2 * self._rest[..., None] / n * away - n_products / n**2 * d_mean
-        d_cross = 2 * (means.sum() - means) * away / n_way - d_excess / n_way**2
-        d_alpha = d_square / n_tasks - d_cross / (n_tasks * (n_tasks - 1))
-        d_within = d_noise / (n_tasks * n_way**2)
-        return np.asarray((d_alpha - self.alpha / self.within * d_within) / self.within)
+        excess = float(excess_of(self.classes).sum()) / (n * n_way) ** 2
+        sum_of_means = float(self.mean.sum())
+        self.products = self.mean * (sum_of_means - self.mean)
+        cross = (float(self.products.sum()) - excess) / (n_tasks * (n_tasks - 1))
+        self.alpha = float(self.square.mean()) - cross
+        self.within = float(self.noise.mean()) / n_way
+        self.excess = excess
 
 
-def _excess(sums: FloatArray) -> FloatArray:
+def excess_of(sums: FloatArray) -> FloatArray:
     """Return by how much sums of products differ from those over pairs of different images."""
     products, n_products, same, n_same = sums
     different = n_products - n_same

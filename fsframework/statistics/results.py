@@ -5,14 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.records import RECORD_NAME, RunRecord, find_run, load_outcomes
-from fsframework.values import Arms, Contrast, Estimate, Outcomes
+from fsframework.values import Arms, Contrast, Outcomes
 
-__all__ = ["MethodResult", "comparable", "find_results", "grouped_by_tasks", "result_of_run"]
+__all__ = [
+    "MethodResult",
+    "comparable",
+    "find_results",
+    "grouped_by_tasks",
+    "result_of_run",
+    "thread_cautions",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +33,8 @@ class MethodResult:
         task_set: name of tasks that are known only by a name.
         class_sizes: images of each class of the data, for intervals over images or classes.
         source: run folder or file.
-        estimates: those of its run, with the intervals requested there.
         cautions: to print under every table that shows it; see ``RunRecord``.
+        threads: of PyTorch that computed it, 0 if not known; ``trained`` whether it was trained.
         longer_labels: each more specific than the last, for methods whose labels are equal.
     """
 
@@ -37,8 +44,9 @@ class MethodResult:
     task_set: str = ""
     class_sizes: tuple[int, ...] = ()
     source: Path | None = None
-    estimates: Mapping[str, Estimate] = field(default_factory=dict)
     cautions: tuple[str, ...] = ()
+    threads: int = 0
+    trained: bool = False
     longer_labels: tuple[str, ...] = ()
 
     @property
@@ -101,7 +109,6 @@ def result_of_run(folder: Path, record: RunRecord | None = None) -> MethodResult
             {arm: Outcomes.load(record.outcomes_file(folder, arm)) for arm in record.arms},
             task_set=" and ".join(arm.name for arm in record.arms.values()),
             source=folder,
-            estimates=dict(record.estimates),
             cautions=record.cautions,
         )
     found = load_outcomes(folder, record)
@@ -112,8 +119,9 @@ def result_of_run(folder: Path, record: RunRecord | None = None) -> MethodResult
         found.arms,
         class_sizes=record.tested.class_sizes if record.tested is not None else (),
         source=folder,
-        estimates=dict(record.estimates),
         cautions=record.cautions,
+        threads=record.environment.threads,
+        trained=bool(record.training.history),
         longer_labels=(with_backbone, f"{with_backbone} {record.fingerprint[:8]}"),
     )
 
@@ -125,6 +133,33 @@ def grouped_by_tasks(results: Sequence[MethodResult]) -> list[list[MethodResult]
         key = tuple(sorted((arm, o.task_digest) for arm, o in one.outcomes.items()))
         groups.setdefault(key, []).append(one)
     return list(groups.values())
+
+
+def thread_cautions(computed: Mapping[str, tuple[int, bool]]) -> dict[str, tuple[str, ...]]:
+    """Return what to print under a table of runs computed with different numbers of threads.
+
+    Sums of floating-point numbers depend on how they are split among threads, and a training
+    amplifies the difference; without a training it is too small to matter.
+
+    Args:
+        computed: by label, the number of PyTorch threads (0 if not known), and whether anything
+            was trained.
+
+    >>> thread_cautions({"a": (1, True), "b": (1, True)})
+    {}
+    >>> thread_cautions({"a": (1, True), "b": (2, False)})["a"]
+    ('computed with 1 PyTorch thread; other numbers of threads train slightly different weights',)
+    """
+    known = {label: threads for label, (threads, _) in computed.items() if threads}
+    if len(set(known.values())) < 2 or not any(trained for _, trained in computed.values()):
+        return {}
+    return {
+        label: (
+            f"computed with {threads} PyTorch thread{'s' if threads > 1 else ''}; other numbers of "
+            "threads train slightly different weights",
+        )
+        for label, threads in known.items()
+    }
 
 
 def comparable(results: Sequence[MethodResult]) -> list[MethodResult]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from fsframework._calls import unguarded
 from fsframework.components.kinds import KINDS as _KINDS
 from fsframework.components.kinds import kind_of
 from fsframework.components.registry import kebab
@@ -164,14 +165,34 @@ class Suite:
             for earlier in after:
                 if reason := _reason_not_to(earlier, make):
                     raise NotApplicable(reason)
-            function(make)
+            with unguarded():
+                function(make)
+            _remember(checked, make, "")
 
         self._checks.append(checked)
         return checked
 
 
-@functools.lru_cache(maxsize=256)  # many checks depend on the same one; some components are heavy
+_REMEMBERED = 256
+_reasons: dict[tuple[Check, Make], str] = {}
+"""Why not to run a check that depends on one, by that one and the factory, newest last."""
+
+
+def _remember(check: Check, make: Make, reason: str) -> None:
+    _reasons.pop((check, make), None)
+    _reasons[check, make] = reason
+    if len(_reasons) > _REMEMBERED:
+        del _reasons[next(iter(_reasons))]
+
+
 def _reason_not_to(earlier: Check, make: Make) -> str:
+    # Many checks depend on the same one, and some components are heavy.
+    if (earlier, make) not in _reasons:
+        _remember(earlier, make, _why_failing(earlier, make))
+    return _reasons[earlier, make]
+
+
+def _why_failing(earlier: Check, make: Make) -> str:
     try:
         earlier(make)
     except NotApplicable as reason:

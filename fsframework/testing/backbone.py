@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fsframework.errors import OptionError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
+from fsframework.testing._meta import fault_on_meta
 from fsframework.testing._suite import ConformanceError, Make, Suite, require
 from fsframework.testing._tensors import require_close, seeded, snapshot
 
@@ -262,6 +263,34 @@ def check_gradients(make: Make) -> None:
 
 def _finite(tensor: Tensor | None) -> bool:
     return tensor is not None and bool(tensor.isfinite().all())
+
+
+@suite.check(after=[check_maps])
+def check_device(make: Make) -> None:
+    """No pass, forward or backward, makes a GPU wait, except where ``reads_values`` says why.
+
+    The passes run on PyTorch's meta device, whose tensors have no values.
+    """
+    backbone = _made(make).to("meta")
+    reason = backbone.reads_values
+    require(isinstance(reason, str), f"reads_values must be the reason in words, not {reason!r}")
+    images = _images(backbone.preprocessing.size).to("meta")
+
+    def step() -> None:
+        with torch.no_grad():
+            backbone.encode(images)
+        maps = backbone.train()(images)
+        if maps.requires_grad:
+            maps.square().mean().backward()
+
+    fault = fault_on_meta(step)
+    if reason:
+        require(fault, f"reads_values is {reason!r}, but no pass reads any; remove it")
+    else:
+        require(
+            not fault,
+            f"a pass would make a GPU wait: {fault}; if it must, state why in reads_values",
+        )
 
 
 @suite.check(after=[check_maps])

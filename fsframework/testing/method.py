@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from fsframework.errors import OptionError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.interfaces.method import Batch, FewShotMethod
+from fsframework.testing._meta import fault_on_meta
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
 from fsframework.testing._tensors import require_close, seeded, snapshot
 
@@ -173,6 +174,8 @@ def check_declarations(make: Make) -> None:
     ):
         value = getattr(method, name)
         require(value in known, f"{name} must be one of {known}, not {value!r}")
+    reason = method.reads_values
+    require(isinstance(reason, str), f"reads_values must be the reason in words, not {reason!r}")
     ways = method.n_way
     require(
         ways is None or (isinstance(ways, int) and ways >= 2),
@@ -409,6 +412,67 @@ def _batch(
     if method.learns_from == "batches":
         return leaves[2:], Batch(items=items, classes=classes)
     return leaves, whole
+
+
+@suite.check(after=[check_scores])
+def check_scores_on_device(make: Make) -> None:
+    """``embed`` and ``scores`` never make a GPU wait, except where ``reads_values`` says why.
+
+    They run on PyTorch's meta device, whose tensors have no values.
+    """
+    method = built(make).to("meta")
+    made = _episode(method, tasks=2, shot=2, n=5)
+    episode = _on_meta(Batch(support=made.support, query=made.query))
+    embedded: list[Tensor] = []
+    with torch.no_grad():
+        fault = fault_on_meta(lambda: embedded.extend(method.embed_episode(episode)))
+        require(not fault, f"embed would make a GPU wait: {fault}")
+        fault = fault_on_meta(lambda: method.scores(*embedded))
+    if method.reads_values:
+        require(fault, f"reads_values is {method.reads_values!r}, but scores reads none; remove it")
+    else:
+        require(
+            not fault,
+            f"scores would make a GPU wait: {fault}; if it must, state why in reads_values",
+        )
+
+
+@suite.check(after=[check_loss, check_scores_on_device])
+def check_loss_on_device(make: Make) -> None:
+    """``loss`` and its gradient never make a GPU wait, unless by ``scores`` that must."""
+    method = built(make).train().to("meta")
+    if method.reads_values:
+        method.scores = _no_scores  # type: ignore[method-assign]
+    batch = _on_meta(_batch(method, seed=0)[1])
+
+    def step() -> None:
+        method.loss(batch).backward()  # type: ignore[no-untyped-call]
+
+    try:
+        fault = fault_on_meta(step)
+    except _ScoresNeeded as error:
+        raise NotApplicable(f"it calls scores; reads_values is {method.reads_values!r}") from error
+    require(not fault, f"loss would make a GPU wait: {fault}")
+
+
+class _ScoresNeeded(BaseException):
+    """Raised instead of scoring; not an ``Exception``, so that no method catches it."""
+
+
+def _no_scores(support: Tensor, query: Tensor) -> Tensor:
+    raise _ScoresNeeded
+
+
+def _on_meta(batch: Batch) -> Batch:
+    """Return a batch without values on the meta device; its floats require a gradient."""
+    given = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
+    return Batch(
+        **{
+            name: tensor.detach().to("meta").requires_grad_(tensor.is_floating_point())
+            for name, tensor in given.items()
+            if tensor is not None
+        }
+    )
 
 
 @suite.check(after=[check_scores])

@@ -207,6 +207,7 @@ def _toy_result(
         folder=Path("toys") / str(seed),
         fingerprint=f"toy-{seed}",
         data_fingerprint="toy images",
+        trained=True,
         n_tasks=dict.fromkeys(arms, 6),
         estimates=_toy_estimates(arms, contrast, seed),
         notes=("a caution of the toys",),

@@ -2,11 +2,24 @@
 
 ``ImagePool`` -> ``AttributeTable`` -> ``TaskSet`` -> ``Outcomes`` -> ``Estimate``. Only NumPy is
 imported here; PyArrow and safetensors are imported by the ``save`` and ``load`` that need them.
+
+``open_file``, ``read_file`` and ``read_parquet`` read files of a user and refuse pipes, devices and
+what is too large; ``check_file`` only checks. ``text_lines``, ``parse_json`` and ``parse_toml``
+bound length and depth.
 """
 
 from fsframework._digest import digest_of
+from fsframework._numbers import parse_number
+from fsframework._reading import (
+    check_file,
+    open_file,
+    parse_json,
+    parse_toml,
+    read_file,
+    text_lines,
+)
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
-from fsframework.values._formats import SCHEMA_VERSION
+from fsframework.values._formats import SCHEMA_VERSION, read_parquet
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast
 from fsframework.values.attributes import AttributeTable
 from fsframework.values.declarations import (
@@ -19,10 +32,11 @@ from fsframework.values.declarations import (
 )
 from fsframework.values.estimate import Estimate, Estimates, measure_name
 from fsframework.values.experiments import ExperimentDescription, ExperimentResult
+from fsframework.values.limits import demand_disk, demand_memory, size_text
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
 from fsframework.values.quantities import Quantity
-from fsframework.values.seeds import task_rng, task_seed
+from fsframework.values.seeds import task_rng, task_seed, watched_tasks
 from fsframework.values.tables import footnotes, html_table, text_table
 from fsframework.values.tasks import TaskSet
 
@@ -54,11 +68,23 @@ __all__ = [
     "TableDeclaration",
     "TaskSet",
     "UInt8Array",
+    "check_file",
+    "demand_disk",
+    "demand_memory",
     "digest_of",
     "footnotes",
     "html_table",
     "measure_name",
+    "open_file",
+    "parse_json",
+    "parse_number",
+    "parse_toml",
+    "read_file",
+    "read_parquet",
+    "size_text",
     "task_rng",
     "task_seed",
+    "text_lines",
     "text_table",
+    "watched_tasks",
 ]

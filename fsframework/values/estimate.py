@@ -13,6 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from fsframework._files import atomic_path
+from fsframework._reading import parse_json, read_file
 from fsframework.errors import DataError
 from fsframework.values._formats import SCHEMA_VERSION, check_header
 from fsframework.values.outcomes import QueryBatch, Scope
@@ -106,7 +107,7 @@ class Estimate:
         factor, unit, digits = (100, " %", 1) if self.share else (1, "", 4)
         value = f"{factor * self.value:.{digits}f}"
         if math.isnan(self.low):
-            return f"{value}{unit} (no interval from one task)"
+            return f"{value}{unit} (no interval)"
         return f"{value} ± {factor * self.half_width:.{digits}f}{unit}"
 
     def _repr_html_(self) -> str:
@@ -147,8 +148,10 @@ class Estimate:
             DataError: the file does not contain an estimate.
         """
         try:
-            raw = json.loads(Path(path).read_text())
-        except (OSError, ValueError) as error:
+            raw = parse_json(read_file(path))
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+        except ValueError as error:
             raise DataError(f"{path}: not an estimate ({error})") from None
         check_header(raw, Path(path), "an estimate")
         try:

@@ -4,10 +4,35 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 
-__all__ = ["task_rng", "task_seed"]
+__all__ = ["task_rng", "task_seed", "watched_tasks"]
+
+_WATCH: ContextVar[Callable[[], object] | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def watched_tasks(watch: Callable[[], object]) -> Iterator[None]:
+    """Call ``watch`` within a block whenever the random numbers of a task are requested.
+
+    Every sampler requests them once for each task, so that progress needs nothing of samplers.
+    """
+    token = _WATCH.set(watch)
+    try:
+        yield
+    finally:
+        _WATCH.reset(token)
+
+
+def _entropy(seed: int, task: int, stream: str) -> list[int]:
+    watch = _WATCH.get()
+    if watch is not None:
+        watch()
+    return [seed, task, _stream_key(stream)]
 
 
 @functools.lru_cache(maxsize=64)
@@ -17,7 +42,7 @@ def _stream_key(stream: str) -> int:
 
 def task_seed(seed: int, task: int, stream: str = "") -> int:
     """Return a 64-bit seed for samplers with their own generator; see ``task_rng``."""
-    sequence = np.random.SeedSequence([seed, task, _stream_key(stream)])
+    sequence = np.random.SeedSequence(_entropy(seed, task, stream))
     return int(sequence.generate_state(1, np.uint64)[0])
 
 
@@ -30,4 +55,4 @@ def task_rng(seed: int, task: int, stream: str = "") -> np.random.Generator:
     >>> bool(task_rng(0, 3).random() == task_rng(0, 3).random())
     True
     """
-    return np.random.default_rng([seed, task, _stream_key(stream)])
+    return np.random.default_rng(_entropy(seed, task, stream))

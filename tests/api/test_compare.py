@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import fsframework as fsf
+from fsf_analysis.accuracies import TaskAccuracies
+from fsf_analysis.import_accuracies import import_all
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces import Statistic
 from fsframework.values import ArmOutcomes, Arms, FloatArray, Outcomes
@@ -93,10 +95,12 @@ def test_intervals_over_images_need_the_pool_and_uniform_tasks(two, pool) -> Non
 
 def test_runs_are_given_themselves_by_folder_by_name_or_all_of_a_folder(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    made = [
-        fsf.import_accuracies(values, method=name, task_set="birds", scope="open", runs_dir=runs)
-        for name, values in (("a", [0.5, 0.7, 0.8, 0.6]), ("b", [0.4, 0.7, 0.6, 0.5]))
+    measured = {"a": np.array([0.5, 0.7, 0.8, 0.6]), "b": np.array([0.4, 0.7, 0.6, 0.5])}
+    read = [
+        TaskAccuracies(name, "birds", values, tmp_path / "birds.csv", "open")
+        for name, values in measured.items()
     ]
+    made, _ = import_all(read, runs, {})
     wanted = fsf.compare(made)
     assert [part.measure.name for part in wanted] == ["acc-tasks"]
     assert wanted[0].scope == "open"
@@ -107,9 +111,7 @@ def test_runs_are_given_themselves_by_folder_by_name_or_all_of_a_folder(tmp_path
     assert list(named[0].values) == ["mine", "theirs"]
     with pytest.raises(DataError, match="wacc-tasks cannot be compared: .* without predictions"):
         fsf.compare(made, "wacc")
-    again = fsf.import_accuracies(
-        [0.5, 0.7, 0.8, 0.6], method="a", task_set="birds", scope="open", runs_dir=runs
-    )
+    [again, _], _ = import_all(read, runs, {})
     assert (again.reused, again.folder) == (True, made[0].folder)
 
 

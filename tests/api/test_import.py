@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import fsframework as fsf
 
@@ -23,3 +25,13 @@ def test_every_public_name_is_there_and_documented() -> None:
     for name in fsf.__all__:
         assert getattr(fsf, name).__doc__, name
     assert set(fsf.__all__) <= set(dir(fsf))
+
+
+def test_type_checkers_know_the_names_that_are_there_from_the_same_modules() -> None:
+    stub = ast.parse(Path(fsf.__file__).with_suffix(".pyi").read_text())
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    named = {alias.name: node.module for node in imports for alias in node.names}
+    assert sorted(named) == list(fsf.__all__)
+    for name, module in named.items():
+        assert module is not None
+        assert getattr(sys.modules[module], name) is getattr(fsf, name)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import fsframework as fsf
-from fsframework.errors import DataError
+from fsframework.errors import PluginError
 from fsframework.interfaces import FewShotMethod
 
 SIZE = 16
@@ -51,14 +51,14 @@ def test_embedded_images_are_scored_as_pixels_are() -> None:
 @pytest.mark.parametrize(
     ("method", "said"),
     [
-        (Broken(), r"shape \(4, 3\); the method returned scores of shape \(4, 3\), 1 of them not"),
-        (Transposed(), r"shape \(4, 3\); the method returned scores of shape \(3, 4\), 0 of them"),
+        (Broken(), r"returned float32 of shape \(1, 4, 3\) on cpu, 1 of them not finite; it must"),
+        (Transposed(), r"returned float32 of shape \(1, 3, 4\) on cpu; .* of shape \(1, 4, 3\)"),
     ],
     ids=["not finite", "another shape"],
 )
 def test_scores_that_are_not_scores_are_refused(method: FewShotMethod, said: str) -> None:
     model = fsf.method(method, backbone=average(), image_size=SIZE, device="cpu")
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(PluginError, match=said):
         model.scores(pixels(3, 0), [0, 1, 2], pixels(4, 1))
 
 

@@ -1,37 +1,200 @@
-"""A bug in a plugin is told with the plugin, its method and its file."""
+"""Whatever a plugin raises or returns becomes one sentence that names it; exit code 2."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_component
 from tests.conftest import Fsf
 
-BROKEN = '''
-from fsframework.interfaces import FewShotMethod
+SMALL = (
+    "--tasks", "5", "--shot", "1", "--queries", "5",
+    "-o", "dataset.size=32", "-o", "dataset.n_per_class=30",
+)  # fmt: skip
+RUN = ("run", "--method", "ncc", "--sampler", "random", "-o", "training.epochs=0", *SMALL)
+
+FAULTS = {
+    "raise SystemExit(0)": "raised SystemExit: 0",
+    "raise KeyboardInterrupt": "raised KeyboardInterrupt",
+    "raise EOFError": "raised EOFError",
+    "raise StopIteration": "raised StopIteration",
+    "raise BrokenPipeError('pipe')": "raised BrokenPipeError: pipe",
+    "raise Mute": "raised Mute (its message cannot be shown)",
+    "return deep(0)": "raised RecursionError: maximum recursion depth exceeded",
+    "return {}[1]": "raised KeyError: 1",
+}
+
+MINE = """
+import numpy as np
+import torch
+
+from fsframework.interfaces import *
 
 
-class Mine(FewShotMethod):
-    """Divides by nothing."""
-
-    def scores(self, support, query):
-        return self.helper(support)
-
-    def helper(self, support):
-        return support / (1 // 0)
-'''
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError
 
 
-def test_a_bug_in_a_method_of_a_file_is_named(fsf: Fsf, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(BROKEN)
-    done = fsf(
-        "run", "--plugin", "mine.py", "--method", "mine", "--tasks", "5", "--shot", "1",
-        "-o", "training.epochs=0", "-o", "dataset.size=32", "-o", "dataset.n_per_class=30",
-        "--queries", "5",
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == (
-        "fsf: a bug in the method 'mine', in its helper (mine.py, line 12): ZeroDivisionError: "
-        "integer division or modulo by zero; check it with fsf plugins check mine "
-        "(--verbose shows where)"
-    )
+def deep(n):
+    return deep(n + 1) + 1
+
+
+class Mine({base}):
+    "Broken."
+{extra}
+    def {name}(self, *_, **__):
+        {fault}
+"""
+
+
+def mine(base: str, name: str, fault: str, extra: str = "") -> str:
+    """Return the source of a component whose method of this name is broken."""
+    return MINE.format(base=base, name=name, fault=fault, extra=extra)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_a_method_is_one_sentence(fsf: Fsf, tmp_path: Path, fault: str) -> None:
+    (tmp_path / "mine.py").write_text(mine("FewShotMethod", "scores", fault))
+    done = fsf("run", "--plugin", "mine.py", "--method", "mine", "-o", "training.epochs=0", *SMALL)
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 2, done.stderr
+    assert last.startswith(f"fsf: method 'mine': scores of tasks 0 to 4 {FAULTS[fault]}"), last
+    assert last.endswith("; check it with fsf plugins check mine --plugin mine.py")
+    assert "(mine.py, line " in last
     assert "Traceback" not in done.stderr
+
+
+def test_verbose_shows_where(fsf: Fsf, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(mine("FewShotMethod", "scores", "raise SystemExit(0)"))
+    command = ("run", "--plugin", "mine.py", "--method", "mine", "-o", "training.epochs=0", *SMALL)
+    done = fsf(*command, "--verbose")
+    assert done.returncode == 2
+    assert 'mine.py", line ' in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("fsf: method 'mine': scores of tasks 0 to 4")
+
+
+DATASET = """
+    native_size = 32
+    keys = tuple(f"{i:02}.png" for i in range(60))
+    labels = np.repeat(np.arange(6), 10)
+    class_names = tuple("uvwxyz")
+    splits = {"test": class_names}
+    metadata = {}
+    fingerprint = "mine"
+"""
+ABSTRACT = """
+    def tables(self, results):
+        return []
+"""
+KINDS = {
+    "dataset": ("Dataset", "image", DATASET, (*RUN[:-4], "--dataset", "mine")),
+    "detector": (
+        "AttributeDetector", "detect", "", (*RUN, "--sampler", "fewstab", "--detector", "mine"),
+    ),
+    "selector": (
+        "WordSelector", "select", "",
+        (*RUN, "--sampler", "fewstab", "--detector", "captions-file:{tmp}/captions.jsonl",
+         "-o", "detector.selector=mine"),
+    ),
+    "sampler": ("TaskSampler", "draw", "", (*RUN, "--sampler", "mine")),
+    "method": ("FewShotMethod", "scores", "", (*RUN, "--method", "mine")),
+    "backbone": ("Backbone", "forward", "", (*RUN, "--backbone", "mine")),
+    "statistic": ("Statistic", "per_task", "", (*RUN, "--statistic", "mine")),
+    "importer": ("CheckpointImporter", "read", "", ("import", "mine", "{tmp}")),
+    "benchmark": ("Benchmark", "experiments", ABSTRACT, ("benchmark", "mine")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fault", ["raise SystemExit(0)", "yield 1 / 0"])
+def test_a_fault_of_every_kind_names_it(
+    fsf: Fsf, distribution: Callable[..., None], tmp_path: Path, kind: str, fault: str
+) -> None:
+    base, name, extra, command = KINDS[kind]
+    entry = {f"fsframework.{kind}s": {"mine": "toy_mine:Mine"}}
+    distribution("toy-mine", entry, "toy_mine", mine(base, name, fault, extra))
+    if kind == "selector":
+        planted = resolve_component(Registry(), "dataset", "planted").create()
+        told = [json.dumps({"key": key, "caption": "a thing"}) for key in planted.keys]
+        (tmp_path / "captions.jsonl").write_text("\n".join(told))
+    done = fsf(*(part.format(tmp=tmp_path) for part in command))
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 2, done.stderr
+    item = "of '00.png' " if kind == "dataset" else ""
+    assert last.startswith(f"fsf: {kind} 'mine': {name} {item}"), last
+    if fault.startswith("raise"):
+        assert "raised SystemExit: 0 (toy_mine.py, line " in last
+    elif kind == "benchmark":
+        assert "raised ZeroDivisionError: division by zero" in last
+    else:
+        assert "returned a result of type generator; it must return " in last
+    assert last.endswith("; check it with fsf plugins check mine")
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists() or kind in ("method", "backbone", "statistic")
+
+
+COMMANDS = """
+import click
+
+
+@click.command()
+def mine():
+    {fault}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("raise SystemExit(0)", "raised SystemExit: 0 (__init__.py, line 7)"),
+        ("raise KeyboardInterrupt", "raised KeyboardInterrupt (__init__.py, line 7)"),
+        ("{}[1]", "raised KeyError: 1 (__init__.py, line 7)"),
+    ],
+)
+def test_a_fault_of_a_command_names_it(
+    fsf: Fsf, distribution: Callable[..., None], tmp_path: Path, fault: str, told: str
+) -> None:
+    folder = tmp_path / "site" / "toy_mine"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(COMMANDS.format(fault=fault))
+    (folder / "commands.toml").write_text('[mine]\nsummary = "Break."\ngroup = "Results"\n')
+    distribution("toy-mine", {"fsframework.commands": {"mine": "toy_mine:mine"}})
+    done = fsf("mine")
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"fsf: command 'mine': the call {told}; check it with fsf plugins check mine\n"
+    )
+
+
+def test_an_interruption_by_the_user_is_not_a_fault(tmp_path: Path) -> None:
+    source = mine(
+        "FewShotMethod", "scores", "import time; print('here', flush=True); time.sleep(60)"
+    )
+    (tmp_path / "mine.py").write_text(source)
+    options = ("--plugin", "mine.py", "--method", "mine", "-o", "training.epochs=0", *SMALL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fsframework", "run", *options],
+        cwd=tmp_path,
+        env=dict(os.environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    while "here" not in process.stdout.readline():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.splitlines()[-1] == "fsf: interrupted; run the same command again to resume"

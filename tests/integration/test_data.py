@@ -13,7 +13,7 @@ from PIL import Image
 
 import fsframework as api
 import fsframework._files as files
-from fsf_data_tools.add import added as add_dataset
+from fsf_data_tools.adding import add_dataset, remove_dataset
 from fsframework.errors import DataError, FsfError, PluginError
 from tests.conftest import Fsf
 from tests.toy_published import write_toy
@@ -91,7 +91,7 @@ def test_published_data_are_compared(fsf: Fsf, tmp_path: Path) -> None:
     done = fsf("data", "add", "toy-set", str(place), "-o", "per_class=15", *with_toy)
     assert done.returncode == 0, "data that lack some can be used"
     assert "split test: 6 classes and 90 images, published are 6 and 120" in done.stdout
-    assert f"added: {place}, 2 problems" in fsf("data", "list", *with_toy).stdout
+    assert f"added, 2 problems  {place}" in fsf("data", "list", *with_toy).stdout
     rows = {row["name"]: row for row in json.loads(fsf("data", "list", "--json", *with_toy).stdout)}
     assert rows["toy-set"]["published"] == {"classes": 12, "images": 240}
     assert rows["toy-set"]["found"] == {"classes": 12, "images": 180}
@@ -301,7 +301,7 @@ def test_a_declaration_and_its_entry_change_together_or_not_at_all(
         with pytest.raises(FsfError, match="no space left"):
             add_dataset(str(declaration), pictures)
         with pytest.raises(FsfError, match="no space left"):
-            api.remove_dataset("my-set")
+            remove_dataset("my-set")
     assert [b"kind2" in split for split in seen] == [True, False]
     assert kept(tmp_path) == before
     add_dataset(str(declaration), pictures)
@@ -318,7 +318,7 @@ def test_a_name_that_stands_for_something_else_leaves_no_declaration(tmp_path: P
     pictures = images(tmp_path / "pictures", 3)
     declaration = declare(tmp_path, "kind0", "kind1")
     add_dataset(str(declaration), pictures)
-    report = add_dataset("folder", pictures, alias="my-set")
+    report = add_dataset("folder", pictures, name="my-set")
     assert report.replaced is not None
     assert report.replaced.plugin == "declared"
     assert set(kept(tmp_path)) == {"datasets.json"}
@@ -353,7 +353,7 @@ def test_two_plugins_that_read_declarations_are_an_error(tmp_path: Path) -> None
 def test_a_declaration_needs_a_plugin_that_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fsframework.datasets", lambda **_: [])
+    monkeypatch.setattr("fsf_data_tools.adding.datasets", lambda **_: [])
     with pytest.raises(PluginError, match=r"set\.toml: no plugin that reads declarations is inst"):
         add_dataset(str(declare(tmp_path, "kind0", "kind1")), tmp_path)
 

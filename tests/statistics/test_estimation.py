@@ -11,16 +11,15 @@ from scipy import stats
 
 from fsframework.errors import DataError
 from fsframework.interfaces import Statistic
+from fsframework.statistics.differences import mean_interval
 from fsframework.statistics.estimation import (
     contrast_estimate,
     estimate,
     estimates_of,
     interval_for,
-    paired_difference,
     saturation,
 )
 from fsframework.statistics.estimators import IntervalChoice
-from fsframework.statistics.intervals import mean_interval
 from fsframework.values import (
     ArmOutcomes,
     Arms,
@@ -170,19 +169,6 @@ def test_intervals_over_images_are_for_tasks_that_say_they_are_uniform() -> None
     assert interval_for(uniform, asked).method == "image-level"
     fresh = dataclasses.replace(tasks_of(3, reuse=False), uniform=True)
     assert interval_for(fresh, asked).method == "student-t"
-
-
-def test_paired_difference_by_hand_and_only_on_equal_tasks() -> None:
-    tasks = tasks_of(3, reuse=False)
-    first, second = answered(tasks, [4, 3, 4]), answered(tasks, [3, 2, 2])
-    found = paired_difference("acc", Mean(), first, second)
-    # differences 0.25, 0.25, 0.5
-    assert found.value == pytest.approx(1 / 3)
-    assert found.paired
-    assert found.half_width == pytest.approx(4.302653 * np.std([1, 1, 2], ddof=1) / 4 / 3**0.5)
-    other = tasks_of(3, reuse=False, start=18)
-    with pytest.raises(DataError, match="a paired comparison needs equal tasks"):
-        paired_difference("acc", Mean(), first, answered(other, [1, 1, 1]))
 
 
 @pytest.mark.parametrize(

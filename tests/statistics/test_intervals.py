@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,17 @@ import pytest
 from scipy import stats
 
 from fsf_samplers import RandomSampler
-from fsframework.errors import DataError, OptionError
-from fsframework.statistics.intervals import (
-    ESTIMATORS,
-    difference_interval,
-    image_interval,
-    mean_interval,
-)
+from fsframework.errors import DataError
+from fsframework.statistics.differences import ComparisonOptions, mean_interval
+from fsframework.statistics.estimators import ESTIMATORS, IntervalChoice
+from fsframework.statistics.intervals import image_interval
 from fsframework.values import FloatArray, ImagePool, IntArray, Outcomes, TaskSet
 
 SIZES = np.array([30, 40, 50, 60])
+
+
+def by(method: Any, level: float = 0.95) -> ComparisonOptions:
+    return ComparisonOptions(IntervalChoice(level, method))
 
 
 def pool_of(sizes: IntArray) -> ImagePool:
@@ -34,6 +36,10 @@ def drawn(count: int, seed: int = 0, sizes: IntArray = SIZES, **shape: Any) -> T
 
 def accuracy(outcomes: Outcomes) -> FloatArray:
     return outcomes.class_accuracy.mean(axis=1)
+
+
+def worst(outcomes: Outcomes) -> FloatArray:
+    return outcomes.class_accuracy.min(axis=1)
 
 
 def answered(tasks: TaskSet, right: FloatArray) -> tuple[FloatArray, Outcomes]:
@@ -52,22 +58,26 @@ def test_student_is_worked_by_hand() -> None:
 @pytest.mark.parametrize("estimator", ["percentile", "bca"])
 def test_bootstraps_repeat_and_follow_a_skewed_distribution(estimator: Any) -> None:
     values = np.random.default_rng(0).exponential(size=40)
-    mean, low, high = mean_interval(values, 0.9, estimator)
-    assert mean_interval(values, 0.9, estimator) == (mean, low, high)
+    mean, low, high = mean_interval(values, how=by(estimator, 0.9))
+    assert mean_interval(values, how=by(estimator, 0.9)) == (mean, low, high)
     assert high - mean > mean - low
-    _, least, most = mean_interval(values, 0.99, estimator)
+    _, least, most = mean_interval(values, how=by(estimator, 0.99))
     assert least < low < mean < high < most
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_one_value_has_no_interval_and_equal_ones_have_one_of_no_length(estimator: Any) -> None:
-    assert np.isnan(mean_interval(np.array([0.5]), 0.95, estimator)[1:]).all()
-    assert mean_interval(np.full(9, 0.5), 0.95, estimator) == (0.5, 0.5, 0.5)
+    assert np.isnan(mean_interval(np.array([0.5]), how=by(estimator))[1:]).all()
+    assert mean_interval(np.full(9, 0.5), how=by(estimator)) == (0.5, 0.5, 0.5)
 
 
-def test_an_unknown_estimator_is_named() -> None:
-    with pytest.raises(OptionError, match="one of student-t, percentile, bca, not 'jackknife'"):
-        mean_interval(np.zeros(3), 0.95, "jackknife")  # type: ignore[arg-type]
+@pytest.mark.parametrize(("estimator", "name"), [("percentile", "percentile"), ("bca", "BCa")])
+def test_bootstraps_are_scipys(estimator: Any, name: str) -> None:
+    values = np.random.default_rng(0).exponential(size=40)
+    theirs = stats.bootstrap(
+        (values,), np.mean, n_resamples=10_000, method=name, rng=np.random.default_rng(0)
+    ).confidence_interval
+    assert mean_interval(values, how=by(estimator))[1:] == pytest.approx(tuple(theirs))
 
 
 @pytest.mark.parametrize("interval", ["percentile", "bca"])
@@ -75,32 +85,18 @@ def test_differences_by_bootstrap_are_about_those_of_welch(interval: Any) -> Non
     rng = np.random.default_rng(1)
     first, second = rng.normal(1, 1, 300), rng.normal(0, 2, 500)
     expected = stats.ttest_ind(first, second, equal_var=False).confidence_interval()
-    assert difference_interval(first, second) == pytest.approx(tuple(expected))
-    assert difference_interval(first, second, 0.95, interval) == pytest.approx(expected, abs=0.02)
+    assert mean_interval(first, -second)[1:] == pytest.approx(tuple(expected))
+    assert mean_interval(first, -second, how=by(interval))[1:] == pytest.approx(expected, abs=0.02)
 
 
-def test_where_no_image_recurs_the_image_level_is_students() -> None:
-    tasks = drawn(400)
-    seen: set[int] = set()
-    chosen = []
-    for task, images in enumerate(tasks.images):
-        if seen.isdisjoint(images.tolist()):
-            seen.update(images.tolist())
-            chosen.append(task)
-    apart = TaskSet.of(
-        pool_of(SIZES),
-        tasks.classes[chosen],
-        tasks.support[chosen],
-        tasks.query[chosen],
-        sampler="chosen",
-        options={},
-        seed=0,
-    )
-    assert len(apart) > 3
-    values, outcomes = answered(apart, np.random.default_rng(0).random(180) < 0.7)
-    found = image_interval(accuracy, apart, outcomes, SIZES)
-    assert found.units_variance == 0
-    assert (found.mean, found.low, found.high) == pytest.approx(mean_interval(values))
+def test_where_images_hardly_recur_the_image_level_is_students() -> None:
+    sizes = np.full(4, 20_000)
+    tasks = drawn(60, 0, sizes)
+    values, outcomes = answered(tasks, np.random.default_rng(0).random(80_000) < 0.7)
+    found = image_interval(accuracy, tasks, outcomes, sizes)
+    assert found.units_variance < 0.05 * found.tasks_variance
+    assert (found.mean, found.low, found.high) == pytest.approx(mean_interval(values), rel=0.01)
+    assert found.freedom == pytest.approx(59, rel=0.1)
 
 
 @pytest.mark.parametrize("weights", [(0.5, 0.5), (1.0, 0.0)])
@@ -153,6 +149,30 @@ def test_reused_tasks_cover_the_truth_at_the_image_level_alone() -> None:
         held["student-t"] += low <= truth <= high
     assert held["student-t"] < 0.6 * 300
     assert 0.91 * 300 < held["image-level"] < 0.985 * 300
+
+
+@pytest.mark.parametrize("statistic", [accuracy, worst], ids=["acc", "wacc"])
+def test_the_freedom_counts_the_noise_of_the_tasks_that_were_drawn(statistic: Any) -> None:
+    """Where only the query image counts, support images tell nothing but noise."""
+    sizes, share = np.full(10, 40), np.linspace(0.5, 0.8, 10)
+    sets = [drawn(300, seed, sizes, n_way=3, n_shot=5, n_query=1) for seed in range(20)]
+    rng = np.random.default_rng(5)
+    truth = float(share.mean())
+    if statistic is worst:
+        ways = np.array(list(itertools.combinations(share, 3)))
+        truth = float(ways.prod(axis=1).mean())
+    held, variances, freedom = 0, [], []
+    for replicate in range(300):
+        tasks = sets[replicate % len(sets)]
+        _, outcomes = answered(tasks, rng.random(400) < np.repeat(share, sizes))
+        found = image_interval(statistic, tasks, outcomes, sizes)
+        held += found.low <= truth <= found.high
+        variances.append(found.units_variance + found.tasks_variance)
+        freedom.append(found.freedom)
+    assert 0.92 * 300 <= held <= 0.98 * 300
+    # Of a chi-squared variable over its mean, the variance is 2 over the degrees of freedom.
+    counted = 2 * np.mean(variances) ** 2 / np.var(variances)
+    assert 0.5 < np.median(freedom) / counted < 2.5
 
 
 def test_the_class_level_is_wider_and_needs_classes_that_differ_between_tasks() -> None:

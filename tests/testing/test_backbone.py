@@ -165,10 +165,18 @@ class Unsaved(Small):
 
     def __init__(self, *, channels: int = 6):
         super().__init__(channels=channels)
-        self.scale = torch.rand(channels, 1, 1) + 0.5
+        self.register_buffer("scale", torch.rand(channels, 1, 1) + 0.5, persistent=False)
 
     def forward(self, images):
         return super().forward(images) * self.scale
+
+
+class Waiting(Small):
+    """It skips what is black."""
+
+    def forward(self, images):
+        maps = super().forward(images)
+        return maps if maps.abs().max() > 0 else maps * 0
 
 
 class Untold(Small):
@@ -216,6 +224,7 @@ BROKEN = {
     "check_images_unchanged": InPlace,
     "check_memory_format": Strided,
     "check_gradients": Unused,
+    "check_device": Waiting,
     "check_state_dict": Unsaved,
 }
 
@@ -247,6 +256,23 @@ class Undeclared(Frozen):
 
 def test_a_backbone_that_keeps_its_weights_must_say_so(failing):
     assert failing(Undeclared, "backbone") == {"check_keeps_weights"}
+
+
+class WaitingAsDeclared(Waiting):
+    """It skips what is black, and says so."""
+
+    reads_values = "it skips what is black"
+
+
+class WaitingForNothing(Small):
+    """It reads no values but says that it does."""
+
+    reads_values = "why not"
+
+
+def test_a_backbone_that_must_read_values_says_so(failing):
+    assert failing(WaitingAsDeclared, "backbone") == set()
+    assert failing(WaitingForNothing, "backbone") == {"check_device"}
 
 
 def test_every_check_has_its_broken_backbone():

@@ -6,14 +6,16 @@ from torch import nn
 from torch.nn import functional
 
 from fsframework.interfaces import FewShotMethod, OptionError
-from fsframework.testing import NotApplicable, checks_for, parametrize_with_checks
+from fsframework.testing import ConformanceError, NotApplicable, checks_for, parametrize_with_checks
 from fsframework.testing.method import (
     ITEM_SHAPES,
     ToyBackbone,
     _toy_accuracy,
     built,
     check_loss,
+    check_loss_on_device,
     check_queries_independent,
+    check_scores_on_device,
     check_solves_toy_task,
     toy_episode,
 )
@@ -78,9 +80,9 @@ class Adapted(FewShotMethod):
 
     def scores(self, support, query):
         tasks, way, shot, size = support.shape
-        target = torch.arange(way).repeat_interleave(shot).expand(tasks, -1)
+        target = torch.arange(way, device=support.device).repeat_interleave(shot).expand(tasks, -1)
         with torch.enable_grad():
-            weight = torch.zeros(tasks, way, size, requires_grad=True)
+            weight = support.new_zeros(tasks, way, size).requires_grad_()
             for _ in range(10):
                 logits = support.flatten(1, 2) @ weight.mT
                 loss = functional.cross_entropy(logits.mT, target, reduction="sum")
@@ -180,7 +182,7 @@ class FirstFavoured(Nearest):
 
     def scores(self, support, query):
         scores = super().scores(support, query)
-        return scores + 0.1 * (torch.arange(scores.shape[2]) == 0)
+        return scores + 0.1 * (torch.arange(scores.shape[2], device=scores.device) == 0)
 
 
 class ForAnyWaysAfterAll(Nearest):
@@ -255,7 +257,7 @@ class Unsaved(Nearest):
     """A random scale that is not in the state dict."""
 
     def build(self, item_shape, n_base_classes, backbone):
-        self.random = torch.rand(item_shape) + 0.5
+        self.register_buffer("random", torch.rand(item_shape) + 0.5, persistent=False)
 
     def scores(self, support, query):
         return super().scores(support * self.random, query * self.random)
@@ -273,8 +275,24 @@ class HalfPrecise(Nearest):
 
     def loss(self, batch):
         scores = super().scores(*self.embed_episode(batch))
-        low = (scores @ torch.eye(scores.shape[2])).dtype != torch.float32
+        low = (scores @ scores.mT).dtype != torch.float32
         return super().loss(batch) * (torch.inf if low else 1.0)
+
+
+class OnCpu(Nearest):
+    """It makes a tensor where scores are usually computed."""
+
+    def scores(self, support, query):
+        scores = super().scores(support, query)
+        return scores + torch.zeros(scores.shape[2])
+
+
+class Peeking(Nearest):
+    """Its loss looks at itself."""
+
+    def loss(self, batch):
+        loss = super().loss(batch)
+        return loss * 2 if loss > 100 else loss
 
 
 class Farthest(Nearest):
@@ -307,6 +325,8 @@ BROKEN: dict[str, type] = {
     "check_state_dict": Unsaved,
     "check_loss": Detached,
     "check_loss_in_bfloat16": HalfPrecise,
+    "check_scores_on_device": OnCpu,
+    "check_loss_on_device": Peeking,
     "check_solves_toy_task": Farthest,
 }
 
@@ -335,6 +355,64 @@ def test_what_does_not_apply_says_why():
 def test_a_method_may_need_training_to_solve_the_toy_task():
     assert _toy_accuracy(built(Learnt)) < 0.8
     check_solves_toy_task(Learnt)
+
+
+class Converging(Nearest):
+    """It ends when it is good enough, and says so; its loss goes another way."""
+
+    reads_values = "it ends when it is good enough"
+
+    def scores(self, support, query):
+        return super().scores(support, query) * (1 if support.sum() > 0 else 2)
+
+    def loss(self, batch):
+        return Nearest.scores(self, *self.embed_episode(batch)).square().mean()
+
+
+class ConvergingToo(Converging):
+    """Its loss scores."""
+
+    def loss(self, batch):
+        return Nearest.loss(self, batch)
+
+
+class ConvergingTwice(Converging):
+    """Its loss reads a value too, but not to score."""
+
+    def loss(self, batch):
+        loss = super().loss(batch)
+        return loss * min(1, loss.item())
+
+
+class NeverConverging(Nearest):
+    """It reads no values but says that it does."""
+
+    reads_values = "why not"
+
+
+class Numbered(Nearest):
+    """A reason that is not one."""
+
+    reads_values = True
+
+
+def test_a_method_that_must_read_values_says_so(failing):
+    check_scores_on_device(Converging)
+    check_loss_on_device(Converging)
+    with pytest.raises(NotApplicable, match="reads_values is 'it ends when it is good enough'"):
+        check_loss_on_device(ConvergingToo)
+    assert failing(ConvergingTwice, "method") == {"check_loss_on_device"}
+    assert failing(NeverConverging, "method") == {"check_scores_on_device"}
+    assert failing(Numbered, "method") == {"check_declarations"}
+
+
+def test_a_fault_is_found_at_its_line():
+    with pytest.raises(ConformanceError) as caught:
+        check_scores_on_device(OnCpu)
+    message = str(caught.value)
+    line = OnCpu.scores.__code__.co_firstlineno + 2
+    assert f"{__file__}, line {line} (return scores + torch.zeros(scores.shape[2]))" in message
+    assert "makes a tensor on the CPU (aten.zeros.default)" in message
 
 
 class Undeclared(Nearest):

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import click
 
-from fsframework.cli.options import command, json_option, runs_dir_option
+from fsframework.cli.options import command, shared
 
 __all__ = ["uneven"]
 
 
 @command()
-@runs_dir_option
-@json_option
+@shared("runs-dir", "json")
 def uneven(runs_dir: Path, as_json: bool) -> None:
     """Rank the runs by how unevenly they serve the classes of a task."""
     import fsframework as fsf

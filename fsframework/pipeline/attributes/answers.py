@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fsframework.errors import DataError, FsfError
+from fsframework._calls import about, malformed, named
+from fsframework.errors import DataError, PluginError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.detector import AttributeDetector, Captioner
 from fsframework.interfaces.selector import WordSelector
 from fsframework.values import ImageRecord, IntArray
 
-__all__ = ["Answered", "CheckedDetector", "answers_of"]
+__all__ = ["Answered", "answers_of", "check_declared", "provenance_of", "selected"]
 
 
 @dataclass(frozen=True)
@@ -32,109 +33,78 @@ class Answered:
     broken: list[tuple[int, str]]
 
 
-@dataclass(frozen=True)
-class CheckedDetector:
-    """A detector whose faults become sentences that name it.
+def check_declared(detector: AttributeDetector) -> None:
+    """Check what a detector's class and the instance declare.
 
-    Args:
-        detector: the plugin.
-        name: as messages name it.
+    Raises:
+        PluginError: ``consumes`` is unknown, or a captioner has no selector.
     """
-
-    detector: AttributeDetector
-    name: str
-
-    @property
-    def captions(self) -> bool:
-        """Whether it answers with captions, from which its selector takes the words."""
-        return isinstance(self.detector, Captioner)
-
-    @contextmanager
-    def blamed_for(self, what: str) -> Iterator[None]:
-        """Turn what the plugin raises into a sentence; an ``FsfError`` passes unchanged."""
-        try:
-            yield
-        except (FsfError, MemoryError):
-            raise
-        except Exception as error:
-            first = (str(error).splitlines() or [""])[0]
-            raise DataError(
-                f"detector {self.name}: {what} raised {type(error).__name__}: {first}"
-            ) from error
-
-    def check_declared(self) -> None:
-        """Check what the class and the instance declare.
-
-        Raises:
-            DataError: ``consumes`` is unknown, or a captioner has no selector.
-        """
-        consumes = self.detector.consumes
-        if consumes not in ("pixels", "records"):
-            raise DataError(
-                f"detector {self.name}: consumes must be 'pixels' or 'records', not {consumes!r}"
-            )
-        if isinstance(self.detector, Captioner):
-            try:
-                given = isinstance(self.detector.selector, WordSelector)
-            except AttributeError:
-                given = False
-            if not given:
-                raise DataError(f"detector {self.name}: a captioner must set self.selector")
-
-    def provenance(self) -> dict[str, str]:
-        """Return the provenance, which must consist of strings."""
-        found: Mapping[str, Any] = self.detector.provenance()
-        for name, text in found.items():
-            if not (isinstance(name, str) and isinstance(text, str)):
-                raise DataError(
-                    f"detector {self.name}: provenance must hold strings, not {name!r}: {text!r}"
-                )
-        return dict(found)
-
-    def answer(self, images: Sequence[Any]) -> Sequence[Any]:
-        """Return a caption, or a sorted list of words, for each image."""
-        who = f"detector {self.name}"
-        if isinstance(self.detector, Captioner):
-            return _captions(who, self.detector.describe(images), len(images))
-        return _words(who, self.detector.detect(images), len(images), "images")
-
-    def selected(self, captions: Sequence[str]) -> list[list[str]]:
-        """Return the words that a captioner's selector takes from captions."""
-        assert isinstance(self.detector, Captioner)
-        selector = self.detector.selector
-        who = f"selector {type(selector).__name__}"
-        with self.blamed_for(f"selection by {type(selector).__name__}"):
-            return _words(who, selector.select(captions), len(captions), "captions")
+    if detector.consumes not in ("pixels", "records"):
+        wrong = f"consumes must be 'pixels' or 'records', not {detector.consumes!r}"
+        raise PluginError(f"{named(detector)}: {wrong}")
+    if isinstance(detector, Captioner):
+        selector = vars(detector).get("selector", getattr(type(detector), "selector", None))
+        if not isinstance(selector, WordSelector):
+            raise PluginError(f"{named(detector)}: a captioner must set self.selector")
 
 
-def _list_of(who: str, answers: Any, wanted: int, what: str) -> list[Any]:
-    if not isinstance(answers, (list, tuple)):
-        raise DataError(f"{who} must return a list, not {type(answers).__name__}")
+def provenance_of(detector: AttributeDetector) -> dict[str, str]:
+    """Return the provenance, which must consist of strings.
+
+    Raises:
+        PluginError: it does not.
+    """
+    found: Mapping[Any, Any] = detector.provenance()
+    for name, text in found.items():
+        if not (isinstance(name, str) and isinstance(text, str)):
+            raise malformed(detector, "provenance", f"{name!r}: {text!r}", "strings")
+    return dict(found)
+
+
+def answer(detector: AttributeDetector, images: Sequence[Any]) -> Sequence[Any]:
+    """Return a caption, or a sorted list of words, for each image.
+
+    Raises:
+        PluginError: the detector's answers are malformed.
+    """
+    if not isinstance(detector, Captioner):
+        return _words(detector, "detect", detector.detect(images), len(images))
+    captions = detector.describe(images)
+    _check_each(detector, "describe", captions, len(images), str, "a text")
+    return [_writable(caption) for caption in captions]
+
+
+def selected(selector: WordSelector, captions: Sequence[str]) -> list[list[str]]:
+    """Return the words that a captioner's selector takes from captions, sorted.
+
+    Raises:
+        PluginError: the selector's answers are malformed.
+    """
+    return _words(selector, "select", selector.select(captions), len(captions))
+
+
+def _words(plugin: object, method: str, answers: Sequence[Any], wanted: int) -> list[list[str]]:
+    _check_each(plugin, method, answers, wanted, (frozenset, set), "a frozenset")
+    for word in itertools.chain.from_iterable(answers):
+        if not isinstance(word, str) or not word or word != word.strip():
+            expected = "non-empty words without surrounding white space"
+            raise malformed(plugin, method, f"the word {word!r}", expected)
+    return [sorted({_writable(word) for word in words}) for words in answers]
+
+
+def _check_each(
+    plugin: object,
+    method: str,
+    answers: Sequence[Any],
+    wanted: int,
+    kinds: type | tuple[type, ...],
+    expected: str,
+) -> None:
     if len(answers) != wanted:
-        raise DataError(f"{who} returned {len(answers)} answers for {wanted} {what}")
-    return list(answers)
-
-
-def _captions(who: str, answers: Any, wanted: int) -> list[str]:
-    found = _list_of(who, answers, wanted, "images")
-    for caption in found:
-        if not isinstance(caption, str):
-            raise DataError(f"{who}: a caption must be a string, not {caption!r}")
-    return [_writable(caption) for caption in found]
-
-
-def _words(who: str, answers: Any, wanted: int, what: str) -> list[list[str]]:
-    found = _list_of(who, answers, wanted, what)
-    for words in found:
-        if not isinstance(words, (frozenset, set)):
-            raise DataError(f"{who}: the words of an image must be a frozenset, not {words!r}")
-        for word in words:
-            if not isinstance(word, str) or not word or word != word.strip():
-                raise DataError(
-                    f"{who}: a word must be a non-empty string without surrounding white space, "
-                    f"not {word!r}"
-                )
-    return [sorted({_writable(word) for word in words}) for words in found]
+        raise malformed(plugin, method, f"{len(answers)} answers", f"{wanted}, one per item")
+    for one in answers:
+        if not isinstance(one, kinds):
+            raise malformed(plugin, method, f"{one!r}", f"{expected} for each item")
 
 
 def _writable(text: str) -> str:
@@ -143,7 +113,7 @@ def _writable(text: str) -> str:
 
 
 def answers_of(
-    checked: CheckedDetector, dataset: Dataset, indices: IntArray, todo: IntArray, size: int
+    detector: AttributeDetector, dataset: Dataset, indices: IntArray, todo: IntArray, size: int
 ) -> Iterator[Answered]:
     """Pass images to a detector and yield its answers, ``size`` images at a time.
 
@@ -158,13 +128,12 @@ def answers_of(
         images, places, broken = [], [], []
         for place in map(int, todo[start : start + size]):
             try:
-                images.append(_shown(checked.detector, dataset, int(indices[place])))
+                images.append(_shown(detector, dataset, int(indices[place])))
                 places.append(place)
-            except (DataError, OSError) as error:
+            except DataError as error:
                 broken.append((place, str(error)))
         return images, places, broken
 
-    call = "describe" if checked.captions else "detect"
     with ThreadPoolExecutor(1, "images") as pool:
         coming = pool.submit(read, 0)
         for start in range(0, len(todo), size):
@@ -174,13 +143,14 @@ def answers_of(
             answers: Sequence[Any] = []
             if images:
                 first = dataset.keys[indices[places[0]]]
-                with checked.blamed_for(f"{call} of {len(images)} images from {first!r} on"):
-                    answers = checked.answer(images)
+                with about(f"{len(images)} images from {first!r} on"):
+                    answers = answer(detector, images)
             yield Answered(places, answers, broken)
 
 
 def _shown(detector: AttributeDetector, dataset: Dataset, index: int) -> Any:
     if detector.consumes == "pixels":
-        return dataset.image(index)
+        with about(repr(dataset.keys[index])):
+            return dataset.image(index)
     metadata = {name: column[index] for name, column in dataset.metadata.items()}
     return ImageRecord(dataset.keys[index], metadata)

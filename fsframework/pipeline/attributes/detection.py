@@ -7,9 +7,8 @@ which other words can be selected without processing an image again.
 
 from __future__ import annotations
 
-import array
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,11 +17,17 @@ from typing import Any
 import numpy as np
 
 from fsframework.components.resolution import Component, canonical
-from fsframework.errors import DataError, OptionError, argument
+from fsframework.errors import OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.detector import AttributeDetector, Captioner
-from fsframework.pipeline.attributes.answers import CheckedDetector, answers_of
+from fsframework.pipeline.attributes.answers import (
+    answers_of,
+    check_declared,
+    provenance_of,
+    selected,
+)
 from fsframework.pipeline.attributes.detection_log import DetectionLog, Shard
+from fsframework.pipeline.cache.sealed import load_sealed, save_sealed
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
 from fsframework.values import AttributeTable, IntArray, digest_of
@@ -103,7 +108,7 @@ class Detected:
 class _Prepared:
     """A detector that is ready, with its provenance and notes."""
 
-    checked: CheckedDetector
+    detector: AttributeDetector
     device: str
     provenance: dict[str, str]
     notes: tuple[str, ...]
@@ -143,33 +148,30 @@ def detect_attributes(
     with DetectionLog.opened(folder, job.keys, job.shard, session.reporter) as log:
         todo = log.missing(job.places)
         total = len(job.keys[job.places])
-        if not todo.size and stored.exists():
-            try:
-                return Detected(AttributeTable.load(stored), (), ready.notes, total)
-            except DataError:
-                stored.unlink()
+        if not todo.size:
+            kept = load_sealed(stored, AttributeTable.load, session.reporter)
+            if kept is not None:
+                return Detected(kept, (), ready.notes, total)
         size = _batch_size(ready, batch_size)
-        failed = _fill(log, job, ready.checked, todo, size, session.reporter)
+        failed = _fill(log, job, ready.detector, todo, size, session.reporter)
         header = _header(job, ready.provenance, f"{len(failed)} of {total} images")
-        table = _table(log, job.places, ready.checked, header, session.reporter)
+        table = _table(log, job.places, ready.detector, header, session.reporter)
     if not failed:
-        table.save(stored)
+        save_sealed(stored, table.save)
     return Detected(table, tuple(failed), ready.notes, total - int(todo.size))
 
 
 def _prepare(job: DetectionJob, reporter: Reporter, device: str, offline: bool) -> _Prepared:
     detector: AttributeDetector = job.detector.create()
-    checked = CheckedDetector(detector, job.detector.name)
-    with checked.blamed_for("prepare"):
-        checked.check_declared()
-        device = _device(detector, device)
-        detector.prepare(device=device, offline=offline)
-        provenance = checked.provenance()
-        notes = tuple(detector.notes(job.keys, job.other_keys()))
-        of_selector = detector.selector.notes() if isinstance(detector, Captioner) else []
+    check_declared(detector)
+    device = _device(detector, device)
+    detector.prepare(device=device, offline=offline)
+    provenance = provenance_of(detector)
+    notes = tuple(detector.notes(job.keys, job.other_keys()))
+    of_selector = detector.selector.notes() if isinstance(detector, Captioner) else []
     for note in (*notes, *of_selector):
         reporter.note(note)
-    return _Prepared(checked, device, provenance, notes)
+    return _Prepared(detector, device, provenance, notes)
 
 
 def _device(detector: AttributeDetector, wanted: str) -> str:
@@ -206,7 +208,7 @@ def _identity(component: Component) -> str:
 
 
 def _batch_size(ready: _Prepared, wanted: int | None) -> int:
-    if wanted is None and ready.checked.detector.consumes == "records":
+    if wanted is None and ready.detector.consumes == "records":
         return _RECORDS_PER_CALL
     return wanted or _IMAGES_PER_CALL["cuda" if ready.device.startswith("cuda") else "cpu"]
 
@@ -214,7 +216,7 @@ def _batch_size(ready: _Prepared, wanted: int | None) -> int:
 def _fill(
     log: DetectionLog,
     job: DetectionJob,
-    checked: CheckedDetector,
+    detector: AttributeDetector,
     todo: IntArray,
     size: int,
     reporter: Reporter,
@@ -225,8 +227,8 @@ def _fill(
         return failed
     total = len(job.keys[job.places])
     with reporter.stage("detection", total, total - todo.size) as advance:
-        for said in answers_of(checked, job.dataset, job.indices, todo, size):
-            log.append(said.places, said.answers, captions=checked.captions)
+        for said in answers_of(detector, job.dataset, job.indices, todo, size):
+            log.append(said.places, said.answers, captions=isinstance(detector, Captioner))
             failed += [(job.keys[place], reason) for place, reason in said.broken]
             remark = f"{len(failed)} cannot be read" if failed else ""
             advance(len(said.places) + len(said.broken), remark)
@@ -258,7 +260,7 @@ def _portable(value: Any) -> Any:
 def _table(
     log: DetectionLog,
     chosen: slice,
-    checked: CheckedDetector,
+    detector: AttributeDetector,
     provenance: Mapping[str, str],
     reporter: Reporter,
 ) -> AttributeTable:
@@ -266,23 +268,18 @@ def _table(
     places = np.arange(len(log.keys))[chosen]
     places = places[log.done[places]]
     captions: list[str] = []
-    number: dict[str, int] = {}
-    lengths, numbers = array.array("q"), array.array("i")  # a tenth of the memory of lists
-    with reporter.stage("words", len(places)) as advance:
-        for start in range(0, len(places), _RECORDS_PER_CALL):
-            answers = log.read(places[start : start + _RECORDS_PER_CALL])
-            if checked.captions:
-                captions += answers
-                answers = checked.selected(answers)
-            for words in answers:
-                lengths.append(len(words))
-                numbers.extend(number.setdefault(word, len(number)) for word in words)
-            advance(len(answers))
-    vocabulary = sorted(number)
-    rank = np.empty(len(vocabulary), np.int32)
-    rank[[number[word] for word in vocabulary]] = np.arange(len(vocabulary), dtype=np.int32)
-    rows = np.repeat(np.arange(len(places), dtype=np.int32), np.asarray(lengths))
+    selector = detector.selector if isinstance(detector, Captioner) else None
+
+    def words() -> Iterator[Sequence[str]]:
+        with reporter.stage("words", len(places)) as advance:
+            for start in range(0, len(places), _RECORDS_PER_CALL):
+                answers = log.read(places[start : start + _RECORDS_PER_CALL])
+                if selector is not None:
+                    captions.extend(answers)
+                    answers = selected(selector, answers)
+                yield from answers
+                advance(len(answers))
+
     keys = tuple(log.keys[place] for place in places)
-    columns = rank[np.asarray(numbers)]
-    said = captions if checked.captions else None
-    return AttributeTable.from_indices(keys, vocabulary, rows, columns, provenance, said)
+    shown = None if selector is None else captions
+    return AttributeTable.from_words(keys, words(), provenance, shown)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fsframework.components.resolution import Given, set_dotted
+from fsframework.components.resolution import MOST_LEVELS, Given, set_dotted
 from fsframework.errors import OptionError, close_matches
 
-__all__ = ["ARGUMENTS", "COMPONENTS", "given_tree", "key_of", "overlay"]
+__all__ = ["ARGUMENTS", "COMPONENTS", "given_tree", "key_of", "leaves", "overlay"]
 
 COMPONENTS = ("method", "sampler", "dataset", "backbone", "detector")
 """Arguments that are components: a name, a table with a name, a class or an instance."""
@@ -32,6 +32,8 @@ ARGUMENTS: Mapping[str, str] = {
 """Dotted key that an argument sets in a configuration, by the name of the argument."""
 
 _ALL = ("all", "none")
+_INSTEAD_OF = {"attributes": "detector", "detector": "attributes"}
+"""Arguments that exclude each other: one given on the command line replaces the other in a file."""
 
 
 def key_of(name: str, value: Any) -> tuple[str, Any]:
@@ -70,29 +72,29 @@ def given_tree(
     tree: dict[str, Any] = {}
     # Names of components come before their options, so that an option finds its component.
     for key, value in sorted(keyed, key=lambda pair: pair[0].count(".")):
-        if isinstance(value, Mapping) and "." not in key:
-            _set_tree(tree, key, value, origin)
-        elif key == "training" and isinstance(value, (list, tuple)):
-            tree[key] = {"stages": [_leaves(stage, origin) for stage in value]}
+        if key == "training" and isinstance(value, (list, tuple)):
+            tree[key] = {"stages": [leaves(stage, origin) for stage in value]}
+        elif isinstance(value, Mapping) and "." not in key:
+            tree = overlay({key: leaves(value, origin)}, tree)
         else:
             set_dotted(tree, key, Given(value, origin))
-    return overlay(tree, below) if below else tree
+    if not below:
+        return tree
+    return overlay(tree, {k: v for k, v in below.items() if _INSTEAD_OF.get(k) not in tree})
 
 
-def _set_tree(tree: dict[str, Any], key: str, value: Mapping[str, Any], origin: str) -> None:
-    leaves = _leaves(value, origin)
-    current = tree.get(key)
-    if isinstance(current, Given):
-        leaves = {"name": current, **leaves}
-    tree[key] = leaves
+def leaves(value: Any, origin: str, levels: int = MOST_LEVELS) -> Any:
+    """Return nested mappings with ``Given`` as leaves; lists of mappings stay lists.
 
-
-def _leaves(value: Any, origin: str) -> Any:
-    """Return nested mappings with ``Given`` as leaves; lists of mappings stay lists."""
+    Raises:
+        OptionError: they are nested more than ``levels`` deep.
+    """
+    if not levels:
+        raise OptionError(f"options may be nested at most {MOST_LEVELS} levels deep")
     if isinstance(value, Mapping):
-        return {str(key): _leaves(one, origin) for key, one in value.items()}
+        return {str(key): leaves(one, origin, levels - 1) for key, one in value.items()}
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, Mapping) for v in value):
-        return [_leaves(one, origin) for one in value]
+        return [leaves(one, origin, levels - 1) for one in value]
     return Given(value, origin)
 
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fsframework._reading import parse_toml, read_file
 from fsframework.components.objects import named
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import (
     Component,
     Given,
-    add_below,
     parameters,
     resolve_component,
     resolve_settings,
 )
 from fsframework.errors import FsfError, OptionError, argument, close_matches
+from fsframework.pipeline.experiment.arguments import leaves, overlay
 from fsframework.pipeline.experiment.recipes import EMBEDDED, Recipe, find_recipe, unknown_recipe
 from fsframework.pipeline.experiment.settings import Settings
 from fsframework.pipeline.experiment.stages import Stage
@@ -40,10 +41,10 @@ __all__ = [
 ]
 
 _DEFAULTS = {
-    "dataset": EMBEDDED,
-    "backbone": "conv64f",
-    "method": "protonet",
-    "sampler": "fewstab",
+    "dataset": Given(EMBEDDED, "default"),
+    "backbone": Given("conv64f", "default"),
+    "method": Given("protonet", "default"),
+    "sampler": Given("fewstab", "default"),
 }
 ROLES = tuple(_DEFAULTS)
 """The components that every experiment has."""
@@ -135,81 +136,73 @@ def read_config(path: Path) -> dict[str, Any]:
         OptionError: the file is missing or not TOML; the message gives line and column.
     """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = parse_toml(read_file(path))
     except FileNotFoundError:
         raise OptionError(f"{argument('config', str(path))}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise OptionError(f"{argument('config', str(path))}: not TOML ({error})") from None
     except OSError as error:
-        raise OptionError(f"{argument('config', str(path))}: {error.strerror}") from None
-
-    def leaves(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: leaves(v) for k, v in value.items()}
-        if isinstance(value, list) and value and all(isinstance(v, dict) for v in value):
-            return [leaves(v) for v in value]
-        return Given(value, path.name)
-
-    tree: dict[str, Any] = leaves(raw)
+        raise OptionError(
+            f"{argument('config', str(path))}: cannot be read ({error.strerror})"
+        ) from None
+    tree: dict[str, Any] = leaves(raw, path.name)
     return tree
 
 
 def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experiment:
     """Resolve a tree of ``Given`` into an experiment.
 
+    The tree lies over the model of another run, if one is given; below are the recipe of the
+    method, then the defaults.
+
     Raises:
         OptionError: an unknown key, a wrong type, a value out of range.
         PluginError: a plugin cannot be loaded.
     """
-    tree = _with_names(registry, tree)
-    given = _values(tree)
-    check_keys(tree)
-    name = tree.pop("name", None)
-    detector_given = tree.pop("detector", None)
-    settings, origins = _settings(tree)
+    asked = _with_names(registry, tree)
+    given = _values(asked)
+    check_keys(asked)
+    settings, _ = _settings(asked)
     if settings.model is not None:
-        _add_model(tree, settings.model)
-    sampler = resolve_component(registry, "sampler", _request(tree.get("sampler"), "sampler"))
-    shape = _shape(settings, sampler)
-    idle = _nothing_to_train(registry, tree, settings)
-    if idle:
-        tree["training"] = {"epochs": Given(0, "nothing to train")}
-    recipe = None if idle else _recipe(registry, tree, settings, shape[1])
-    settings = dataclasses.replace(settings, recipe=_name_of(recipe, settings))
+        asked = _with_model(asked, settings.model)
+    whole = overlay(asked, _DEFAULTS)
+    sampler = resolve_component(registry, "sampler", whole["sampler"])
+    n_way, n_shot = _shape(settings, sampler)
+    recipe: Recipe | None = None
+    trained = "training" in asked or ("recipe" in asked and settings.recipe is not None)
+    if not trained and _nothing_to_train(registry, whole):
+        whole["training"] = {"epochs": Given(0, "nothing to train")}
+    elif settings.recipe is not None and settings.model is None:
+        recipe = _recipe(registry, whole, settings.recipe, n_shot)
+    training = whole.get("training", {})
     if recipe is not None:
-        _add_recipe(tree, recipe)
-    if recipe is not None or settings.model is not None:
-        # Either may set the size of the images.
-        found, origins = _settings({k: v for k, v in tree.items() if k != "recipe"})
-        settings = dataclasses.replace(found, recipe=settings.recipe)
-    parts = {
-        kind: resolve_component(registry, kind, _request(tree.get(kind), kind))
-        for kind in ("dataset", "backbone")
-    }
-    parts["method"] = _method(registry, _request(tree.get("method"), "method"), shape[0])
-    parts["sampler"] = sampler
-    settings, detector = _detector(registry, settings, tree.get("attributes"), detector_given)
-    statistics = _statistics(registry, tree.get("statistics"))
-    stages, stage_origins = _stages(registry, tree.get("training", {}), recipe)
-    return Experiment(
+        below = leaves(dict(recipe.options), f"recipe {recipe.name}")
+        below.pop("training", None)  # belongs to single stages
+        whole = functools.reduce(overlay, (asked, below, _DEFAULTS))
+    settings, origins = _settings(whole)
+    settings = dataclasses.replace(settings, recipe=settings.recipe if recipe else None)
+    detector = _detector(registry, settings, whole)
+    dataset = resolve_component(registry, "dataset", whole["dataset"])
+    backbone = resolve_component(registry, "backbone", whole["backbone"])
+    method = resolve_component(registry, "method", whole["method"])
+    statistics = _statistics(registry, whole.get("statistics"))
+    stages, stage_origins = _stages(registry, training, recipe)
+    experiment = Experiment(
         settings=settings,
-        dataset=parts["dataset"],
-        backbone=parts["backbone"],
-        method=parts["method"],
+        dataset=dataset,
+        backbone=backbone,
+        method=_following(method, n_way),
         sampler=sampler,
         detector=detector,
         statistics=statistics,
         stages=stages,
         given=given,
-        origins={
-            **origins,
-            **{kind: part.origins_json() for kind, part in parts.items()},
-            **({"detector": detector.origins_json()} if detector else {}),
-            "training": stage_origins,
-        },
+        origins={},
         recipe=recipe,
-        name="" if name is None else str(name.value),
+        name=str(whole["name"].value) if "name" in whole else "",
     )
+    parts = {role: part.origins_json() for role, part in experiment.roles.items()}
+    return dataclasses.replace(experiment, origins={**origins, **parts, "training": stage_origins})
 
 
 def check_keys(tree: Mapping[str, Any]) -> None:
@@ -240,38 +233,35 @@ def _with_names(registry: Registry, tree: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _named_statistics(registry: Registry, raw: Any) -> Any:
+def _named_statistics(registry: Registry, raw: Any) -> list[Any]:
     """Return a list of requests, one for each statistic."""
-    options: Mapping[str, Any] = {}
+    options: dict[str, Any] = {}
     if isinstance(raw, Mapping):
         options = {key: value for key, value in raw.items() if key != "name"}
         raw = raw.get("name", Given(list(DEFAULT_STATISTICS), "default"))
-    origin = raw.origin if isinstance(raw, Given) else "call"
-    values = raw.value if isinstance(raw, Given) else raw
+    given = raw if isinstance(raw, Given) else Given(raw, "call")
+    values = given.value
     if isinstance(values, str):
         values = [part.strip() for part in values.split(",") if part.strip()]
-    if not isinstance(values, (list, tuple)):
-        values = [values]
     found = []
-    for value in values:
-        one = value if isinstance(value, (Given, Mapping)) else Given(value, origin)
+    for value in values if isinstance(values, (list, tuple)) else [values]:
+        one = value if isinstance(value, (Given, Mapping)) else Given(value, given.origin)
         request = named(registry, "statistic", one)
-        called = request.value if isinstance(request, Given) else None
-        if str(called) in options:
-            request = {"name": request, **options[str(called)]}
-        found.append(request)
-    unknown = [key for key in options if not any(_name_in(one) == key for one in found)]
-    if unknown:
+        name = _value(request)
+        own = options.pop(name, None) if isinstance(request, Given) else None
+        found.append(request if own is None else {"name": request, **own})
+    if options:
         raise OptionError(
-            f"statistics.{unknown[0]}: this statistic is not among those of the run: "
-            f"{', '.join(str(_name_in(one)) for one in found)}"
+            f"statistics.{next(iter(options))}: this statistic is not among those of the run: "
+            f"{', '.join(str(_value(one)) for one in found)}"
         )
     return found
 
 
-def _name_in(request: Any) -> Any:
-    name = request.get("name") if isinstance(request, Mapping) else request
-    return name.value if isinstance(name, Given) else name
+def _value(request: Any) -> Any:
+    """Return the value of a request for a component, or of an option: a name, without options."""
+    request = request.get("name") if isinstance(request, Mapping) else request
+    return request.value if isinstance(request, Given) else request
 
 
 def _statistics(registry: Registry, requests: Any) -> dict[str, Component]:
@@ -292,23 +282,16 @@ def _settings(tree: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
     return found
 
 
-def _detector(
-    registry: Registry, settings: Settings, attributes: Any, given: Any
-) -> tuple[Settings, Component | None]:
-    """Return the detector, or none if attributes are read; the stronger origin decides."""
-    if given is None:
-        return settings, None
+def _detector(registry: Registry, settings: Settings, tree: Mapping[str, Any]) -> Component | None:
+    """Return the detector, ``None`` if attributes are read."""
+    if "detector" not in tree:
+        return None
     if settings.attributes is not None:
-        stronger = _strength(attributes) - _strength(given)
-        if stronger > 0:
-            return settings, None
-        if stronger == 0:
-            raise OptionError(
-                f"attributes are either read from {settings.attributes} or detected: leave out "
-                f"{argument('attributes')} or {argument('detector')}"
-            )
-        settings = dataclasses.replace(settings, attributes=None)
-    return settings, resolve_component(registry, "detector", given)
+        raise OptionError(
+            f"attributes are either read from {settings.attributes} or detected: leave out "
+            f"{argument('attributes')} or {argument('detector')}"
+        )
+    return resolve_component(registry, "detector", tree["detector"])
 
 
 def resolve_part(
@@ -321,7 +304,7 @@ def resolve_part(
         PluginError: the plugin cannot be loaded.
     """
     settings, _ = _settings(tree)
-    request = named(registry, kind, _request(tree.get(kind), kind))
+    request = named(registry, kind, overlay(tree, _DEFAULTS)[kind])
     return settings, resolve_component(registry, kind, request)
 
 
@@ -330,6 +313,13 @@ def with_way(experiment: Experiment, sampler: Component) -> Experiment:
     method = _following(experiment.method, sampler.options.get("n_way", 5))
     origins = {**experiment.origins, "sampler": sampler.origins_json()}
     return dataclasses.replace(experiment, sampler=sampler, method=method, origins=origins)
+
+
+def _following(component: Component, n_way: int) -> Component:
+    """Return a method that needs the number of ways with that of the tasks, unless it is given."""
+    if component.origins.get("n_way") not in ("default", FROM_TASKS):
+        return component
+    return component.with_options({"n_way": n_way}, FROM_TASKS)
 
 
 def _shape(settings: Settings, sampler: Component) -> tuple[int, int]:
@@ -343,98 +333,38 @@ def _shape(settings: Settings, sampler: Component) -> tuple[int, int]:
     return sampler.options.get("n_way", 5), sampler.options.get("n_shot", 5)
 
 
-def _method(registry: Registry, request: Any, n_way: int) -> Component:
-    """Resolve the method; one that needs the number of ways gets that of the tasks."""
-    return _following(resolve_component(registry, "method", request), n_way)
-
-
-def _following(component: Component, n_way: int) -> Component:
-    if component.origins.get("n_way") not in ("default", FROM_TASKS):
-        return component
-    options = {**component.options, "n_way": n_way}
-    return dataclasses.replace(
-        component, options=options, origins={**component.origins, "n_way": FROM_TASKS}
-    )
-
-
-def _add_model(tree: dict[str, Any], folder: Path) -> None:
-    """Take method, backbone, image size and weights from a run."""
+def _with_model(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the tree with method, backbone, image size and weights of a run."""
+    called = argument("model", str(folder))
     for kind in ("method", "backbone"):
-        raw = tree.get(kind)
-        if raw is not None and not (isinstance(raw, Mapping) and "name" not in raw):
+        if _value(tree.get(kind)) is not None:
             raise OptionError(
-                f"{argument('model', str(folder))} sets the {kind}; leave out "
-                f"{argument(kind)} (options such as {kind}.KEY may be given)"
+                f"{called} sets the {kind}; leave out {argument(kind)} (options such as "
+                f"{kind}.KEY may be given)"
             )
     record, origin = RunRecord.load(folder), f"run {folder.name}"
     if record.method is None or record.backbone is None:
-        raise OptionError(
-            f"{argument('model', str(folder))}: holds accuracies measured elsewhere, and no model"
-        )
-    for kind in ("method", "backbone"):
-        add_below(tree, {kind: record.components[kind].to_tree()}, origin)
-    if record.seen_size is not None:
-        add_below(tree, {"image_size": record.seen_size}, origin)
+        raise OptionError(f"{called}: holds accuracies measured elsewhere, and no model")
     training = tree.get("training", {})
     if not isinstance(training, Mapping) or "stages" in training:
-        raise OptionError(
-            f"{argument('model', str(folder))}: nothing is trained; give no stages of training"
-        )
-    tree["training"] = {
-        **training,
-        "epochs": Given(0, origin),
-        "init_from": Given(folder, origin),
+        raise OptionError(f"{called}: nothing is trained; give no stages of training")
+    below: dict[str, Any] = {
+        kind: record.components[kind].to_tree() for kind in ("method", "backbone")
     }
+    if record.seen_size is not None:
+        below["image_size"] = record.seen_size
+    weights = {"epochs": Given(0, origin), "init_from": Given(folder, origin)}
+    return overlay({**tree, "training": {**training, **weights}}, leaves(below, origin))
 
 
-def _recipe(
-    registry: Registry, tree: Mapping[str, Any], settings: Settings, shot: int
-) -> Recipe | None:
-    if settings.recipe is None or settings.model is not None:
-        return None
-    names = {}
-    for kind in ("method", "dataset"):
-        request = _request(tree.get(kind), kind)
-        name = request["name"] if isinstance(request, Mapping) else request
-        names[kind] = str(name.value if isinstance(name, Given) else name).partition(":")[0]
-    plugin = registry.find("method", names["method"])
-    recipe = find_recipe(registry, plugin, settings.recipe, names["dataset"], shot)
+def _recipe(registry: Registry, tree: Mapping[str, Any], name: str, shot: int) -> Recipe | None:
+    """Return the recipe of the method for the data and shot; one that is asked for must exist."""
+    method, dataset = (str(_value(tree[kind])).partition(":")[0] for kind in ("method", "dataset"))
+    plugin = registry.find("method", method)
+    recipe = find_recipe(registry, plugin, name, dataset, shot)
     if recipe is None and "recipe" in tree:
-        raise unknown_recipe(registry, plugin.name, settings.recipe)
+        raise unknown_recipe(registry, plugin.name, name)
     return recipe
-
-
-def _name_of(recipe: Recipe | None, settings: Settings) -> str | None:
-    return None if recipe is None else settings.recipe
-
-
-def _add_recipe(tree: dict[str, Any], recipe: Recipe) -> None:
-    """Add the recipe's options besides those of training, where they are not set otherwise."""
-    options = dict(recipe.options)
-    options.pop("training", None)
-    for kind in ("backbone", "method"):
-        given, own = _request(tree.get(kind), kind), options.get(kind)
-        name = given["name"] if isinstance(given, Mapping) else given
-        named = getattr(name, "origin", "default") != "default"
-        if isinstance(own, Mapping) and named and own.get("name", name.value) != name.value:
-            del options[kind]  # options of another backbone
-    add_below(tree, options, f"recipe {recipe.name}")
-
-
-def _strength(raw: Any) -> int:
-    """Rank the origin of a value; 0 for a file or a default."""
-    given = raw.get("name") if isinstance(raw, Mapping) else raw
-    origin = getattr(given, "origin", "")
-    return len(OVERRIDING) - OVERRIDING.index(origin) if origin in OVERRIDING else 0
-
-
-def _request(raw: Any, kind: str) -> Any:
-    default = Given(_DEFAULTS[kind], "default")
-    if raw is None:
-        return default
-    if isinstance(raw, Mapping):
-        return {"name": default, **raw}
-    return raw
 
 
 def _stages(
@@ -444,50 +374,40 @@ def _stages(
         raise OptionError("training is a table of options; write training.epochs=5 or [training]")
     common = {k: v for k, v in training.items() if k != "stages"}
     listed = training.get("stages")
-    below: list[dict[str, Any]] = [{}]
     if listed is None:
-        if recipe is not None:
-            below = _stages_of(recipe)
-        listed = [{}] * len(below)
-    elif not isinstance(listed, list):
-        raise OptionError("training.stages must be a list of tables: [[training.stages]]")
+        trees = [{**stage, **common} for stage in _stages_of(recipe)]
+    elif isinstance(listed, list) and all(isinstance(own, Mapping) for own in listed):
+        # What the user gives for this run holds for every stage, whatever the file sets for one.
+        override = {k: v for k, v in common.items() if getattr(v, "origin", "") in OVERRIDING}
+        trees = [{**common, **own, **override} for own in listed]
     else:
-        below = [{}] * len(listed)
-    # What the user gives for this run holds for every stage, whatever the file sets for one.
-    override = {k: v for k, v in common.items() if getattr(v, "origin", "") in OVERRIDING}
-    stages, origins = [], []
-    for number, (least, own) in enumerate(zip(below, listed, strict=True)):
-        tree = {**least, **common, **own, **override}
-        if number and "init_from" not in own:
+        raise OptionError("training.stages must be a list of tables: [[training.stages]]")
+    for number, tree in enumerate(trees):
+        if number and not (listed and "init_from" in listed[number]):
             # Later stages continue with the weights of the stage before them.
-            tree = {k: v for k, v in tree.items() if k not in ("init_from", "init_parts")}
-        stage, origin = _stage(registry, tree)
-        stages.append(stage)
-        origins.append(origin)
-    return tuple(stages), origins
+            tree.pop("init_from", None)
+            tree.pop("init_parts", None)
+    made = [_stage(registry, tree) for tree in trees]
+    return tuple(stage for stage, _ in made), [origins for _, origins in made]
+
+
+def _stages_of(recipe: Recipe | None) -> list[dict[str, Any]]:
+    """Return a tree of options for each stage of a recipe; one without options if there is none."""
+    if recipe is None:
+        return [{}]
+    training = recipe.options.get("training", {})
+    common = {k: v for k, v in training.items() if k != "stages"}
+    origin = f"recipe {recipe.name}"
+    return [leaves({**common, **own}, origin) for own in training.get("stages", [{}])]
 
 
 def _stage(registry: Registry, tree: dict[str, Any]) -> tuple[Stage, dict[str, Any]]:
     request = tree.pop("method", None)
     stage, origins = resolve_settings(Stage, tree, "training")
-    if request is None or (isinstance(request, Given) and str(request.value) == "none"):
+    if request is None or str(_value(request)) == "none":
         return stage, origins
     method = resolve_component(registry, "method", request, where="training.method")
     return dataclasses.replace(stage, method=method), {**origins, "method": method.origins_json()}
-
-
-def _stages_of(recipe: Recipe) -> list[dict[str, Any]]:
-    """Return a tree of options for each stage of a recipe."""
-    origin = f"recipe {recipe.name}"
-
-    def leaves(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {k: leaves(v) for k, v in value.items()}
-        return Given(value, origin)
-
-    training = recipe.options.get("training", {})
-    common = {k: v for k, v in training.items() if k != "stages"}
-    return [leaves({**common, **own}) for own in training.get("stages", [{}])]
 
 
 def _values(tree: Any) -> Any:
@@ -498,13 +418,8 @@ def _values(tree: Any) -> Any:
     return plain(tree.value) if isinstance(tree, Given) else tree
 
 
-def _nothing_to_train(registry: Registry, tree: Mapping[str, Any], settings: Settings) -> bool:
-    """Whether the backbone keeps its weights, the method has none, and no training is requested."""
-    asked = "training" in tree or ("recipe" in tree and settings.recipe is not None)
-    if asked or settings.model is not None:
+def _nothing_to_train(registry: Registry, whole: Mapping[str, Any]) -> bool:
+    """Whether the method has no weights of its own, and the backbone keeps those it has."""
+    if not resolve_component(registry, "method", whole["method"]).create().weightless:
         return False
-    method = resolve_component(registry, "method", _request(tree.get("method"), "method"))
-    if not method.create().weightless:
-        return False
-    backbone = resolve_component(registry, "backbone", _request(tree.get("backbone"), "backbone"))
-    return bool(backbone.create().keeps_weights)
+    return bool(resolve_component(registry, "backbone", whole["backbone"]).create().keeps_weights)

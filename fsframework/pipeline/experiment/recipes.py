@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import datetime
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fsframework._reading import parse_toml
 from fsframework.components.package_files import package_file
 from fsframework.components.registry import Plugin, Registry
 from fsframework.errors import OptionError, PluginError, argument, close_matches
@@ -167,8 +167,8 @@ def _file_of(plugin: Plugin) -> Path | None:
 
 def _read(path: Path) -> Iterator[Recipe]:
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raw = parse_toml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise PluginError(f"{path}: cannot be read as recipes ({error})") from None
     for number, table in enumerate(_tables(raw, path), start=1):
         where = f"{path}: recipe {number}"

@@ -17,6 +17,14 @@ from fsframework.values import QueryBatch
 __all__ = ["Settings", "WordChoice"]
 
 
+_LEAST = {
+    "tasks": (1, ""),
+    "image_size": (8, " pixels"),
+    "pilot_tasks": (3, ""),
+    "min_count": (1, ""),
+}
+
+
 @dataclass(frozen=True)
 class WordChoice:
     """Which words images have.
@@ -108,15 +116,11 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
             raise OptionError(f"seed must be at least 0 and below 2**63, not {self.seed}")
-        if self.tasks is not None and self.tasks < 1:
-            raise OptionError(f"tasks must be at least 1, not {self.tasks}")
+        for name, (least, unit) in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise OptionError(f"{name} must be at least {least}{unit}, not {value}")
         IntervalChoice(self.level)
-        if self.image_size is not None and self.image_size < 8:
-            raise OptionError(f"image_size must be at least 8 pixels, not {self.image_size}")
-        if self.pilot_tasks < 3:
-            raise OptionError(f"pilot_tasks must be at least 3, not {self.pilot_tasks}")
-        if self.min_count < 1:
-            raise OptionError(f"min_count must be at least 1, not {self.min_count}")
 
     @property
     def words(self) -> WordChoice:

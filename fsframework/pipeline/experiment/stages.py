@@ -24,7 +24,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 Augmentation = Literal["resized-crop", "color-jitter", "flip"]
 AUGMENTATIONS: tuple[Augmentation, ...] = ("resized-crop", "color-jitter", "flip")
 
-_LEAST = {
+_LEAST: Mapping[str, float] = {
     "epochs": 0,
     "steps": 1,
     "n_way": 2,
@@ -35,9 +35,11 @@ _LEAST = {
     "step_epochs": 1,
     "validation_tasks": 0,
     "patience": 1,
+    "momentum": 0,
+    "weight_decay": 0,
+    "gamma": 0,
 }
 _ABOVE_ZERO = ("learning_rate", "clip_norm")
-_AT_LEAST_ZERO = ("momentum", "weight_decay", "gamma")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,15 +125,12 @@ class Stage:
             )
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            if value is not None and value < least:
+            if value is not None and not value >= least:
                 raise OptionError(f"training.{name} must be at least {least}, not {value}")
         for name in _ABOVE_ZERO:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise OptionError(f"training.{name} must be above 0, not {value}")
-        for name in _AT_LEAST_ZERO:
-            if not getattr(self, name) >= 0:
-                raise OptionError(f"training.{name} must be at least 0, not {getattr(self, name)}")
         if self.init_parts and self.init_from is None:
             raise OptionError(
                 "training.init_parts selects weights of training.init_from, which is not given"

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fsframework._calls import about, is_out_of_memory
 from fsframework.errors import DataError, argument
 from fsframework.pipeline.cache.images import Pixels, PixelSource
-from fsframework.pipeline.cache.workspace import Workspace, stored_array
+from fsframework.pipeline.cache.rows import stored_array
+from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
+from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.stages import Precision
 from fsframework.pipeline.learning.model import (
     FewShotModel,
@@ -25,14 +28,16 @@ from fsframework.pipeline.learning.model import (
     save_tensors,
     seeded,
 )
+from fsframework.pipeline.learning.scoring import Scorer, check_tensor
 from fsframework.pipeline.progress import Reporter
-from fsframework.values import Outcomes, QueryBatch, TaskSet, UInt8Array, digest_of
+from fsframework.values import IntArray, Outcomes, QueryBatch, TaskSet, UInt8Array, digest_of
 
-__all__ = ["ImageSource", "embedded", "evaluate", "evaluate_source", "predict"]
+__all__ = ["ImageSource", "embedded", "evaluate", "predict"]
 
 _IMAGES_A_BATCH = {"cpu": 16, "cuda": 512}
-"""Images per forward pass. On a CPU more are not faster, since the activations of 16 images of
-84 x 84 pixels fit the cache and the allocator keeps blocks of that size; a GPU gets more."""
+"""Images per forward pass, by the kind of device (others are treated as a CPU). On a CPU more are
+not faster, since the activations of 16 images of 84 x 84 pixels fit the cache and the allocator
+keeps blocks of that size; a GPU gets more."""
 _BYTES_A_BATCH = {"cpu": 8 << 20, "cuda": 1 << 30}
 """Items per call of ``scores``: on a CPU they should fit the last-level cache, on a GPU there
 should be enough to fill it."""
@@ -73,10 +78,9 @@ class ImageSource:
         position[torch.from_numpy(used)] = torch.arange(len(used))
         model.eval()
         embed = _Embedder(model, precision)
-        blocks = [
-            embed(pixels[used[start : start + embed.at_once]])
-            for start in range(0, len(used), embed.at_once)
-        ]
+        # In blocks, so that only these pixels are in memory.
+        starts = range(0, len(used), embed.at_once)
+        blocks = [embed(pixels[used[i : i + starts.step]]) for i in starts]
         return cls(torch.cat(blocks), None, position.to(model.mean.device))
 
     @classmethod
@@ -87,8 +91,12 @@ class ImageSource:
         workspace: Workspace,
         reporter: Reporter,
         precision: Precision = "fp32",
+        used: IntArray | None = None,
     ) -> ImageSource:
         """Embed every image of a pool, or map the cached result of an earlier run into memory.
+
+        Args:
+            used: images whose cached items will be used, and are checked; by default all.
 
         The cache is shared between runs: its key covers the weights, the preprocessing, the
         precision, the kind of device and the pixels of the images.
@@ -115,6 +123,7 @@ class ImageSource:
             block=embed.at_once,
             label="features",
             reporter=reporter,
+            used=used,
         )
         items = torch.from_numpy(stored)
         return cls(items.to(device) if _fits(items, device) else items)
@@ -146,8 +155,8 @@ class ImageSource:
         return chosen.reshape(*images.shape, *chosen.shape[1:])
 
 
-def _images_a_batch(device: torch.device) -> int:
-    return _IMAGES_A_BATCH["cuda" if device.type == "cuda" else "cpu"]
+def _limit(limits: Mapping[str, int], device: torch.device) -> int:
+    return limits.get(device.type, limits["cpu"])
 
 
 class _Embedder:
@@ -159,7 +168,7 @@ class _Embedder:
 
     def __init__(self, model: FewShotModel, precision: Precision) -> None:
         self._model, self._precision = model, precision
-        self.at_once = _images_a_batch(model.mean.device)
+        self.at_once = _limit(_IMAGES_A_BATCH, model.mean.device)
 
     @torch.no_grad()
     def __call__(self, pixels: UInt8Array) -> Tensor:
@@ -173,8 +182,8 @@ class _Embedder:
         while start < len(pixels):
             try:
                 done.append(self._embedded(pixels[start : start + self.at_once]))
-            except (torch.OutOfMemoryError, RuntimeError) as error:
-                if not _is_out_of_memory(error):
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
                     raise
                 if self.at_once == 1:
                     raise DataError(
@@ -195,24 +204,17 @@ class _Embedder:
         device = self._model.mean.device
         with lowered(device, self._precision):
             items = self._model.items(pixels_to(np.ascontiguousarray(pixels), device))
-            return self._model.method.embed(items).float().contiguous()
+            check_tensor(self._model.extractor, "encode", items, (len(pixels), -1), device)
+            found = self._model.method.embed(items)
+        check_tensor(self._model.method, "embed", found, (len(pixels), -1), device)
+        return found.float().contiguous()
 
 
 @torch.no_grad()
 def embedded(model: FewShotModel, pixels: UInt8Array, precision: Precision = "fp32") -> Tensor:
     """Map uint8 images ``(n, H, W, 3)`` to the inputs of ``scores``, ``(n, *embedded)``."""
     model.eval()
-    if model.method.consumes == "images":
-        device = model.mean.device
-        with lowered(device, precision):
-            return model.method.embed(model.items(pixels_to(pixels, device)))
     return _Embedder(model, precision)(pixels)
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    # Except on CUDA, only the message of PyTorch identifies it.
-    texts = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
-    return isinstance(error, torch.OutOfMemoryError) or any(t in str(error) for t in texts)
 
 
 def _fits(items: Tensor, device: torch.device) -> bool:
@@ -235,6 +237,7 @@ class _Predictor:
     ) -> None:
         device = model.mean.device
         self._model, self._source = model.eval(), source
+        self.scorer = Scorer(model.method)
         self._support = torch.tensor(tasks.support, device=device)
         self._parts = tasks.n_way if query_batch == "class" else 1
         # A method must not learn a query's class from its position, so the queries are shuffled.
@@ -256,19 +259,11 @@ class _Predictor:
         reseed(start, query.device)
         # Scores of embedded items take little time, so they use full precision.
         precision = self._source.precision if self._source.items is None else "fp32"
-        with lowered(query.device, precision):
-            scores = self._model.method.scores(
+        last = start + len(query) // self._parts - 1
+        with lowered(query.device, precision), about(f"tasks {start} to {last}"):
+            scores = self.scorer(
                 self._source.gather(self._model, support, self._buffers, "support"),
                 self._source.gather(self._model, query, self._buffers, "query"),
-            )
-        expected = (*query.shape, support.shape[1])
-        if scores.shape != expected or not bool(torch.isfinite(scores).all()):
-            name = type(self._model.method).__name__
-            found = f"of shape {tuple(scores.shape)}" if scores.shape != expected else "not finite"
-            raise DataError(
-                f"{name}: the scores of tasks {start} to "
-                f"{start + len(query) // self._parts - 1} are {found}; "
-                f"they must be finite and of shape {expected}"
             )
         way = scores.argmax(dim=2)[:, self._back]
         return way.reshape(-1, *self._shape).to(torch.int16).cpu()
@@ -278,10 +273,9 @@ def _tasks_a_batch(tasks: TaskSet, source: ImageSource, device: torch.device) ->
     per_task = int(tasks.images.shape[1])
     if source.items is None:
         # A backbone's activations outweigh the pixels, so the number of images counts.
-        return max(1, 4 * _images_a_batch(device) // per_task)
+        return max(1, 4 * _limit(_IMAGES_A_BATCH, device) // per_task)
     item_bytes = source.items[0].numel() * source.items.element_size()
-    limit = _BYTES_A_BATCH.get(device.type, 8 << 20)
-    return max(1, min(1024, limit // (item_bytes * per_task)))
+    return max(1, min(1024, _limit(_BYTES_A_BATCH, device) // (item_bytes * per_task)))
 
 
 def predict(
@@ -294,46 +288,32 @@ def predict(
     return torch.cat(parts).numpy()
 
 
-def evaluate_source(
-    model: FewShotModel,
-    tasks: TaskSet,
-    source: ImageSource,
-    query_batch: QueryBatch,
-    label: str,
-    reporter: Reporter,
-) -> Outcomes:
-    """Predict every query of every task, storing nothing on disk."""
-    predictor = _Predictor(model, tasks, source, query_batch)
-    done: list[Tensor] = []
-    with reporter.stage(label, len(tasks)) as advance, seeded(0, model.mean.device):
-        for start in range(0, len(tasks), predictor.tasks_a_batch):
-            done.append(predictor(start))
-            advance(len(done[-1]))
-    return Outcomes.of(tasks, torch.cat(done).numpy(), query_batch)
-
-
 def evaluate(
     model: FewShotModel,
     tasks: TaskSet,
     source: ImageSource,
     *,
     label: str,
-    partial: Path,
     reporter: Reporter,
+    partial: Path | None = None,
     query_batch: QueryBatch = "task",
 ) -> Outcomes:
     """Predict every query of every task, saving progress every few seconds.
 
     Args:
+        partial: file of the predictions so far, from which a killed evaluation resumes; ``None``
+            to store nothing.
         query_batch: ``task`` shows a method all queries of a task together; ``class`` those of one
             class at a time, as the published evaluation of FewSTAB does. Where a score depends on
             the other queries (transductive methods, BatchNorm in training mode), the two give
             different scores.
-        partial: file of the predictions so far, from which a killed evaluation resumes.
     """
     predictor = _Predictor(model, tasks, source, query_batch)
     identity = digest_of(tasks.digest, model.weights_digest(), f"{query_batch} {source.precision}")
-    done = _resume(partial, identity)
+    kept = None
+    if partial is not None:
+        kept = load_sealed(partial, lambda path: _predictions(path, identity), reporter)
+    done = [] if kept is None else [kept]
     finished = sum(map(len, done))
     saved = time.monotonic()
     progress = reporter.stage(label, len(tasks), finished)
@@ -341,20 +321,23 @@ def evaluate(
         for start in range(finished, len(tasks), predictor.tasks_a_batch):
             done.append(predictor(start))
             advance(len(done[-1]))
-            if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
-                save_tensors(partial, {"predictions": torch.cat(done)}, {"identity": identity})
+            if partial is not None and time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
+                _save_predictions(partial, torch.cat(done), identity)
                 saved = time.monotonic()
+    if predictor.scorer.remark:
+        reporter.note(predictor.scorer.remark)
     outcomes = Outcomes.of(tasks, torch.cat(done).numpy(), query_batch)
-    partial.unlink(missing_ok=True)
+    if partial is not None:
+        remove_sealed(partial)
     return outcomes
 
 
-def _resume(partial: Path, identity: str) -> list[Tensor]:
-    if not partial.exists():
-        return []
-    try:
-        tensors, header = load_tensors(partial)
-    except DataError:
-        return []
-    header_any: Any = header
-    return [tensors["predictions"]] if header_any.get("identity") == identity else []
+def _save_predictions(partial: Path, predictions: Tensor, identity: str) -> None:
+    tensors = {"predictions": predictions}
+    save_sealed(partial, lambda path: save_tensors(path, tensors, {"identity": identity}))
+
+
+def _predictions(partial: Path, identity: str) -> Tensor | None:
+    """Return the predictions that were saved, if they are of these tasks and weights."""
+    tensors, header = load_tensors(partial)
+    return tensors["predictions"] if header.get("identity") == identity else None

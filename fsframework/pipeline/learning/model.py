@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
 from fsframework._files import atomic_write
+from fsframework._reading import check_file, parse_json
 from fsframework.components.resolution import Component
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.backbone import Backbone
@@ -34,6 +35,7 @@ __all__ = [
     "resolve_device",
     "save_tensors",
     "seeded",
+    "weights_digest",
 ]
 
 
@@ -51,17 +53,12 @@ def resolve_device(wanted: str) -> torch.device:
         raise OptionError(
             f"{argument('device', wanted)}: unknown device; use auto, cpu, cuda, cuda:N or mps"
         ) from None
-    if device.type == "cuda" and (
-        not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()
-    ):
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    counts = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    count = counts.get(device.type, 1)
+    if (device.index or 0) >= count:
         raise OptionError(
-            f"{argument('device', wanted)}: this machine has {count} CUDA devices that PyTorch "
-            f"{torch.__version__} can use; use {argument('device', 'cpu')}"
-        )
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise OptionError(
-            f"{argument('device', wanted)}: not available here; use {argument('device', 'cpu')}"
+            f"{argument('device', wanted)}: this machine has {count} {device.type} devices that "
+            f"PyTorch {torch.__version__} can use; use {argument('device', 'cpu')}"
         )
     return device
 
@@ -173,9 +170,13 @@ class FewShotModel(nn.Module):
 
     def weights_digest(self) -> str:
         """Digest of every parameter and buffer that is saved."""
-        state = self.state_dict()
-        parts = [np.ascontiguousarray(state[k].detach().cpu().numpy()) for k in sorted(state)]
-        return digest_of("weights", sorted(state), *parts)
+        return weights_digest(self.state_dict())
+
+
+def weights_digest(state: Mapping[str, Tensor]) -> str:
+    """Return the digest of the tensors of a model, by their names."""
+    parts = [np.ascontiguousarray(state[k].detach().cpu().numpy()) for k in sorted(state)]
+    return digest_of("weights", sorted(state), *parts)
 
 
 def build_model(
@@ -230,11 +231,13 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
         DataError: the file is missing or damaged.
     """
     try:
+        check_file(path)
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("fsframework", "{}"))
+            header = parse_json((file.metadata() or {}).get("fsframework", "{}"))
             return {key: file.get_tensor(key) for key in file.keys()}, header  # noqa: SIM118
-    except (OSError, SafetensorError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as weights ({error})") from None
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as weights ({reason})") from None
 
 
 def load_header(path: Path) -> dict[str, Any]:
@@ -244,8 +247,10 @@ def load_header(path: Path) -> dict[str, Any]:
         DataError: the file is missing or damaged.
     """
     try:
+        check_file(path)
         with safe_open(path, framework="pt") as file:
-            found: dict[str, Any] = json.loads((file.metadata() or {}).get("fsframework", "{}"))
+            found: dict[str, Any] = parse_json((file.metadata() or {}).get("fsframework", "{}"))
             return found
-    except (OSError, SafetensorError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as weights ({error})") from None
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as weights ({reason})") from None

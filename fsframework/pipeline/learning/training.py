@@ -10,9 +10,10 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fsframework._files import atomic_write
+from fsframework._calls import about, calling, malformed, named
+from fsframework._files import sweep
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.pipeline.cache.images import PixelSource
-from fsframework.pipeline.cache.workspace import sweep
+from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
-from fsframework.pipeline.learning.history import History
 from fsframework.pipeline.learning.model import (
     FewShotModel,
     load_tensors,
@@ -38,9 +39,11 @@ from fsframework.pipeline.learning.model import (
     save_tensors,
     seeded,
 )
+from fsframework.pipeline.learning.scoring import check_tensor
 from fsframework.pipeline.progress import Advance, Reporter
+from fsframework.pipeline.run_files import weights_from
 from fsframework.records import Epoch
-from fsframework.values import ImagePool, TaskSet, digest_of
+from fsframework.values import ImagePool, IntArray, TaskSet, digest_of
 
 __all__ = [
     "EPISODES",
@@ -117,60 +120,67 @@ def train(
     training: Training,
     folder: Path,
     reporter: Reporter,
-    watch: Callable[[History], None] = lambda _: None,
+    watch: Callable[[Sequence[Epoch]], None] = lambda _: None,
 ) -> Trained:
     """Train a model in place, or load the weights that an earlier call left in ``folder``.
 
     Args:
         training: stages, data, seed and device.
-        folder: holds ``checkpoint.safetensors`` during training, ``weights.safetensors`` and
-            ``training.json`` at the end. A killed training resumes from its last checkpoint,
-            written after every epoch and once per minute, and ends with the same weights.
+        folder: holds ``checkpoint.safetensors`` during training and ``weights.safetensors`` at the
+            end. A killed training resumes from its last checkpoint, written after every epoch and
+            once per minute, and ends with the same weights.
         watch: called with the history so far after each epoch.
     """
     sweep(folder)
-    done = folder / "training.json"
-    if done.exists() and (folder / "weights.safetensors").exists():
-        model.load_state_dict(load_tensors(folder / "weights.safetensors")[0])
-        raw = json.loads(done.read_text())
-        history = tuple(Epoch(**row) for row in raw["history"])
-        return Trained(history, raw["best_accuracy"], True, tuple(raw["notes"]))
-    stages = training.stages
-    state = _State(model, len(stages))
-    checkpoint = folder / "checkpoint.safetensors"
-    if checkpoint.exists():
-        state.restore(checkpoint)
-    notes: list[str] = []
-    finished = sum(s.epochs * s.steps for s in stages[: state.stage])
-    if state.stage < len(stages):
-        finished += state.epoch * stages[state.stage].steps + len(state.losses)
+    weights, checkpoint = folder / "weights.safetensors", folder / "checkpoint.safetensors"
+    earlier = load_sealed(weights, lambda path: _finished(model, path), reporter)
+    if earlier is not None:
+        return earlier
+    kept = load_sealed(checkpoint, lambda path: _Progress.read(path, model), reporter)
+    progress = kept or _Progress()
+    stages, first = training.stages, progress.stage
+    finished = sum(stage.epochs * stage.steps for stage in stages[:first])
+    if stages:
+        finished += progress.epoch * stages[first].steps + progress.n_losses
     with reporter.stage("training", training.steps, finished) as advance:
-        for number in range(state.stage, len(stages)):
-            stage = stages[number]
-            loop = _StageLoop(model, stage, number, training, notes)
-            if not state.within_stage:
-                loop.start(training.fresh)
-            state.begin(number, loop)
-            while state.epoch < stage.epochs and not state.stale(stage.patience):
-                row = loop.run_epoch(state, advance, lambda: state.save(checkpoint))
-                state.finish_epoch(row)
-                state.save(checkpoint)
-                watch(state.history)
-            if left := stage.epochs - state.epoch:
-                notes.append(
-                    f"training stopped after epoch {state.epoch} of {stage.epochs}: the validation "
-                    f"accuracy had not improved for {stage.patience} epochs"
-                )
-                advance(left * stage.steps, f"stopped after epoch {state.epoch}")
-            state.end_stage()
-            loop.release()
-    weights = folder / "weights.safetensors"
-    save_tensors(weights, model.state_dict(), {"what": "weights"})
-    rows = [dataclasses.asdict(row) for row in state.history]
-    result = {"history": rows, "best_accuracy": state.best_accuracy, "notes": notes}
-    atomic_write(done, json.dumps(result, indent=2))
-    checkpoint.unlink(missing_ok=True)
-    return Trained(tuple(state.history), state.best_accuracy, False, tuple(notes))
+        for number in range(first, len(stages)):
+            if number > first:
+                progress.begin(number)
+            _StageLoop(model, training, progress).run(checkpoint, advance, watch)
+    notes = tuple(dict.fromkeys(progress.notes))
+    header: dict[str, object] = {
+        "what": "weights",
+        "history": [dataclasses.asdict(row) for row in progress.history],
+        "best_accuracy": progress.best_accuracy,
+        "notes": notes,
+    }
+    save_sealed(weights, lambda path: save_tensors(path, model.state_dict(), header))
+    remove_sealed(checkpoint)
+    return Trained(tuple(progress.history), progress.best_accuracy, False, notes)
+
+
+def _finished(model: FewShotModel, path: Path) -> Trained:
+    """Load the weights that an earlier training left, and return its result."""
+    tensors, header = load_tensors(path)
+    told: Any = header
+    if "history" not in told:  # written by an earlier version
+        told = json.loads(path.with_name("training.json").read_text())
+    history = tuple(Epoch(**row) for row in told["history"])
+    trained = Trained(history, told["best_accuracy"], True, tuple(told["notes"]))
+    _check_fit(model, tensors)
+    model.load_state_dict(tensors)
+    return trained
+
+
+def _check_fit(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Check that weights are all those of a model.
+
+    Raises:
+        DataError: names or shapes are not those of the model.
+    """
+    own = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    if own != {name: tensor.shape for name, tensor in tensors.items()}:
+        raise DataError("its weights are not those of this model")
 
 
 def start_from(
@@ -186,24 +196,21 @@ def start_from(
         DataError: no name matches, a shape differs, or weights of the backbone are missing.
     """
     path = source / "weights.safetensors" if source.is_dir() else source
-    own = model.state_dict()
-    found = load_tensors(path)[0]
-    # A backbone's weights have other names where the method holds it: either name works.
-    names = {key: (key, _renamed(key, own)) for key in found}
+    own, found = model.state_dict(), weights_from(source)
     for part in parts:
-        if not any(_under(name, part) for both in names.values() for name in both):
+        if not any(_is_below(name, [part]) for key in found for name in (key, _name_in(own, key))):
             tops = ", ".join(sorted({key.partition(".")[0] for key in found}))
             raise DataError(
                 f"training.init_parts {part}: {path} has no weights of this name; it has {tops}"
             )
-    tensors = {
-        names[key][1]: tensor
+    shared = {
+        name: tensor
         for key, tensor in found.items()
-        if not parts or any(_under(name, part) for name in names[key] for part in parts)
+        if (name := _name_in(own, key)) in own
+        and (not parts or _is_below(key, parts) or _is_below(name, parts))
     }
-    unfit = sorted(k for k in tensors if k in own and own[k].shape != tensors[k].shape)
-    shared = {k: v for k, v in tensors.items() if k in own and k not in unfit}
-    if not shared:
+    unfit = sorted(name for name, tensor in shared.items() if own[name].shape != tensor.shape)
+    if len(unfit) == len(shared):
         raise DataError(f"{path}: none of its weights fits this model")
     if unfit:
         raise DataError(
@@ -221,104 +228,20 @@ def start_from(
     model.load_state_dict(shared, strict=False)
 
 
-def _renamed(key: str, own: Mapping[str, Tensor]) -> str:
+def _name_in(own: Mapping[str, Tensor], key: str) -> str:
     """Return a weight's name in this model, whether or not the method holds the backbone."""
-    for there, here in (("backbone.", "method.backbone."), ("method.backbone.", "backbone.")):
-        if key not in own and key.startswith(there) and here + key.removeprefix(there) in own:
-            return here + key.removeprefix(there)
-    return key
+    other = key.removeprefix("method.") if key.startswith("method.") else f"method.{key}"
+    held = other.startswith(("backbone.", "method.backbone."))
+    return other if held and key not in own and other in own else key
 
 
-class _State:
-    """All that a resumed training needs: position, weights, best weights, optimiser, history."""
+def _is_below(name: str, prefixes: Iterable[str]) -> bool:
+    """Return whether a weight's name begins with one of the prefixes.
 
-    def __init__(self, model: FewShotModel, n_stages: int) -> None:
-        self.model, self.n_stages = model, n_stages
-        self.stage = self.epoch = 0
-        self.within_stage = False
-        self.losses: list[Tensor] = []
-        self.history: list[Epoch] = []
-        self.best_accuracy: float | None = None
-        self.best_epoch = 0
-        self.best: dict[str, Tensor] = {}
-        self._restored: dict[str, Tensor] = {}
-        self._scaler: dict[str, Any] = {}
-        self._loop: _StageLoop
-
-    def begin(self, stage: int, loop: _StageLoop) -> None:
-        """Start or resume a stage."""
-        self.stage, self._loop = stage, loop
-        if self.within_stage:
-            loop.resume(self._restored, self._scaler)
-            self._restored = {}
-        self.within_stage = True
-
-    def stale(self, patience: int | None) -> bool:
-        """Return whether the validation accuracy has not improved for ``patience`` epochs."""
-        return patience is not None and self.epoch - self.best_epoch >= patience
-
-    def finish_epoch(self, row: Epoch) -> None:
-        """Record an epoch's result and keep its weights if they are the best of the stage."""
-        self.history.append(row)
-        self.epoch += 1
-        self.losses = []
-        accuracy = row.validation_accuracy
-        if accuracy is None or self.best_accuracy is None or accuracy > self.best_accuracy:
-            self.best_accuracy, self.best_epoch = accuracy, self.epoch
-            self.best = {k: v.detach().clone() for k, v in self._loop.model.state_dict().items()}
-
-    def end_stage(self) -> None:
-        """Return to the stage's best weights and drop its optimiser."""
-        if self.best:
-            self._loop.model.load_state_dict(self.best)
-        self.epoch = self.best_epoch = 0
-        self.within_stage, self.best = False, {}
-        if self.stage + 1 < self.n_stages:
-            self.best_accuracy = None
-        self.stage += 1
-
-    def save(self, path: Path) -> None:
-        """Write a checkpoint."""
-        parts = {"model": self.model.state_dict(), "best": self.best, **self._loop.state()}
-        tensors = {f"{part}.{k}": v for part, found in parts.items() for k, v in found.items()}
-        if self.losses:
-            tensors["losses"] = torch.stack(self.losses)
-        header = {
-            "what": "a checkpoint",
-            "stage": self.stage,
-            "epoch": self.epoch,
-            "history": [dataclasses.asdict(row) for row in self.history],
-            "best_accuracy": self.best_accuracy,
-            "best_epoch": self.best_epoch,
-            "scaler": self._loop.scaler.state_dict(),
-        }
-        save_tensors(path, tensors, header)
-
-    def restore(self, path: Path) -> None:
-        """Load a checkpoint."""
-        tensors, header = load_tensors(path)
-        raw: Any = header
-        self.stage, self.epoch, self.within_stage = raw["stage"], raw["epoch"], True
-        self.history = [Epoch(**row) for row in raw["history"]]
-        self.best_accuracy = raw["best_accuracy"]
-        self.best_epoch, self._scaler = raw["best_epoch"], raw["scaler"]
-        self.model.load_state_dict(_with_prefix(tensors, "model."))
-        device = self.model.mean.device
-        self.best = {k: v.to(device) for k, v in _with_prefix(tensors, "best.").items()}
-        self.losses = list(tensors["losses"].to(device)) if "losses" in tensors else []
-        self._restored = tensors
-
-
-def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-
-
-def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        index, _, name = key.partition(".")
-        state.setdefault(int(index), {})[name] = value
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+    A method that consumes images holds the backbone; users need not know this.
+    """
+    names = (name, name.removeprefix("method."))
+    return any(n == prefix or n.startswith(f"{prefix}.") for prefix in prefixes for n in names)
 
 
 def check_stages(
@@ -335,13 +258,14 @@ def check_stages(
         OptionError: a stage has nothing to learn from, or requires what its method does not
             support.
     """
+    episodes = resolve_component(registry, "sampler", EPISODES)
     for number, stage in enumerate(stages, start=1):
         if not stage.epochs:
             continue
         where = f"training stage {number}" if len(stages) > 1 else "training"
         trained = method if stage.method is None else stage.method.create()
         name = type(trained).__name__
-        shown = _shown(stage, trained)
+        shown = _seen_by(trained, stage)
         if shown == "nothing":
             raise OptionError(
                 f"{where}: {name} does not learn; name the method that trains the backbone, such "
@@ -359,61 +283,127 @@ def check_stages(
             )
         if shown == "batches":
             continue
-        options = {
-            "n_way": stage.n_way or way_shot[0],
-            "n_shot": stage.n_shot or way_shot[1],
-            "n_query": stage.n_query,
-        }
-        if trained.n_way not in (None, options["n_way"]):
+        shape = _episode_shape(stage, way_shot)
+        if trained.n_way not in (None, shape["n_way"]):
             raise OptionError(
-                f"{where}: episodes have {options['n_way']} ways, but {name} is made for "
+                f"{where}: episodes have {shape['n_way']} ways, but {name} is made for "
                 f"{trained.n_way} (method.n_way)"
             )
         try:
-            sampler = resolve_component(registry, "sampler", {"name": EPISODES, **options})
-            sampler.create().draw(pool, 1, 0)
+            _drawn(episodes, shape, pool, 1, 0)
         except InfeasibleTask as error:
             raise InfeasibleTask(
                 f"training episodes (training.n_way, n_shot and n_query): {error}"
             ) from None
 
 
-def _shown(stage: Stage, method: FewShotMethod) -> str:
+def _seen_by(method: FewShotMethod, stage: Stage) -> str:
     """Return what the method sees in the steps of a stage."""
-    if method.learns_from == "nothing":
-        return "nothing"
-    return method.learns_from if stage.learns_from == "method" else stage.learns_from
+    own = method.learns_from
+    return own if own == "nothing" or stage.learns_from == "method" else stage.learns_from
 
 
-def _under(name: str, prefix: str) -> bool:
-    return name == prefix or name.startswith(f"{prefix}.")
+def _episode_shape(stage: Stage, way_shot: tuple[int, int]) -> dict[str, int]:
+    """Return ways, shots and queries per class of a stage's episodes."""
+    way, shot = way_shot
+    return {
+        "n_way": stage.n_way or way,
+        "n_shot": stage.n_shot or shot,
+        "n_query": stage.n_query,
+    }
+
+
+def _drawn(
+    episodes: Component, shape: Mapping[str, int], pool: ImagePool, count: int, seed: int
+) -> TaskSet:
+    """Draw tasks of a shape."""
+    sampler = replace(episodes, options={**episodes.options, **shape})
+    tasks: TaskSet = sampler.create().draw(pool, count, seed)
+    return tasks
+
+
+@dataclass
+class _Progress:
+    """How far a training has come; a checkpoint has it in its header.
+
+    Args:
+        stage: number of the current stage; ``epoch`` counts those that it has finished.
+        best_accuracy: highest validation accuracy of the stage, reached after ``best_epoch``
+            epochs; ``None`` without validation.
+        scaler: state of the gradients' scaler.
+        tensors: of the checkpoint that the stage resumes from; empty for one that starts.
+    """
+
+    stage: int = 0
+    epoch: int = 0
+    best_accuracy: float | None = None
+    best_epoch: int = 0
+    history: list[Epoch] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    scaler: dict[str, Any] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, checkpoint: Path, model: FewShotModel) -> _Progress:
+        """Read a checkpoint of the training of a model."""
+        tensors, header = load_tensors(checkpoint)
+        raw: Any = {k: v for k, v in header.items() if k in cls.__dataclass_fields__}
+        raw["history"] = [Epoch(**row) for row in raw["history"]]
+        progress = cls(**raw, tensors=tensors)
+        _check_fit(model, progress.part("model"))
+        return progress
+
+    def part(self, name: str) -> dict[str, Tensor]:
+        """Return the tensors of one part of the checkpoint, such as ``model``."""
+        prefix = f"{name}."
+        return {k.removeprefix(prefix): v for k, v in self.tensors.items() if k.startswith(prefix)}
+
+    def header(self) -> dict[str, object]:
+        """Return everything but the tensors."""
+        found = dataclasses.asdict(replace(self, tensors={}))
+        del found["tensors"]
+        return found
+
+    @property
+    def n_losses(self) -> int:
+        """Number of steps that the checkpoint's current epoch has finished."""
+        return len(self.tensors.get("losses", ()))
+
+    def begin(self, stage: int) -> None:
+        """Turn to the next stage."""
+        self.stage, self.epoch, self.best_epoch, self.best_accuracy = stage, 0, 0, None
 
 
 class _StageLoop:
-    """Runs the epochs of one stage; each depends only on weights, optimiser and its number."""
+    """Runs the epochs of one stage; each depends only on weights, optimiser and its number.
 
-    def __init__(
-        self,
-        whole: FewShotModel,
-        stage: Stage,
-        number: int,
-        training: Training,
-        notes: list[str],
-    ) -> None:
-        self.whole, self.stage, self.number = whole, stage, number
-        self.device, self.seed, self.episodes = training.device, training.seed, training.episodes
+    Args:
+        whole: the model under test.
+        training: stages, data, seed and device.
+        progress: where to start; it is kept up to date.
+    """
+
+    def __init__(self, whole: FewShotModel, training: Training, progress: _Progress) -> None:
+        self.whole, self.training, self.progress = whole, training, progress
+        self.stage = stage = training.stages[progress.stage]
+        self.device = training.device
         self.train_split, self.val_split = training.splits
-        self.tested = training.way_shot
-        self.way, self.shot = stage.n_way or self.tested[0], stage.n_shot or self.tested[1]
         self.model = self._trained_model()
-        self.learns_from = _shown(stage, self.model.method)
+        self.learns_from = _seen_by(self.model.method, stage)
+        # Compiled only for training: each of the shapes of validation would be compiled too.
+        encode = self.model.encode
+        self.encode = torch.compile(encode) if stage.compile else encode
         self.teacher: FewShotModel | None = None
-        chosen = self._freeze()
-        self.optimizer = stage.optimizer_of(chosen)
-        self.parameters = chosen
+        self.best: dict[str, Tensor] = {}
+        self.losses: list[Tensor] = []
+        self.frozen, self.parameters = self._divided()
+        self.optimizer = stage.optimizer_of(self.parameters)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=stage.precision == "fp16")
-        self.validation = self._validation_tasks(notes)
-        self._items: Tensor | None = None
+        self.validation = self._validation_tasks()
+        if progress.tensors:
+            self._resume()
+        else:
+            self._start()
 
     def _trained_model(self) -> FewShotModel:
         """Return the model under test, or its backbone with the stage's own method."""
@@ -425,131 +415,162 @@ class _StageLoop:
             made = FewShotModel(whole.extractor, component.create(), whole.size, n_base)
         return made.to(self.device)
 
-    def start(self, fresh: Callable[[int], FewShotModel] | None) -> None:
+    def _start(self) -> None:
         """Prepare the first epoch: load other weights, set up a teacher."""
         if self.stage.init_from is not None:
             start_from(self.model, self.stage.init_from, self.stage.init_parts)
         if self.stage.distill:
-            assert fresh is not None, "a stage that distils needs fresh"
-            self._teach(copy.deepcopy(self.model))
-            student = fresh(self._derived_seed("student"))
-            start = {**self.model.state_dict(), **student.state_dict()}
-            self.model.load_state_dict({k: start[k] for k in self.model.state_dict()})
+            assert self.training.fresh is not None, "a stage that distils needs fresh"
+            self._teach(self.model.state_dict())
+            student = self.training.fresh(self._derived_seed("student")).state_dict()
+            self.model.load_state_dict({k: student[k] for k in self.model.state_dict()})
 
-    def _teach(self, teacher: FewShotModel) -> None:
-        self.teacher = teacher.eval().requires_grad_(False)
+    def _teach(self, weights: Mapping[str, Tensor]) -> None:
+        self.teacher = copy.deepcopy(self.model).eval().requires_grad_(False)
+        self.teacher.load_state_dict(weights)
 
-    def state(self) -> dict[str, dict[str, Tensor]]:
-        """Return what a checkpoint must contain besides the weights of the whole model."""
-        optimizer: dict[str, Tensor] = {}
-        for index, values in self.optimizer.state_dict()["state"].items():
-            for name, value in values.items():
-                if value is not None:
-                    optimizer[f"{index}.{name}"] = torch.as_tensor(value)
-        found = {"optimizer": optimizer}
+    def save(self, checkpoint: Path) -> None:
+        """Write a checkpoint."""
+        optimizer = {
+            f"{index}.{name}": torch.as_tensor(value)
+            for index, values in self.optimizer.state_dict()["state"].items()
+            for name, value in values.items()
+            if value is not None
+        }
+        parts = {"model": self.whole.state_dict(), "best": self.best, "optimizer": optimizer}
         if self.model is not self.whole:
-            found["stage"] = self.model.state_dict()
+            parts["stage"] = self.model.state_dict()
         if self.teacher is not None:
-            found["teacher"] = self.teacher.state_dict()
-        return found
+            parts["teacher"] = self.teacher.state_dict()
+        tensors = {f"{part}.{k}": v for part, found in parts.items() for k, v in found.items()}
+        if self.losses:
+            tensors["losses"] = torch.stack(self.losses)
+        self.progress.scaler = self.scaler.state_dict()
+        header = {"what": "a checkpoint", **self.progress.header()}
+        save_sealed(checkpoint, lambda path: save_tensors(path, tensors, header))
 
-    def resume(self, tensors: Mapping[str, Tensor], scaler: dict[str, Any]) -> None:
-        """Resume from what ``state`` returned."""
-        _restore_optimizer(self.optimizer, _with_prefix(tensors, "optimizer."))
+    def _resume(self) -> None:
+        """Continue from the progress's checkpoint."""
+        part = self.progress.part
+        self.whole.load_state_dict(part("model"))
         if self.model is not self.whole:
-            self.model.load_state_dict(_with_prefix(tensors, "stage."))
-        if taught := _with_prefix(tensors, "teacher."):
-            self._teach(copy.deepcopy(self.model))
-            assert self.teacher is not None
-            self.teacher.load_state_dict(taught)
-        if scaler:
-            self.scaler.load_state_dict(scaler)
+            self.model.load_state_dict(part("stage"))
+        if taught := part("teacher"):
+            self._teach(taught)
+        state: dict[int, dict[str, Tensor]] = defaultdict(dict)
+        for key, value in part("optimizer").items():
+            index, _, name = key.partition(".")
+            state[int(index)][name] = value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": dict(state)})
+        if self.progress.scaler:
+            self.scaler.load_state_dict(self.progress.scaler)
+        self.best = {k: v.to(self.device) for k, v in part("best").items()}
+        if "losses" in self.progress.tensors:
+            self.losses = list(self.progress.tensors["losses"].to(self.device))
+        self.progress.tensors = {}
 
-    def _freezes(self, name: str) -> bool:
-        # A method that consumes images holds the backbone; users need not know this.
-        names = (name, name.removeprefix("method."))
-        return any(_under(n, prefix) for prefix in self.stage.freeze for n in names)
+    def run(
+        self, checkpoint: Path, advance: Advance, watch: Callable[[Sequence[Epoch]], None]
+    ) -> None:
+        """Run the epochs that are left, then return to the best weights of the stage."""
+        stage, progress = self.stage, self.progress
+        while progress.epoch < stage.epochs and not self._is_stale():
+            self._finish(self._epoch(checkpoint, advance))
+            self.save(checkpoint)
+            watch(progress.history)
+        if left := stage.epochs - progress.epoch:
+            progress.notes.append(
+                f"training stopped after epoch {progress.epoch} of {stage.epochs}: the validation "
+                f"accuracy had not improved for {stage.patience} epochs"
+            )
+            advance(left * stage.steps, f"stopped after epoch {progress.epoch}")
+        if self.best:
+            self.model.load_state_dict(self.best)
+        for parameter in self.frozen:
+            parameter.requires_grad_(True)
 
-    def _freeze(self) -> list[nn.Parameter]:
-        """Freeze the stage's frozen parameters and return the others."""
+    def _is_stale(self) -> bool:
+        """Return whether the validation accuracy has not improved for ``patience`` epochs."""
+        patience = self.stage.patience
+        return patience is not None and self.progress.epoch - self.progress.best_epoch >= patience
+
+    def _finish(self, row: Epoch) -> None:
+        """Record an epoch's result and keep its weights if they are the best of the stage."""
+        progress, accuracy = self.progress, row.validation_accuracy
+        progress.history.append(row)
+        progress.epoch += 1
+        self.losses = []
+        if accuracy is None or progress.best_accuracy is None or accuracy > progress.best_accuracy:
+            progress.best_accuracy, progress.best_epoch = accuracy, progress.epoch
+            self.best = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+
+    def _divided(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+        """Freeze what the stage freezes; return frozen and trained parameters."""
         names = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
         for prefix in self.stage.freeze:
-            if not any(_under(n, prefix) or _under(n, f"method.{prefix}") for n in names):
+            if not any(_is_below(name, [prefix]) for name in names):
                 tops = ", ".join(sorted({n.rpartition(".")[0] for n in names}))
                 raise OptionError(
                     f"training.freeze {prefix}: no parameter has that name; known are {tops}"
                 )
-        chosen: list[nn.Parameter] = []
-        self._frozen: list[nn.Parameter] = []
+        divided: tuple[list[nn.Parameter], list[nn.Parameter]] = [], []
         for name, parameter in names.items():
-            frozen = self._freezes(name)
-            (self._frozen if frozen else chosen).append(parameter)
-            parameter.requires_grad_(not frozen)
-        if not chosen:
-            frozen_names = ", ".join(self.stage.freeze)
-            raise OptionError(f"training.freeze {frozen_names}: leaves nothing to train")
-        return chosen
-
-    def release(self) -> None:
-        """Unfreeze what the stage froze."""
-        for parameter in self._frozen:
-            parameter.requires_grad_(True)
+            trained = not _is_below(name, self.stage.freeze)
+            parameter.requires_grad_(trained)
+            divided[trained].append(parameter)
+        if not divided[True]:
+            frozen = ", ".join(self.stage.freeze)
+            raise OptionError(f"training.freeze {frozen}: leaves nothing to train")
+        return divided
 
     def _train_mode(self) -> None:
         """Set the model to training mode, except for frozen parts, including their BatchNorm."""
         self.model.train()
         for name, module in self.model.named_modules():
-            if self._freezes(name):
+            if _is_below(name, self.stage.freeze):
                 module.eval()
 
-    def _draw(self, pool: ImagePool, shape: tuple[int, int, int], count: int, seed: int) -> TaskSet:
-        """Draw episodes of a shape: ways, shots, queries per class."""
-        options = dict(zip(("n_way", "n_shot", "n_query"), shape, strict=True))
-        sampler = replace(self.episodes, options={**self.episodes.options, **options})
-        tasks: TaskSet = sampler.create().draw(pool, count, seed)
-        return tasks
-
     def _derived_seed(self, *parts: object) -> int:
-        text = " ".join(map(str, (self.seed, self.number, *parts)))
+        text = " ".join(map(str, (self.training.seed, self.progress.stage, *parts)))
         return int(digest_of(text)[:15], 16)
 
-    def _validation_tasks(self, notes: list[str]) -> TaskSet | None:
+    def _validation_tasks(self) -> TaskSet | None:
         split, count = self.val_split, self.stage.validation_tasks
-        if split is None or count == 0:
-            notes.append("no validation: the last epoch was kept")
-            return None
-        # Validated as it will be tested, as far as the classes of the split allow.
-        way, shot = min(self.tested[0], len(split.pool.class_names)), self.tested[1]
-        room = int(split.pool.class_sizes.min()) - shot
-        seed = self._derived_seed("validation")
-        try:
-            if self.model.method.n_way not in (None, way):
-                raise OptionError(f"{way} classes, but {self.model.method.n_way} are needed")
-            n_query = min(self.stage.n_query, room)
-            return self._draw(split.pool, (way, shot, n_query), count, seed)
-        except (InfeasibleTask, OptionError) as error:
-            notes.append(f"no validation ({error}): the last epoch was kept")
-            return None
+        reason = ""
+        if split is not None and count > 0:
+            # Validated as it will be tested, as far as the classes of the split allow.
+            way, shot = self.training.way_shot
+            way, needed = min(way, len(split.pool.class_names)), self.model.method.n_way
+            room = int(split.pool.class_sizes.min()) - shot
+            shape = {"n_way": way, "n_shot": shot, "n_query": min(self.stage.n_query, room)}
+            try:
+                if needed not in (None, way):
+                    raise OptionError(f"{way} classes, but {needed} are needed")
+                seed = self._derived_seed("validation")
+                return _drawn(self.training.episodes, shape, split.pool, count, seed)
+            except (InfeasibleTask, OptionError) as error:
+                reason = f" ({error})"
+        self.progress.notes.append(f"no validation{reason}: the last epoch was kept")
+        return None
 
-    def run_epoch(self, state: _State, advance: Advance, save: Callable[[], None]) -> Epoch:
+    def _epoch(self, checkpoint: Path, advance: Advance) -> Epoch:
         """Train the rest of an epoch, validate, and return its result."""
         started = saved = time.perf_counter()
-        epoch, stage, losses = state.epoch, self.stage, state.losses
+        epoch, stage, losses = self.progress.epoch, self.stage, self.losses
         rate = stage.rate(epoch)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self._train_mode()
-        self._items = self._items_of_a_frozen_backbone()
         batches = self._epoch_batches(epoch)
-        with self._compiled():
-            for step in range(len(losses), stage.steps):
-                with seeded(self._derived_seed("step", epoch, step), self.device):
-                    losses.append(self._step(batches, step))
-                if step + 1 < stage.steps:
-                    advance(1)
-                    if time.perf_counter() - saved > _SECONDS_BETWEEN_CHECKPOINTS:
-                        save()
-                        saved = time.perf_counter()
+        for step in range(len(losses), stage.steps):
+            item = f"step {step + 1} of epoch {epoch + 1}"
+            with seeded(self._derived_seed("step", epoch, step), self.device), about(item):
+                losses.append(self._step(batches, step))
+            if step + 1 < stage.steps:
+                advance(1)
+                if time.perf_counter() - saved > _SECONDS_BETWEEN_CHECKPOINTS:
+                    self.save(checkpoint)
+                    saved = time.perf_counter()
         mean = float(torch.stack(losses).mean())
         if not math.isfinite(mean):
             raise OptionError(
@@ -560,14 +581,19 @@ class _StageLoop:
         shown = "" if accuracy is None else f", validation {100 * accuracy:.1f} %"
         advance(1, f"epoch {epoch + 1}/{stage.epochs}: loss {mean:.3f}{shown}")
         seconds = round(time.perf_counter() - started, 3)
-        return Epoch(self.number, epoch, rate, mean, accuracy, seconds)
+        return Epoch(self.progress.stage, epoch, rate, mean, accuracy, seconds)
 
     def _step(self, batches: Callable[[int], Batch], step: int) -> Tensor:
         """Do one update and return its loss."""
         self.optimizer.zero_grad(set_to_none=True)
         with lowered(self.device, self.stage.precision):
-            loss = self.model.method.loss(batches(step))
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+            method = self.model.method
+            loss = method.loss(batches(step))
+        check_tensor(method, "loss", loss, (), self.device, finite=False)
+        if not loss.requires_grad:
+            raise malformed(method, "loss", "a constant", "a value that depends on the weights")
+        with calling(named(method), "the gradient of loss"):
+            self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         if self.stage.clip_norm is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.parameters, self.stage.clip_norm)
@@ -575,109 +601,80 @@ class _StageLoop:
         self.scaler.update()
         return loss.detach().float()
 
-    @contextmanager
-    def _compiled(self) -> Iterator[None]:
-        """Compile the backbone for the steps of an epoch, if the stage requests it."""
-        if not self.stage.compile:
-            yield
-            return
-        extractor: Any = self.model.extractor
-        if not hasattr(self, "_compiled_call"):
-            extractor.compile()
-            self._compiled_call = extractor._compiled_call_impl
-        extractor._compiled_call_impl = self._compiled_call
-        try:
-            yield
-        finally:
-            # Validation batches have other shapes, each of which would be compiled again.
-            extractor._compiled_call_impl = None
-
-    @torch.no_grad()
-    def _items_of_a_frozen_backbone(self) -> Tensor | None:
-        """Return the items of all training images if no step changes them, else ``None``."""
-        if self._items is not None:
-            return self._items
-        model, pixels = self.model, self.train_split.pixels
-        if self.stage.augment or model.method.consumes == "images" or not self._backbone_is_fixed():
-            return None
-        one = model.items(pixels_to(pixels[:1], self.device))
-        if one.numel() * one.element_size() * len(pixels) > _MOST_BYTES_OF_ITEMS:
-            return None
-        items = one.new_empty(len(pixels), *one.shape[1:])
-        for start in range(0, len(pixels), _IMAGES_A_BLOCK):
-            block = np.ascontiguousarray(pixels[start : start + _IMAGES_A_BLOCK])
-            items[start : start + len(block)] = model.items(pixels_to(block, self.device))
-        return items
-
-    def _backbone_is_fixed(self) -> bool:
-        """Return whether the stage or the backbone itself keeps all its weights unchanged."""
-        inner = [m for m in self.model.extractor.modules() if m is not self.model.extractor]
-        own = not any(p.requires_grad for p in self.model.extractor.parameters())
-        return self._freezes("backbone") or (own and not any(m.training for m in inner))
-
     def _epoch_batches(self, epoch: int) -> Callable[[int], Batch]:
         """Return a function from step to batch, with images drawn for the whole epoch."""
-        stage, split = self.stage, self.train_split
+        stage, split, kept = self.stage, self.train_split, self._kept_items
+        count = stage.tasks_per_step
         episodes = None
         if self.learns_from in ("episodes", "both"):
-            count = stage.steps * stage.tasks_per_step
+            shape = _episode_shape(stage, self.training.way_shot)
             seed = self._derived_seed("episodes", epoch)
-            episodes = self._draw(split.pool, (self.way, self.shot, stage.n_query), count, seed)
+            episodes = _drawn(self.training.episodes, shape, split.pool, stage.steps * count, seed)
         rng = np.random.default_rng(self._derived_seed("batches", epoch))
         flat = rng.integers(len(split.pool), size=(stage.steps, stage.batch_size))
 
         def batch(step: int) -> Batch:
-            images: list[np.ndarray[Any, Any]] = []
-            part = None
-            if episodes is not None:
-                chosen = slice(step * stage.tasks_per_step, (step + 1) * stage.tasks_per_step)
-                part = episodes[chosen]
-                images += [part.support.ravel(), part.query.ravel()]
+            part = None if episodes is None else episodes[step * count : (step + 1) * count]
+            shown = [] if part is None else [part.support.ravel(), part.query.ravel()]
             if self.learns_from in ("batches", "both"):
-                images.append(flat[step])
-            return self._made(np.concatenate(images), part)
+                shown.append(flat[step])
+            return self._batch(np.concatenate(shown), part, kept)
 
         return batch
 
-    def _made(self, index: np.ndarray[Any, Any], part: TaskSet | None) -> Batch:
-        """Return the batch of some images, those of the episodes first."""
-        split = self.train_split
+    def _batch(self, index: IntArray, part: TaskSet | None, kept: Tensor | None) -> Batch:
+        """Return the batch of some images, those of the episodes first.
+
+        Args:
+            kept: items of all training images, if no step changes them.
+        """
+        split, fields = self.train_split, dict[str, Tensor]()
         labels = torch.from_numpy(split.pool.labels[index]).to(self.device)
-        if self._items is not None:
-            items = self._items[torch.from_numpy(index).to(self.device)]
-            batch = self._arrange(items, labels, part)
-        else:
+        if kept is None or self.teacher is not None:
             pixels = pixels_to(split.pixels[index], self.device)
             images = self.model.images(pixels, self.stage.augment)
-            batch = self._arrange(self.model.encode(images), labels, part)
-        if self.teacher is None:
-            return batch
-        if self._items is not None:
-            images = self.model.images(pixels_to(split.pixels[index], self.device))
-        assert batch.items is not None
-        with torch.no_grad():
-            shown = self.teacher.encode(images[-len(batch.items) :])
-            logits = self.teacher.method.class_logits(shown)
-        return replace(batch, teacher_logits=logits)
-
-    def _arrange(self, items: Tensor, labels: Tensor, part: TaskSet | None) -> Batch:
-        if part is None:
-            return Batch(items=items, classes=labels)
-        tasks, way, shot, n_query = len(part), part.n_way, part.n_shot, part.n_query
-        n_support, n = tasks * way * shot, tasks * way * (shot + n_query)
-        item = items.shape[1:]
-        rest: dict[str, Tensor] = {}
+        if kept is None:
+            items = self.encode(images)
+        else:
+            items = kept[torch.from_numpy(index).to(self.device)]
+        n = 0
+        if part is not None:
+            n = part.support.size + part.query.size
+            fields |= _episode(items[:n], labels[:n], part)
         if len(items) > n:
-            rest = {"items": items[n:], "classes": labels[n:]}
-        return Batch(
-            support=items[:n_support].reshape(tasks, way, shot, *item),
-            query=items[n_support:n].reshape(tasks, way * n_query, *item),
-            query_labels=torch.arange(way, device=items.device)
-            .repeat_interleave(n_query)
-            .expand(tasks, -1),
-            support_classes=labels[:n_support].reshape(tasks, way, shot),
-            query_classes=labels[n_support:n].reshape(tasks, way * n_query),
-            **rest,
+            fields |= {"items": items[n:], "classes": labels[n:]}
+        if self.teacher is not None:
+            with torch.no_grad():
+                shown = self.teacher.encode(images[n:])
+                logits = self.teacher.method.class_logits(shown)
+            check_tensor(self.teacher.method, "class_logits", logits, (len(shown), -1), self.device)
+            fields["teacher_logits"] = logits
+        return Batch(**fields)
+
+    @cached_property
+    def _kept_items(self) -> Tensor | None:
+        """The items of all training images if no step changes them, else ``None``."""
+        model, pixels = self.model, self.train_split.pixels
+        if self.stage.augment or model.method.consumes == "images" or not self._backbone_is_fixed():
+            return None
+        with torch.no_grad():
+            one = model.items(pixels_to(pixels[:1], self.device))
+            if one.numel() * one.element_size() * len(pixels) > _MOST_BYTES_OF_ITEMS:
+                return None
+            items = one.new_empty(len(pixels), *one.shape[1:])
+            for start in range(0, len(pixels), _IMAGES_A_BLOCK):
+                block = np.ascontiguousarray(pixels[start : start + _IMAGES_A_BLOCK])
+                items[start : start + len(block)] = model.items(pixels_to(block, self.device))
+        return items
+
+    def _backbone_is_fixed(self) -> bool:
+        """Return whether the stage or the backbone itself keeps all its weights unchanged."""
+        if _is_below("backbone", self.stage.freeze):
+            return True
+        extractor = self.model.extractor
+        inner = (m for m in extractor.modules() if m is not extractor)
+        return not any(p.requires_grad for p in extractor.parameters()) and not any(
+            m.training for m in inner
         )
 
     def _validate(self) -> float | None:
@@ -687,3 +684,16 @@ class _StageLoop:
         predictions = predict(self.model, self.validation, source)
         truth = np.arange(self.validation.n_way)[None, :, None]
         return float((predictions == truth).mean())
+
+
+def _episode(items: Tensor, labels: Tensor, part: TaskSet) -> dict[str, Tensor]:
+    """Return the fields of a batch for episodes, from their supports followed by their queries."""
+    n, item, shape = part.support.size, items.shape[1:], part.support.shape
+    ways = torch.arange(part.n_way, device=items.device).repeat_interleave(part.n_query)
+    return {
+        "support": items[:n].reshape(*shape, *item),
+        "query": items[n:].reshape(len(part), part.n_way * part.n_query, *item),
+        "query_labels": ways.expand(len(part), -1),
+        "support_classes": labels[:n].reshape(shape),
+        "query_classes": labels[n:].reshape(len(part), -1),
+    }

@@ -1,3 +1,3 @@
-"""Commands that compare results, rank methods, plan studies and import accuracies."""
+"""Commands that compare results, rank methods, plan studies, draw curves and import accuracies."""
 
 __version__ = "0.1.0"

@@ -11,11 +11,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fsframework.statistics.comparison_tables import (
+from fsf_analysis._comparison_tables import (
     READ_WITH,
     SIGNS,
     ComparisonTable,
     comparison_notes,
+    count_pairs,
     counts_in_words,
     pairs_table,
     values_table,
@@ -84,7 +85,7 @@ def tables_of(
         if other is not None:
             notes += [_changes(parts[0], other), *comparison_notes(other, several=True)]
     last = tables[-1]
-    below = (*last.notes, *counts_in_words(comparison.counts), *dict.fromkeys(notes))
+    below = (*last.notes, *counts_in_words(count_pairs(comparison)), *dict.fromkeys(notes))
     tables[-1] = dataclasses.replace(last, notes=below)
     return [dataclasses.replace(table, cautions=tuple(cautions)) for table in tables]
 

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from fsframework.errors import DataError, OptionError
-from fsframework.values import FloatArray, Scope
+from fsframework.values import (
+    FloatArray,
+    Scope,
+    check_file,
+    open_file,
+    parse_number,
+    read_parquet,
+    text_lines,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "PUBLISHED_LAYOUT",
@@ -116,7 +129,7 @@ def read_accuracies(paths: Sequence[Path], how: Reading | None = None) -> list[T
         _check_layout(how.layout)
     found: list[tuple[str, str, Path, _Column]] = []
     for path in paths:
-        if path.is_dir():
+        if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises an error for long names
             if how.task_set is not None:
                 raise OptionError(
                     f"--task-set {how.task_set}: the tasks in {path} are named by --layout"
@@ -188,8 +201,12 @@ def _columns(path: Path) -> list[_Column]:
     reader = readers.get(path.suffix)
     if reader is None:
         raise DataError(f"{path}: accuracies are read from {', '.join(SUFFIXES)}")
-    if not path.exists():
-        raise DataError(f"{path}: no such file")
+    try:
+        check_file(path)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     columns = reader(path)
     if not columns or not columns[0].values.size:
         raise DataError(f"{path}: is empty")
@@ -197,35 +214,56 @@ def _columns(path: Path) -> list[_Column]:
 
 
 def _tensor(path: Path) -> list[_Column]:
-    import pickle
-
     import torch
 
     try:
-        tensor = torch.load(path, weights_only=True, map_location="cpu")
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, KeyError) as error:
-        reason = str(error).partition("\n")[0][:120]
+        with open_file(path) as file, warnings.catch_warnings():
+            # PyTorch's own reader of quantised tensors is deprecated; they are refused below.
+            warnings.simplefilter("ignore")
+            tensor = torch.load(file, weights_only=True, map_location="cpu")
+    except Exception as error:
+        # The reader of a damaged file fails in as many ways as there are damages.
+        reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0][:120]
+        reason = reason or type(error).__name__
         raise DataError(f"{path}: not a tensor saved by PyTorch ({reason})") from None
     if not isinstance(tensor, torch.Tensor):
         raise DataError(f"{path}: must contain a tensor, not {type(tensor).__name__}")
+    if (unfit := _unfit(tensor)) is not None:
+        raise DataError(f"{path}: must be a dense tensor of real numbers, not {unfit}")
     if tensor.ndim != 1:
         raise DataError(
             f"{path}: must be a tensor of one dimension, one value per task, not "
             f"{tuple(tensor.shape)}"
         )
-    return [_Column(None, tensor.double().numpy(), lambda row: f"task {row}")]
+    # A gradient says how the numbers were made; it does not change them.
+    return [_Column(None, tensor.detach().double().numpy(), lambda row: f"task {row}")]
+
+
+def _unfit(tensor: Tensor) -> str | None:
+    """Return why the numbers of a tensor cannot be accuracies, if so."""
+    import torch
+
+    if tensor.is_meta:
+        return "one without values (device meta)"
+    if tensor.is_quantized:
+        return f"quantised ({tensor.dtype}); save tensor.dequantize()"
+    if tensor.is_nested or tensor.layout is not torch.strided:
+        return "sparse or nested; save tensor.to_dense()"
+    if tensor.is_complex() or tensor.dtype is torch.bool:
+        return str(tensor.dtype).removeprefix("torch.")
+    return None
 
 
 def _csv(path: Path) -> list[_Column]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
+        rows = [row for row in csv.reader(text_lines(open_file(path))) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({error})") from None
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as CSV ({reason})") from None
     if not rows:
         return []
     names = [name.strip() for name in rows[0]]
-    if all(_number(name) is not None for name in names):
+    if all(parse_number(name) is not None for name in names):
         raise DataError(f"{path}: the first line must name the columns, not be {rows[0]}")
     _check_names(path, names)
     values = np.empty((len(rows) - 1, len(names)))
@@ -234,7 +272,7 @@ def _csv(path: Path) -> list[_Column]:
         if len(row) != len(names):
             raise DataError(f"{path}, line {line}: {len(row)} values for {len(names)} columns")
         for i in kept:
-            number = _number(row[i])
+            number = parse_number(row[i])
             if number is None:
                 what = "is missing" if not row[i].strip() else f"is not a number: {row[i]!r}"
                 raise DataError(f"{path}, line {line}: the value of {names[i]!r} {what}")
@@ -244,12 +282,8 @@ def _csv(path: Path) -> list[_Column]:
 
 def _parquet(path: Path) -> list[_Column]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: not a Parquet file ({error})") from None
+    table = read_parquet(path)
     if b"fsframework" in (table.schema.metadata or {}):
         raise DataError(f"{path}: is part of a run; name the run instead of this file")
     names = [name for name in table.column_names if name.lower() != "task"]
@@ -274,13 +308,6 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
             raise DataError(f"{path}: column {i + 1} has no name")
         if name in names[:i]:
             raise DataError(f"{path}: the column {name!r} appears twice")
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _scale(columns: Sequence[tuple[Path, _Column]], unit: Unit) -> float:
@@ -328,4 +355,5 @@ def _check_sets(read: Sequence[TaskAccuracies]) -> None:
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
+    parts = re.split(r"([0-9]+)", text)
+    return [(int(part), "") if i % 2 else (-1, part) for i, part in enumerate(parts)]

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsf_analysis._file_options import file_options
-from fsframework.cli.options import (
-    command,
-    json_option,
-    plugin_names,
-    plugin_option,
-    run_names,
-    runs_dir_option,
-    shared,
-)
+from fsframework.cli.options import command, plugin_names, run_names, shared
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
@@ -79,9 +71,7 @@ __all__ = ["compare"]
     show_default=True,
     help="Output format. LaTeX needs booktabs; CSV contains the pairs, unrounded.",
 )
-@runs_dir_option
-@plugin_option
-@json_option
+@shared("runs-dir", "plugin", "json")
 def compare(
     sources: tuple[str, ...],
     statistics: tuple[str, ...],
@@ -119,6 +109,7 @@ def compare(
     """
     import fsframework as fsf
     from fsf_analysis import _compare_views as views
+    from fsf_analysis._comparison_tables import count_pairs
     from fsf_analysis.accuracies import Reading
     from fsf_analysis.sources import read_results
     from fsframework.cli import render
@@ -146,6 +137,7 @@ def compare(
         render.print_json(
             {
                 **found.to_json(),
+                "counts": vars(count_pairs(found)),
                 "beside": [part.to_json() for part in others.values()],
                 "notes": notes,
                 "cautions": {label: list(said) for label, said in cautions.items()},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsf_analysis._file_options import file_options
-from fsframework.cli.options import command, json_option
+from fsframework.cli.options import command, shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,16 +34,7 @@ __all__ = ["accuracies", "import_all"]
     "--label", metavar="NAME", help="Name of the method.  [default: name of the file or column]"
 )
 @file_options
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    metavar="DIR",
-    envvar="FSF_RUNS",
-    show_envvar=True,
-    help="Where runs are written.  [default: ./runs]",
-)
-@json_option
+@shared("runs-dir", "json")
 def accuracies(
     paths: tuple[Path, ...],
     task_set: str | None,
@@ -106,21 +97,15 @@ def import_all(
         The runs, and a sentence for each that differs from an earlier import of its name.
     """
     import fsframework as fsf
+    from fsf_analysis.imported_runs import save_accuracies
+    from fsframework.api.session import open_session
 
+    session = open_session(runs_dir=runs_dir, progress=False)
     earlier = [run for run in fsf.runs(runs_dir) if run.record.status == "imported"]
     runs, notes = [], []
     try:
         for one in read:
-            run = fsf.import_accuracies(
-                one.values,
-                method=one.method,
-                task_set=one.task_set,
-                scope=one.scope,
-                n_images=one.n_images,
-                source=str(one.source.resolve()),
-                given=given,
-                runs_dir=runs_dir,
-            )
+            run = save_accuracies(session, one, given)
             runs.append(run)
             others = [old.name for old in earlier if _is_same(old, one) and old.name != run.name]
             if others and not run.reused:

@@ -9,24 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import (
-    command,
-    json_option,
-    run_names,
-    runs_dir_option,
-    session_of,
-    set_options,
-    shared,
-    tree_of,
-)
+from fsframework.cli.options import CONFIGURATION, command, run_names, session_of, shared, tree_of
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fsf_analysis.query_bounds import QueryBounds
     from fsf_analysis.study import PlanRow, StudyPlan
     from fsframework import Run, TaskSet
-    from fsframework.statistics.query_variance import PilotAnswers, QueryVariance
+    from fsframework.statistics.query_variance import PilotAnswers
 
 __all__ = ["plan"]
 
@@ -90,9 +82,7 @@ _POINTS = 100
     metavar="N",
     help="Advise no number of queries that leaves fewer tasks.",
 )
-@set_options
-@runs_dir_option
-@json_option
+@shared(*CONFIGURATION, "runs-dir", "json")
 @click.pass_context
 def plan(
     context: click.Context,
@@ -108,9 +98,6 @@ def plan(
     level: float | None,
     power: float,
     least_tasks: int,
-    config: Path | None,
-    options: tuple[str, ...],
-    plugin_files: tuple[Path, ...],
     runs_dir: Path,
     as_json: bool,
     **_: Any,
@@ -135,10 +122,10 @@ def plan(
       fsf plan --dataset folder:./images --task-sd 9 --correlation 0.7
     """
     from fsf_analysis import study
-    from fsframework.statistics.planning import QueryPlan
-    from fsframework.statistics.query_variance import QueryVariance
+    from fsf_analysis.queries import QueryPlan
+    from fsframework.statistics.planning import TaskSupply
 
-    tree = tree_of(context, config, options)
+    tree = tree_of(context)
     level = 0.95 if level is None else level
     sizes = study.parse_class_sizes(class_sizes) if class_sizes is not None else ()
     head: list[str] = []
@@ -156,17 +143,17 @@ def plan(
         shape = (tasks.n_way, tasks.n_shot)
         sizes = sizes or _sizes(context, tree, made)
         head.append(_described(made, tasks))
-        first = judged = QueryVariance.of(pilot, level)
+        first = judged = _bounds(pilot, level)
         if other is not None:
             if correlation is not None:
                 raise OptionError("--correlation replaces OTHER; give one of them")
             beside, tasks_beside, made_beside = _pilot(other, runs_dir, arm)
             head.append(_described(made_beside, tasks_beside))
-            judged = QueryVariance.of(study.paired_pilot(pilot, beside), level)
-            second = QueryVariance.of(beside, level)
+            judged = _bounds(study.paired_pilot(pilot, beside), level)
+            second = _bounds(beside, level)
             measured = _correlation(pilot, beside)
     planned = study.StudyPlan(
-        QueryPlan(sizes, *shape, judged, choose, level, least_tasks),
+        QueryPlan(TaskSupply(sizes, *shape), judged, choose, level, least_tasks),
         first,
         second,
         correlation,
@@ -187,12 +174,33 @@ def _given(tree: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def _pilot(run: str, runs_dir: Path, arm: str | None) -> tuple[PilotAnswers, TaskSet, Run]:
+    """Return the answers of a run's arm, by default the first, which is the control if any is."""
     import fsframework as fsf
-    from fsframework.statistics.query_variance import load_pilot
+    from fsframework.errors import DataError
+    from fsframework.statistics.query_variance import pilot_of
 
     made = fsf.load_run(run, runs_dir)
-    answers, tasks, _ = load_pilot(made.folder, arm or "")
-    return answers, tasks, made
+    arms = list(made.record.arms)
+    if arm is not None and arm not in arms:
+        raise OptionError(f"{made.folder}: has no arm {arm!r}, only {', '.join(arms)}")
+    name = arm or arms[0]
+    if made.record.imported is not None:
+        raise DataError(
+            f"{made.folder}: holds accuracies of whole tasks measured elsewhere, and a plan needs "
+            "the counts of correct answers per class, to separate the spread of tasks from the "
+            "noise of their queries; without a run, give --task-sd and --correlation"
+        )
+    try:
+        return pilot_of(made.tasks[name], made.outcomes[name]), made.tasks[name], made
+    except DataError as error:
+        raise DataError(f"{made.folder}: {error}") from None
+
+
+def _bounds(pilot: PilotAnswers, level: float) -> QueryBounds:
+    from fsf_analysis.query_bounds import bounds_of
+    from fsframework.statistics.query_variance import QueryVariance
+
+    return bounds_of(pilot, QueryVariance.of(pilot), level)
 
 
 def _check_shape(tree: Mapping[str, Any], tasks: TaskSet) -> None:
@@ -254,11 +262,12 @@ def _correlation(first: PilotAnswers, second: PilotAnswers) -> float:
 
 
 def _print(made: StudyPlan, head: list[str], measured: float | None) -> None:
+    from fsf_analysis._charts import chart
     from fsframework.cli import render
 
     for line in head:
         click.echo(line)
-    sizes = made.queries.class_sizes
+    sizes = made.queries.supply.class_sizes
     span = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
     click.echo(f"data: {len(sizes):,} classes of {span} images, {sum(sizes):,} in all")
     if measured is not None and not math.isnan(measured):
@@ -294,7 +303,7 @@ def _print(made: StudyPlan, head: list[str], measured: float | None) -> None:
         what = "difference" if made.differences is not None else "accuracy"
         click.echo(f"standard error of the mean {what}, points, against queries per class")
         values = [_POINTS * math.sqrt(variance) for _, variance in curve]
-        click.echo("\n".join(render.chart(values)))
+        click.echo("\n".join(chart(values)))
         ends = f"{curve[0][0]}", f"{curve[-1][0]} queries per class"
         width = min(72, len(values))
         click.echo(" " * 9 + ends[0] + ends[1].rjust(max(width - len(ends[0]), len(ends[1]) + 1)))
@@ -323,38 +332,46 @@ def _print_json(made: StudyPlan, measured: float | None) -> None:
             return [plain(v) for v in value]
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    def moments(found: QueryVariance | None) -> dict[str, Any] | None:
-        if found is None:
-            return None
-        return {
-            **dataclasses.asdict(found),
-            "best": found.best,
-            "best_low": found.best_low,
-            "best_high": found.best_high,
-            "cautious": found.cautious,
-            "beta": found.beta,
-            "m2": found.m2,
-            "m3": found.m3,
-        }
-
+    supply = made.queries.supply
     render.print_json(
         plain(
             {
-                "class_sizes": list(made.queries.class_sizes),
-                "n_way": made.queries.n_way,
-                "n_shot": made.queries.n_shot,
+                "class_sizes": list(supply.class_sizes),
+                "n_way": supply.n_way,
+                "n_shot": supply.n_shot,
                 "n_query": made.queries.n_query,
                 "choose": made.queries.choose,
                 "level": made.queries.level,
                 "power": made.power,
                 "difference": made.difference,
                 "correlation": made.correlation if measured is None else measured,
-                "pilot": moments(made.pilot),
-                "other": moments(made.other),
-                "differences": moments(made.differences),
+                "pilot": _moments(made.pilot),
+                "other": _moments(made.other),
+                "differences": _moments(made.differences),
                 "advice": [advice.sentence for advice in made.queries.advice()],
                 "rows": [dataclasses.asdict(row) for row in made.rows()],
                 "curve": [{"n_query": q, "variance": v} for q, v in made.curve()],
             }
         )
     )
+
+
+def _moments(measured: QueryBounds | None) -> dict[str, Any] | None:
+    if measured is None:
+        return None
+    found = measured.found
+    m2 = found.mean - found.n_way * found.within
+    return {
+        **dataclasses.asdict(found),
+        "unseen": found.unseen,
+        "alpha_low": measured.alpha_low,
+        "alpha_high": measured.alpha_high,
+        "level": measured.level,
+        "best": found.best,
+        "best_low": measured.low,
+        "best_high": measured.high,
+        "cautious": found.cautious,
+        "beta": found.beta,
+        "m2": m2,
+        "m3": found.alpha + found.mean**2 - m2 / found.n_way,
+    }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import command, json_option, runs_dir_option, shared
+from fsframework.cli.options import command, shared
 from fsframework.errors import DataError, OptionError, close_matches
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ __all__ = ["rank"]
     show_default=True,
     help="Output format. LaTeX needs booktabs.",
 )
-@runs_dir_option
-@json_option
+@shared("runs-dir", "json")
 def rank(
     sources: tuple[str, ...],
     columns: tuple[str, str],
@@ -194,6 +193,7 @@ def _of_runs(
 
     import fsframework as fsf
     from fsf_analysis.ranking import RankedColumns
+    from fsframework.statistics.results import thread_cautions
     from fsframework.values import footnotes
 
     runs = [fsf.load_run(source, runs_dir) for source in sources]
@@ -210,5 +210,10 @@ def _of_runs(
         if len({run.record.arms[arm].digest for run in runs if arm in run.record.arms}) > 1
     ]
     notes += footnotes({run.name: run.record.cautions for run in runs})
+    computed = {
+        run.name: (run.record.environment.threads, bool(run.record.training.history))
+        for run in runs
+    }
+    notes += footnotes(thread_cautions(computed))
     first, second = (np.array([run.estimates[name].value for run in runs]) for name in columns)
     return RankedColumns((), tuple(run.name for run in runs), first, second)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.statistics.ranking import rank_correlations, spearman
-from fsframework.values import FloatArray
+from fsframework.values import FloatArray, open_file, parse_number, text_lines
 
 __all__ = ["RankAgreement", "RankedColumns", "rank_agreement", "read_columns"]
 
@@ -167,36 +167,24 @@ def read_columns(
             "--pivot names the column with the names, --value the column with the numbers; give "
             "both or neither"
         )
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            lines = list(reader)
-            names = list(reader.fieldnames or ())
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({error})") from None
+    lines, names = _lines(path)
     wanted = [row, *by, *(columns if pivot is None or value is None else (pivot, value))]
     for name in wanted:
         if name not in names:
             raise DataError(f"{path}: has no column {name!r}{close_matches(name, names)}")
+    if not lines:
+        raise DataError(f"{path}: has no rows")
     cells: dict[tuple[str, ...], dict[str, dict[str, float]]] = {}
     for number, line in enumerate(lines, start=2):
         part = cells.setdefault(tuple(line[name] or "" for name in by), {})
         here = part.setdefault(line[row] or "", {})
-        for column in columns:
-            if pivot is not None and value is not None:
-                if line[pivot] != column:
-                    continue
-                text = line[value]
-            else:
-                text = line[column]
+        for column, text in _texts(line, columns, pivot, value):
             if column in here:
                 raise DataError(
                     f"{path}, line {number}: {line[row]} has {column!r} twice (--by splits it)"
                 )
             if text and text.strip():
                 here[column] = _finite(text, f"{path}, line {number}: {column!r}")
-    if not cells:
-        raise DataError(f"{path}: has no rows")
     found = [_columns(group, part, columns) for group, part in cells.items()]
     if pivot is not None and all(not one.rows for one in found):
         known = sorted({line[pivot] or "" for line in lines})
@@ -205,6 +193,27 @@ def read_columns(
             f"contains {', '.join(known[:8])}"
         )
     return found
+
+
+def _lines(path: Path) -> tuple[list[dict[str, str | None]], list[str]]:
+    """Return the rows of a CSV file by column, and the names of its columns."""
+    try:
+        reader = csv.DictReader(text_lines(open_file(path)))
+        return list(reader), list(reader.fieldnames or ())
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as CSV ({reason})") from None
+
+
+def _texts(
+    line: Mapping[str, str | None], columns: tuple[str, str], pivot: str | None, value: str | None
+) -> Iterator[tuple[str, str | None]]:
+    """Yield those of the two columns that a row has, with their text."""
+    for column in columns:
+        if pivot is None or value is None:
+            yield column, line[column]
+        elif line[pivot] == column:
+            yield column, line[value]
 
 
 def _columns(
@@ -218,10 +227,7 @@ def _columns(
 
 
 def _finite(text: str, where: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = float("nan")
-    if not np.isfinite(number):
+    number = parse_number(text)
+    if number is None:
         raise DataError(f"{where} must be a number, not {text!r}")
     return number

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from fsf_analysis.queries import QueryPlan
+from fsf_analysis.query_bounds import QueryBounds
 from fsframework.errors import DataError, OptionError, argument
-from fsframework.statistics.planning import QueryPlan
-from fsframework.statistics.query_variance import PilotAnswers, QueryVariance
+from fsframework.statistics.query_variance import PilotAnswers
 
 __all__ = [
     "PlanRow",
@@ -150,8 +151,8 @@ class StudyPlan:
     """
 
     queries: QueryPlan
-    pilot: QueryVariance | None = None
-    other: QueryVariance | None = None
+    pilot: QueryBounds | None = None
+    other: QueryBounds | None = None
     correlation: float | None = None
     task_sd: float | None = None
     difference: float | None = None
@@ -170,10 +171,10 @@ class StudyPlan:
                 )
 
     @property
-    def differences(self) -> QueryVariance | None:
+    def differences(self) -> QueryBounds | None:
         """The variance of the difference of two methods, from their pilots on the same tasks."""
         found = self.queries.pilot
-        return found if found is not None and found.of_differences else None
+        return found if found is not None and found.found.of_differences else None
 
     def row(self, n_query: int) -> PlanRow:
         """Return the plan for a number of queries per class."""
@@ -214,18 +215,18 @@ class StudyPlan:
             needed(pair, paired=True),
         )
 
-    def _variance(self, measured: QueryVariance | None, n_query: int) -> float:
+    def _variance(self, measured: QueryBounds | None, n_query: int) -> float:
         if measured is not None:
-            return float(measured.variance(n_query))
+            return float(measured.found.variance(n_query))
         return math.nan if self.task_sd is None else self.task_sd**2
 
     def rows(self) -> list[PlanRow]:
         """Return rows from few queries to many, including the advised number and Q*."""
         usual = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 200, 500, 1000)
-        most, judged = max(self.queries.candidates), self.queries.pilot
+        most, judged = max(self.queries.supply.candidates), self.queries.pilot
         shown = {q for q in usual if q <= most} | {self.queries.n_query}
-        if judged is not None and judged.cautious <= most:
-            shown.add(max(1, round(judged.cautious)))
+        if judged is not None and judged.found.cautious <= most:
+            shown.add(max(1, round(judged.found.cautious)))
         return [self.row(q) for q in sorted(shown)]
 
     def curve(self, most: int | None = None) -> list[tuple[int, float]]:
@@ -237,6 +238,6 @@ class StudyPlan:
         if self.pilot is None:
             return []
         end = most or max(20, 4 * self.queries.n_query)
-        numbers = [q for q in self.queries.candidates if q <= end]
+        numbers = [q for q in self.queries.supply.candidates if q <= end]
         judged = self.queries.pilot
-        return [(q, self._variance(judged, q) / self.queries.most_tasks(q)) for q in numbers]
+        return [(q, self._variance(judged, q) / self.queries.supply.most_tasks(q)) for q in numbers]

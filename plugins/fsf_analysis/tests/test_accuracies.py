@@ -105,11 +105,14 @@ def test_percent_or_share_is_one_for_all_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("a\n40\nnan\n", "must be from 0 to 100, but the value of 'a' is NaN"),
+        ("a\n40\nnan\n", "line 3: the value of 'a' is not a number: 'nan'"),
         ("a\n40\n101\n", "must be from 0 to 100, but the value of 'a' is 101"),
         ("a\n-1\n40\n", "must be from 0 to 100, but the value of 'a' is -1"),
         ("a,b\n40,50\n40,\n", "line 3: the value of 'b' is missing"),
         ("a,b\n40,x\n", "line 2: the value of 'b' is not a number: 'x'"),
+        ("a,b\n40,1_0\n", "line 2: the value of 'b' is not a number: '1_0'"),
+        ("a,b\n40,\uff11\n", "line 2: the value of 'b' is not a number: '\uff11'"),
+        ("a,b\n40,inf\n", "line 2: the value of 'b' is not a number: 'inf'"),
         ("a,b\n40\n", "line 2: 1 values for 2 columns"),
         ("40\n50\n", "the first line must name the columns"),
         ("a,a\n4,5\n", "the column 'a' appears twice"),
@@ -205,6 +208,42 @@ def test_nothing_is_left_of_an_import_that_fails(
     with pytest.raises(OSError, match="the disk"):
         import_all(read, tmp_path / "runs", {})
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+REAL = torch.tensor([0.5, 0.25])
+
+
+@pytest.mark.parametrize(
+    ("values", "part"),
+    [
+        (REAL + 0.1j, "real numbers, not complex64"),
+        (REAL.to_sparse(), "not sparse or nested; save tensor.to_dense()"),
+        (REAL > 0.3, "real numbers, not bool"),
+        (REAL.to("meta"), "not one without values (device meta)"),
+    ],
+)
+def test_a_tensor_of_another_sort_is_refused(
+    values: torch.Tensor, part: str, tmp_path: Path
+) -> None:
+    torch.save(values, tmp_path / "a.pt")
+    with pytest.raises(DataError) as caught:
+        read_accuracies([tmp_path / "a.pt"], Reading(task_set="t"))
+    assert part in str(caught.value)
+    assert "a.pt" in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_a_quantised_tensor_is_refused(tmp_path: Path) -> None:
+    torch.save(torch.quantize_per_tensor(REAL, 0.1, 0, torch.quint8), tmp_path / "a.pt")
+    with pytest.raises(DataError, match=r"not quantised \(torch.quint8\); save tensor.dequantize"):
+        read_accuracies([tmp_path / "a.pt"], Reading(task_set="t"))
+
+
+def test_a_gradient_and_a_low_precision_do_not_matter(tmp_path: Path) -> None:
+    for name, values in (("a", REAL.clone().requires_grad_()), ("b", REAL.bfloat16())):
+        torch.save(values, tmp_path / f"{name}.pt")
+        (read,) = read_accuracies([tmp_path / f"{name}.pt"], Reading(task_set="t"))
+        assert read.values.tolist() == [0.5, 0.25]
 
 
 @pytest.mark.shared_data

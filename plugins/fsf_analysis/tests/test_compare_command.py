@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 import fsframework as fsf_api
-from fsf_statistics import Accuracy
 from fsframework.records import find_run
-from fsframework.statistics.estimation import paired_difference
 from tests.conftest import Fsf
 
 QUICK = (
@@ -47,8 +45,7 @@ def test_two_runs_in_every_measure(two: Fsf, tmp_path: Path) -> None:
     (pair,) = found["acc-random"]["pairs"]
     opened = pair["difference"]
     assert (opened["scope"], opened["estimator"]) == ("open", "image-level")
-    outcomes = [run.outcomes["random"] for run in runs.values()]
-    closed = paired_difference("acc", Accuracy(), *outcomes)
+    closed = fsf_api.compare(list(runs.values()), "acc")["acc-random"].pairs[0].difference
     assert opened["value"] == pytest.approx(closed.value)
     assert opened["high"] - opened["low"] > closed.high - closed.low
     assert found["wacc-biased"]["values"]["ncc"]["scope"] == "closed"

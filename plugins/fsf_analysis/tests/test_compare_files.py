@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import fsframework as fsf_api
+from fsf_analysis._comparison_tables import count_pairs
 from fsf_analysis.accuracies import Reading
 from fsf_analysis.sources import read_results
-from fsframework.statistics.comparison import MeasureComparison, count_pairs
+from fsframework.statistics.comparison import MeasureComparison
 
 SHARED = Path(__file__).parents[4] / "shared"
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from fsframework.values import AccuracyOutcomes, TaskSet
 from tests.conftest import Fsf
 
 # Nothing is learnt: nearest centres on the features of a network as it was born.
@@ -77,7 +75,7 @@ def test_class_sizes_alone(fsf: Fsf) -> None:
     assert json.loads(assumed.stdout)["rows"][0]["unpaired"] > 0
 
 
-def test_what_cannot_be_planned(fsf: Fsf, pilot: Path) -> None:
+def test_what_cannot_be_planned(fsf: Fsf, pilot: Path, tmp_path: Path) -> None:
     for arguments, message in (
         (("plan",), "name a pilot RUN, --dataset or --class-sizes"),
         (("plan", str(pilot), "--shot", "5"), "the pilot's tasks have shot 1"),
@@ -91,8 +89,8 @@ def test_what_cannot_be_planned(fsf: Fsf, pilot: Path) -> None:
         assert done.returncode == 2, arguments
         assert message in done.stderr, done.stderr
     # Accuracies of whole tasks tell nothing of the noise within them.
-    digest = TaskSet.load(pilot / "tasks-random.safetensors").digest
-    AccuracyOutcomes(np.full(60, 0.5), digest, 0, True).save(pilot / "outcomes-random.parquet")
-    done = fsf("plan", str(pilot))
+    (tmp_path / "other.csv").write_text("other\n0.5\n0.7\n0.6\n")
+    assert fsf("import", "accuracies", "other.csv", "--task-set", "x").returncode == 0
+    done = fsf("plan", "other")
     assert done.returncode == 2
     assert "holds accuracies of whole tasks measured elsewhere" in done.stderr

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fsf_analysis.queries import QueryPlan
+from fsf_analysis.query_bounds import QueryBounds
 from fsf_analysis.study import (
     StudyPlan,
     detectable_difference,
@@ -17,12 +19,13 @@ from fsf_analysis.study import (
     tasks_needed,
 )
 from fsframework.errors import DataError, OptionError
-from fsframework.statistics.planning import QueryPlan
+from fsframework.statistics.planning import TaskSupply
 from fsframework.statistics.query_variance import PilotAnswers, QueryVariance
 
 SEED = 20240904
-SIZES = (600,) * 20
-MEASURED = QueryVariance(5, 5, 600, 0.7, 0.004, 0.02, 0.003, 0.005, 0.95, 0.0)
+SUPPLY = TaskSupply((600,) * 20, 5, 5)
+# At chance, so that nothing is added for failed tasks.
+MEASURED = QueryBounds(QueryVariance(5, 5, 600, 0.2, 0.004, 0.02), 0.003, 0.005, 0.95)
 
 
 def pilot(rng: np.random.Generator, n_tasks: int, n_query: int) -> PilotAnswers:
@@ -40,7 +43,7 @@ def test_quantiles_of_a_detectable_difference_are_scipys() -> None:
 
 
 def test_a_plan_tells_what_its_tasks_show() -> None:
-    plan = StudyPlan(QueryPlan(SIZES, 5, 5, MEASURED, "by-what-is-left"), MEASURED)
+    plan = StudyPlan(QueryPlan(SUPPLY, MEASURED, "by-what-is-left"), MEASURED)
     n_query = plan.queries.n_query
     widths = {q: plan.row(q).half_width for q in (1, 2, 4, n_query, 8, 15, 50)}
     assert min(widths, key=lambda q: widths[q]) == n_query
@@ -54,11 +57,11 @@ def test_a_plan_tells_what_its_tasks_show() -> None:
 
 
 def test_without_a_pilot_nothing_is_known_of_differences() -> None:
-    plan = StudyPlan(QueryPlan(SIZES, 5, 1))
+    plan = StudyPlan(QueryPlan(TaskSupply((600,) * 20, 5, 1)))
     assert math.isnan(plan.row(1).half_width)
     assert plan.curve() == []
     with pytest.raises(OptionError, match="correlation must lie between -1 and 1, not 2"):
-        StudyPlan(QueryPlan(SIZES, 5, 5), correlation=2.0)
+        StudyPlan(QueryPlan(SUPPLY), correlation=2.0)
 
 
 def test_pairing_takes_out_what_two_methods_share() -> None:
@@ -107,7 +110,7 @@ def test_as_many_tasks_as_needed_and_no_more(paired: bool) -> None:
 
 
 def test_a_correlation_makes_paired_differences_smaller() -> None:
-    queries = QueryPlan(SIZES, 5, 5, MEASURED)
+    queries = QueryPlan(SUPPLY, MEASURED)
     row = StudyPlan(queries, MEASURED, correlation=0.8, difference=0.01).row(5)
     assert row.paired < row.unpaired
     assert row.needed_paired == pytest.approx(0.2 * row.needed_unpaired, rel=0.05)

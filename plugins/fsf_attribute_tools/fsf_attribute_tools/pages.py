@@ -14,8 +14,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from fsf_attribute_tools._drawing import COLOURS, FAINT, INK, LINE, PAPER, Font, cut_to, draw_chip
-from fsframework.api import names_class
-from fsframework.cli.render import write_file
+from fsframework.api.files import atomic_write
+from fsframework.api.words import names_class
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.interfaces.dataset import Dataset
 from fsframework.values import AttributeTable, BoolArray, ImagePool, IntArray
@@ -253,7 +253,7 @@ def _write_picture(
         y += height
     stream = io.BytesIO()
     canvas.save(stream, format="PNG")
-    write_file(path, stream.getvalue())
+    atomic_write(path, stream.getvalue())
 
 
 def _lines(tile: _Tile, font: Font) -> list[list[_Word]]:
@@ -385,7 +385,7 @@ def _write_html(
             for name, value in sorted(table.provenance.items())
         ]
         lines += ["</dl>", "</details>"]
-    write_file(path, "\n".join([*lines, "</html>", ""]))
+    atomic_write(path, "\n".join([*lines, "</html>", ""]))
 
 
 def _figure(dataset: Dataset, tile: _Tile) -> Iterator[str]:

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from fsf_attribute_tools._drawing import COLOURS, FAINT, INK, LINE, PAPER, Font, cut_to, draw_chip
-from fsframework.api import OpenedImages
+from fsframework.api.opened import OpenedImages
 from fsframework.values import ImagePool, TaskSet
 
 __all__ = ["task_picture"]

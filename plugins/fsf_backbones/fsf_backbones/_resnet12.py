@@ -48,7 +48,7 @@ class ResNet12(PooledBackbone):
     (torch.Size([2, 32, 5, 5]), torch.Size([2, 32]))
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its parameters are the options
         self,
         *,
         widths: tuple[int, int, int, int] = (64, 160, 320, 640),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,7 +92,7 @@ def steps_between(low: float, high: float, most: int = 8) -> list[float]:
 def draw_bars(
     panels: Mapping[str, Sequence[BarGroup]], path: Path, *, axis: str, below: str = ""
 ) -> None:
-    """Draw panels of groups of bars side by side, all on one scale from 0.
+    """Draw panels of groups of bars side by side, all on one scale that includes 0.
 
     Args:
         panels: groups by the title of their panel.
@@ -105,8 +105,6 @@ def draw_bars(
     font, small = ImageFont.load_default(15), ImageFont.load_default(13)
     groups = [group for panel in panels.values() for group in panel]
     labels = list(dict.fromkeys(bar.label for group in groups for bar in group.bars))
-    ends = [v for g in groups for b in g.bars for v in (b.value, b.high) if not math.isnan(v)]
-    top = max([*ends, 1e-9]) * 1.04
     widest = max(
         [_GROUP_LEAST, *(len(g.bars) * _BAR for g in groups)]
         + [round(small.getlength(text)) + 14 for g in groups for text in (g.name, g.below)]
@@ -115,13 +113,9 @@ def draw_bars(
     width = left + len(groups) * widest + (len(panels) - 1) * _BETWEEN + _MARGIN
     legend = sum(round(font.getlength(label)) + 44 for label in labels)
     width = max(width, left + legend + round(font.getlength(axis)) + 60)
-    y_top, y_zero = _MARGIN + 3 * _LINE, _MARGIN + 3 * _LINE + _HEIGHT
-    canvas = Image.new("RGB", (width, y_zero + 3 * _LINE + _MARGIN), PAPER)
+    scale = _Scale.of(groups, _MARGIN + 3 * _LINE)
+    canvas = Image.new("RGB", (width, scale.bottom + 3 * _LINE + _MARGIN), PAPER)
     draw = ImageDraw.Draw(canvas)
-
-    def height(value: float) -> int:
-        return round(y_zero - _HEIGHT * value / top)
-
     draw.text((_MARGIN, _MARGIN), axis, INK, font)
     x = left + round(font.getlength(axis)) + 30
     for place, label in enumerate(labels):
@@ -131,51 +125,77 @@ def draw_bars(
     x = left
     for title, panel in panels.items():
         end = x + len(panel) * widest
-        draw.text((x + 4, y_top - _LINE - 4), title, INK, font)
-        for tick in steps_between(0, top):
-            draw.line((x, height(tick), end, height(tick)), _GRID)
+        draw.text((x + 4, scale.top - _LINE - 4), title, INK, font)
+        for tick in steps_between(scale.low, scale.high):
+            y = scale.at(tick)
+            draw.line((x, y, end, y), _GRID)
             if x == left:
                 text = f"{tick:g}"
-                draw.text((left - 8 - small.getlength(text), height(tick) - 8), text, FAINT, small)
+                draw.text((left - 8 - small.getlength(text), y - 8), text, FAINT, small)
         for group in panel:
-            _draw_group(draw, group, labels, x, widest, y_zero, height, small)
+            _draw_bars_of(group, draw, labels, scale, x + (widest - len(group.bars) * _BAR) // 2)
+            _write_below(group, draw, small, scale.bottom + 8, (x, widest))
             x += widest
-        draw.line((end - len(panel) * widest, y_zero, end, y_zero), INK)
+        draw.line((end - len(panel) * widest, scale.at(0), end, scale.at(0)), INK)
         x += _BETWEEN
     if below:
-        draw.text((_MARGIN, y_zero + 8 + 2 * _LINE + 4), below, FAINT, small)
+        draw.text((_MARGIN, scale.bottom + 8 + 2 * _LINE + 4), below, FAINT, small)
     with atomic_path(path) as temporary:
         canvas.save(temporary, format="PNG")
 
 
-def _draw_group(
-    draw: ImageDraw.ImageDraw,
-    group: BarGroup,
-    labels: Sequence[str],
-    x: int,
-    width: int,
-    y_zero: int,
-    height: Callable[[float], int],
-    font: Font,
+@dataclass(frozen=True)
+class _Scale:
+    """The vertical scale of a bar chart: two values, and the pixel rows where they are."""
+
+    low: float
+    high: float
+    top: int
+
+    @classmethod
+    def of(cls, groups: Sequence[BarGroup], top: int) -> _Scale:
+        """Return a scale that includes 0, and every bar with its interval."""
+        bars = [bar for group in groups for bar in group.bars]
+        ends = [v for b in bars for v in (b.value, b.low, b.high) if not math.isnan(v)]
+        return cls(1.04 * min([*ends, 0.0]), 1.04 * max([*ends, 1e-9]), top)
+
+    @property
+    def bottom(self) -> int:
+        return self.top + _HEIGHT
+
+    def at(self, value: float) -> int:
+        """Return the row of a value."""
+        return round(self.bottom - _HEIGHT * (value - self.low) / (self.high - self.low))
+
+
+def _draw_bars_of(
+    group: BarGroup, draw: ImageDraw.ImageDraw, labels: Sequence[str], scale: _Scale, start: int
 ) -> None:
-    start = x + (width - len(group.bars) * _BAR) // 2
+    zero = scale.at(0)
     for place, bar in enumerate(group.bars):
         middle = start + place * _BAR + _BAR // 2
         if math.isnan(bar.value):
-            draw.text((middle - 8, y_zero - _LINE), "n/a", FAINT, font)
+            draw.text((middle - 8, zero - _LINE), "n/a", FAINT, ImageFont.load_default(13))
             continue
         colour = COLOURS[labels.index(bar.label) % len(COLOURS)]
-        box = (middle - _BAR // 2 + 2, min(height(bar.value), y_zero), middle + _BAR // 2 - 2)
-        draw.rectangle((*box, y_zero), fill=colour)
+        upper, lower = sorted((scale.at(bar.value), zero))
+        draw.rectangle((middle - _BAR // 2 + 2, upper, middle + _BAR // 2 - 2, lower), fill=colour)
         if not math.isnan(bar.low):
-            low, high = height(max(bar.low, 0)), height(bar.high)
+            low, high = scale.at(bar.low), scale.at(bar.high)
             draw.line((middle, low, middle, high), INK, 2)
             for y in (low, high):
                 draw.line((middle - 5, y, middle + 5, y), INK, 2)
+
+
+def _write_below(
+    group: BarGroup, draw: ImageDraw.ImageDraw, font: Font, y: int, span: tuple[int, int]
+) -> None:
+    """Centre a group's name and text below it; ``span`` is the left end and the width."""
+    x, width = span
     for line, text in enumerate((group.name, group.below)):
         text = cut_to(text, font, width - 6)
-        place_x = x + (width - font.getlength(text)) / 2
-        draw.text((place_x, y_zero + 8 + line * _LINE), text, FAINT if line else INK, font)
+        place = x + (width - font.getlength(text)) / 2
+        draw.text((place, y + line * _LINE), text, FAINT if line else INK, font)
 
 
 def draw_scatter(

@@ -2,22 +2,34 @@
 
 Source: Zheng et al. 2024, "Benchmarking Spurious Bias in Few-Shot Image Classifiers", sections
 5.1-5.6 and appendix D. Tables 3, 4, 6, S7 and S8 need the plain experiments; S5 and S6 need other
-task constructions too, of which SC3 and QC3 are the plain one.
+task constructions too, of which SC3 and QC3 are the plain one; Figure 6 needs tests of the trained
+models with other numbers of shots.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from fsf_benchmarks._labels import check_distinct, spelt_label
 from fsf_benchmarks._published import DATASETS, METHODS
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces import Benchmark, BenchmarkResults, Labelled, Selection
-from fsframework.values import ExperimentDescription, TableDeclaration
+from fsframework.values import ExperimentDescription, FigureDeclaration, TableDeclaration
 
-__all__ = ["BACKBONE", "DETECTOR", "PLAIN", "TASKS", "TECHNIQUES", "FewStab", "spelt"]
+__all__ = [
+    "BACKBONE",
+    "DETECTOR",
+    "PLAIN",
+    "TASKS",
+    "TECHNIQUES",
+    "TRAINED",
+    "FewStab",
+    "shots_tested",
+    "spelt",
+]
 
 TECHNIQUES: Mapping[str, Mapping[str, str]] = {
     "SC1": {"support": "random", "query": "inter-least"},
@@ -35,12 +47,19 @@ PLAIN = ""
 BACKBONE, DETECTOR, TASKS = "resnet12", "vit-gpt2", 3000
 """The paper's backbone, source of attributes and number of tasks per arm."""
 
+TRAINED = (1, 5)
+"""Shots of the training episodes of the two models that Figure 6 compares."""
+
+_TESTED = (1, 5, 10)
+_NOT_EPISODIC = ("baseline-plus-plus", "rfs")
+"""The paper's methods that do not train on episodes; Figure 6 leaves them out."""
+
 _EMBEDDED, _EMBEDDED_BACKBONE, _EMBEDDED_TASKS = "planted", "conv64f", 600
 _SHOTS, _ABLATION_SHOTS = (1, 5), (5,)
 
 
 class FewStab(Benchmark):
-    """Worst-class accuracy on random and attribute-biased tasks (FewSTAB, Tables 3-4, 6, S5-S8).
+    """Worst-class accuracy on random and biased tasks (FewSTAB, Tables 3-4, 6, S5-S8, Figure 6).
 
     Trains and evaluates every method on every data set at every number of shots. Tables 3 (wAcc-A
     and wAcc-R), S7 (Acc and wAcc-A) and S8 (wAcc-A by detector) are always made. Source: Zheng et
@@ -50,17 +69,25 @@ class FewStab(Benchmark):
         ablation: also make Tables S5 and S6, the gap by construction of support and queries;
             5-shot unless shots are given.
         agreement: also make Tables 4 and 6, rank correlations over the methods.
+        training_shots: also make Figure 6, wAcc-A of models trained at 5 shots minus at 1, on tasks
+            of 1, 5 and 10 shots unless shots are given.
     """
 
     axes: ClassVar[tuple[str, ...]] = ("dataset", "method", "backbone", "shot", "detector")
     arms: ClassVar[tuple[str, ...]] = ("random", "biased")
 
-    def __init__(self, *, ablation: bool = False, agreement: bool = False) -> None:
+    def __init__(
+        self, *, ablation: bool = False, agreement: bool = False, training_shots: bool = False
+    ) -> None:
         self.ablation = ablation
         self.agreement = agreement
+        self.training_shots = training_shots
 
     def experiments(self, selection: Selection) -> Iterator[ExperimentDescription]:
-        """Describe the product of data sets, backbones, shots, methods and detectors."""
+        """Describe the product of data sets, backbones, shots, methods and detectors.
+
+        Those of Figure 6 come last; many of them are also among the others, and run once.
+        """
         check_distinct(selection)
         methods = selection.methods or selection.usable("method", METHODS)
         if not methods:
@@ -69,44 +96,94 @@ class FewStab(Benchmark):
                 f"with {argument('method')}"
             )
         ablated = (selection.shots or _ABLATION_SHOTS) if self.ablation else ()
-        shots = selection.shots or _SHOTS
-        for data in selection.datasets or (Labelled(_EMBEDDED),):
-            usual = _EMBEDDED_BACKBONE if _is_embedded(data) else BACKBONE
-            sources = _sources_of_words(selection, data)
-            for backbone, shot, method in itertools.product(
-                selection.backbones or (usual,), shots, methods
-            ):
-                tags = {
-                    "dataset": data.value,
-                    "label": _label(data),
-                    "backbone": backbone,
-                    "shot": shot,
-                    "method": method,
-                }
-                for words in sources:
-                    yield _described(selection, {**tags, "words": words, "technique": PLAIN})
-                for technique in TECHNIQUES if shot in ablated else ():
-                    own = {"words": sources[0], "technique": technique}
-                    yield _described(selection, {**tags, **own})
+        for tags, sources in _grid(selection, selection.shots or _SHOTS, methods):
+            for words in sources:
+                yield _described(selection, {**tags, "words": words})
+            for technique in TECHNIQUES if tags["shot"] in ablated else ():
+                own = {"words": sources[0], "technique": technique}
+                yield _described(selection, {**tags, **own})
+        if self.training_shots:
+            episodic = [m for m in methods if m in selection.methods or m not in _NOT_EPISODIC]
+            for tags, sources in _grid(selection, TRAINED, episodic):
+                own = {"words": sources[0], "trained_at": tags["shot"]}
+                yield _described(selection, {**tags, **own})
+
+    def further_experiments(self, results: BenchmarkResults) -> Iterator[ExperimentDescription]:
+        """Describe the tests of Figure 6 on tasks of other shots than those of the training."""
+        for model in results:
+            if model.tags["trained_at"] is None or model.folder is None or not model.trained:
+                continue
+            for shot in shots_tested(results.selection):
+                if shot != model.tags["trained_at"]:
+                    yield _described(results.selection, {**model.tags, "shot": shot}, model.folder)
 
     def tables(self, results: BenchmarkResults) -> list[TableDeclaration]:
-        """Declare the tables for each data set and backbone, then the rank correlations."""
+        """Declare the tables per data set and backbone, the rank correlations, and Figure 6."""
         from fsf_benchmarks._fewstab_agreement import table_4, table_6
+        from fsf_benchmarks._fewstab_shots import tabulated
         from fsf_benchmarks._fewstab_tables import ABLATIONS, PLAIN_TABLES, ablation
 
-        keys = dict.fromkeys((r.tags["dataset"], r.tags["backbone"]) for r in results)
-        blocks = [results.where(dataset=dataset, backbone=backbone) for dataset, backbone in keys]
+        grid = results.where(trained_at=None)
+        keys = dict.fromkeys((r.tags["dataset"], r.tags["backbone"]) for r in grid)
+        blocks = [grid.where(dataset=dataset, backbone=backbone) for dataset, backbone in keys]
         found = [table(block) for table in PLAIN_TABLES for block in blocks]
         if self.ablation:
             made = [ablation(name, block) for name in ABLATIONS for block in blocks]
             found += [table for table in made if table is not None]
         if self.agreement:
-            found += [table_4(results), table_6(results)]
-        return found
+            found += [table_4(grid), table_6(grid)]
+        return found + tabulated(_of_models(results))
+
+    def figures(self, results: BenchmarkResults) -> list[FigureDeclaration]:
+        """Declare Figure 6, if it was asked for."""
+        from fsf_benchmarks._fewstab_shots import drawn
+
+        models = _of_models(results)
+        return [drawn(models)] if models else []
 
 
-def _described(selection: Selection, tags: Mapping[str, Any]) -> ExperimentDescription:
-    arguments = {key: tags[key] for key in ("dataset", "backbone", "method", "shot")}
+def _of_models(results: BenchmarkResults) -> BenchmarkResults:
+    """Return the results that belong to Figure 6."""
+    found = (result for result in results if result.tags["trained_at"] is not None)
+    return BenchmarkResults(results.selection, found)
+
+
+def shots_tested(selection: Selection) -> tuple[int, ...]:
+    """Return the shots of the tasks of Figure 6."""
+    return selection.shots or _TESTED
+
+
+def _grid(
+    selection: Selection, shots: Sequence[int], methods: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
+    """Yield the tags of plain experiments, without the source of words, and these sources."""
+    for data in selection.datasets or (Labelled(_EMBEDDED),):
+        usual = _EMBEDDED_BACKBONE if _is_embedded(data) else BACKBONE
+        sources = _sources_of_words(selection, data)
+        for backbone, shot, method in itertools.product(
+            selection.backbones or (usual,), shots, methods
+        ):
+            tags = {
+                "dataset": data.value,
+                "label": _label(data),
+                "backbone": backbone,
+                "shot": shot,
+                "method": method,
+                "technique": PLAIN,
+                "trained_at": None,
+            }
+            yield tags, sources
+
+
+def _described(
+    selection: Selection, tags: Mapping[str, Any], model: Path | None = None
+) -> ExperimentDescription:
+    """Describe an experiment, with the weights of the run in a folder if there is one."""
+    arguments = {key: tags[key] for key in ("dataset", "shot")}
+    if model is None:
+        arguments |= {key: tags[key] for key in ("backbone", "method")}
+    else:
+        arguments |= {"model": str(model), "training": {"epochs": 0}}
     if tags["words"] in (*selection.detectors, DETECTOR):
         arguments["detector"] = tags["words"]
     recipe = selection.options.get("recipe")
@@ -126,6 +203,7 @@ def _described(selection: Selection, tags: Mapping[str, Any]) -> ExperimentDescr
         f"{tags['shot']}-shot",
         tags["words"],
         *([tags["technique"]] if tags["technique"] else []),
+        *([f"model trained {tags['trained_at']}-shot"] if model is not None else []),
     ]
     return ExperimentDescription(", ".join(parts), arguments, defaults, tags)
 

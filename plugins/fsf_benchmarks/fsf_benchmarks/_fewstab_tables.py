@@ -24,7 +24,7 @@ from fsframework.values import (
     footnotes,
 )
 
-__all__ = ["ABLATIONS", "PLAIN_TABLES", "ablation", "per_task"]
+__all__ = ["ABLATIONS", "PLAIN_TABLES", "ablation", "in_a_cell", "per_task", "reasons_below"]
 
 _ESTIMATES = {"Acc": "acc-random", "wAcc-A": "wacc-biased", "wAcc-R": "wacc-random"}
 _LONGEST_REASON = 60
@@ -88,17 +88,23 @@ def _entry(table: str, result: ExperimentResult, estimate: str, column: str) -> 
         (str(result.tags["shot"]), method),
         column,
         None if found is None else Quantity.of(found),
-        _in_a_cell(result.reason),
+        in_a_cell(result.reason),
         printed(table, result, method, column),
         about=about(result, estimate),
     )
 
 
-def _in_a_cell(reason: str) -> str:
+def in_a_cell(reason: str) -> str:
     """Return why there is no number if that fits into a cell; the notes give long reasons."""
     if len(reason) > _LONGEST_REASON:
         return "failed, see below"
     return f"failed: {reason}" if reason else ""
+
+
+def reasons_below(results: BenchmarkResults) -> list[str]:
+    """Return the reasons for failures that are too long for a cell, each once."""
+    reasons = dict.fromkeys(result.reason for result in results)
+    return [f"failed: {reason}" for reason in reasons if len(reason) > _LONGEST_REASON]
 
 
 def ablation(name: str, block: BenchmarkResults) -> TableDeclaration | None:
@@ -208,9 +214,7 @@ def _table(
     entries: Sequence[Entry],
     notes: Iterable[str] = (),
 ) -> TableDeclaration:
-    below = [*settings(results), *notes]
-    reasons = dict.fromkeys(result.reason for result in results)
-    below += [f"failed: {reason}" for reason in reasons if len(reason) > _LONGEST_REASON]
+    below = [*settings(results), *notes, *reasons_below(results)]
     if any(entry.printed for entry in entries):
         below.append(printed_note(name, results))
     first = results[0]

@@ -334,8 +334,6 @@ def _differences(
     comparisons: Mapping[_SETTING, MeasureComparison],
     baseline: str,
 ) -> TableDeclaration:
-    from fsframework.statistics.comparison import count_pairs
-
     entries, tasks = [], _numbers_of_tasks(results)
     for result in results:
         contestant, setting = result.tags["contestant"], _setting(result)
@@ -356,13 +354,16 @@ def _differences(
                 about={"baseline": baseline, **_about(result)},
             )
         )
-    counts = count_pairs(comparisons.values())
+    pairs = [(pair, 1 - part.level) for part in comparisons.values() for pair in part.pairs]
+    paired = sum(pair.paired != "0" for pair, _ in pairs)
+    direct = sum(pair.direct != "0" for pair, _ in pairs)
+    by_holm = sum(pair.p_holm is not None and pair.p_holm <= alpha for pair, alpha in pairs)
     notes = (
         f"accuracy of {baseline} minus that of the method, on equal tasks: positive where "
         f"{baseline} is better",
-        f"conclusive of {counts.pairs} comparisons: {counts.paired} by the paired interval, "
-        f"{counts.direct} because the two open intervals do not overlap; {counts.holm} of the "
-        "paired ones after Holm's correction within each set of tasks",
+        f"conclusive of {len(pairs)} comparisons: {paired} by the paired interval, {direct} "
+        f"because the two open intervals do not overlap; {by_holm} of the paired ones after "
+        "Holm's correction within each set of tasks",
         *footnotes(results.cautions),
     )
     title = f"Difference in Acc from {baseline}, in points, with paired intervals"

@@ -50,9 +50,9 @@ def cells_of(table: TableDeclaration) -> list[list[str]]:
     for names, entries in found.items():
         row, given = [*names], set[str]()
         for column in table.columns:
-            entry = entries.get(column)
-            row.append(_measured(entry, given))
-            row += [_ABSENT if entry is None else text(entry) for _, text in _beside(table, column)]
+            here = entries.get(column)
+            row.append(_measured(here, given))
+            row += [_ABSENT if here is None else text(here) for _, text in _beside(table, column)]
         rows.append(row)
     return rows
 

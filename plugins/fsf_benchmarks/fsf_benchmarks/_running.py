@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_choices
-from fsf_benchmarks._overrides import Override, check_overrides, read_overrides
-from fsframework.api.benchmarks import benchmark_of
-from fsframework.api.experiments import Description, tree_of_call
-from fsframework.api.grids import (
-    Given,
-    Session,
+from fsf_benchmarks._descriptions import (
     arms_of,
     check_options,
     described_over,
     find_finished,
-    given_tree,
     identity_of,
-    open_session,
     options_of,
 )
+from fsf_benchmarks._overrides import Override, check_overrides, read_overrides
+from fsframework.api.components import Given, component
+from fsframework.api.experiments import Description, given_tree, tree_of_call
 from fsframework.api.running import Run, run_described
+from fsframework.api.session import Session, open_session
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces import Benchmark, BenchmarkResults, Selection
 from fsframework.interfaces.benchmark import AXES
@@ -235,7 +232,7 @@ def _result(
         # Options such as statistics are those asked for now, not those of the stored run.
         options={
             **description.options,
-            **options_of(record),
+            **options_of(run),
             "level": description.options["level"],
         },
         folder=run.folder,
@@ -274,7 +271,7 @@ def make_job(
     for tree in (config, given):
         part = tree.get("benchmark", {})
         own |= part if isinstance(part, Mapping) else {"name": part}
-    benchmark = benchmark_of(session.registry, {**own, "name": name})
+    benchmark: Benchmark = component(session.registry, "benchmark", {**own, "name": name}).create()
     overrides = read_overrides(config.get("overrides", []))
     trees = [
         {key: value for key, value in tree.items() if key not in ("benchmark", "overrides")}
@@ -312,8 +309,8 @@ def run_benchmark(
         cache_dir: where stages are cached; see ``fsframework.run``.
         progress: whether progress is shown on standard error.
         **arguments: those of ``fsframework.run``, of which ``dataset``, ``method``, ``backbone``,
-            ``shot``, ``detector`` and ``model`` may be lists, and ``benchmark_options``, a mapping
-            of the benchmark's own options.
+            ``shot``, ``detector`` and ``model`` may be lists, or mappings of options, and
+            ``benchmark_options``, a mapping of the benchmark's own options.
 
     Raises:
         FsfError: an argument is wrong; a failed experiment becomes a result with its reason.
@@ -322,7 +319,11 @@ def run_benchmark(
         runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress
     )
     own = arguments.pop("benchmark_options", {})
-    chosen = {axis: _several(arguments.pop(axis)) for axis in AXES if axis in arguments}
+    chosen = {
+        axis: _several(arguments.pop(axis))
+        for axis in AXES
+        if axis in arguments and not isinstance(arguments[axis], Mapping)
+    }
     given = {
         **given_tree(arguments, "call"),
         "benchmark": {key: Given(value, "call") for key, value in own.items()},
@@ -330,5 +331,5 @@ def run_benchmark(
     return make_job(benchmark, session, given, tree_of_call({}, config), chosen).run()
 
 
-def _several(values: Any) -> Iterable[Any]:
+def _several(values: Any) -> Sequence[Any]:
     return tuple(values) if isinstance(values, (list, tuple)) else (values,)

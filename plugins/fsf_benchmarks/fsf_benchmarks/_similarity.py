@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from fsframework.api.devices import resolve_device
 from fsframework.api.experiments import Description
 from fsframework.api.files import atomic_path, atomic_write, stored_array
+from fsframework.api.models import resolve_device
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces import AttributeDetector, Dataset, ImageTextModel
 from fsframework.values import FloatArray, IntArray, digest_of

@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsframework.cli.options import (
+    CONFIGURATION,
     DROPPING,
     command,
     dataset_names,
-    folder_options,
-    json_option,
     plugin_names,
     run_names,
     session_of,
-    set_options,
     shared,
     tree_of,
-    workers_option,
 )
 from fsframework.interfaces.benchmark import AXES
 
@@ -94,9 +91,7 @@ __all__ = ["benchmark"]
 )
 @shared("sampler", "way", "queries", "tasks", "split", "attributes", "seed", "device")
 @shared("query-batch", "recipe", *DROPPING, "offline")
-@workers_option
-@set_options
-@folder_options
+@shared("workers", *CONFIGURATION, "runs-dir", "cache-dir")
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
@@ -109,21 +104,14 @@ __all__ = ["benchmark"]
     metavar="FILE.png",
     help="Also draw the benchmark's figure.",
 )
-@click.option("--force", is_flag=True, help="Replace files that are there.")
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="List the experiments and which are finished; run nothing.",
-)
-@json_option
+@shared("force", "dry-run", "json")
 @click.pass_context
-def benchmark(
+def benchmark(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
     benchmark_name: str | None,
     models: tuple[str, ...],
     config: Path | None,
-    options: tuple[str, ...],
     output: Path | None,
     figure: Path | None,
     force: bool,
@@ -138,13 +126,15 @@ def benchmark(
     an interruption, the same command continues. A failed experiment shows its
     reason in place of its values, and the exit code is 1. Set options of the
     benchmark with -o benchmark.KEY=VALUE (fsf plugins show NAME lists them), and
-    options of all experiments as for fsf run. Without NAME, list the benchmarks.
+    options of all experiments as for fsf run. With --dry-run, list the experiments
+    and which are finished. Without NAME, list the benchmarks.
 
     \b
     Examples:
       fsf benchmark fewstab --tasks 200
       fsf benchmark fewstab --dataset miniImageNet=folder:./mini --output tables.md
       fsf benchmark fewstab --shot 5 -o benchmark.ablation=true
+      fsf benchmark fewstab -o benchmark.training_shots=true --figure shots.png
       fsf benchmark contexts --dataset folder:./images -o benchmark.column=place
       fsf benchmark metacoco -o benchmark.only=2 --method protonet --dry-run
       fsf benchmark open-intervals --dataset CUB=folder:./birds --model DINO=runs/dino
@@ -163,7 +153,7 @@ def benchmark(
         check_suffix(figure, (".png",), force=force)
     asked = {axis: chosen.get(f"{axis}s", ()) for axis in AXES}
     asked["model"] = _folders(models, session.workspace.runs)
-    tree = tree_of(context, None, options)
+    tree = tree_of(context, config=False)
     job = make_job(name, session, tree, tree_of_call({}, config), asked)
     if dry_run:
         _print_listed(name, job.listed(), as_json)

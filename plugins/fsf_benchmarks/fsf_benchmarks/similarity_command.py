@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import (
-    cache_option,
-    command,
-    json_option,
-    session_of,
-    set_options,
-    shared,
-    tree_of,
-)
+from fsframework.cli.options import CONFIGURATION, command, session_of, shared, tree_of
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
@@ -60,8 +52,7 @@ _CLIP = "clip-words"
 )
 @shared("device", "offline")
 @click.option("--batch-size", type=int, metavar="N", help="Images per batch.")
-@set_options
-@cache_option
+@shared(*CONFIGURATION, "cache-dir")
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
@@ -75,10 +66,9 @@ _CLIP = "clip-words"
     help="Draw every image as a point: similarity to its context on the x axis, to its class on "
     "the y axis.",
 )
-@click.option("--force", is_flag=True, help="Replace files that are there.")
-@json_option
+@shared("force", "json")
 @click.pass_context
-def similarity(
+def similarity(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
     clip: str | None,
@@ -87,8 +77,6 @@ def similarity(
     column: str | None,
     splits: tuple[str, ...],
     batch_size: int | None,
-    config: Path | None,
-    options: tuple[str, ...],
     output: Path | None,
     figure: Path | None,
     force: bool,
@@ -118,8 +106,8 @@ def similarity(
         measure_similarities,
         write_similarities,
     )
-    from fsframework.api.experiments import described
-    from fsframework.api.grids import Given, given_tree, overlay
+    from fsframework.api.components import Given
+    from fsframework.api.experiments import described, given_tree, overlay
     from fsframework.cli import render
 
     if output is not None:
@@ -127,7 +115,7 @@ def similarity(
     if figure is not None:
         check_suffix(figure, (".png",), force=force)
     templates = Templates(template, context_template)
-    tree = tree_of(context, config, options)
+    tree = tree_of(context)
     if clip is not None and context.params["detector"] is not None:
         raise OptionError("--clip and --detector both name the model; give one of them")
     if clip is not None:

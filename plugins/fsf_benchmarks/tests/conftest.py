@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from fsf_benchmarks._running import Job, make_job
-from fsframework.api.grids import Given, given_tree, open_session
+from fsframework.api.components import Given
+from fsframework.api.experiments import given_tree
+from fsframework.api.session import open_session
 from tests.conftest import _own_folders, fsf
 
 __all__ = ["_own_folders", "fsf"]

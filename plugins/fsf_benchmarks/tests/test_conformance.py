@@ -25,7 +25,13 @@ SMALL = ("--dataset", "planted", "-o", "dataset.size=32", "-o", "dataset.n_per_c
 
 
 @parametrize_with_checks(
-    [Contexts, FewStab, partial(FewStab, ablation=True, agreement=True), MetaCoCo, OpenIntervals]
+    [
+        Contexts,
+        FewStab,
+        partial(FewStab, ablation=True, agreement=True, training_shots=True),
+        MetaCoCo,
+        OpenIntervals,
+    ]
 )
 def test_a_benchmark_keeps_its_contract(make: Make, check: Check) -> None:
     check(make)

@@ -14,7 +14,8 @@ import pytest
 from scipy import stats
 
 import fsframework as fsf_api
-from fsf_benchmarks import _fewstab, _fewstab_agreement, _fewstab_tables
+from fsf_benchmarks import _fewstab, _fewstab_agreement, _fewstab_tables, run_benchmark
+from fsf_benchmarks._charts import draw_figure
 from fsf_benchmarks._fewstab import TECHNIQUES
 from fsf_benchmarks._published import printed_values
 from fsframework.errors import OptionError, PluginError
@@ -87,6 +88,72 @@ def test_ablations_are_5_shot_and_share_the_papers_construction(planned: Any) ->
         assert TECHNIQUES.get(one.tags["technique"], {}).items() <= sampler.items()
     only = planned("fewstab", {**TOY, "shot": [1]}, {"ablation": True}, sampler="toy-sampler")
     assert {e.tags["shot"] for e in described(only) if e.tags["technique"]} == {1}
+
+
+def test_the_models_of_figure_6_are_those_of_the_tables(planned: Any) -> None:
+    own = {"training_shots": True}
+    job = planned("fewstab", {"method": ["protonet", "rfs"]}, own)
+    assert [(e.tags["method"], e.tags["trained_at"]) for e in described(job)[4:]] == [
+        ("protonet", 1), ("rfs", 1), ("protonet", 5), ("rfs", 5),
+    ]  # fmt: skip
+    assert len(options_of(job)) == 4
+    # Tests on tasks of other shots need no other training, and the user's shots are tested.
+    other = planned("fewstab", {"method": ["protonet"], "shot": [10]}, own)
+    assert [o["sampler"]["n_shot"] for o in options_of(other)] == [10, 1, 5]
+    # Of the paper's methods, those that train on episodes.
+    trained = {
+        e.tags["method"] for e in described(planned("fewstab", None, own)) if e.tags["trained_at"]
+    }
+    assert trained == set(_fewstab.METHODS) - {"baseline-plus-plus", "rfs"}
+
+
+def test_figure_6_on_the_embedded_data_set(tmp_path: Path) -> None:
+    found = run_benchmark(
+        "fewstab", benchmark_options={"training_shots": True}, method=["protonet"], tasks=8,
+        dataset={"size": 32, "n_per_class": 60}, runs_dir=tmp_path, progress=False,
+        training={"epochs": 1, "steps": 2, "validation_tasks": 0}, shot=[1, 10],
+    )  # fmt: skip
+    table = found.tables[-1]
+    assert (table.name, table.columns) == ("Figure 6", ("1-shot", "10-shot"))
+    entries = {(entry.row[0], entry.column): entry for entry in table.entries}
+    for shot in (1, 10):
+        few, many = (
+            next(r for r in found.results if _is_test(r, trained, shot)).outcomes()["biased"]
+            for trained in (1, 5)
+        )
+        worst = many.class_accuracy.min(axis=1) - few.class_accuracy.min(axis=1)
+        bounds = stats.ttest_1samp(100 * worst, 0).confidence_interval(0.95)
+        measured = entries["ProtoNet", f"{shot}-shot"].measured
+        assert measured is not None
+        assert measured.value == pytest.approx(100 * worst.mean())
+        assert [measured.low, measured.high] == pytest.approx([bounds.low, bounds.high])
+        assert entries["ProtoNet", f"{shot}-shot"].printed is None
+    [figure] = found.figures
+    [panel] = figure.panels
+    assert [series.name for series in panel.series] == ["1-shot tasks", "10-shot tasks"]
+    draw_figure(figure, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 1000
+
+
+def _is_test(result: Any, trained: int, shot: int) -> bool:
+    """Whether a result is ProtoNet's on tasks of a shot, with the model trained at another."""
+    assert result.options["training"][0]["epochs"] in (0, 1)
+    if result.tags["method"] != "protonet" or result.tags["shot"] != shot:
+        return False
+    return bool(result.trained if shot == trained else result.tags["trained_at"] == trained)
+
+
+def test_figure_6_says_why_a_value_is_missing(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOY_FAILS", "1")
+    options = ("-o", "benchmark.training_shots=true", "--shot", "1", "--json")
+    document = ran(grid(*options, methods=("toy-near", "toy-blind")), code=1)
+    assert document["tables"][-1]["table"] == "Figure 6"
+    assert [row["reason"] for row in document["tables"][-1]["rows"]] == [
+        "none: the method does not train",
+        "failed, see below",
+    ]
+    notes = document["tables"][-1]["notes"]
+    assert any("raised RuntimeError: the toy was told to fail" in note for note in notes)
 
 
 def test_equal_experiments_are_one(planned: Any) -> None:
@@ -178,12 +245,12 @@ def test_methods_on_different_tasks_are_not_averaged(grid: Grid, tmp_path: Path)
         assert row["reason"] == "none: the methods were evaluated on different tasks"
 
 
-def test_outcomes_that_are_gone_are_told(grid: Grid) -> None:
-    document = ran(grid("--shot", "1", "--json"))
-    (Path(document["experiments"][0]["folder"]) / "outcomes-biased.parquet").unlink()
-    (rho,) = rows(ran(grid("--shot", "1", *AGREEMENT, "--json")), "4")
-    assert rho["measured"] is None
-    assert rho["reason"].startswith("none: ")
+def test_outcomes_that_are_gone_are_made_again(grid: Grid) -> None:
+    whole = ran(grid("--shot", "1", *AGREEMENT, "--json"))
+    (Path(whole["experiments"][0]["folder"]) / "outcomes-biased.parquet").unlink()
+    mended = ran(grid("--shot", "1", *AGREEMENT, "--json"))
+    assert rows(mended, "4") == rows(whole, "4")
+    assert (Path(whole["experiments"][0]["folder"]) / "outcomes-biased.parquet").exists()
 
 
 @pytest.mark.parametrize(
@@ -312,11 +379,12 @@ def test_a_failing_experiment_loses_no_other(grid: Grid, monkeypatch: pytest.Mon
     monkeypatch.setenv("TOY_FAILS", "1")
     document = ran(grid(*options, "--json"), code=1)
     reasons = {(row["method"], row["shot"]): row["reason"] for row in rows(document, "3")}
-    assert reasons["toy-blind", 1] == "failed: unexpected RuntimeError: the toy was told to fail"
+    assert reasons["toy-blind", 1] == "failed, see below"
     for method in METHODS:
         assert reasons[method, 12] == "failed, see below"
     notes = document["tables"][0]["notes"]
     assert any("n_shot must be at most 10, not 12" in note for note in notes)
+    assert any("raised RuntimeError: the toy was told to fail" in note for note in notes)
     assert reasons["toy-near", 1] == reasons["toy-first", 1] == ""
     assert all(row["measured"] is None for row in rows(document, "3", shot=12))
     # Two are too few to be ranked.
@@ -328,7 +396,7 @@ def test_a_failing_experiment_loses_no_other(grid: Grid, monkeypatch: pytest.Mon
     assert drop["method"] == "toy-near;toy-first"
     text = grid(*options)
     assert text.returncode == 1
-    assert "failed: unexpected RuntimeError: the toy was told to fail" in text.stdout
+    assert "raised RuntimeError: the toy was told to fail" in text.stdout
     assert "average drop (2 methods)" in text.stdout
     monkeypatch.delenv("TOY_FAILS")
     mended = ran(grid("--shot", "1", *AGREEMENT, "-o", "seed=3", "--json"))

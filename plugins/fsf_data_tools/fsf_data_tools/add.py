@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from fsframework.cli.options import (
-    command,
-    data_dir_option,
-    dataset_names,
-    json_option,
-    plugin_option,
-    run_command,
-)
-from fsframework.errors import OptionError
+from fsframework.cli.options import command, dataset_names, key_values, run_command, shared
 
 if TYPE_CHECKING:
-    from fsframework.api.catalogue import AddedDataset, SplitCounts
+    from fsf_data_tools.adding import AddedDataset
+    from fsframework.api.catalogue import SplitCounts
 
-__all__ = ["add", "added"]
+__all__ = ["add"]
 
 
 @command("add")
@@ -35,9 +28,7 @@ __all__ = ["add", "added"]
     metavar="KEY=VALUE",
     help="Option of the data set (see fsf plugins show NAME --kind dataset); repeatable.",
 )
-@data_dir_option
-@plugin_option
-@json_option
+@shared("data-dir", "plugin", "json")
 def add(
     name: str,
     path: Path,
@@ -62,10 +53,12 @@ def add(
       fsf data add folder ./cue --as cue -o 'pattern=-(?P<texture>[a-z]+)\\d+'
       fsf data add csv ./images.csv --as mine
     """
+    from fsf_data_tools.adding import add_dataset
     from fsframework.cli import render
 
-    report = added(
-        name, path, alias=alias, options=_given(options), data_dir=data_dir, plugins=plugin_files
+    given = {key.removeprefix("dataset."): value for key, value in key_values(options).items()}
+    report = add_dataset(
+        name, path, name=alias, options=given, data_dir=data_dir, plugins=plugin_files
     )
     words = "words" in report.entry.columns
     usage = run_command(report.name, words=words, plugins=plugin_files)
@@ -73,63 +66,6 @@ def add(
         render.print_json({**report.to_json(), "usage": usage})
         return
     _print(report, usage)
-
-
-def added(
-    name: str,
-    path: Path,
-    *,
-    alias: str | None = None,
-    options: dict[str, Any] | None = None,
-    data_dir: Path | None = None,
-    plugins: tuple[Path, ...] = (),
-) -> AddedDataset:
-    """Add a data set by the name of its plugin, or by its declaration.
-
-    Args:
-        name: name of a data set, or a file whose name ends in ``.toml``.
-        path: path of the data.
-        alias: name to give it.
-        options: options of the data set.
-        data_dir: folder of the list of added data sets.
-        plugins: Python files whose plugin classes are available too.
-
-    Raises:
-        FsfError: see ``fsframework.add_dataset``; or the declaration is wrong.
-    """
-    import fsframework as fsf
-
-    tree, content = dict(options or {}), None
-    if name.endswith(".toml"):
-        from fsf_data_tools.declarations import content_of, declared_name, reader_of
-
-        declaration = Path(name)
-        alias = alias or declared_name(declaration)
-        reader = reader_of(declaration, fsf.datasets(data_dir=data_dir, plugins=plugins))
-        assert reader.declared_by is not None
-        name = reader.name
-        tree[reader.declared_by] = declaration.absolute()
-        content = content_of(declaration, alias)
-    return fsf.add_dataset(
-        name,
-        path,
-        name=alias,
-        options=tree,
-        declaration=content,
-        data_dir=data_dir,
-        plugins=plugins,
-    )
-
-
-def _given(options: tuple[str, ...]) -> dict[str, Any]:
-    """Return options ``KEY=VALUE`` by their keys; ``dataset.KEY=VALUE`` also works."""
-    found: dict[str, Any] = {}
-    for option in options:
-        key, equals, value = option.partition("=")
-        if not equals:
-            raise OptionError(f"-o {option}: must be KEY=VALUE, e.g. -o split=splits.json")
-        found[key.strip().removeprefix("dataset.")] = value
-    return found
 
 
 def _print(report: AddedDataset, usage: str) -> None:

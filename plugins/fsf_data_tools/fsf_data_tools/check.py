@@ -5,22 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from fsframework.cli.options import (
-    cache_option,
-    command,
-    json_option,
-    option_of,
-    session_of,
-    set_options,
-    shared,
-    tree_of,
-)
+from fsframework.cli.options import CONFIGURATION, command, option_of, session_of, shared, tree_of
 from fsframework.errors import FsfError
 
 if TYPE_CHECKING:
@@ -36,16 +26,12 @@ _WORDLESS = "random"
 @command("check")
 @shared("dataset", "attributes")
 @click.option("--skip-images", is_flag=True, help="Do not open the images.")
-@set_options
-@cache_option
-@json_option
+@shared(*CONFIGURATION, "cache-dir", "json")
 @click.pass_context
 def check(
     context: click.Context,
     /,
     skip_images: bool,
-    config: Path | None,
-    options: tuple[str, ...],
     as_json: bool,
     **_: Any,
 ) -> None:
@@ -68,7 +54,7 @@ def check(
     from fsframework.cli import render
 
     session = session_of(context)
-    tree = tree_of(context, config, options)
+    tree = tree_of(context)
     description = described(tree, session)
     dataset = description.dataset()
     if skip_images:
@@ -84,8 +70,7 @@ def check(
         needed["sampler"] = _WORDLESS
     if report.unreadable:
         needed["broken"] = "skip"
-    more = [f"{name}={value}" for name, value in needed.items()]
-    advice = _advice(described(tree_of(context, config, (*options, *more)), session))
+    advice = _advice(described(tree, session, **needed))
     usage = None if advice.works is None else _command(context, {**needed, **advice.works})
     problems = (*report.problems, *([advice.problem] if advice.problem else []))
     if as_json:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fsframework.api.catalogue import problems_of
+from fsframework.api.catalogue import data_problems
 from fsframework.errors import DataError
 from fsframework.interfaces import Dataset
 from fsframework.values import AttributeTable, ImagePool
@@ -104,7 +104,7 @@ def check_dataset(dataset: Dataset, opened: Advance | None = None) -> DataReport
     Args:
         opened: called with the number of images just opened; ``None`` opens no images.
     """
-    problems = [*_structure(dataset), *problems_of(dataset)]
+    problems = [*_structure(dataset), *data_problems(dataset)]
     broken = [] if opened is None else _unreadable(dataset, opened)
     problems += broken[:_SHOWN]
     if len(broken) > _SHOWN:

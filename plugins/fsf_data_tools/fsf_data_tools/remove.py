@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from fsframework.cli.options import added_names, command, data_dir_option
+from fsframework.cli.options import added_names, command, shared
 
 __all__ = ["remove"]
 
 
 @command("remove")
 @click.argument("name", metavar="NAME", shell_complete=added_names)
-@data_dir_option
+@shared("data-dir")
 def remove(name: str, data_dir: Path | None) -> None:
     """Remove the name of an added data set; its files stay.
 
@@ -21,7 +21,7 @@ def remove(name: str, data_dir: Path | None) -> None:
     Example:
       fsf data remove birds
     """
-    import fsframework as fsf
+    from fsf_data_tools.adding import remove_dataset
 
-    gone = fsf.remove_dataset(name, data_dir=data_dir)
+    gone = remove_dataset(name, data_dir=data_dir)
     click.echo(f"{name} is removed; its files in {gone.place} stay")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -11,7 +12,7 @@ import numpy as np
 from fsf_datasets._image_files import ImageFileDataset, files_digest
 from fsf_datasets._messages import first_few
 from fsf_datasets._splits import SplitOptions, Splits, split_name
-from fsf_datasets._tables import read_table
+from fsf_datasets._tables import is_missing, read_table
 from fsf_datasets._trees import FolderTree, open_tree
 from fsframework.interfaces import DataError
 from fsframework.values import digest_of
@@ -79,7 +80,8 @@ class CsvTable(ImageFileDataset):
         self.metadata = columns
         folder = self.path.parent if self.root is None else self.root
         # An archive lists its files; those of a folder are searched for only when needed.
-        archive = folder.suffix.lower() == ".zip" and folder.is_file()
+        # Path.is_file raises an error for names that are too long.
+        archive = folder.suffix.lower() == ".zip" and os.path.isfile(folder)  # noqa: PTH113
         self._tree = open_tree(folder) if archive else FolderTree(folder, walk=False)
         self._files = self.keys
 
@@ -125,7 +127,7 @@ def _splits_by_row(
     first: dict[str, tuple[str, int]] = {}
     wrong: dict[str, str] = {}
     for name, raw, row in zip(classes, column, rows, strict=True):
-        split = split_name(raw)
+        split = "" if is_missing(raw) else split_name(raw)
         known, where = first.setdefault(name, (split, row))
         if known != split and name not in wrong:
             wrong[name] = f"{name!r} is in {known!r} in row {where} but in {split!r} in row {row}"

@@ -18,12 +18,14 @@ from fsf_datasets._vocabulary import (
     words_of,
 )
 from fsframework.interfaces import Dataset, OptionError
-from fsframework.values import FloatArray, IntArray, UInt8Array, digest_of
+from fsframework.values import FloatArray, IntArray, UInt8Array, demand_memory, digest_of
 
 __all__ = ["Planted"]
 
 _SPLIT_SIZES = {"train": 64, "val": 16, "test": 20}
 _N_CLASSES = sum(_SPLIT_SIZES.values())
+_BYTES_PER_IMAGE = 500
+"""Memory of an image's key, words and attributes, pixels not counted."""
 _POSES = 4  # stream of random numbers
 
 
@@ -76,6 +78,11 @@ class Planted(Dataset):
         _at_least("seed", seed, 0)
         if not 0 <= strength <= 1:
             raise OptionError(f"strength must be between 0 and 1, not {strength}")
+        demand_memory(
+            _N_CLASSES * n_per_class * _BYTES_PER_IMAGE,
+            f"{_N_CLASSES * n_per_class:,} images",
+            f"lower n_per_class={n_per_class}",
+        )
         self.size = self.native_size = size
         self.n_per_class = n_per_class
         self.strength = strength

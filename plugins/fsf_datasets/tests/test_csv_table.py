@@ -107,6 +107,8 @@ def test_fingerprint_notes_missing_and_changed_images(
         ("path,label\n", "has no rows below its header"),
         ("path,label\n1.png,a\n2.png,\n,b\n", "row 3 has no label; row 4 has no path"),
         ("path,label,site\n,,x\n", "row 2 has no path and no label"),
+        ("path,label\n1.png,a\n2.png,NaN\n", "row 3 has 'NaN' for its label, which stands for a"),
+        ("path,label\n1.png,a\n<NA>,b\n", "row 3 has '<NA>' for its path, which stands for a"),
         ("path,label\n1.png,a,b\n", "row 2 has 3 cells but the header has 2"),
         ("path,label\n1.png\n", "row 2 has 1 cells but the header has 2"),
         (

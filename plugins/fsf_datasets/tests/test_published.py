@@ -19,6 +19,7 @@ import pytest
 from PIL import Image
 
 from fsf_datasets import Declared, published
+from fsf_datasets._arrays import _rows_of_classes
 from fsf_datasets._declaration import Declaration, Layout, Split, read_declaration
 from fsframework.components.registry import Registry
 from fsframework.interfaces import DataError, OptionError
@@ -476,6 +477,7 @@ def test_other_findings_of_chestx_are_not_reported(root: Path) -> None:
     [
         ("file,label\na.png,n01532829\n", r"row 1 must name the column filename, not file, label"),
         ("filename,label\na.png\n", r"row 2 has no image or no class"),
+        ("filename,label\na.png,nan\n", r"row 2 has no image or no class"),
     ],
 )
 def test_wrong_tables(text: str, message: str, root: Path) -> None:
@@ -648,7 +650,7 @@ def test_labels_without_their_images_are_reported(root: Path) -> None:
     make("tieredimagenet", "arrays", root)
     (root / "val_images.npz").unlink()
     (root / "test_images.npz").write_bytes((root / "test_images.npz").read_bytes()[:500])
-    with pytest.raises(DataError, match=r"test_images\.npz: not a complete \.npz of plain arrays"):
+    with pytest.raises(DataError, match=r"test_images\.npz: not a complete zip archive"):
         cls_of("tieredimagenet")(path=root)
     (root / "test_images.npz").unlink()
     problems = cls_of("tieredimagenet")(path=root).problems()
@@ -840,3 +842,10 @@ def test_complete_cue_conflict_has_no_problems(split: str, shared: Path) -> None
     assert data.problems() == []
     assert set(data.metadata["context"]) == set(data.class_names)
     assert data.pool("test").class_sizes.tolist() == [80] * len(data.splits["test"])
+
+
+@pytest.mark.parametrize("label", [1.5, float("nan"), None])
+def test_a_label_that_is_neither_a_number_nor_a_name_is_refused(label: object) -> None:
+    with pytest.raises(DataError, match=r"train\.pkl: the label .* is neither a whole number"):
+        _rows_of_classes({"labels": [0, label]}, "train.pkl", 2)
+    assert _rows_of_classes({"labels": [1.0, 0, 1]}, "train.pkl", 3) == {0: [1], 1: [0, 2]}

@@ -89,8 +89,12 @@ _NEVER_NOUNS = _set("other many several have do see get")
 _NUMBER = re.compile(r"[#$€£+-]?\d[\d.,:/%-]*(k|m|b|s|mm|am|pm)?", re.IGNORECASE)
 _ORDINAL = re.compile(r"\d*(1st|2nd|3rd|\dth)", re.IGNORECASE)
 _PREFIXES = ("un", "non", "non-", "re", "re-", "mis", "over", "under")
-_ADJECTIVE_ENDINGS = tuple(
-    _set("able ible ful less ous ive ish ic ical ial ual ient ary like esque")
+_TAG_OF_ENDING = (
+    *(("ing", "VBG"), ("ed", "VBN"), ("ly", "RB")),
+    *(
+        (e, "JJ")
+        for e in _set("able ible ful less ous ive ish ic ical ial ual ient ary like esque")
+    ),
 )
 _DEMONYM_ENDINGS = ("an", "ese", "ish", "ic", "ch", "ni", "qi")
 
@@ -189,20 +193,11 @@ class LexiconTagger:
 
     def _by_form(self, word: str) -> str:
         """Return a tag for a lower-case word that is not in the lexicon."""
+        return _by_characters(word) or self._by_known_part(word) or self._by_ending(word)
+
+    def _by_known_part(self, word: str) -> str:
+        """Return the tag of the known word that a word contains; empty if it contains none."""
         tags = self._lexicon.tags
-        letters = [char for char in word if char.isalpha()]
-        if not any(map(str.isalnum, word)):
-            return "."
-        if letters and not any("LATIN" in unicodedata.name(char, "") for char in letters):
-            return "FW"
-        if "@" in word or "://" in word or word.startswith("www."):
-            return "ADD"
-        if _ORDINAL.fullmatch(word):
-            return "JJ"
-        if _NUMBER.fullmatch(word) or not letters:
-            return "CD"
-        if word[0] == "'":
-            return "POS"
         for prefix in _PREFIXES:
             rest = word.removeprefix(prefix)
             if rest != word and len(rest) > 3 and rest in tags:
@@ -210,11 +205,12 @@ class LexiconTagger:
         proper = tags.get(word.title())
         if proper == "JJ" or (proper == "NNP" and word.endswith(("an", "ese", "ish"))):
             return "JJ"  # "asian"
-        for ending, tag in (("ing", "VBG"), ("ed", "VBN"), ("ly", "RB")):
+        return ""
+
+    def _by_ending(self, word: str) -> str:
+        for ending, tag in _TAG_OF_ENDING:
             if word.endswith(ending):
                 return tag
-        if word.endswith(_ADJECTIVE_ENDINGS):
-            return "JJ"
         if word.endswith("s") and not word.endswith(("ss", "us", "is")):
             stems = self._lexicon.stems(word)
             verbal = any(map(self._lexicon.verb, stems))
@@ -242,6 +238,22 @@ class LexiconTagger:
             tags.get(word[:i]) in ("NN", "JJ", "VB") and tags.get(word[i:]) in ("NN", "NNS")
             for i in range(4, len(word) - 3)
         )
+
+
+def _by_characters(word: str) -> str:
+    """Return the tag of a word of unusual characters; empty for other words."""
+    letters = [char for char in word if char.isalpha()]
+    if not any(map(str.isalnum, word)):
+        return "."
+    if letters and not any("LATIN" in unicodedata.name(char, "") for char in letters):
+        return "FW"
+    if "@" in word or "://" in word or word.startswith("www."):
+        return "ADD"
+    if _ORDINAL.fullmatch(word):
+        return "JJ"
+    if _NUMBER.fullmatch(word) or not letters:
+        return "CD"
+    return "POS" if word[0] == "'" else ""
 
 
 class _Context:

@@ -48,7 +48,7 @@ class BOIL(FewShotMethod):
 
     consumes: ClassVar[Literal["vectors", "maps", "images"]] = "images"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its parameters are the options
         self,
         *,
         n_way: int = 5,

@@ -60,7 +60,7 @@ class LEO(FewShotMethod):
         OptionError: an option is outside its range.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its parameters are the options
         self,
         *,
         latent_size: int = 64,

@@ -192,7 +192,7 @@ def _merged(x: Tensor, dim: int | None, tasks: int) -> Tensor:
     return x.flatten(1, 2).contiguous(memory_format=torch.channels_last)
 
 
-def _batch_norm(
+def _batch_norm(  # noqa: PLR0913 - the parameters of PyTorch's function
     input: Tensor,  # noqa: A002
     running_mean: Tensor | None,
     running_var: Tensor | None,

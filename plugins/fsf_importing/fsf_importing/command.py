@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import (
-    CommandGroup,
-    command,
-    json_option,
-    option_tree,
-    plugin_option,
-    session_of,
-)
+from fsframework.cli.options import CommandGroup, command, option_tree, session_of, shared
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
-    from fsf_importing.reference import Deviation
-    from fsframework.api import Run
-    from fsframework.api.checkpoints import Checkpoint
+    from fsf_importing.checkpoints import Checkpoint
+    from fsf_importing.deviation import Deviation, Difference
+    from fsframework.api.running import Run
 
 __all__ = ["import_"]
 
@@ -32,10 +25,12 @@ _SUMMARY = "Import checkpoints of this library."
 class _Importers(CommandGroup):
     """A command per importer, and the commands that other packages add."""
 
-    def own_commands(self, ctx: click.Context) -> dict[str, str]:
-        """Return the summary of each importer."""
-        own = super().own_commands(ctx)
-        return {**own, **dict.fromkeys(self.plugins(ctx).names("importer"), _SUMMARY)}
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands and of the installed importers."""
+        from fsframework.api.plugins import plugins
+
+        importers = [plugin.name for plugin in plugins("importer")]
+        return sorted({*super().list_commands(ctx), *importers})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, or the one that reads checkpoints with an importer of this name."""
@@ -44,7 +39,7 @@ class _Importers(CommandGroup):
             return known
         # The importer may be in a file that only the options name.
         found = copy.copy(checkpoint)
-        found.name = cmd_name
+        found.name, found.short_help = cmd_name, _SUMMARY
         return found
 
 
@@ -75,7 +70,8 @@ def import_() -> None:
     default=1e-3,
     show_default=True,
     metavar="X",
-    help="Largest allowed difference, for outputs relative to their range; labels must be equal.",
+    help="Largest allowed difference, for outputs relative to their range, unless rounding alone "
+    "moves them as far; labels must be equal.",
 )
 @click.option(
     "-o",
@@ -92,16 +88,7 @@ def import_() -> None:
     metavar="NAME",
     help="Where to compare: cpu, cuda, cuda:N, mps or auto.",
 )
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    envvar="FSF_RUNS",
-    show_envvar=True,
-    help="Where runs are written.  [default: ./runs]",
-)
-@plugin_option
-@json_option
+@shared("runs-dir", "plugin", "json")
 @click.pass_context
 def checkpoint(
     context: click.Context,
@@ -126,8 +113,9 @@ def checkpoint(
       fsf import libfewshot ./checkpoint --check reference.npz
       fsf run --model runs/protonet-libfewshot-1a2b3c4d --dataset folder:./images
     """
-    from fsf_importing.reference import deviation, read_reference
-    from fsframework.api.checkpoints import read_checkpoint_in
+    from fsf_importing.checkpoints import read_checkpoint_in
+    from fsf_importing.deviation import deviation
+    from fsf_importing.reference import read_reference
     from fsframework.cli import render
 
     if not tolerance > 0:
@@ -144,7 +132,7 @@ def checkpoint(
     if found is None or found.agrees:
         run = read.save([] if found is None else [found.described()])
     if as_json:
-        render.print_json(_as_json(read, found, run))
+        render.print_json(_as_json(read, found, run, tolerance))
     else:
         _print(read, found, run)
     if run is None:
@@ -162,7 +150,9 @@ def _importer(name: str, options: tuple[str, ...]) -> dict[str, Any]:
     return {**tree.get("importer", {}), "name": name}
 
 
-def _as_json(read: Checkpoint, found: Deviation | None, run: Run | None) -> dict[str, Any]:
+def _as_json(
+    read: Checkpoint, found: Deviation | None, run: Run | None, tolerance: float
+) -> dict[str, Any]:
     return {
         "folder": None if run is None else str(run.folder),
         "fingerprint": read.fingerprint,
@@ -171,23 +161,28 @@ def _as_json(read: Checkpoint, found: Deviation | None, run: Run | None) -> dict
         "backbone": read.backbone.to_json(),
         "image_size": read.read.image_size,
         "notes": list(read.read.notes if run is None else run.record.notes),
-        "check": None if found is None else _check_json(found),
+        "check": None if found is None else _check_json(found, tolerance),
     }
 
 
-def _check_json(found: Deviation) -> dict[str, Any]:
-    reference = found.reference
+def _check_json(found: Deviation, tolerance: float) -> dict[str, Any]:
+    reference, loss = found.reference, found.loss_difference
     return {
         "file": str(reference.path),
         "way": reference.way,
         "shot": reference.shot,
         "query": reference.query,
         "compared": "scores" if reference.labels is None else "labels",
-        "output_difference": found.outputs,
+        "output_difference": found.outputs.value,
+        "output_rounding": found.outputs.rounding,
+        "output_limit": found.outputs.limit,
+        "undecided_labels": found.undecided,
         "train_loss": found.loss,
         "given_train_loss": reference.train_loss,
-        "train_loss_difference": found.loss_difference,
-        "tolerance": found.tolerance,
+        "train_loss_difference": None if loss is None else loss.value,
+        "train_loss_rounding": None if loss is None else loss.rounding,
+        "train_loss_limit": None if loss is None else loss.limit,
+        "tolerance": tolerance,
         "agrees": found.agrees,
     }
 
@@ -201,7 +196,9 @@ def _print(read: Checkpoint, found: Deviation | None, run: Run | None) -> None:
             f"compared with {reference.path}: {reference.way}-way {reference.shot}-shot, "
             f"{reference.query} queries per class"
         )
-        render.print_table(("what", "difference", "tolerance", "verdict"), list(_rows(found)))
+        render.print_table(
+            ("what", "difference", "by rounding", "limit", "verdict"), list(_rows(found))
+        )
         click.echo()
     if run is None:
         click.echo(
@@ -226,15 +223,24 @@ def _print(read: Checkpoint, found: Deviation | None, run: Run | None) -> None:
     click.echo(f"run: {run.folder}")
 
 
-def _rows(found: Deviation) -> Iterator[tuple[str, str, str, str]]:
-    verdicts = {True: "agrees", False: "DIFFERS"}
-    reference, limit = found.reference, f"{found.tolerance:g}"
+def _rows(found: Deviation) -> Iterator[tuple[str, str, str, str, str]]:
+    reference = found.reference
     if reference.labels is None:
-        outputs = ("outputs, largest relative to range", f"{found.outputs:.1e}", limit)
+        yield _row("outputs, largest relative to range", found.outputs)
     else:
-        n = len(reference.labels)
-        outputs = ("labels", f"{round(found.outputs * n)} of {n}", "0")
-    yield (*outputs, verdicts[found.outputs_agree])
+        decided = len(reference.labels) - found.undecided
+        different = f"{round(found.outputs.value * decided)} of {decided}"
+        left_out = f"{found.undecided} left out"
+        yield "labels", different, left_out, "0", _verdict(found.outputs)
     if found.loss_difference is not None:
         what = f"training loss, {found.loss:.6g} instead of {reference.train_loss:.6g}"
-        yield what, f"{found.loss_difference:.1e}", limit, verdicts[found.loss_agrees]
+        yield _row(what, found.loss_difference)
+
+
+def _row(what: str, found: Difference) -> tuple[str, str, str, str, str]:
+    moved, limit = f"{found.rounding:.1e}", f"{found.limit:.2g}"
+    return what, f"{found.value:.1e}", moved, limit, _verdict(found)
+
+
+def _verdict(found: Difference) -> str:
+    return "agrees" if found.agrees else "DIFFERS"

@@ -5,6 +5,7 @@ Names and shapes of weights are listed here as LibFewShot has them.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +17,11 @@ import torch
 import yaml
 from torch import Tensor
 
-from fsf_importing.reference import deviation, read_reference
+from fsf_importing.checkpoints import Checkpoint, read_checkpoint
+from fsf_importing.deviation import _scores, deviation
+from fsf_importing.reference import Reference, read_reference
 from fsf_libfewshot._backbones import BACKBONES
 from fsf_libfewshot._classifiers import CLASSIFIERS
-from fsframework.api import Checkpoint, read_checkpoint
 from fsframework.errors import DataError
 
 WAY, SHOT, QUERY = 3, 2, 4
@@ -206,12 +208,33 @@ def test_a_class_is_read_and_works(name: str, tmp_path: Path) -> None:
     reference = read_reference(path, found.read)
     assert (reference.way, reference.shot, reference.query) == (WAY, SHOT, QUERY)
     answered = deviation(found, reference, tolerance=1e-3)
-    assert math.isfinite(answered.outputs)
-    assert answered.outputs > 0
+    assert math.isfinite(answered.outputs.value)
+    assert answered.outputs.value > 0
+    assert math.isfinite(answered.outputs.rounding)
     assert answered.loss is not None
     assert math.isfinite(answered.loss)
     again = deviation(found, reference, tolerance=1e-3)
     assert (again.outputs, again.loss) == (answered.outputs, answered.loss)
+
+
+def test_what_rounding_does_to_ten_inner_steps_is_allowed_and_another_rate_is_not(
+    tmp_path: Path,
+) -> None:
+    found = imported(made_up(tmp_path, "MAML", inner_param={**STEPS, "test_iter": 10}))
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, (WAY * (SHOT + QUERY), SIZE, SIZE, 3)).astype(np.uint8)
+    exact = found.model_as_there()
+    images = exact.network.double().eval().images(torch.from_numpy(pixels))
+    task = Reference(tmp_path / "a.npz", pixels, WAY, SHOT, QUERY, None, None, None)
+    scores = _scores(exact, task, images)
+    task = dataclasses.replace(task, scores=scores)
+    # A tolerance that rounding to 32 bits exceeds.
+    answered = deviation(found, task, tolerance=1e-9).outputs
+    assert 1e-9 < answered.value <= answered.limit < 0.05
+    (tmp_path / "other").mkdir()
+    faster = {**STEPS, "lr": 0.03, "test_iter": 10}
+    other = imported(made_up(tmp_path / "other", "MAML", inner_param=faster))
+    assert not deviation(other, task, tolerance=1e-9).agrees
 
 
 @pytest.mark.parametrize("name", sorted(CLASSIFIERS))

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fsf_importing.reference import deviation, read_reference
-from fsframework.api import read_checkpoint
+from fsf_importing.checkpoints import read_checkpoint
+from fsf_importing.deviation import deviation
+from fsf_importing.reference import read_reference
 
 GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "libfewshot"
 CASES = [

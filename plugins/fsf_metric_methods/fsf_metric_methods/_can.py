@@ -56,7 +56,7 @@ class CAN(FewShotMethod):
 
     consumes: ClassVar[Literal["vectors", "maps", "images"]] = "maps"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its parameters are the options
         self,
         *,
         scale: float = 7.0,

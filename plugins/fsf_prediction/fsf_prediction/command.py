@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsframework.cli.options import (
+    CONFIGURATION,
+    check_output,
     command,
-    json_option,
     plugin_names,
     session_of,
-    set_options,
     shared,
     tree_of,
 )
@@ -47,24 +47,20 @@ _RUNNERS_UP = 2
     show_envvar=True,
     help="Feature extractor; use a pretrained one without --model.  [default: conv64f, untrained]",
 )
-@shared("image-size", "broken", "seed", "device", "offline")
-@set_options
+@shared("image-size", "broken", "seed", "device", "offline", *CONFIGURATION)
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Also write the predictions: .csv (a row per file, a column per class) or .json.",
 )
-@click.option("--force", is_flag=True, help="Replace the file of --output if it exists.")
-@json_option
+@shared("force", "json")
 @click.pass_context
-def predict(
+def predict(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
     files: tuple[str, ...],
     support: Path,
-    config: Path | None,
-    options: tuple[str, ...],
     output: Path | None,
     force: bool,
     as_json: bool,
@@ -85,14 +81,15 @@ def predict(
     """
     from fsf_prediction.files import find_queries, find_support
     from fsf_prediction.prediction import predict_files
+    from fsframework.api.files import atomic_write
     from fsframework.cli import render
 
     if output is not None:
-        render.check_output(output, (".csv", ".json"), force=force)
-    tree = tree_of(context, config, options)
-    found = predict_files(tree, session_of(context), find_support(support), find_queries(files))
+        check_output(output, ".csv", ".json", force=force)
+    tree, session = tree_of(context), session_of(context)
+    found = predict_files(tree, session, find_support(support), find_queries(files))
     if output is not None:
-        render.write_file(output, _document(found, output.suffix.lower()))
+        atomic_write(output, _document(found, output.suffix.lower()))
     if as_json:
         render.print_json(found.to_json())
     else:

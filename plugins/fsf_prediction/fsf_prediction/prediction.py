@@ -21,7 +21,7 @@ from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.values import FloatArray, IntArray, UInt8Array
 
 if TYPE_CHECKING:
-    from fsframework.api.experiments import Session
+    from fsframework.api.session import Session
     from fsframework.interfaces import Dataset
 
 __all__ = ["MOST_DRAWS", "Predictions", "draws_of", "predict_files"]

@@ -446,7 +446,7 @@ def memory(index: WordIndex, drawn: Drawn) -> Work:
 
 
 @inlined
-def draw_task(
+def draw_task(  # noqa: C901 - compiled; calls that pass arrays count references
     index: WordIndex, choices: Choices, work: Work, drawn: Drawn, task: int
 ) -> tuple[int, int, int]:
     """Try once to draw a task.
@@ -657,7 +657,7 @@ def draw_classes(
 
 
 @inner
-def judge(
+def judge(  # noqa: C901, PLR0913 - compiled; see draw_published_tasks
     class_start: Array,
     place: Array,
     sets: Array,
@@ -818,7 +818,6 @@ def draw_images(
     index: WordIndex,
     choices: WordChoices,
     work: Work,
-    others: Array,
     most: int,
     lacking: bool,
     drawn: Drawn,
@@ -831,6 +830,7 @@ def draw_images(
     """
     sets, items, attribute = choices.sets, work.items, drawn.attribute[task]
     n_way = attribute.size
+    others = np.empty(n_way, np.int64)
     for way in range(n_way):
         label = drawn.classes[task, way]
         first, last = index.class_start[label], index.class_start[label + 1]
@@ -926,7 +926,7 @@ def draw_published_tasks(
             offers[label, outcome] = max(offers[label, outcome], offer)
         if outcome != DONE:
             return task, faults, offers, unplaced
-        draw_images(index, choices, work, others, most, lacking, drawn, task)
+        draw_images(index, choices, work, most, lacking, drawn, task)
     return seeds.size, faults, offers, unplaced
 
 

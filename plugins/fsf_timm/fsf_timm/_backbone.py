@@ -70,7 +70,7 @@ class Timm(Backbone):
     catalogue: ClassVar[str] = "timm"
     reads: ClassVar[tuple[str, ...]] = ("weights",)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its parameters are the options
         self,
         *,
         model: str,

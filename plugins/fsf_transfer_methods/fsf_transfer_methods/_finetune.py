@@ -157,7 +157,7 @@ class FineTune(FewShotMethod):
         if self.head == "linear":
             return {"weight": support.new_zeros(way, dim), "bias": support.new_zeros(way)}
         if self.head == "cosine":
-            return {"weight": support.mean(dim=1), "scale": support.new_tensor(_SCALE)}
+            return {"weight": support.mean(dim=1), "scale": support.new_full((), _SCALE)}
         return {}
 
     def _logits(self, head: Weights, vectors: Tensor, support: Tensor) -> Tensor:

@@ -14,6 +14,8 @@ from fsframework.interfaces import Batch, FewShotMethod, OptionError
 
 __all__ = ["RFS", "Logistic"]
 
+_READS_VALUES = "its solver ends when the gradients of all tasks are small enough"
+
 
 class Logistic(FewShotMethod):
     """Fit a logistic regression to the support of each task.
@@ -36,6 +38,7 @@ class Logistic(FewShotMethod):
     consumes: ClassVar[Literal["vectors", "maps", "images"]] = "vectors"
     learns_from: ClassVar[Literal["episodes", "batches", "both", "nothing"]] = "nothing"
     weightless = True
+    reads_values = _READS_VALUES
 
     def __init__(self, *, normalize: bool = False, c: float = 1.0, tol: float = 1e-4) -> None:
         super().__init__()
@@ -79,6 +82,8 @@ class RFS(BaseClassifier):
     Raises:
         OptionError: an option is outside its range.
     """
+
+    reads_values = _READS_VALUES
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ import pytest
 
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component
-from fsframework.errors import DataError, OptionError
+from fsframework.errors import DataError, OptionError, PluginError
 from fsframework.interfaces import AttributeDetector, Captioner, WordSelector
 from fsframework.pipeline.attributes.detection import (
     Detected,
@@ -257,7 +257,8 @@ def test_records_are_read_without_opening_an_image(workspace: Workspace) -> None
 
 
 def test_a_captioner_that_gives_too_few_captions_is_blamed(workspace: Workspace) -> None:
-    with pytest.raises(DataError, match="detector short returned 6 answers for 7 images"):
+    told = "'short': describe of 7 images .* returned 6 answers; it must return 7, one per item"
+    with pytest.raises(PluginError, match=told):
         detect(workspace, Short)
 
 
@@ -265,7 +266,7 @@ def misbehaving(answer: Any, *, base: type[AttributeDetector] = AttributeDetecto
     """Return a detector, or a captioner, that gives this answer whatever it is shown."""
 
     def say(self: Any, images: Sequence[Any]) -> Any:
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer if answer is None else [answer] * len(images)
 
@@ -276,23 +277,24 @@ def misbehaving(answer: Any, *, base: type[AttributeDetector] = AttributeDetecto
 @pytest.mark.parametrize(
     ("detector", "message"),
     [
-        (misbehaving("dog"), "the words of an image must be a frozenset, not 'dog'"),
-        (misbehaving(frozenset({3})), "a word must be a non-empty string .* not 3"),
-        (misbehaving(frozenset({""})), "a word must be a non-empty string .* not ''"),
-        (misbehaving(frozenset({"a "})), "without surrounding white space, not 'a '"),
-        (misbehaving(None), "must return a list, not NoneType"),
+        (misbehaving("dog"), "returned 'dog'; it must return a frozenset for each item"),
+        (misbehaving(frozenset({3})), "returned the word 3; it must return non-empty words"),
+        (misbehaving(frozenset({""})), "returned the word ''; it must return non-empty words"),
+        (misbehaving(frozenset({"a "})), "the word 'a '; .* without surrounding white space"),
+        (misbehaving(None), "detect of 7 .* a result of type None; it must return list"),
         (misbehaving(KeyError("x")), r"detect of 7 images from 'c09/180' on raised KeyError: 'x'"),
-        (misbehaving(None, base=Teller), "must return a list, not NoneType"),
-        (misbehaving(7, base=Teller), "a caption must be a string, not 7"),
+        (misbehaving(SystemExit(0)), r"detect of 7 images from 'c09/180' on raised SystemExit: 0"),
+        (misbehaving(None, base=Teller), "describe .* a result of type None; it must return list"),
+        (misbehaving(7, base=Teller), "returned 7; it must return a text for each item"),
         (type("Odd", (Words,), {"consumes": "sounds"}), "must be 'pixels' or 'records'"),
         (type("Odd", (Teller,), {"__init__": lambda self: None}), "must set self.selector"),
-        (type("Odd", (Words,), {"provenance": lambda self: {"n": 1}}), "must hold strings"),
+        (type("Odd", (Words,), {"provenance": lambda self: {"n": 1}}), "it must return strings"),
     ],
 )  # fmt: skip
 def test_a_plugin_that_misbehaves_is_named(
     workspace: Workspace, detector: type[AttributeDetector], message: str
 ) -> None:
-    with pytest.raises(DataError, match=f"detector odd.*{message}"):
+    with pytest.raises(PluginError, match=f"detector 'odd'.*{message}"):
         detect(workspace, detector)
 
 
@@ -304,7 +306,7 @@ class OneForAll(WordSelector):
 
 
 def test_a_selector_of_too_few_answers_is_named(workspace: Workspace) -> None:
-    with pytest.raises(DataError, match="selector OneForAll returned 1 answers for 60 captions"):
+    with pytest.raises(PluginError, match="'oneforall': select returned 1 answers; .* return 60"):
         detect(workspace, options={"selector": component(OneForAll)})
 
 

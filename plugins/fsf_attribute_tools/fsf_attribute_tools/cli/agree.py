@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fsframework.cli.options import command, json_option
+from fsframework.cli.options import command, shared
 
 __all__ = ["agree"]
 
@@ -16,7 +16,7 @@ _FILE = click.Path(path_type=Path)
 @command()
 @click.argument("first", metavar="A", type=_FILE)
 @click.argument("second", metavar="B", type=_FILE)
-@json_option
+@shared("json")
 def agree(first: Path, second: Path, as_json: bool) -> None:
     """Compare two tables of the same images: accuracy both ways, vocabularies.
 
@@ -30,7 +30,7 @@ def agree(first: Path, second: Path, as_json: bool) -> None:
     """
     from fsf_attribute_tools.agreement import agreement
     from fsf_attribute_tools.cli._views import print_agreement
-    from fsframework.api import attributes
+    from fsframework.api.words import attributes
     from fsframework.cli import render
 
     found = agreement(attributes(first), attributes(second))

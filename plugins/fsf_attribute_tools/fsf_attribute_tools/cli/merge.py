@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fsframework.cli.options import check_output, command, force_option
+from fsframework.cli.options import check_output, command, shared
 
 __all__ = ["merge"]
 
@@ -16,7 +16,7 @@ _FILE = click.Path(path_type=Path)
 @command()
 @click.argument("output", type=_FILE)
 @click.argument("parts", metavar="PART...", nargs=-1, required=True, type=_FILE)
-@force_option
+@shared("force")
 def merge(output: Path, parts: tuple[Path, ...], force: bool) -> None:
     """Merge tables of different images, such as shards.
 
@@ -28,7 +28,7 @@ def merge(output: Path, parts: tuple[Path, ...], force: bool) -> None:
       fsf attributes merge words.parquet part1.parquet part2.parquet
     """
     from fsf_attribute_tools.merging import merged
-    from fsframework.api import attributes
+    from fsframework.api.words import attributes
 
     check_output(output, ".parquet", force=force)
     table = merged([(str(part), attributes(part)) for part in parts])

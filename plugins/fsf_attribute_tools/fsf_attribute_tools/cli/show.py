@@ -8,15 +8,12 @@ from typing import Any
 import click
 
 from fsframework.cli.options import (
+    CONFIGURATION,
     WORDS,
-    cache_option,
     check_output,
     command,
-    force_option,
-    session_of,
-    set_options,
+    description_of,
     shared,
-    tree_of,
 )
 
 __all__ = ["show"]
@@ -36,19 +33,15 @@ __all__ = ["show"]
 )
 @click.option("--class", "class_name", metavar="NAME", help="Only images of this class.")
 @click.option("--word", metavar="WORD", help="Only images that have this word.")
-@set_options
-@cache_option
-@force_option
+@shared(*CONFIGURATION, "cache-dir", "force")
 @click.pass_context
-def show(
+def show(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
     output: Path,
     n: int,
     class_name: str | None,
     word: str | None,
-    config: Path | None,
-    options: tuple[str, ...],
     force: bool,
     **_: Any,
 ) -> None:
@@ -62,10 +55,10 @@ def show(
       fsf attributes show page.html --attributes words.parquet --word grass
     """
     from fsf_attribute_tools.pages import PageChoice, attribute_page
-    from fsframework.api import described, open_images
+    from fsframework.api.opened import open_images
 
     check_output(output, ".html", ".png", force=force)
-    description = described(tree_of(context, config, options), session_of(context))
+    description = description_of(context)
     choice = PageChoice(n, class_name, word, description.options["seed"])
     images = open_images(description)
     assert images.pool.attributes is not None

@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsframework.cli.options import (
+    CONFIGURATION,
     WORDS,
-    cache_option,
     check_output,
     command,
-    force_option,
-    json_option,
-    session_of,
-    set_options,
+    description_of,
     shared,
-    tree_of,
 )
 
 if TYPE_CHECKING:
@@ -54,12 +50,9 @@ _FILE = click.Path(path_type=Path)
     help="Query images drawn per class.",
 )
 @shared("sampler", "arm", "dataset", *WORDS, "split", "way", "shot", "queries", "seed")
-@set_options
-@cache_option
-@force_option
-@json_option
+@shared(*CONFIGURATION, "cache-dir", "force", "json")
 @click.pass_context
-def show_task(
+def show_task(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
     file: Path | None,
@@ -67,8 +60,6 @@ def show_task(
     output: Path | None,
     shown_queries: int,
     arm: str | None,
-    config: Path | None,
-    options: tuple[str, ...],
     force: bool,
     as_json: bool,
     **_: Any,
@@ -84,14 +75,15 @@ def show_task(
       fsf tasks show --sampler fewstab --arm random --json
     """
     from fsf_attribute_tools.task_pictures import task_picture
-    from fsframework.api import described, draw_tasks, open_tasks
+    from fsframework.api.files import atomic_write
+    from fsframework.api.opened import draw_tasks, open_tasks
     from fsframework.cli import render
     from fsframework.errors import OptionError, argument
 
     path = output or Path(f"task-{number}.png")
     if not as_json:
         check_output(path, ".png", force=force)
-    description = described(tree_of(context, config, options), session_of(context))
+    description = description_of(context)
     if file is None:
         # If tasks of a sampler depend on each other, draw as many as a run does.
         count = number + 1 if description.sampler.independent else None
@@ -107,7 +99,7 @@ def show_task(
     if as_json:
         render.print_json(_as_json(number, one, images.pool))
         return
-    render.write_file(path, task_picture(one, images, n_query=shown_queries))
+    atomic_write(path, task_picture(one, images, n_query=shown_queries))
     placebo = ", images permuted (placebo)" if tasks.placebo else ""
     called = f"{tasks.arm} task" if tasks.arm else "task"
     click.echo(f"{path}: {called} {number} of {tasks.sampler}{placebo}")

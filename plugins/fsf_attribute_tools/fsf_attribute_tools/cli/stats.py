@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from fsframework.cli.options import (
-    WORDS,
-    cache_option,
-    command,
-    json_option,
-    session_of,
-    set_options,
-    shared,
-    tree_of,
-)
+from fsframework.cli.options import CONFIGURATION, WORDS, command, description_of, shared
 
 __all__ = ["stats"]
 
@@ -31,16 +21,12 @@ __all__ = ["stats"]
     metavar="N",
     help="Number of spurious pairs to list.",
 )
-@set_options
-@cache_option
-@json_option
+@shared(*CONFIGURATION, "cache-dir", "json")
 @click.pass_context
 def stats(
     context: click.Context,
     /,
     most: int,
-    config: Path | None,
-    options: tuple[str, ...],
     as_json: bool,
     **_: Any,
 ) -> None:
@@ -56,11 +42,11 @@ def stats(
     """
     from fsf_attribute_tools.cli._views import print_statistics
     from fsf_attribute_tools.statistics import attribute_statistics
-    from fsframework.api import described, open_images
+    from fsframework.api.opened import open_images
     from fsframework.cli import render
     from fsframework.errors import OptionError, argument
 
-    description = described(tree_of(context, config, options), session_of(context))
+    description = description_of(context)
     if description.options["queries"] == "auto":
         raise OptionError(f"{argument('queries', 'auto')} is for runs; give a number")
     sampler = description.sampler

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import fsframework
-from fsframework.api._session import open_session
-from fsframework.api.experiments import Description, described
-from fsframework.api.running import Run
-from fsframework.components.resolution import Given, canonical
+from fsframework.api.components import Given, canonical
+from fsframework.api.experiments import Description, described, overlay
+from fsframework.api.models import resolve_device
+from fsframework.api.running import Run, runs
+from fsframework.api.session import Session
 from fsframework.errors import FsfError, OptionError
-from fsframework.pipeline.experiment.arguments import given_tree, overlay
-from fsframework.pipeline.learning.model import resolve_device
-from fsframework.pipeline.session import Session
-from fsframework.records import RunRecord, list_records
 
 __all__ = [
-    "Given",
-    "Session",
     "arms_of",
     "check_options",
     "described_over",
     "find_finished",
-    "given_tree",
     "identity_of",
-    "open_session",
     "options_of",
-    "overlay",
     "plain_tree",
 ]
 
@@ -94,9 +87,9 @@ def find_finished(descriptions: Sequence[Description]) -> list[Run | None]:
     """
     done: dict[str, Run] = {}
     for folder in dict.fromkeys(one.session.workspace.runs for one in descriptions):
-        for path, record in list_records(folder):
-            if isinstance(record, RunRecord) and record.status == "finished":
-                done.setdefault(_of_record(record), Run(path, record, reused=True))
+        for run in runs(folder):
+            if run.record.status == "finished":
+                done.setdefault(_of_run(run), dataclasses.replace(run, reused=True))
     opened: dict[str, tuple[str, str]] = {}
     return [done.get(_of_description(one, opened)) for one in descriptions]
 
@@ -110,8 +103,9 @@ def _deciding(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if key not in _NOT_DECIDING}
 
 
-def options_of(record: RunRecord) -> dict[str, Any]:
+def options_of(run: Run) -> dict[str, Any]:
     """Return the value of every option of a run, in the shape of a configuration file."""
+    record = run.record
     return {
         **record.settings,
         **{role: component.to_tree() for role, component in record.components.items()},
@@ -128,11 +122,12 @@ def plain_tree(tree: Any) -> Any:
     return tree.value if isinstance(tree, Given) else tree
 
 
-def _of_record(record: RunRecord) -> str:
+def _of_run(run: Run) -> str:
+    record = run.record
     plugins = [(p.kind, p.name, p.distribution, p.version) for p in record.plugins]
     return canonical(
         [
-            _deciding(options_of(record)),
+            _deciding(options_of(run)),
             record.digests.get("data"),
             record.environment.fsframework,
             record.environment.device_type,

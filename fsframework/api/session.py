@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fsframework.components.registry import Registry
+from fsframework.api.plugins import registry_with
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.progress import Reporter, usual_reporter
 from fsframework.pipeline.session import Session
 
-__all__ = ["open_session"]
+__all__ = ["Session", "open_session"]
 
 
 def open_session(
@@ -28,11 +28,8 @@ def open_session(
         plugins: Python files whose plugin classes are loaded too.
         progress: whether progress is shown on standard error, as bars on a terminal, else as lines.
     """
-    registry = Registry()
-    for path in plugins:
-        registry.load_file(path)
     workspace = Workspace.default(
         None if runs_dir is None else Path(runs_dir),
         None if cache_dir is None else Path(cache_dir),
     )
-    return Session(registry, workspace, usual_reporter() if progress else Reporter())
+    return Session(registry_with(plugins), workspace, usual_reporter() if progress else Reporter())

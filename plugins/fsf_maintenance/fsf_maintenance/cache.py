@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fsframework.cli.options import cache_option, group, json_option
+from fsframework.cli.options import group, shared
+from fsframework.values import size_text
 
 if TYPE_CHECKING:
     from fsframework.api.cache import CacheSize
@@ -36,8 +37,7 @@ def cache() -> None:
 
 
 @cache.command("size")
-@cache_option
-@json_option
+@shared("cache-dir", "json")
 def size(cache_dir: Path | None, as_json: bool) -> None:
     """Show how much each stage has cached, and where."""
     from fsframework.api.cache import cache_size
@@ -66,9 +66,8 @@ def size(cache_dir: Path | None, as_json: bool) -> None:
     metavar="DAYS",
     help="Remove only items last written more than DAYS days ago.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@cache_option
+@shared("cache-dir", "dry-run")
 def clean(
     stages: tuple[str, ...], older_than: float, dry_run: bool, yes: bool, cache_dir: Path | None
 ) -> None:
@@ -88,7 +87,7 @@ def clean(
     if not yes:
         click.confirm(f"Remove this from {planned.folder}?", abort=True)
     done = clean_cache(chosen, older_than=older_than, cache_dir=cache_dir)
-    click.echo(f"removed {_counted(done.removed.items)}, {_readable(done.removed.bytes)}")
+    click.echo(f"removed {_counted(done.removed.items)}, {size_text(done.removed.bytes)}")
     for path in done.in_use[:_MOST_NAMED]:
         click.echo(f"skipped, in use by a running process: {path}")
     if len(done.in_use) > _MOST_NAMED:
@@ -98,8 +97,8 @@ def clean(
 def _print_size(found: CacheSize) -> None:
     from fsframework.cli import render
 
-    rows = [(name, f"{n:,}", _readable(size)) for name, (n, size) in found.stages.items()]
-    total = ("total", f"{found.items:,}", _readable(found.bytes))
+    rows = [(name, f"{n:,}", size_text(size)) for name, (n, size) in found.stages.items()]
+    total = ("total", f"{found.items:,}", size_text(found.bytes))
     render.print_table(("stage", "items", "size"), [*rows, total])
 
 

@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from fsframework.api._session import open_session
-from fsframework.api.models import Model
+from fsframework.api.components import Component, Given, canonical, component
+from fsframework.api.imports import ImportedRecord, RunRecord, save_import
+from fsframework.api.models import Model, new_model
 from fsframework.api.running import Run
-from fsframework.components.objects import named
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import (
-    Component,
-    Given,
-    canonical,
-    resolve_component,
-)
-from fsframework.errors import DataError, RecordError
-from fsframework.interfaces.importer import ImportedModel
-from fsframework.pipeline.experiment.configuration import plain
-from fsframework.pipeline.experiment.stages import Stage
-from fsframework.pipeline.learning.model import (
-    FewShotModel,
-    build_model,
-    resolve_device,
-    save_tensors,
-)
-from fsframework.pipeline.recording import component_record, environment, plugin_records
-from fsframework.pipeline.session import Session
-from fsframework.records import ImportedRecord, RunRecord, StageRecord
+from fsframework.api.session import Session, open_session
+from fsframework.errors import DataError
+from fsframework.interfaces import ImportedModel
 from fsframework.values import digest_of
 
 __all__ = ["Checkpoint", "read_checkpoint", "read_checkpoint_in"]
@@ -50,7 +29,7 @@ class Checkpoint:
         folder: that holds it.
         read: what the importer found there.
         method: with the options that the checkpoint asks for; ``backbone`` likewise.
-        network: both as one module, with the weights of the checkpoint.
+        model: both together, with the weights of the checkpoint.
         session: where components are looked up and runs are written.
     """
 
@@ -59,7 +38,7 @@ class Checkpoint:
     read: ImportedModel
     method: Component
     backbone: Component
-    network: FewShotModel
+    model: Model
     session: Session
 
     def __repr__(self) -> str:
@@ -72,7 +51,12 @@ class Checkpoint:
     def fingerprint(self) -> str:
         """Digest of everything that decides the model's scores, except code."""
         identity = [self.method.to_json(), self.backbone.to_json(), self.read.image_size]
-        return digest_of("import", canonical(identity), self.network.weights_digest())
+        return digest_of("import", canonical(identity), self.weights_digest)
+
+    @property
+    def weights_digest(self) -> str:
+        """Digest of the weights."""
+        return self.model.network.weights_digest()
 
     def model_as_there(self, *, device: str = "cpu") -> Model:
         """Return a new model that does what the other library did when its outputs were saved.
@@ -84,41 +68,49 @@ class Checkpoint:
             OptionError: the device is unknown or not available.
         """
         read = self.read
-        method, backbone = _components(self.session.registry, self.importer, read, compared=True)
-        network = build_model(backbone, method, read.image_size, read.n_base_classes, 0)
-        network.load_state_dict(self.network.state_dict())
-        return Model(network.to(resolve_device(device)), method.name, backbone.called)
+        method, backbone = _components(self.session, self.importer, read, compared=True)
+        made = new_model(method, backbone, read.image_size, read.n_base_classes, device=device)
+        made.network.load_state_dict(self.model.network.state_dict())
+        return made
 
     def save(self, notes: Sequence[str] = ()) -> Run:
         """Write a run of the model, or return the one that an equal import wrote.
 
         Args:
-            notes: what a reader must know besides the importer's notes. Without any, those of an
-                equal import are kept.
+            notes: what a reader must know besides the notes of the importer and of an equal
+                import.
         """
-        name = f"{self.method.name}-{self.importer.name}-{self.fingerprint[:8]}"
-        folder = self.session.workspace.runs / name
-        record = _record(self, notes)
-        try:
-            earlier = RunRecord.load(folder)
-        except RecordError:
-            earlier = None
-        if earlier is not None and not notes:
-            record = dataclasses.replace(record, created=earlier.created, notes=earlier.notes)
-        new = not folder.exists()
-        try:
-            header: dict[str, object] = {
-                "what": "weights",
-                "n_base_classes": self.read.n_base_classes,
-            }
-            save_tensors(folder / "weights.safetensors", self.network.state_dict(), header)
-            # Last: the record is what makes a folder a run.
-            record.save(folder)
-        except BaseException:
-            if new:
-                shutil.rmtree(folder, ignore_errors=True)
-            raise
-        return Run(folder, record, earlier is not None)
+        read, importer = self.read, self.importer
+        record = RunRecord(
+            fingerprint=self.fingerprint,
+            status="imported",
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            given={"importer": importer.to_json(), "folder": str(self.folder)},
+            settings={"image_size": read.image_size},
+            origins={"image_size": importer.name},
+            digests={"weights": self.weights_digest},
+            imported=ImportedRecord(
+                source=read.source,
+                folder=str(self.folder.resolve()),
+                n_base_classes=read.n_base_classes,
+                n_way=read.n_way,
+                n_shot=read.n_shot,
+                n_query=read.n_query,
+            ),
+            notes=(*read.notes, *notes),
+        )
+
+        def write(folder: Path) -> None:
+            self.model.save_weights(folder / "weights.safetensors", read.n_base_classes)
+
+        return save_import(
+            self.session,
+            f"{self.method.name}-{importer.name}",
+            record,
+            write,
+            roles={"method": self.method, "backbone": self.backbone},
+            used=(importer,),
+        )
 
 
 def read_checkpoint(
@@ -149,24 +141,23 @@ def read_checkpoint(
 
 def read_checkpoint_in(session: Session, importer: Any, folder: Path) -> Checkpoint:
     """Read a checkpoint in a given session; see ``read_checkpoint``."""
-    registry = session.registry
-    component = resolve_component(registry, "importer", named(registry, "importer", importer))
-    read: ImportedModel = component.create().read(folder)
-    method, backbone = _components(registry, component, read)
-    network = build_model(backbone, method, read.image_size, read.n_base_classes, 0)
-    complaint = f"{folder}: {read.source} does not fit {method.name} with {backbone.name}"
-    _load(network, read, complaint)
-    return Checkpoint(component, folder, read, method, backbone, network.eval(), session)
+    used = component(session.registry, "importer", importer)
+    read: ImportedModel = used.create().read(folder)
+    method, backbone = _components(session, used, read)
+    model = new_model(method, backbone, read.image_size, read.n_base_classes)
+    _load(model, read, f"{folder}: {read.source} does not fit {method.name} with {backbone.name}")
+    return Checkpoint(used, folder, read, method, backbone, model, session)
 
 
 def _components(
-    registry: Registry, importer: Component, read: ImportedModel, *, compared: bool = False
+    session: Session, importer: Component, read: ImportedModel, *, compared: bool = False
 ) -> tuple[Component, Component]:
     """Resolve method and backbone with the options that the checkpoint asks for."""
 
     def resolved(kind: str, name: str, options: Mapping[str, Any]) -> Component:
         tree = {key: Given(value, importer.name) for key, value in options.items()}
-        return resolve_component(registry, kind, {"name": Given(name, importer.name), **tree})
+        named = {"name": Given(name, importer.name), **tree}
+        return component(session.registry, kind, named)
 
     method, backbone = dict(read.method_options), dict(read.backbone_options)
     if compared:
@@ -178,8 +169,9 @@ def _components(
     )
 
 
-def _load(network: FewShotModel, read: ImportedModel, complaint: str) -> None:
+def _load(model: Model, read: ImportedModel, complaint: str) -> None:
     """Copy the weights into the model; every name and every shape must fit."""
+    network = model.network
     own = network.state_dict()
     held = "method.backbone." if network.method.consumes == "images" else "backbone."
     given = {_placed(name, held): tensor for name, tensor in read.weights.items()}
@@ -209,32 +201,3 @@ def _placed(name: str, held: str) -> str:
     """Return the name of a weight in the model, which may hold the backbone elsewhere."""
     inner = name.removeprefix("backbone.")
     return name if inner == name else held + inner
-
-
-def _record(checkpoint: Checkpoint, notes: Sequence[str]) -> RunRecord:
-    read, importer = checkpoint.read, checkpoint.importer
-    stage = {key: plain(value) for key, value in vars(Stage(epochs=0)).items()}
-    parts = {"method": checkpoint.method, "backbone": checkpoint.backbone}
-    used = [c for part in (importer, *parts.values()) for c in part.walk()]
-    return RunRecord(
-        fingerprint=checkpoint.fingerprint,
-        status="imported",
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        given={"importer": importer.to_json(), "folder": str(checkpoint.folder)},
-        settings={"image_size": read.image_size},
-        origins={"image_size": importer.name},
-        components={role: component_record(part) for role, part in parts.items()},
-        stages=(StageRecord(stage, dict.fromkeys(stage, "default")),),
-        plugins=plugin_records(used),
-        environment=environment(torch.device("cpu")),
-        digests={"weights": checkpoint.network.weights_digest()},
-        imported=ImportedRecord(
-            source=read.source,
-            folder=str(checkpoint.folder.resolve()),
-            n_base_classes=read.n_base_classes,
-            n_way=read.n_way,
-            n_shot=read.n_shot,
-            n_query=read.n_query,
-        ),
-        notes=(*read.notes, *notes),
-    )

@@ -1,23 +1,24 @@
-"""Comparisons as tables of text, for every output format."""
+"""Comparisons as tables of text, for every output format, and counts of their pairs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fsframework.values import Estimate, footnotes
+from fsframework.values import Estimate
 
 if TYPE_CHECKING:
-    from fsframework.statistics.comparison import Comparison, MeasureComparison, Pair, PairCounts
+    from fsframework.statistics.comparison import MeasureComparison, Pair
 
 __all__ = [
     "READ_WITH",
     "SIGNS",
     "ComparisonTable",
+    "PairCounts",
     "comparison_notes",
-    "comparison_tables",
+    "count_pairs",
     "counts_in_words",
     "pairs_table",
     "values_table",
@@ -45,20 +46,6 @@ class ComparisonTable:
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
-
-
-def comparison_tables(comparison: Comparison) -> tuple[list[ComparisonTable], list[str]]:
-    """Return two tables per measure, of values and of pairs, and the lines below all tables."""
-    tables = []
-    for name in dict.fromkeys(part.measure.name for part in comparison.parts):
-        parts = [part for part in comparison.parts if part.measure.name == name]
-        tables += [values_table(parts), pairs_table(parts)]
-    several = len({part.task_set for part in comparison.parts}) > 1
-    lines = [note for table in tables for note in table.notes]
-    lines += counts_in_words(comparison.counts)
-    lines += [note for part in comparison.parts for note in comparison_notes(part, several)]
-    lines += [f"note: {note}" for note in comparison.notes]
-    return tables, list(dict.fromkeys([*lines, *footnotes(comparison.cautions)]))
 
 
 def values_table(parts: Sequence[MeasureComparison]) -> ComparisonTable:
@@ -115,6 +102,36 @@ def pairs_table(parts: Sequence[MeasureComparison]) -> ComparisonTable:
         (*(("tasks of",) if several else ()), *columns, *READ_WITH),
         tuple(rows),
         (_PAIRS,),
+    )
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """How many pairs each way of comparing calls different."""
+
+    pairs: int
+    direct: int
+    paired: int
+    holm: int
+    inverted: int
+    only_direct: int
+    only_paired: int
+
+
+def count_pairs(comparisons: Iterable[MeasureComparison]) -> PairCounts:
+    """Count the conclusive pairs of comparisons."""
+    pairs = [(p, 1 - c.level) for c in comparisons for p in c.pairs]
+    direct = [p.direct != "0" for p, _ in pairs]
+    paired = [p.paired != "0" for p, _ in pairs]
+    both = list(zip(direct, paired, strict=True))
+    return PairCounts(
+        len(pairs),
+        sum(direct),
+        sum(paired),
+        sum(p.p_holm is not None and p.p_holm <= alpha for p, alpha in pairs),
+        sum(p.inverted for p, _ in pairs),
+        sum(d and not p for d, p in both),
+        sum(p and not d for d, p in both),
     )
 
 

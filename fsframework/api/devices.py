@@ -1,7 +1,0 @@
-"""Devices by name."""
-
-from __future__ import annotations
-
-from fsframework.pipeline.learning.model import resolve_device
-
-__all__ = ["resolve_device"]

@@ -1,0 +1,212 @@
+"""Plugins: what is installed, what each does, and whether it keeps its contract."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsframework.components.registry import Loaded, Plugin, Registry
+from fsframework.errors import OptionError, PluginError, close_matches
+from fsframework.interfaces.component import Configurable
+
+if TYPE_CHECKING:
+    from fsframework.testing import CheckResult
+
+__all__ = ["PluginDescription", "check_plugin", "describe_plugin", "plugins", "registry_with"]
+
+_ORIGIN = "call"
+"""Origin of the options given to a check."""
+
+_PLACE = {"selector": "detector.selector"}
+"""Option prefix of a kind that only appears as a part of another."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PluginDescription:
+    """What a plugin says about itself.
+
+    Args:
+        plugin: where it comes from.
+        doc: its docstring, or the help of a command.
+        facts: class variables that its interface declares; of a command, how it is called.
+        options: of each option a row: its name, type and default, or its help for a command.
+    """
+
+    plugin: Plugin
+    doc: str
+    facts: Mapping[str, Any]
+    options: Sequence[Mapping[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as JSON values."""
+        told = {"doc": self.doc, "facts": dict(self.facts), "options": list(self.options)}
+        return {**dataclasses.asdict(self.plugin), **told}
+
+
+def registry_with(files: Sequence[str | Path]) -> Registry:
+    """Return a registry that also has the plugin classes of some Python files."""
+    registry = Registry()
+    for path in files:
+        registry.load_file(path)
+    return registry
+
+
+def plugins(
+    kind: str | None = None, *, files: Sequence[str | Path] = (), load: bool = False
+) -> list[Plugin]:
+    """Return every plugin with its distribution, version and status, sorted.
+
+    Args:
+        kind: only those of this kind.
+        files: Python files whose plugin classes are listed too.
+        load: import every plugin, so that the status shows which are broken; else none is imported.
+    """
+    registry = registry_with(files)
+    found = registry.plugins(kind)
+    return [_with_status(registry, plugin) for plugin in found] if load else found
+
+
+def _with_status(registry: Registry, plugin: Plugin) -> Plugin:
+    if plugin.status == "ok":
+        try:
+            _load(registry, plugin)
+        except PluginError as error:
+            return dataclasses.replace(plugin, status=f"broken: {' '.join(str(error).split())}")
+    return plugin
+
+
+def _load(registry: Registry, plugin: Plugin) -> Any:
+    if plugin.kind == "command":
+        return registry.load_command(plugin.name)
+    return registry.load(plugin.kind, plugin.name)
+
+
+def describe_plugin(
+    name: str, kind: str | None = None, *, files: Sequence[str | Path] = ()
+) -> PluginDescription:
+    """Return what a plugin does, its facts and its options.
+
+    Args:
+        name: of the plugin.
+        kind: needed only if plugins of several kinds have the name.
+        files: Python files whose plugin classes are known too.
+
+    Raises:
+        PluginError: the name is unknown or ambiguous, or the plugin is broken.
+    """
+    registry = registry_with(files)
+    plugin = _find(registry, name, kind)
+    if plugin.kind == "command":
+        return _described_command(registry, plugin)
+    return _described_class(registry.load(plugin.kind, plugin.name))
+
+
+def _described_class(loaded: Loaded) -> PluginDescription:
+    from fsframework.components.resolution import describe_type, parameters
+
+    kind = loaded.plugin.kind
+    options = [
+        {
+            "option": f"{_PLACE.get(kind, kind)}.{key}",
+            "type": describe_type(annotation),
+            "required": default is inspect.Parameter.empty,
+            "default": None if default is inspect.Parameter.empty else _json(default),
+        }
+        for key, (annotation, default) in parameters(loaded.cls).items()
+    ]
+    doc = inspect.getdoc(loaded.cls) or ""
+    return PluginDescription(loaded.plugin, doc, _facts(loaded.cls), options)
+
+
+def _described_command(registry: Registry, plugin: Plugin) -> PluginDescription:
+    import click
+
+    command = registry.load_command(plugin.name)
+    described = registry.describe_command(plugin.name)
+    call = f"fsf {' '.join(described.path)}"
+    context = click.Context(command, info_name=call)
+    records = [p.get_help_record(context) for p in command.params if isinstance(p, click.Option)]
+    options = [{"option": name, "help": text} for name, text in filter(None, records)]
+    facts = {"call": call, "summary": described.summary, "group": described.group}
+    doc = inspect.cleandoc(command.help or "").replace("\b\n", "")
+    return PluginDescription(plugin, doc, facts, options)
+
+
+def _facts(cls: type[Any]) -> dict[str, Any]:
+    """Return the class variables that the interfaces of a class declare, with their values.
+
+    Those of every kind of component are returned only where the class sets them.
+    """
+    interfaces = [c for c in cls.__mro__ if c.__module__.startswith("fsframework.interfaces")]
+    facts = {
+        name: getattr(cls, name)
+        for interface in interfaces
+        for name, annotation in inspect.get_annotations(interface).items()
+        if "ClassVar" in str(annotation)
+    }
+    usual = vars(Configurable)
+    return {n: _json(v) for n, v in facts.items() if n not in usual or v != usual[n]}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def check_plugin(
+    name: str,
+    kind: str | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    files: Sequence[str | Path] = (),
+) -> list[CheckResult]:
+    """Check that a plugin keeps the contract of its kind.
+
+    Args:
+        name: of the plugin, with its argument if it takes one (``folder:./images``).
+        kind: needed only if plugins of several kinds have the name.
+        options: of the plugin; those of a component within it have dotted names.
+        files: Python files whose plugin classes are known too.
+
+    Returns:
+        A result per check.
+
+    Raises:
+        PluginError: the name is unknown or ambiguous, or the plugin is broken.
+        OptionError: an option is wrong, or given for a command.
+    """
+    from fsframework.components.resolution import Given, resolve_component, set_dotted
+    from fsframework.testing import check_component, installed_command
+
+    registry = registry_with(files)
+    plugin = _find(registry, name.partition(":")[0], kind)
+    if plugin.kind == "command":
+        if options:
+            raise OptionError(f"{next(iter(options))}: a command is checked without options")
+        registry.load_command(plugin.name)
+        return check_component(installed_command(plugin.name), plugin.kind)
+    tree: dict[str, Any] = {"name": Given(name, _ORIGIN)}
+    for key, value in (options or {}).items():
+        set_dotted(tree, key.removeprefix(f"{plugin.kind}."), Given(value, _ORIGIN))
+    component = resolve_component(registry, plugin.kind, tree)
+    return check_component(component.create, plugin.kind)
+
+
+def _find(registry: Registry, name: str, kind: str | None) -> Plugin:
+    """Find a plugin by name, and by kind where several kinds have the name."""
+    if kind is not None:
+        return registry.find(kind, name)
+    known = registry.plugins()
+    kinds = sorted({plugin.kind for plugin in known if plugin.name == name})
+    if len(kinds) > 1:
+        raise PluginError(f"{name!r} is a {' and a '.join(kinds)}; choose one with --kind")
+    if not kinds:
+        names = sorted({plugin.name for plugin in known})
+        raise PluginError(
+            f"unknown plugin {name!r}{close_matches(name, names)}; known: {', '.join(names)}"
+        )
+    return registry.find(kinds[0], name)

@@ -1,0 +1,55 @@
+"""`fsf runs curve`: the course of a training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fsframework.cli.options import command, run_names, shared
+from fsframework.errors import RecordError
+
+__all__ = ["curve"]
+
+
+@command("curve")
+@click.argument("run", metavar="RUN", shell_complete=run_names)
+@click.option(
+    "--tensorboard-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Also write the curve into this folder for TensorBoard.",
+)
+@shared("runs-dir", "json")
+def curve(run: str, tensorboard_dir: Path | None, runs_dir: Path, as_json: bool) -> None:
+    """Draw the curve of a run's training, epoch by epoch.
+
+    RUN is a folder, or the name or beginning of the name of one in the runs folder.
+    The file curve.csv in its folder has the numbers.
+
+    \b
+    Examples:
+      fsf runs curve renet-planted
+      fsf runs curve renet-planted --tensorboard-dir ./events
+    """
+    import fsframework as fsf
+    from fsf_analysis._charts import chart
+    from fsframework.api.files import write_tensorboard
+    from fsframework.cli import render
+
+    opened = fsf.load_run(run, runs_dir)
+    history = opened.record.training.history
+    if not history:
+        raise RecordError(f"{opened.folder}: nothing was trained in this run, or not yet")
+    if tensorboard_dir is not None:
+        write_tensorboard(tensorboard_dir, history)
+    if as_json:
+        render.print_json([vars(row) for row in history])
+        return
+    click.echo("loss")
+    click.echo("\n".join(chart([row.loss for row in history])))
+    validated = [r.validation_accuracy for r in history if r.validation_accuracy is not None]
+    if validated:
+        click.echo("validation accuracy, %")
+        click.echo("\n".join(chart([100 * value for value in validated])))
+    click.echo(f"{len(history)} epochs from left to right")

@@ -1,0 +1,166 @@
+"""Attacks on the files of a finished run: lost, damaged, of another run, of a newer version."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsframework.records import RunRecord
+from fsframework.values import Outcomes
+from tests.adversary.world import QUICK, Told, World
+
+REUSED = "nothing to do: this run is already finished"
+FILES = (
+    *("weights.safetensors", "tasks-random.safetensors", "tasks-biased.safetensors"),
+    *("outcomes-random.parquet", "outcomes-biased.parquet"),
+)
+
+
+def remove(file: Path) -> None:
+    file.unlink()
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def flip_the_end(file: Path) -> None:
+    raw = file.read_bytes()
+    file.write_bytes(raw[:-64] + bytes(255 - byte for byte in raw[-64:]))
+
+
+def digests(world: World) -> dict[str, Any]:
+    return dict(RunRecord.load(world.run).digests)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", [remove, empty, cut, flip_the_end], ids=lambda f: f.__name__)
+def test_a_damaged_run_is_completed_again(
+    world: World, name: str, damage: Callable[[Path], None]
+) -> None:
+    before = digests(world)
+    damage(world.run / name)
+    told = world.tell("run", *QUICK)
+    assert told.faults() == []
+    assert told.code == 0, told.err
+    assert REUSED not in told.err
+    assert f"note: {world.run / name}: " in told.err
+    assert "; the run is completed again" in told.err
+    assert not world.numbers_differ(told)
+    assert digests(world) == before
+    assert REUSED in world.tell("run", *QUICK).err
+
+
+def test_files_of_another_run_are_not_taken_for_its_own(world: World) -> None:
+    other = (*QUICK, "--seed", "1")
+    assert world.tell("run", *other).code == 0
+    (stranger,) = (p.parent for p in world.folder.glob("runs/*/run.json") if p.parent != world.run)
+    for name in FILES:
+        shutil.copy(stranger / name, world.run / name)
+        told = world.tell("run", *QUICK)
+        assert (told.code, told.faults()) == (0, [])
+        assert f"note: {world.run / name}: " in told.err, name
+        assert not world.numbers_differ(told)
+
+
+def test_answers_that_were_changed_are_noticed_by_every_reader(world: World) -> None:
+    file = world.run / "outcomes-biased.parquet"
+    found = Outcomes.load(file)
+    predictions = found.predictions.copy()
+    predictions[0, 0, 0] = (predictions[0, 0, 0] + 1) % found.n_way
+    Outcomes(
+        predictions, found.task_digest, found.n_images, found.reuses_images, found.query_batch
+    ).save(file)
+    told = world.tell("compare", world.run.name, world.run.name)
+    assert (told.code, told.faults()) == (2, [])
+    assert told.err.endswith(
+        "its outcomes are not those that the run wrote; run the command that made it again\n"
+    )
+    assert not world.numbers_differ(world.tell("run", *QUICK))
+
+
+def test_damaged_weights_are_not_used_by_another_run(world: World) -> None:
+    flip_the_end(world.run / "weights.safetensors")
+    for given in (("--init-from", world.run, *QUICK), ("--model", world.run, *QUICK[:12])):
+        told = world.tell("run", *given)
+        assert (told.code, told.faults()) == (2, [])
+        assert "weights are not those that the run wrote; run the command that made" in told.err
+
+
+def test_a_record_of_a_newer_version_stays_as_it_is(world: World) -> None:
+    file = world.run / "run.json"
+    raw = json.loads(file.read_text())
+    file.write_text(json.dumps({**raw, "schema_version": 99, "new": "kept"}))
+    held = {p.name: p.read_bytes() for p in world.run.iterdir()}
+    for given in (QUICK, (*QUICK, "--level", "0.9")):
+        told = world.tell("run", *given)
+        assert (told.code, told.faults()) == (2, [])
+        assert "schema_version 99 was written by a newer fsframework" in told.err
+    assert {p.name: p.read_bytes() for p in world.run.iterdir()} == held
+    listed = world.tell("runs", "list")
+    assert listed.code == 0
+    assert "schema_version 99" in listed.out + listed.err
+
+
+def test_a_damaged_record_is_written_anew_and_said(world: World) -> None:
+    (world.run / "run.json").write_text("{")
+    told = world.tell("run", *QUICK)
+    assert (told.code, told.faults()) == (0, [])
+    assert "run.json: cannot be read" in told.err
+    assert "; it is made anew" in told.err
+    assert not world.numbers_differ(told)
+    assert RunRecord.load(world.run).status == "finished"
+
+
+def with_sampler_version(world: World, version: str) -> None:
+    """Rewrite the record as if another version of the sampler's package had drawn the tasks."""
+    file = world.run / "run.json"
+    raw = json.loads(file.read_text())
+    for plugin in raw["plugins"]:
+        if plugin["kind"] == "sampler":
+            plugin["version"] = version
+    file.write_text(json.dumps(raw))
+
+
+def test_other_versions_of_plugins_do_not_complete_a_damaged_run(world: World) -> None:
+    with_sampler_version(world, "0.0.9")
+    assert REUSED in world.tell("run", *QUICK).err, "an undamaged run needs no plugin"
+    (world.run / "outcomes-random.parquet").unlink()
+    before = (world.run / "run.json").read_bytes()
+    told = world.tell("run", *QUICK)
+    assert (told.code, told.faults()) == (2, [])
+    assert "made with fsf-samplers 0.0.9 (0.1.0 is installed)" in told.err
+    assert f"fsf runs remove {world.run.name}" in told.err
+    assert (world.run / "run.json").read_bytes() == before
+
+
+def test_a_run_of_a_name_says_which_versions_made_it(world: World) -> None:
+    named = ("run", *QUICK, "--name", "mine")
+    assert world.tell(*named).code == 0
+    run = World(world.folder, world.folder / "runs" / "mine", world.numbers)
+    with_sampler_version(run, "0.0.9")
+    told: Told = world.tell(*named, "--seed", "1")
+    assert (told.code, told.faults()) == (2, [])
+    assert "mine holds another run, made with fsf-samplers 0.0.9 (0.1.0 is installed)" in told.err
+
+
+def test_outcomes_without_a_digest_are_accepted_once(world: World) -> None:
+    file = world.run / "run.json"
+    raw = json.loads(file.read_text())
+    written = {k: v for k, v in raw["digests"].items() if not k.startswith("outcomes-")}
+    assert len(written) == len(raw["digests"]) - 2
+    file.write_text(json.dumps({**raw, "digests": written}))
+    told = world.tell("run", *QUICK)
+    assert REUSED in told.err
+    assert "wrote the outcomes without a digest; they are accepted as they are" in told.err
+    assert digests(world) == raw["digests"]
+    assert "without a digest" not in world.tell("run", *QUICK).err

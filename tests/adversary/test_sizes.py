@@ -1,0 +1,72 @@
+"""Sizes without bound: an estimate stops them before any work, in a sentence with the numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.adversary.world import QUICK, World
+
+HUGE = 10**9
+
+SIZES = {
+    "images": ("-o", f"dataset.n_per_class={HUGE}"),
+    "tasks": ("--tasks", 10**12),
+    "random tasks": ("--sampler", "random", "--tasks", 10**12),
+    "tasks of the context": ("--sampler", "context", "-o", "sampler.column=background",
+                             "--tasks", 10**12),
+    "pixels": ("--image-size", 10**6),
+    "pixels, broken images": ("--image-size", 10**6, "--broken", "skip"),
+    "pixels on the disk": ("--image-size", 20_000),
+    "steps": ("-o", f"training.steps={10**12}"),
+    "a batch": ("-o", f"training.batch_size={10**12}"),
+    "episodes of a step": ("-o", f"training.tasks_per_step={10**12}"),
+    "validation": ("-o", f"training.validation_tasks={10**12}"),
+    "pilot": ("--sampler", "depleting", "--tasks", "all", "--queries", "auto",
+              "-o", f"pilot_tasks={10**12}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", SIZES.values(), ids=SIZES)
+def test_more_than_memory_or_disk_can_hold(world: World, given: tuple[object, ...]) -> None:
+    before = sorted(world.folder.rglob("*"))
+    quick = [one for one in QUICK if given[:2] != ("--sampler", "depleting") or one != "--queries"]
+    if len(quick) < len(QUICK):
+        quick.remove("5")
+    told = world.tell("run", *quick, *given, seconds=30)
+    assert (told.code, told.faults()) == (2, [])
+    sentence = told.err.splitlines()[-1]
+    assert " need at least " in sentence
+    assert " of memory, and " in sentence or " of disk space, and " in sentence
+    assert sorted(p for p in world.folder.rglob("*") if p.name != "lock") == [
+        p for p in before if p.name != "lock"
+    ], "nothing is written"
+
+
+@pytest.mark.parametrize("option", ["--way", "--shot", "--queries"])
+@pytest.mark.parametrize("sampler", ["fewstab", "random", "depleting"])
+def test_shapes_beyond_the_data(world: World, option: str, sampler: str) -> None:
+    given = ("--sampler", sampler, option, HUGE)
+    told = world.tell("tasks", "make", "t.safetensors", *QUICK[:6], *given, seconds=30)
+    assert (told.code, told.faults()) == (2, [])
+    assert "no such tasks can be drawn from the split 'test'" in told.err
+
+
+def test_many_tasks_are_refused_before_they_are_drawn(world: World) -> None:
+    made = ("tasks", "make", "t.safetensors", *QUICK[:6], "--sampler", "random")
+    told = world.tell(*made, "--tasks", 10**12, seconds=30)
+    assert (told.code, told.faults()) == (2, [])
+    assert "1,000,000,000,000 tasks of 5 ways and 20 images per class need at least" in told.err
+    assert " PB of memory, and " in told.err
+    assert told.err.endswith("; draw fewer with --tasks\n")
+
+
+@pytest.mark.parametrize("sampler", ["random", "fewstab"])
+def test_a_long_draw_says_how_far_it_is(world: World, sampler: str) -> None:
+    shape = ("--way", 2, "--shot", 1, "--queries", 1)
+    made = ("tasks", "make", "t.safetensors", *QUICK[:6], "--sampler", sampler, *shape)
+    told = world.tell(*made, "--tasks", 20_000)
+    assert (told.code, told.faults()) == (0, [])
+    assert f"drawing {sampler} tasks: 20,000 to do" in told.err
+    assert f"drawing {sampler} tasks: done in" in told.err
+    few = world.tell(*made, "--tasks", 10, "--force")
+    assert (few.code, few.err) == (0, "")

@@ -1,0 +1,79 @@
+"""`fsf runs`: what tells runs apart, in which order, and their removal."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Fsf
+
+RUN = (
+    "run", "--json", "--method", "ncc", "--sampler", "random", "--way", "2", "--shot", "1",
+    "--queries", "2", "--image-size", "16", "-o", "training.epochs=0",
+    "-o", "dataset.n_per_class=8", "-o", "dataset.size=16",
+)  # fmt: skip
+
+
+@pytest.fixture
+def three(fsf: Fsf) -> None:
+    for name, seed, tasks in (("b-two", 2, 5), ("a-ten", 10, 6), ("c-zero", 0, 7)):
+        done = fsf(*RUN, "--name", name, "--seed", seed, "--tasks", tasks)
+        assert done.returncode == 0, done.stderr
+
+
+def names(fsf: Fsf, *arguments: str) -> list[str]:
+    done = fsf("runs", "list", "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    return [row["run"] for row in json.loads(done.stdout)]
+
+
+@pytest.mark.usefixtures("three")
+def test_runs_are_sorted_by_numbers_as_numbers_and_by_estimates_from_the_largest(
+    fsf: Fsf, tmp_path: Path
+) -> None:
+    assert names(fsf) == ["a-ten", "b-two", "c-zero"]
+    assert names(fsf, "--sort", "seed") == ["c-zero", "b-two", "a-ten"]
+    assert names(fsf, "--sort", "-seed") == ["a-ten", "b-two", "c-zero"]
+    rows = json.loads(fsf("runs", "list", "--json", "--sort", "acc-random").stdout)
+    values = [row["estimates"]["acc-random"]["value"] for row in rows]
+    assert values == sorted(values, reverse=True)
+    assert [row["tasks"] for row in json.loads(fsf("runs", "list", "--json").stdout)] == [6, 5, 7]
+    assert names(fsf, "--filter", "seed=1*") == ["a-ten"]
+    assert names(fsf, "--filter", "run=*O", "--filter", "way=2") == ["b-two", "c-zero"]
+    assert names(fsf, "--filter", "method=maml") == []
+    (tmp_path / "runs/b-two/run.json").write_text("{")
+    listed = fsf("runs", "list", "--columns", "run,status,seed")
+    assert listed.stdout.splitlines()[0].split() == ["run", "status", "seed"]
+    assert "b-two   broken" in listed.stdout
+    assert "b-two is broken: " in listed.stdout
+
+
+@pytest.mark.usefixtures("three")
+def test_a_column_must_exist_even_if_no_run_passes_the_filter(fsf: Fsf) -> None:
+    for arguments in (("--columns", "sede"), ("--sort", "-sede"), ("--filter", "sede=1")):
+        done = fsf("runs", "list", *arguments, "--filter", "method=maml")
+        assert done.returncode == 2
+        assert "unknown column 'sede' (did you mean 'seed'?); known: run, folder" in done.stderr
+    done = fsf("runs", "list", "--filter", "seed")
+    assert "--filter seed: must be COLUMN=PATTERN" in done.stderr
+    done = fsf("runs", "list", "--columns", "run,acc-random", "--filter", "method=maml")
+    assert done.returncode == 0, "the estimate exists, though no run is left"
+
+
+@pytest.mark.usefixtures("three")
+def test_damaged_runs_are_removed_too(
+    fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    (tmp_path / "runs/b-two/run.json").write_text("{")
+    assert fsf("runs", "remove", "b-two", "c").returncode == 130, "it asks, and the answer is no"
+    assert (tmp_path / "runs/c-zero").exists()
+    done = fsf("runs", "remove", "b-two", "c", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["a-ten"]
+    gone = fsf("runs", "remove", "c-zero", "--yes")
+    assert gone.returncode == 2
+    assert "no run 'c-zero'" in gone.stderr
