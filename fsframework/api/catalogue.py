@@ -15,10 +15,9 @@ import msgspec
 from fsframework.api.session import open_session
 from fsframework.components.catalogue import (
     Added,
+    added_folder,
     change_added,
-    declaration_folder,
     read_added,
-    replaced_files,
 )
 from fsframework.components.registry import Plugin, Registry
 from fsframework.errors import DataError, FsfWarning, PluginError
@@ -30,12 +29,11 @@ __all__ = [
     "DatasetRow",
     "SplitCounts",
     "about_json",
+    "added_folder",
     "change_added",
     "data_problems",
     "datasets",
-    "declaration_folder",
     "read_added",
-    "replaced_files",
     "split_counts",
 ]
 

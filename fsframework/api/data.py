@@ -57,7 +57,7 @@ def opened(
     return found, made
 
 
-def pool(
+def pool(  # noqa: PLR0913 - an option each
     data: Any = EMBEDDED,
     *,
     split: str = "test",

@@ -221,7 +221,7 @@ class _Module(Backbone):
         return found.mean(dim=(2, 3)) if found.ndim == 4 else found.flatten(1)
 
 
-def method(
+def method(  # noqa: PLR0913 - an option each
     method: Any,
     *,
     backbone: Any = "conv64f",
@@ -365,7 +365,7 @@ def _base_classes(folder: Path) -> int:
     return int(load_header(weights).get("n_base_classes", 0))
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913 - an option each
     model: Run | Model | FewShotMethod | Classifier,
     tasks: Arms | Mapping[str, TaskSet] | TaskSet,
     data: Any,

@@ -93,7 +93,7 @@ def estimate(
     )
 
 
-def compare(
+def compare(  # noqa: PLR0913 - an option each
     results: Iterable[Comparable] | Mapping[str, Comparable],
     statistic: Any | Sequence[Any] | None = None,
     *,

@@ -108,8 +108,9 @@ def _option(
         **settings: others of ``click.option``.
     """
     settings |= {"help": f"{text}  [default: {default}]" if default else text, "type": of}
-    settings |= {"envvar": env, "show_envvar": env is not None, "is_flag": metavar is None}
-    return {"metavar": metavar, **settings}
+    settings |= {"envvar": env, "show_envvar": env is not None}
+    # Not is_flag=False otherwise, for which click lets a value be left out.
+    return {"is_flag": True, **settings} if metavar is None else {"metavar": metavar, **settings}
 
 
 def _plugin(kind: str, text: str, default: str = "", complete: Any = None) -> dict[str, Any]:

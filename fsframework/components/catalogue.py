@@ -9,14 +9,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsframework._files import atomic_write, explain_os_error, locked
+from fsframework._files import atomic_write, locked
 from fsframework._reading import parse_json, read_file
 from fsframework.errors import DataError
 
@@ -25,15 +24,11 @@ __all__ = [
     "Added",
     "added_folder",
     "change_added",
-    "declaration_folder",
     "read_added",
-    "replaced_files",
 ]
 
 ADDED_VERSION = 1
 _FILE = "datasets.json"
-_DECLARATIONS = "declarations"
-"""Folder next to that file with the copies of users' own declarations."""
 
 
 @dataclass(frozen=True)
@@ -152,42 +147,3 @@ def _entry(raw: Mapping[str, Any]) -> Added:
         columns=tuple(map(str, raw.get("columns", ()))),
         place=str(raw.get("place", "")),
     )
-
-
-def declaration_folder(name: str, folder: Path | None = None) -> Path:
-    """Return the folder with the copies of the declaration of an added data set."""
-    return (added_folder(folder) / _DECLARATIONS / name).absolute()
-
-
-@contextmanager
-def replaced_files(folder: Path, content: Mapping[str, bytes]) -> Iterator[None]:
-    """Replace a folder's content by these files, or remove it; undone if the block fails.
-
-    For one process at a time. Remains of a killed process are removed.
-    """
-    fresh, former = (folder.with_name(f".{folder.name}.{which}") for which in ("new", "old"))
-    placed = False
-    try:
-        if former.exists() and not folder.exists():
-            former.rename(folder)
-        for left in (fresh, former):
-            shutil.rmtree(left, ignore_errors=True)
-        for name, data in content.items():
-            atomic_write(fresh / name, data)
-        if folder.exists():
-            folder.rename(former)
-        if content:
-            fresh.rename(folder)
-            placed = True
-        yield
-    except BaseException as error:
-        if placed:
-            shutil.rmtree(folder, ignore_errors=True)
-        if former.exists():
-            former.rename(folder)
-        if isinstance(error, OSError):
-            raise explain_os_error(error, folder) from error
-        raise
-    finally:
-        for left in (fresh, former):
-            shutil.rmtree(left, ignore_errors=True)

@@ -72,7 +72,7 @@ __all__ = ["compare"]
     help="Output format. LaTeX needs booktabs; CSV contains the pairs, unrounded.",
 )
 @shared("runs-dir", "plugin", "json")
-def compare(
+def compare(  # noqa: PLR0913 - a parameter per option
     sources: tuple[str, ...],
     statistics: tuple[str, ...],
     baseline: str | None,

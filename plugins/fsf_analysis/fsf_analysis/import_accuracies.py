@@ -35,7 +35,7 @@ __all__ = ["accuracies", "import_all"]
 )
 @file_options
 @shared("runs-dir", "json")
-def accuracies(
+def accuracies(  # noqa: PLR0913 - a parameter per option
     paths: tuple[Path, ...],
     task_set: str | None,
     label: str | None,

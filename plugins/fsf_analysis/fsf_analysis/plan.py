@@ -84,7 +84,7 @@ _POINTS = 100
 )
 @shared(*CONFIGURATION, "runs-dir", "json")
 @click.pass_context
-def plan(
+def plan(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
     run: str | None,

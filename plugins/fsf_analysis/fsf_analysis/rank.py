@@ -64,7 +64,7 @@ __all__ = ["rank"]
     help="Output format. LaTeX needs booktabs.",
 )
 @shared("runs-dir", "json")
-def rank(
+def rank(  # noqa: PLR0913 - a parameter per option
     sources: tuple[str, ...],
     columns: tuple[str, str],
     row: str,

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fsf_data_tools._copies import copies_folder, replaced_files
 from fsf_data_tools.declarations import content_of, declared_name, reader_of
 from fsframework.api.catalogue import (
     Added,
@@ -17,9 +18,7 @@ from fsframework.api.catalogue import (
     change_added,
     data_problems,
     datasets,
-    declaration_folder,
     read_added,
-    replaced_files,
     split_counts,
 )
 from fsframework.api.components import Component, component
@@ -117,7 +116,7 @@ def add_dataset(
         raise OptionError(f"the option {target} is already set by the path; leave it out")
     tree[target] = Path(path).expanduser().absolute()
     chosen = component(session.registry, "dataset", plugin, tree)
-    copies = declaration_folder(called, folder)
+    copies = copies_folder(called, folder)
     kept = _kept_options(chosen, tree)
     if declared_by is not None:
         kept[declared_by] = str(copies / next(iter(files)))
@@ -166,7 +165,7 @@ def remove_dataset(name: str, *, data_dir: str | Path | None = None) -> Added:
             )
         gone.append(entries.pop(name))
 
-    change_added(drop, folder, replaced_files(declaration_folder(name, folder), {}))
+    change_added(drop, folder, replaced_files(copies_folder(name, folder), {}))
     return gone[0]
 
 

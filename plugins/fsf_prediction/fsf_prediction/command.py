@@ -56,7 +56,7 @@ _RUNNERS_UP = 2
 )
 @shared("force", "json")
 @click.pass_context
-def predict(  # noqa: PLR0913 - a parameter per option
+def predict(
     context: click.Context,
     /,
     files: tuple[str, ...],

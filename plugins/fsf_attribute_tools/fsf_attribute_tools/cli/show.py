@@ -35,7 +35,7 @@ __all__ = ["show"]
 @click.option("--word", metavar="WORD", help="Only images that have this word.")
 @shared(*CONFIGURATION, "cache-dir", "force")
 @click.pass_context
-def show(  # noqa: PLR0913 - a parameter per option
+def show(
     context: click.Context,
     /,
     output: Path,
