@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 import warnings
+from pathlib import Path
 from typing import Any, TextIO
 
 import click
@@ -83,8 +84,12 @@ def main() -> None:
 
 
 def _write_any_text() -> None:
-    """Let the standard streams replace what they cannot encode, instead of failing."""
+    """Let the standard streams replace what they cannot encode; closed ones lead nowhere."""
     codecs.register_error("fsframework", _plain)
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w")
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="fsframework")
@@ -132,7 +137,8 @@ def _explain(error: BaseException) -> int:
         return _fail("interrupted; run the same command again to resume", 130)
     if isinstance(error, FsfError):
         return _fail(error, 2, error.picture)
-    if isinstance(error, BrokenPipeError):
+    # Click makes the former the latter.
+    if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
         # The reader (head, less) has gone; Python must not report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
