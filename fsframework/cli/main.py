@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 import click
 from click.exceptions import NoArgsIsHelpError
+from click.utils import PacifyFlushWrapper
 
 from fsframework import __version__
 from fsframework._calls import interrupt, text_of
@@ -87,9 +88,9 @@ def _write_any_text() -> None:
     """Let the standard streams replace what they cannot encode; closed ones lead nowhere."""
     codecs.register_error("fsframework", _plain)
     if sys.stdout is None:
-        sys.stdout = Path(os.devnull).open("w")
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - for good
     if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w")
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - likewise
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="fsframework")
@@ -137,8 +138,8 @@ def _explain(error: BaseException) -> int:
         return _fail("interrupted; run the same command again to resume", 130)
     if isinstance(error, FsfError):
         return _fail(error, 2, error.picture)
-    # Click makes the former the latter.
-    if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
+    # Click turns the error of a broken pipe into an exit, after it has wrapped the stream.
+    if isinstance(error, BrokenPipeError) or isinstance(sys.stdout, PacifyFlushWrapper):
         # The reader (head, less) has gone; Python must not report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
