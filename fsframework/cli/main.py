@@ -6,6 +6,7 @@ import codecs
 import errno
 import io
 import os
+import select
 import signal
 import sys
 import traceback
@@ -15,7 +16,6 @@ from typing import Any, TextIO
 
 import click
 from click.exceptions import NoArgsIsHelpError
-from click.utils import PacifyFlushWrapper
 
 from fsframework import __version__
 from fsframework._calls import interrupt, text_of
@@ -138,8 +138,8 @@ def _explain(error: BaseException) -> int:
         return _fail("interrupted; run the same command again to resume", 130)
     if isinstance(error, FsfError):
         return _fail(error, 2, error.picture)
-    # Click turns the error of a broken pipe into an exit, after it has wrapped the stream.
-    if isinstance(error, BrokenPipeError) or isinstance(sys.stdout, PacifyFlushWrapper):
+    # Click turns the error of a broken pipe into an exit.
+    if isinstance(error, BrokenPipeError) or (isinstance(error, SystemExit) and _reader_is_gone()):
         # The reader (head, less) has gone; Python must not report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -151,6 +151,13 @@ def _explain(error: BaseException) -> int:
         reason = f" ({error})" if str(error) else ""
         return _fail(f"not enough memory{reason}; ask for less: fewer or smaller images, tasks", 2)
     return _fail(f"a bug in fsframework: {text_of(error)} (--verbose shows where)", 1)
+
+
+def _reader_is_gone() -> bool:
+    """Return whether standard output is a pipe that nobody reads."""
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _fail(message: Any, code: int, below: str = "") -> int:
