@@ -1,18 +1,16 @@
-"""Atomic writes, temporary files and locks, and bounded parsing of what files contain."""
+"""Atomic writes, temporary files and locks."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from fsframework.errors import FsfError
 
@@ -21,8 +19,6 @@ __all__ = [
     "atomic_write",
     "explain_os_error",
     "locked",
-    "parse_json",
-    "parse_toml",
     "sweep",
 ]
 
@@ -32,49 +28,6 @@ _PREFIX = ".fsf-"
 _SECONDS_OF_LEFTOVERS = 3600.0
 _swept: set[Path] = set()
 """Folders whose leftovers this process has removed."""
-_MOST_LEVELS = 64
-"""How deep parsed values may be nested; real ones reach ten."""
-
-
-def parse_json(text: str | bytes) -> Any:
-    """Parse JSON whose values are not nested too deep for those who walk through them.
-
-    Raises:
-        ValueError: it is not JSON, or is nested too deep; the message says where or how deep.
-
-    >>> parse_json("[" * 1000 + "]" * 1000)
-    Traceback (most recent call last):
-        ...
-    ValueError: values are nested more than 64 levels deep
-    """
-    return _bounded(json.loads, text)
-
-
-def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML whose values are not nested too deep for those who walk through them.
-
-    Raises:
-        ValueError: it is not TOML, or is nested too deep; the message says where or how deep.
-    """
-    parsed: dict[str, Any] = _bounded(tomllib.loads, text)
-    return parsed
-
-
-def _bounded(parse: Callable[[Any], Any], text: str | bytes) -> Any:
-    try:
-        parsed = parse(text)
-    except RecursionError:
-        raise ValueError(_TOO_DEEP) from None
-    level = [one for one in (parsed,) if isinstance(one, (dict, list))]
-    for _ in range(_MOST_LEVELS + 1):
-        inner = (one.values() if isinstance(one, dict) else one for one in level)
-        level = [value for values in inner for value in values if isinstance(value, (dict, list))]
-        if not level:
-            return parsed
-    raise ValueError(_TOO_DEEP)
-
-
-_TOO_DEEP = f"values are nested more than {_MOST_LEVELS} levels deep"
 
 
 def explain_os_error(error: OSError, path: Path) -> FsfError:

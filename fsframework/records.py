@@ -11,7 +11,8 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from fsframework._files import atomic_write, parse_json
+from fsframework._files import atomic_write
+from fsframework._reading import parse_json, read_file
 from fsframework.errors import DataError, FsfError, RecordError, close_matches
 from fsframework.values import ArmOutcomes, Arms, Contrast, Estimate, Outcomes, TaskSet
 
@@ -390,11 +391,12 @@ class RunRecord:
         """
         path = Path(folder) / RECORD_NAME
         try:
-            raw = parse_json(path.read_text(encoding="utf-8"))
+            raw = parse_json(read_file(path))
         except FileNotFoundError:
             raise RecordError(f"{folder}: holds no run ({RECORD_NAME} is missing)") from None
         except (OSError, ValueError) as error:
-            raise RecordError(f"{path}: cannot be read ({error})") from None
+            reason = getattr(error, "strerror", None) or error
+            raise RecordError(f"{path}: cannot be read ({reason})") from None
         version = raw.get("schema_version") if isinstance(raw, dict) else None
         if not isinstance(version, int):
             raise RecordError(f"{path}: is not a run record")

@@ -489,8 +489,8 @@ def test_a_change_in_the_header_is_noticed(tasks, tmp_path, change):
     [
         ({"schema_version": SCHEMA_VERSION + 1}, "written by a newer fsframework; this one reads"),
         ({"what": "a model"}, "holds 'a model', not a task set"),
-        ({"seed": ...}, "its header lacks 'seed'"),
-        ({"checksum": ...}, "its header lacks 'checksum'"),
+        ({"seed": ...}, "its header is damaged .*missing required field .seed."),
+        ({"checksum": ...}, "missing required field .checksum."),
     ],
 )
 def test_a_header_that_cannot_be_read_says_why(tasks, tmp_path, change, message):
@@ -518,7 +518,7 @@ def test_the_files_of_others_are_no_tasks(tmp_path):
         TaskSet.load(tmp_path / "w.safetensors")
     for raw in ("[]", "{"):
         save_file({"a": np.zeros(3)}, tmp_path / "w.safetensors", metadata={"fsframework": raw})
-        with pytest.raises(DataError, match="header is not"):
+        with pytest.raises(DataError, match="header is (not|damaged)"):
             TaskSet.load(tmp_path / "w.safetensors")
 
 

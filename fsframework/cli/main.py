@@ -24,6 +24,8 @@ from fsframework.errors import FsfError, FsfWarning, speaking
 
 __all__ = ["cli", "main"]
 
+_COMPLETION = "_FSF_COMPLETE"
+"""The variable by which click knows that a shell asks for completions."""
 _PLAIN = {
     **dict(zip("−–—─·×│├└’“”", '----.x||`\'""', strict=True)),
     "±": "+/-",
@@ -31,8 +33,6 @@ _PLAIN = {
     "→": "->",
 }
 """What stands for a character that a terminal cannot encode; a question mark for all others."""
-_COMPLETION = "_FSF_COMPLETE"
-"""The variable by which click knows that a shell asks for completions."""
 
 
 @click.group(
@@ -66,9 +66,9 @@ def main() -> None:
     arguments = sys.argv[1:]
     verbose = "--verbose" in arguments
     arguments = [a for a in arguments if a != "--verbose"]
-    _write_any_text()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
+    _write_any_text()
     try:
         with speaking(_as_option), warnings.catch_warnings():
             warnings.simplefilter("once", FsfWarning)

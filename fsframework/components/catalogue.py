@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsframework._files import atomic_write, explain_os_error, locked, parse_json
+from fsframework._files import atomic_write, explain_os_error, locked
+from fsframework._reading import parse_json, read_file
 from fsframework.errors import DataError
 
 __all__ = [
@@ -87,7 +88,7 @@ def read_added(folder: Path | None = None) -> dict[str, Added]:
     """
     path = added_folder(folder) / _FILE
     try:
-        raw = parse_json(path.read_text(encoding="utf-8"))
+        raw = parse_json(read_file(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -7,12 +7,14 @@ A parameter annotated with an interface takes a component itself, so components 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import inspect
 import json
 import math
+import os
 import re
 import types
 import typing
@@ -25,6 +27,7 @@ from typing import Any, Literal, Union
 from fsframework._calls import calling, named, text_of
 from fsframework._digest import digest_of
 from fsframework._numbers import parse_number
+from fsframework._reading import check_file
 from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
 from fsframework.components.kinds import COMPONENTS, kind_of
@@ -184,15 +187,13 @@ def _content_digest(value: Any) -> str:
     """
     if not isinstance(value, (str, Path)):
         return ""
-    path = Path(value).expanduser()
-    files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
+    # Path refuses unknown users and names that are too long, as other texts may be.
+    path = Path(os.path.expanduser(value))  # noqa: PTH111
+    files = sorted(path.iterdir()) if os.path.isdir(path) else [path]  # noqa: PTH112
     found = []
     for file in files:
-        try:
-            stat = file.stat()
-        except OSError:
-            continue
-        if file.is_file():
+        with contextlib.suppress(OSError):
+            stat = check_file(file)
             found += [file.name, _file_digest(file, (stat.st_size, stat.st_ino, stat.st_ctime_ns))]
     return digest_of(found) if found else ""
 

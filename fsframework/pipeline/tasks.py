@@ -18,6 +18,7 @@ from fsframework.errors import DataError, PluginError, argument
 from fsframework.interfaces.sampler import Control, TaskSampler
 from fsframework.pipeline.cache.sealed import load_sealed, save_sealed
 from fsframework.pipeline.progress import Reporter
+from fsframework.pipeline.session import Session
 from fsframework.values import (
     Arms,
     Contrast,
@@ -39,19 +40,13 @@ _MANY, _REPORTED = 20_000, 1000
 
 
 def draw_tasks(
-    component: Component,
-    pool: ImagePool,
-    n_tasks: int | None,
-    seed: int,
-    cache: Path | None,
-    reporter: Reporter | None = None,
+    component: Component, pool: ImagePool, n_tasks: int | None, seed: int, session: Session | None
 ) -> TaskSet:
     """Draw tasks with a sampler, or take them from the cache.
 
     Args:
         component: the sampler.
-        cache: folder of cached stages; ``None`` to draw in any case.
-        reporter: of progress, if there are many tasks, and of damage.
+        session: whose cache is used; ``None`` to draw in any case.
 
     Raises:
         InfeasibleTask: the pool cannot yield such tasks.
@@ -67,14 +62,17 @@ def draw_tasks(
         table,
         canonical([n_tasks, seed]),
     )
-    path = None if cache is None else cache / "tasks" / f"{key[:24]}.safetensors"
-    reporter = reporter or Reporter()
-    if path is not None:
+    path, reporter = None, Reporter()
+    if session is not None:
+        path, reporter = (
+            session.workspace.cache / "tasks" / f"{key[:24]}.safetensors",
+            session.reporter,
+        )
         kept = load_sealed(path, TaskSet.load, reporter)
         if kept is not None:
             return kept
     if n_tasks is not None:
-        _demand_room(sampler, pool, n_tasks, cache)
+        _demand_room(sampler, pool, n_tasks, None if path is None else path.parent)
     with _progress(component.name, n_tasks or 0, reporter):
         tasks = sampler.draw(pool, n_tasks, seed)
     options = {k: v for k, v in component.to_json().items() if k != "name"}
@@ -146,8 +144,7 @@ def draw_arms(
     pool: ImagePool,
     n_tasks: int | None,
     seed: int,
-    cache: Path | None,
-    reporter: Reporter | None = None,
+    session: Session | None,
 ) -> Arms:
     """Draw the tasks of a sampler and of its control; the control comes first.
 
@@ -156,7 +153,7 @@ def draw_arms(
         OptionError: memory or disk cannot hold them.
     """
     declared = control_of(registry, component)
-    draw = (pool, n_tasks, seed, cache, reporter)
+    draw = (pool, n_tasks, seed, session)
     if declared is None:
         tasks = draw_tasks(component, *draw)
         return Arms({component.name: dataclasses.replace(tasks, arm=component.name)})

@@ -2,13 +2,24 @@
 
 ``ImagePool`` -> ``AttributeTable`` -> ``TaskSet`` -> ``Outcomes`` -> ``Estimate``. Only NumPy is
 imported here; PyArrow and safetensors are imported by the ``save`` and ``load`` that need them.
+
+``open_file``, ``read_file`` and ``read_parquet`` read files of a user and refuse pipes, devices and
+what is too large; ``check_file`` only checks. ``text_lines``, ``parse_json`` and ``parse_toml``
+bound length and depth.
 """
 
 from fsframework._digest import digest_of
-from fsframework._files import parse_json, parse_toml
 from fsframework._numbers import parse_number
+from fsframework._reading import (
+    check_file,
+    open_file,
+    parse_json,
+    parse_toml,
+    read_file,
+    text_lines,
+)
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
-from fsframework.values._formats import SCHEMA_VERSION
+from fsframework.values._formats import SCHEMA_VERSION, read_parquet
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast
 from fsframework.values.attributes import AttributeTable
 from fsframework.values.declarations import (
@@ -57,18 +68,23 @@ __all__ = [
     "TableDeclaration",
     "TaskSet",
     "UInt8Array",
+    "check_file",
     "demand_disk",
     "demand_memory",
     "digest_of",
     "footnotes",
     "html_table",
     "measure_name",
+    "open_file",
     "parse_json",
     "parse_number",
     "parse_toml",
+    "read_file",
+    "read_parquet",
     "size_text",
     "task_rng",
     "task_seed",
+    "text_lines",
     "text_table",
     "watched_tasks",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self
+from typing import Any, NotRequired, Self, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,18 @@ from fsframework.values._arrays import (
     named,
     read_only,
 )
-from fsframework.values._formats import check_header, parsed_header, write_parquet
+from fsframework.values._formats import (
+    is_text,
+    read_header,
+    read_parquet,
+    text_column,
+    write_parquet,
+)
 
 __all__ = ["AttributeTable"]
+
+_MOST_BYTES = 1 << 34
+"""Size of a table's bits: a million images of 137,000 words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +128,12 @@ class AttributeTable:
         captions: Sequence[str] | None = None,
     ) -> Self:
         """Build a table from pairs (image, word) of indices, each int ``(n,)``."""
+        size = len(keys) * -(-len(words) // 8)
+        if size > _MOST_BYTES:
+            raise DataError(
+                f"{len(keys):,} images with {len(words):,} words need {size:,} bytes; at most "
+                f"{_MOST_BYTES:,} are allowed"
+            )
         bits = np.zeros((len(keys), -(-len(words) // 8)), dtype=np.uint8)
         np.bitwise_or.at(bits, (rows, columns >> 3), (1 << (columns & 7)).astype(np.uint8))
         return cls(
@@ -244,41 +259,26 @@ class AttributeTable:
         """
         import pyarrow as pa
         import pyarrow.compute as pc
-        import pyarrow.parquet as pq
 
         path = Path(path)
-        try:
-            table = pq.read_table(path)
-        except FileNotFoundError:
-            raise DataError(f"{path}: no such file") from None
-        except (pa.ArrowInvalid, OSError) as error:
-            raise DataError(f"{path}: not a Parquet file ({error})") from None
+        table = read_parquet(path)
         missing = {"key", "words"} - set(table.column_names)
         if missing:
             raise DataError(
                 f"{path}: has no column {named(sorted(missing))}; it has {table.column_names}"
             )
-        keys = table["key"].cast(pa.string()).to_pylist()
-        if None in keys:
-            raise DataError(f"{path}: row {keys.index(None) + 1} has no key")
-        if (double := first_duplicate(keys)) is not None:
-            raise DataError(f"{path}: the key {double!r} appears twice")
-        column = table["words"].combine_chunks()
-        if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
-            raise DataError(f"{path}: the column 'words' must be a list of strings")
+        keys = text_column(table, "key", path)
+        column = _list_of_text(table["words"].combine_chunks(), path)
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
         flat = pc.fill_null(pc.list_flatten(column).cast(pa.string()), "")
         encoded = pc.dictionary_encode(flat)
         raw_words = encoded.dictionary.to_pylist()
-        provenance: dict[str, str] = {"file": path.name}
-        known: list[str] = []
+        provenance: Mapping[str, str] = {"file": path.name}
+        known: tuple[str, ...] = ()
         raw = (table.schema.metadata or {}).get(b"fsframework")
         if raw is not None:
-            try:
-                header = check_header(parsed_header(raw, path), path, "an attribute table")
-                provenance, known = dict(header["provenance"]), header.get("words", [])
-            except (ValueError, KeyError, TypeError) as error:
-                raise DataError(f"{path}: its header is damaged ({error})") from None
+            header = read_header(raw, path, _Header, "an attribute table")
+            provenance, known = header["provenance"], header.get("words", ())
         vocabulary = sorted({*raw_words, *known} - {""})
         position = {word: i for i, word in enumerate(vocabulary)}
         mapping = np.array([position.get(w, -1) for w in raw_words], dtype=np.int64)
@@ -286,9 +286,32 @@ class AttributeTable:
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         columns = mapping[codes] if mapping.size else np.zeros(0, dtype=np.int64)
         keep = columns >= 0
-        captions: list[str] | None = None
+        captions = None
         if "caption" in table.column_names and table["caption"].null_count < len(keys):
-            captions = [c or "" for c in table["caption"].to_pylist()]
-        return cls.from_indices(
-            tuple(keys), vocabulary, rows[keep], columns[keep], provenance, captions
-        )
+            captions = text_column(table, "caption", path, empty="")
+        try:
+            return cls.from_indices(
+                keys, vocabulary, rows[keep], columns[keep], provenance, captions
+            )
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+
+
+class _Header(TypedDict):
+    """The header of an attribute table's file."""
+
+    provenance: dict[str, str]
+    words: NotRequired[tuple[str, ...]]
+
+
+def _list_of_text(column: Any, path: Path) -> Any:
+    """Return a column of words as Arrow lists of text."""
+    import pyarrow as pa
+
+    kind = column.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise DataError(f"{path}: the column 'words' must be a list of strings, not {kind}")
+    inner = kind.value_type
+    if not (is_text(inner) or pa.types.is_null(inner)):
+        raise DataError(f"{path}: the column 'words' must be a list of strings, not of {inner}")
+    return column

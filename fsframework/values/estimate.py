@@ -12,7 +12,8 @@ from typing import Any, Self
 
 import msgspec
 
-from fsframework._files import atomic_path, parse_json
+from fsframework._files import atomic_path
+from fsframework._reading import parse_json, read_file
 from fsframework.errors import DataError
 from fsframework.values._formats import SCHEMA_VERSION, check_header
 from fsframework.values.outcomes import QueryBatch, Scope
@@ -147,8 +148,10 @@ class Estimate:
             DataError: the file does not contain an estimate.
         """
         try:
-            raw = parse_json(Path(path).read_text())
-        except (OSError, ValueError) as error:
+            raw = parse_json(read_file(path))
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+        except ValueError as error:
             raise DataError(f"{path}: not an estimate ({error})") from None
         check_header(raw, Path(path), "an estimate")
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, NotRequired, Self, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -144,29 +144,55 @@ class Outcomes:
             DataError: the file does not contain outcomes or is damaged.
         """
         path = Path(path)
-        table, header = parquet_header(path, "outcomes", _ACCURACIES)
-        if header["what"] == _ACCURACIES:
-            return AccuracyOutcomes(
-                table["accuracy"].to_numpy(),
-                header["task_digest"],
-                header["n_images"],
-                header["reuses_images"],
-            )
-        flat = table["predictions"].combine_chunks().flatten().to_numpy()
+        table, header = parquet_header(path, _Header, "outcomes", _ACCURACIES)
+        known = header["task_digest"], header["n_images"], header["reuses_images"]
         try:
-            predictions = flat.reshape(-1, header["n_way"], header["n_query"])
-        except ValueError:
-            raise DataError(f"{path}: {flat.size} predictions do not fill whole tasks") from None
-        rows = [table[name].to_numpy() for name in ("task", "way")]
-        if not np.array_equal(rows, np.indices(predictions.shape[:2]).reshape(2, -1)):
-            raise DataError(f"{path}: its rows are not in the order of tasks and ways")
-        return Outcomes(
-            predictions,
-            header["task_digest"],
-            header["n_images"],
-            header["reuses_images"],
-            header.get("query_batch", "task"),
-        )
+            if header["what"] == _ACCURACIES:
+                return AccuracyOutcomes(_numbers(table, "accuracy"), *known)
+            return Outcomes(_predictions(table, header), *known, header.get("query_batch", "task"))
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+
+
+class _Header(TypedDict):
+    """The header of a file of outcomes; ``n_way`` and ``n_query`` belong to predictions."""
+
+    what: str
+    task_digest: str
+    n_images: int
+    reuses_images: bool
+    n_way: NotRequired[int]
+    n_query: NotRequired[int]
+    query_batch: NotRequired[QueryBatch]
+
+
+def _numbers(table: Any, name: str) -> npt.NDArray[Any]:
+    """Return a column of numbers, or of lists of numbers, one after the other."""
+    import pyarrow as pa
+
+    if name not in table.column_names:
+        raise DataError(f"has no column {name!r}; it has {table.column_names}")
+    column = table[name].combine_chunks()
+    if pa.types.is_list(column.type):
+        column = column.flatten()
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)) or column.null_count:
+        empty = f", {column.null_count:,} of them empty" if column.null_count else ""
+        raise DataError(f"the column {name!r} must contain numbers, not {kind}{empty}")
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _predictions(table: Any, header: _Header) -> npt.NDArray[Any]:
+    flat = _numbers(table, "predictions")
+    way, n_query = header.get("n_way", 0), header.get("n_query", 0)
+    if way < 1 or n_query < 1 or flat.size % (way * n_query):
+        raise DataError(f"{flat.size} predictions do not fill whole tasks")
+    predictions = flat.reshape(-1, way, n_query)
+    rows = [_numbers(table, name) for name in ("task", "way")]
+    expected = [np.repeat(np.arange(len(predictions)), way), np.tile(range(way), len(predictions))]
+    if not all(map(np.array_equal, rows, expected)):
+        raise DataError("its rows are not in the order of tasks and ways")
+    return predictions
 
 
 class AccuracyOutcomes(Outcomes):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self
+from typing import Self, TypedDict
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from fsframework.values._arrays import (
     named,
     read_only,
 )
-from fsframework.values._formats import parquet_header, write_parquet
+from fsframework.values._formats import parquet_header, text_column, write_parquet
 from fsframework.values.attributes import AttributeTable
 
 __all__ = ["ImagePool", "ImageRecord"]
@@ -150,15 +150,24 @@ class ImagePool:
         Raises:
             DataError: the file is not an image pool or is inconsistent.
         """
-        table, header = parquet_header(Path(path), "an image pool")
-        metadata = {
-            name.removeprefix("meta:"): tuple(table[name].to_pylist())
-            for name in table.column_names
-            if name.startswith("meta:")
-        }
-        return cls(
-            tuple(table["key"].to_pylist()),
-            table["label"].to_numpy(),
-            tuple(header["class_names"]),
-            metadata,
-        )
+        path = Path(path)
+        table, header = parquet_header(path, _Header, "an image pool")
+        named = [name for name in table.column_names if name.startswith("meta:")]
+        columns = {name: text_column(table, name, path) for name in ("key", *named)}
+        if "label" not in table.column_names:
+            raise DataError(f"{path}: has no column 'label'; it has {table.column_names}")
+        try:
+            return cls(
+                columns.pop("key"),
+                table["label"].to_numpy(),
+                header["class_names"],
+                {name.removeprefix("meta:"): column for name, column in columns.items()},
+            )
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+
+
+class _Header(TypedDict):
+    """The header of a pool's file."""
+
+    class_names: tuple[str, ...]

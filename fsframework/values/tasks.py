@@ -10,12 +10,13 @@ from functools import cached_property
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Literal, NotRequired, Self, TypedDict
 
 import numpy as np
 
 from fsframework._digest import digest_of
 from fsframework._files import atomic_write
+from fsframework._reading import check_file
 from fsframework.errors import DataError
 from fsframework.values._arrays import (
     BoolArray,
@@ -23,7 +24,7 @@ from fsframework.values._arrays import (
     frozen,
     named,
 )
-from fsframework.values._formats import SCHEMA_VERSION, check_header, parsed_header
+from fsframework.values._formats import SCHEMA_VERSION, read_header
 from fsframework.values.attributes import AttributeTable
 from fsframework.values.pool import ImagePool
 
@@ -297,30 +298,30 @@ class TaskSet:
         Raises:
             DataError: the file is not a task file, or its arrays were changed after it was written.
         """
-        from safetensors import SafetensorError, safe_open
+        from safetensors import safe_open
 
         path = Path(path)
         names = ("classes", "support", "query", "attribute", "relaxed")
         try:
+            check_file(path)
             with safe_open(path, framework="numpy") as file:
                 raw = (file.metadata() or {}).get("fsframework")
-                if raw is None:
-                    raise DataError(f"{path}: not a task set written by fsframework")
-                header = check_header(parsed_header(raw, path), path, "a task set")
+                header = read_header(raw, path, _Header, "a task set")
                 missing = set(names) - set(file.keys())
                 if missing:
                     raise DataError(f"{path}: lacks the array {named(sorted(missing))}")
                 arrays = {name: file.get_tensor(name) for name in names}
+        except DataError:
+            raise
         except FileNotFoundError:
             raise DataError(f"{path}: no such file") from None
-        except (SafetensorError, OSError) as error:
-            raise DataError(f"{path}: not a task file ({error})") from None
-        except json.JSONDecodeError as error:
-            raise DataError(f"{path}: its header is not JSON ({error})") from None
+        except Exception as error:  # safetensors raises many types for a damaged file
+            reason = getattr(error, "strerror", None) or error
+            raise DataError(f"{path}: not a task file, or damaged ({reason})") from None
         try:
             tasks = cls(
                 **arrays,
-                words=tuple(header["words"]),
+                words=header["words"],
                 sampler=_sampler(header),
                 options=header["options"],
                 seed=header["seed"],
@@ -329,7 +330,6 @@ class TaskSet:
                 attributes_fingerprint=header["attributes_fingerprint"],
                 **_facts(header),
             )
-            checksum = header["checksum"]
         except KeyError as error:
             raise DataError(f"{path}: its header lacks {error}") from None
         except DataError as error:
@@ -337,30 +337,50 @@ class TaskSet:
         found = tasks._checksum
         if header["schema_version"] < 2:
             found = tasks._checksum_of(header["sampler"], [])
-        if found != checksum:
+        if found != header["checksum"]:
             raise DataError(f"{path}: was changed after it was written (checksum differs)")
         return tasks
+
+
+class _Header(TypedDict):
+    """The header of a task file; the last three are not in version 1."""
+
+    schema_version: int
+    words: tuple[str, ...]
+    sampler: str
+    options: dict[str, Any]
+    seed: int
+    key_digest: str
+    pool_fingerprint: str
+    attributes_fingerprint: str | None
+    checksum: str
+    arm: NotRequired[str]
+    uniform: NotRequired[bool]
+    placebo: NotRequired[bool]
 
 
 _PLACEBO = "placebo("
 """Prefix of the sampler's name in files of version 1 whose images were permuted."""
 
 
-def _sampler(header: Mapping[str, Any]) -> str:
-    name = str(header["sampler"])
+_OF_VERSION_2: tuple[Literal["arm", "uniform", "placebo"], ...] = ("arm", "uniform", "placebo")
+
+
+def _sampler(header: _Header) -> str:
+    name = header["sampler"]
     if header["schema_version"] < 2 and name.startswith(_PLACEBO):
         return name.removeprefix(_PLACEBO).removesuffix(")")
     return name
 
 
-def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(header: _Header) -> dict[str, Any]:
     """Return arm, uniformity and placebo, which version 1 encoded in the sampler's name."""
     if header["schema_version"] >= 2:
-        return {key: header[key] for key in ("arm", "uniform", "placebo")}
+        return {key: header[key] for key in _OF_VERSION_2}
     sampler = _sampler(header)
     arm = "biased" if header["attributes_fingerprint"] is not None else sampler
     if sampler == "context":  # whose option then said which arm it drew, iid or ood
-        arm = header["options"].get("kind", arm)
+        arm = str(header["options"].get("kind", arm))
     return {
         "arm": arm,
         "uniform": sampler == "random",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fsframework._reading import open_file, text_lines
 from fsframework.components.resolution import Component
 from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.interfaces.dataset import Dataset
@@ -103,7 +105,7 @@ def read_attributes(path: str | Path) -> AttributeTable:
         return AttributeTable.load(path)
     if suffix != ".csv":
         hint = ""
-        if path.exists():
+        if os.path.exists(path):  # noqa: PTH110 - Path.exists raises an error for long names
             captions = argument("detector", f"captions-file:{path}")
             hint = f"; if it holds captions, use {captions}"
         raise OptionError(
@@ -125,28 +127,37 @@ def read_attributes(path: str | Path) -> AttributeTable:
 def _csv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
     """Yield row number (the header is row 1), key and words."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            missing = {"key", "words"} - set(reader.fieldnames or ())
-            if missing:
-                hint = ""
-                if "caption" in (reader.fieldnames or ()):
-                    captions = argument("detector", f"captions-file:{path}")
-                    hint = f"; for captions use {captions}"
-                raise DataError(
-                    f"{path}: row 1 lacks the column {' and '.join(sorted(missing))}; "
-                    f"it must name key and words{hint}"
-                )
-            for row, record in enumerate(reader, start=2):
-                if record["words"] is None or None in record:
-                    raise DataError(f"{path}: row {row} does not have as many cells as row 1")
-                yield row, record["key"], record["words"]
+        reader = csv.DictReader(text_lines(open_file(path)))
+        names = reader.fieldnames or ()
+        _demand_columns(names, path)
+        for row, record in enumerate(reader, start=2):
+            if None in record.values() or None in record:
+                raise DataError(f"{path}: row {row} does not have as many cells as row 1")
+            yield row, record["key"], record["words"]
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: is not UTF-8 text ({error.reason})") from None
-    except (OSError, csv.Error) as error:
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except csv.Error as error:
         raise DataError(f"{path}: cannot be read ({error})") from None
+
+
+def _demand_columns(names: Sequence[str], path: Path) -> None:
+    for name in ("key", "words"):
+        if names.count(name) > 1:
+            raise DataError(f"{path}: row 1 names the column {name} twice")
+    missing = sorted({"key", "words"}.difference(names))
+    if missing:
+        hint = ""
+        if "caption" in names:
+            captions = argument("detector", f"captions-file:{path}")
+            hint = f"; for captions use {captions}"
+        raise DataError(
+            f"{path}: row 1 lacks the column {' and '.join(missing)}; it must name key and "
+            f"words{hint}"
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsframework._files import parse_toml
+from fsframework._reading import parse_toml, read_file
 from fsframework.components.objects import named
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import (
@@ -136,13 +136,15 @@ def read_config(path: Path) -> dict[str, Any]:
         OptionError: the file is missing or not TOML; the message gives line and column.
     """
     try:
-        raw = parse_toml(path.read_text(encoding="utf-8"))
+        raw = parse_toml(read_file(path))
     except FileNotFoundError:
         raise OptionError(f"{argument('config', str(path))}: no such file") from None
     except ValueError as error:
         raise OptionError(f"{argument('config', str(path))}: not TOML ({error})") from None
     except OSError as error:
-        raise OptionError(f"{argument('config', str(path))}: {error.strerror}") from None
+        raise OptionError(
+            f"{argument('config', str(path))}: cannot be read ({error.strerror})"
+        ) from None
     tree: dict[str, Any] = leaves(raw, path.name)
     return tree
 

@@ -311,12 +311,11 @@ def evaluate(
             different scores.
     """
     predictor = _Predictor(model, tasks, source, query_batch)
-    identity = f"{query_batch} {source.precision}"
-    identity = digest_of(tasks.digest, model.weights_digest(), identity)
-    done: list[Tensor] = []
+    identity = digest_of(tasks.digest, model.weights_digest(), f"{query_batch} {source.precision}")
+    kept = None
     if partial is not None:
         kept = load_sealed(partial, lambda path: _predictions(path, identity), reporter)
-        done = [] if kept is None else [kept]
+    done = [] if kept is None else [kept]
     finished = sum(map(len, done))
     saved = time.monotonic()
     progress = reporter.stage(label, len(tasks), finished)

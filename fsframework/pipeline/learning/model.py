@@ -14,7 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
-from fsframework._files import atomic_write, parse_json
+from fsframework._files import atomic_write
+from fsframework._reading import check_file, parse_json
 from fsframework.components.resolution import Component
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.backbone import Backbone
@@ -230,11 +231,13 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
         DataError: the file is missing or damaged.
     """
     try:
+        check_file(path)
         with safe_open(path, framework="pt") as file:
             header = parse_json((file.metadata() or {}).get("fsframework", "{}"))
             return {key: file.get_tensor(key) for key in file.keys()}, header  # noqa: SIM118
-    except (OSError, SafetensorError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as weights ({error})") from None
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as weights ({reason})") from None
 
 
 def load_header(path: Path) -> dict[str, Any]:
@@ -244,8 +247,10 @@ def load_header(path: Path) -> dict[str, Any]:
         DataError: the file is missing or damaged.
     """
     try:
+        check_file(path)
         with safe_open(path, framework="pt") as file:
             found: dict[str, Any] = parse_json((file.metadata() or {}).get("fsframework", "{}"))
             return found
-    except (OSError, SafetensorError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as weights ({error})") from None
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as weights ({reason})") from None

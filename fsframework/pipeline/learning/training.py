@@ -167,13 +167,13 @@ def _finished(model: FewShotModel, path: Path) -> Trained:
         told = json.loads(path.with_name("training.json").read_text())
     history = tuple(Epoch(**row) for row in told["history"])
     trained = Trained(history, told["best_accuracy"], True, tuple(told["notes"]))
-    _demand_fit(model, tensors)
+    _check_fit(model, tensors)
     model.load_state_dict(tensors)
     return trained
 
 
-def _demand_fit(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Check that tensors are the weights of a model.
+def _check_fit(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Check that weights are all those of a model.
 
     Raises:
         DataError: names or shapes are not those of the model.
@@ -345,13 +345,13 @@ class _Progress:
 
     @classmethod
     def read(cls, checkpoint: Path, model: FewShotModel) -> _Progress:
-        """Read a checkpoint of a model."""
+        """Read a checkpoint of the training of a model."""
         tensors, header = load_tensors(checkpoint)
         raw: Any = {k: v for k, v in header.items() if k in cls.__dataclass_fields__}
         raw["history"] = [Epoch(**row) for row in raw["history"]]
-        found = cls(**raw, tensors=tensors)
-        _demand_fit(model, found.part("model"))
-        return found
+        progress = cls(**raw, tensors=tensors)
+        _check_fit(model, progress.part("model"))
+        return progress
 
     def part(self, name: str) -> dict[str, Tensor]:
         """Return the tensors of one part of the checkpoint, such as ``model``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fsframework.errors import DataError, OptionError
-from fsframework.values import FloatArray, Scope, parse_number
+from fsframework.values import (
+    FloatArray,
+    Scope,
+    check_file,
+    open_file,
+    parse_number,
+    read_parquet,
+    text_lines,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -120,7 +129,7 @@ def read_accuracies(paths: Sequence[Path], how: Reading | None = None) -> list[T
         _check_layout(how.layout)
     found: list[tuple[str, str, Path, _Column]] = []
     for path in paths:
-        if path.is_dir():
+        if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises an error for long names
             if how.task_set is not None:
                 raise OptionError(
                     f"--task-set {how.task_set}: the tasks in {path} are named by --layout"
@@ -192,8 +201,12 @@ def _columns(path: Path) -> list[_Column]:
     reader = readers.get(path.suffix)
     if reader is None:
         raise DataError(f"{path}: accuracies are read from {', '.join(SUFFIXES)}")
-    if not path.exists():
-        raise DataError(f"{path}: no such file")
+    try:
+        check_file(path)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     columns = reader(path)
     if not columns or not columns[0].values.size:
         raise DataError(f"{path}: is empty")
@@ -204,13 +217,14 @@ def _tensor(path: Path) -> list[_Column]:
     import torch
 
     try:
-        with warnings.catch_warnings():
+        with open_file(path) as file, warnings.catch_warnings():
             # PyTorch's own reader of quantised tensors is deprecated; they are refused below.
             warnings.simplefilter("ignore")
-            tensor = torch.load(path, weights_only=True, map_location="cpu")
+            tensor = torch.load(file, weights_only=True, map_location="cpu")
     except Exception as error:
         # The reader of a damaged file fails in as many ways as there are damages.
-        reason = str(error).partition("\n")[0][:120] or type(error).__name__
+        reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0][:120]
+        reason = reason or type(error).__name__
         raise DataError(f"{path}: not a tensor saved by PyTorch ({reason})") from None
     if not isinstance(tensor, torch.Tensor):
         raise DataError(f"{path}: must contain a tensor, not {type(tensor).__name__}")
@@ -242,10 +256,10 @@ def _unfit(tensor: Tensor) -> str | None:
 
 def _csv(path: Path) -> list[_Column]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
+        rows = [row for row in csv.reader(text_lines(open_file(path))) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({error})") from None
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as CSV ({reason})") from None
     if not rows:
         return []
     names = [name.strip() for name in rows[0]]
@@ -268,12 +282,8 @@ def _csv(path: Path) -> list[_Column]:
 
 def _parquet(path: Path) -> list[_Column]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: not a Parquet file ({error})") from None
+    table = read_parquet(path)
     if b"fsframework" in (table.schema.metadata or {}):
         raise DataError(f"{path}: is part of a run; name the run instead of this file")
     names = [name for name in table.column_names if name.lower() != "task"]

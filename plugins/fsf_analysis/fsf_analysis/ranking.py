@@ -11,7 +11,7 @@ import numpy as np
 
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.statistics.ranking import rank_correlations, spearman
-from fsframework.values import FloatArray, parse_number
+from fsframework.values import FloatArray, open_file, parse_number, text_lines
 
 __all__ = ["RankAgreement", "RankedColumns", "rank_agreement", "read_columns"]
 
@@ -198,11 +198,11 @@ def read_columns(
 def _lines(path: Path) -> tuple[list[dict[str, str | None]], list[str]]:
     """Return the rows of a CSV file by column, and the names of its columns."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            return list(reader), list(reader.fieldnames or ())
+        reader = csv.DictReader(text_lines(open_file(path)))
+        return list(reader), list(reader.fieldnames or ())
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({error})") from None
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as CSV ({reason})") from None
 
 
 def _texts(

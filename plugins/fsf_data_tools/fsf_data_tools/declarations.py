@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fsframework.api.catalogue import DatasetRow
 from fsframework.errors import DataError, PluginError
-from fsframework.values import parse_toml
+from fsframework.values import parse_toml, read_file
 
 __all__ = ["content_of", "declared_name", "reader_of"]
 
@@ -54,19 +55,19 @@ def content_of(declaration: Path, called: str) -> dict[str, bytes]:
         if ".." in Path(name).parts or Path(name).is_absolute():
             raise DataError(f"{declaration}: names {name}, which must be in its folder or below")
     # Read before anything is written: the declaration may be the copy that will be replaced.
-    found = {f"{called}.toml": declaration.read_bytes()}
-    return found | {name: (home / name).read_bytes() for name in named}
+    found = {f"{called}.toml": read_file(declaration)}
+    return found | {name: read_file(home / name) for name in named}
 
 
 def _read(declaration: Path) -> dict[str, Any]:
     try:
-        return parse_toml(declaration.read_text(encoding="utf-8"))
+        return parse_toml(read_file(declaration))
     except FileNotFoundError:
         raise DataError(f"{declaration}: no such file") from None
     except ValueError as error:
         raise DataError(f"{declaration}: not TOML ({error})") from None
     except OSError as error:
-        raise DataError(f"{declaration}: {error.strerror}") from None
+        raise DataError(f"{declaration}: cannot be read ({error.strerror})") from None
 
 
 def _files_named(value: Any, home: Path) -> list[str]:
@@ -77,4 +78,5 @@ def _files_named(value: Any, home: Path) -> list[str]:
         return []
     found = [name for inner in value.values() for name in _files_named(inner, home)]
     name = value.get("file")
-    return [*found, name] if isinstance(name, str) and (home / name).is_file() else found
+    there = isinstance(name, str) and os.path.isfile(home / name)  # noqa: PTH113 - for long names
+    return [*found, name] if there else found

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import io
 import math
-import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from fsf_datasets._class_names import ClassNames
 from fsf_datasets._declaration import Layout
+from fsf_datasets._decoding import decode
 from fsf_datasets._found import Found, Pictures
-from fsf_datasets._trees import RawFile, Tree
+from fsf_datasets._messages import reason
+from fsf_datasets._tables import is_missing
+from fsf_datasets._trees import RawFile, Tree, ZipTree
 from fsf_datasets._unpickle import Extent, StoredArray, read_pickle
 from fsframework.interfaces import DataError
-from fsframework.values import UInt8Array
+from fsframework.values import UInt8Array, text_lines
 
 __all__ = ["find_cifar", "find_pickles"]
 
@@ -31,6 +35,7 @@ _LABELS = ("labels", "label_specific", "fine_labels")
 _SIDE = 32
 _PLANES = 3 * _SIDE * _SIDE
 _BLOCK = 1000
+_MOST_HEADER = 1 << 16  # bytes of the header of an .npy file
 
 
 class _Rows(Pictures):
@@ -59,7 +64,7 @@ class _FileRows:
     def __init__(self, file: RawFile, start: int, shape: tuple[int, ...]) -> None:
         self._file, self._start, self.shape = file, start, shape
         self._row = math.prod(shape[1:])
-        if start + shape[0] * self._row > file.size:
+        if min(shape) < 0 or start + shape[0] * self._row > file.size:
             raise ValueError("the file ends within the array")
 
     def __len__(self) -> int:
@@ -80,8 +85,7 @@ class _Encoded:
         return len(self._items)
 
     def __getitem__(self, row: int) -> Image.Image:
-        with Image.open(io.BytesIO(self._raw(self._items[row]))) as image:
-            return image.convert("RGB")
+        return decode(io.BytesIO(self._raw(self._items[row])))
 
     def _raw(self, item: StoredArray | Extent | bytes | str) -> bytes:
         if isinstance(item, Extent):
@@ -106,7 +110,10 @@ class _Planes:
 def _raw(tree: Tree, name: str) -> RawFile | None:
     """Return a file for reading in parts; ``None`` if it is not a file on disk."""
     local = tree.local(name)
-    return None if local is None else RawFile(local)
+    try:
+        return None if local is None else RawFile(local)
+    except OSError as error:
+        raise DataError(f"{tree.place(name)}: cannot be read ({reason(error)})") from None
 
 
 def _reader(file: RawFile | None) -> Callable[[int, int], bytes] | None:
@@ -142,68 +149,100 @@ def find_pickles(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
 def _content(tree: Tree, file: str) -> dict[str, Any]:
     """Return the contents of a pickle or ``.npz`` by name."""
     place, local = tree.place(file), _raw(tree, file)
-    if file.casefold().endswith(".npz"):
-        return _npz(tree, file)
-    with tree.open(file) as stream:
-        raw = read_pickle(stream, place, leave=local is not None)
-    if not isinstance(raw, dict):
-        raw = {"images_png": raw}
     try:
+        if file.casefold().endswith(".npz"):
+            return _npz(tree, file, local)
+        with tree.open(file) as stream:
+            raw = read_pickle(stream, place, leave=local is not None)
+        if not isinstance(raw, dict):
+            raw = {"images_png": raw}
         named = {_text(key): value for key, value in raw.items()}
         return {key: _ready(value, local, key in _IMAGES) for key, value in named.items()}
-    except ValueError as error:
-        raise DataError(f"{place}: an array is damaged ({error})") from None
+    except DataError:
+        raise
+    except Exception as error:  # damaged arrays can fail anywhere in NumPy
+        raise DataError(f"{place}: an array is damaged ({reason(error)})") from None
 
 
-def _ready(value: Any, local: RawFile | None, images: bool = False) -> Any:
-    if isinstance(value, dict):
-        return {key: _ready(inner, local) for key, inner in value.items()}
-    if isinstance(value, StoredArray):
-        pixels = value.dtype == np.uint8 and len(value.shape) > 1 and not value.fortran
-        if local is not None and pixels and isinstance(value.data, Extent):
-            return _FileRows(local, value.data.start, value.shape)
-        if not isinstance(value.data, list):
-            return value.numpy(_reader(local))
-        value = value.data
-    whole = (StoredArray, Extent, bytes, str)
+def _ready(value: Any, local: RawFile | None, images: bool) -> Any:
+    """Return arrays for what describes them: those of numbers, and those of encoded images."""
+    if isinstance(value, dict):  # of the rows or the number of each class
+        return {key: _numbers(inner, local) for key, inner in value.items()}
+    value = _numbers(value, local)
     if images and isinstance(value, (list, tuple)) and value:
+        whole = (StoredArray, Extent, bytes, str)
         return _Encoded(value, local) if all(isinstance(v, whole) for v in value) else value
     return value
 
 
-def _npz(tree: Tree, file: str) -> dict[str, Any]:
+def _numbers(value: Any, local: RawFile | None) -> Any:
+    """Return the array that a description stands for; the items of an array of objects."""
+    if not isinstance(value, StoredArray):
+        return value
+    if isinstance(value.data, list):
+        return value.data
+    pixels = value.dtype == np.uint8 and len(value.shape) > 1 and not value.fortran
+    if local is not None and pixels and isinstance(value.data, Extent):
+        return _FileRows(local, value.data.start, value.shape)
+    return value.numpy(_reader(local))
+
+
+def _npz(tree: Tree, file: str, local: RawFile | None) -> dict[str, Any]:
     """Return the arrays of an ``.npz``; uncompressed pixels stay in the file."""
-    place, local = tree.place(file), _raw(tree, file)
-    try:
-        with tree.open(file) as stream, zipfile.ZipFile(stream) as archive:
-            found: dict[str, Any] = {}
-            for member in archive.infolist():
-                name = member.filename.removesuffix(".npy")
-                if name not in (*_IMAGES, *_LABELS):
-                    continue
-                if local is not None and member.compress_type == zipfile.ZIP_STORED:
-                    found[name] = _uncompressed(local, member)
-                if found.get(name) is None:
-                    with archive.open(member) as raw:
-                        found[name] = np.lib.format.read_array(raw, allow_pickle=False)
-            return found
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise DataError(f"{place}: not a complete .npz of plain arrays ({error})") from None
+    if local is not None:
+        archive = ZipTree(local.path)
+    else:
+        with tree.open(file) as stream:
+            archive = ZipTree(Path(tree.place(file)), stream.read())
+    found: dict[str, Any] = {}
+    for member in archive.names:
+        name = member.removesuffix(".npy")
+        if name not in (*_IMAGES, *_LABELS):
+            continue
+        if name in found:
+            raise DataError(f"{archive.root}: contains the array {name!r} twice")
+        place = archive.stored(member) if local is not None else None
+        found[name] = None if place is None else _uncompressed(local, *place)
+        if found[name] is None:
+            with archive.open(member) as stream:
+                found[name] = _npy(stream.read())
+    return found
 
 
-def _uncompressed(file: RawFile, member: zipfile.ZipInfo) -> _FileRows | None:
-    """Return the array of an uncompressed member; ``None`` if it does not contain pixels."""
-    with file.path.open("rb") as stream:
-        stream.seek(member.header_offset + 26)
-        lengths = stream.read(4)
-        skipped = int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
-        stream.seek(member.header_offset + 30 + skipped)
-        if np.lib.format.read_magic(stream) != (1, 0):
-            return None
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-        if fortran or dtype != np.uint8 or len(shape) < 2:
-            return None
-        return _FileRows(file, stream.tell(), shape)
+def _npy(content: bytes) -> npt.NDArray[Any]:
+    """Return the array of an ``.npy`` file whose size agrees with its header."""
+    stream = io.BytesIO(content)
+    shape, fortran, dtype = _npy_header(stream)
+    values = np.frombuffer(content, np.uint8, offset=stream.tell()).view(dtype)
+    return values.reshape(shape, order="F" if fortran else "C")
+
+
+def _npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(stream)
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in readers:
+        raise ValueError(f"the version {version} of the .npy format is not read")
+    shape, fortran, dtype = readers[version](stream)
+    if dtype.hasobject:
+        raise ValueError("it contains objects")
+    if min(shape, default=0) < 0:
+        raise ValueError(f"its shape is {shape}")
+    return shape, fortran, dtype
+
+
+def _uncompressed(file: RawFile | None, start: int, size: int) -> _FileRows | None:
+    """Return the array of an uncompressed ``.npy``; ``None`` if it does not contain pixels."""
+    assert file is not None
+    stream = io.BytesIO(file.read(start, min(size, _MOST_HEADER)))
+    shape, fortran, dtype = _npy_header(stream)
+    if fortran or dtype != np.uint8 or len(shape) < 2:
+        return None
+    if stream.tell() + math.prod(shape) != size:
+        raise ValueError(f"its size does not agree with its shape {shape}")
+    return _FileRows(file, start + stream.tell(), shape)
 
 
 def _take(
@@ -231,7 +270,7 @@ def _take(
     assert images is not None
     count = len(images)
     rows = _rows_of_classes(content, place, count)
-    written = _written(content, rows)
+    written = _written(content, rows, place)
     for label, members in rows.items():
         text = written.get(label)
         name = None if text is None else (text if names is None else names(text))
@@ -250,10 +289,10 @@ def _rows_of_classes(content: Mapping[str, Any], place: str, count: int) -> dict
     labels = next((content[key] for key in _LABELS if key in content), None)
     if isinstance(listed, dict):
         for name, members in listed.items():
-            rows[_text(name)] = [int(m) for m in _plain(members)]
+            rows[_text(name)] = _listed(members, place, "class_dict", int)
     elif labels is not None:
-        for row, label in enumerate(_plain(labels)):
-            rows[_label(label, place)].append(row)
+        for row, label in enumerate(_labels(labels, place)):
+            rows[label].append(row)
         if sum(map(len, rows.values())) != count:
             total = sum(map(len, rows.values()))
             raise DataError(f"{place}: contains {count:,} images but {total:,} labels")
@@ -270,30 +309,53 @@ def _rows_of_classes(content: Mapping[str, Any], place: str, count: int) -> dict
     )
 
 
-def _written(content: Mapping[str, Any], rows: Mapping[Any, Any]) -> dict[Any, str]:
+def _written(content: Mapping[str, Any], rows: Mapping[Any, Any], place: str) -> dict[Any, str]:
     """Return the name of each label that the pickle names."""
     if all(isinstance(label, str) for label in rows):
         return {label: label for label in rows}
     by_name = content.get("catname2label")
     if isinstance(by_name, dict):
-        return {int(label): _text(name) for name, label in by_name.items()}
+        numbers = _listed(list(by_name.values()), place, "catname2label", int)
+        return dict(zip(numbers, map(_text, by_name), strict=True))
     listed = content.get("label_specific_str")
     if listed is not None:
-        return dict(enumerate(_text(name) for name in _plain(listed)))
+        return dict(enumerate(_listed(listed, place, "label_specific_str", str)))
     return {}
 
 
-def _plain(values: Any) -> list[Any]:
-    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+def _labels(values: Any, place: str) -> list[Any]:
+    """Return labels, which are all whole numbers or all names."""
+    plain = _plain(values)
+    named = bool(plain) and isinstance(plain[0], (str, bytes))
+    found = _listed(plain, place, "the labels", str if named else int)
+    if named and any(is_missing(name) for name in found):
+        row = next(row for row, name in enumerate(found) if is_missing(name))
+        raise DataError(f"{place}: the label of image {row} is {found[row]!r}, a missing value")
+    return found
 
 
-def _label(value: Any, place: str) -> str | int:
-    if isinstance(value, (str, bytes)):
-        return _text(value)
-    # NaN is not equal to anything, so it is refused too.
-    if not isinstance(value, (int, float)) or value % 1 != 0:
-        raise DataError(f"{place}: the label {value!r} is neither a whole number nor a name")
-    return int(value)
+def _listed(values: Any, place: str, what: str, kind: type[Any]) -> list[Any]:
+    """Return a flat list of whole numbers or of texts.
+
+    Raises:
+        DataError: it contains anything else, such as NaN or another list.
+    """
+    plain = _plain(values)
+    if plain is not None:
+        found = [_text(v) if isinstance(v, bytes) else v for v in plain]
+        if kind is int:
+            found = [int(v) if isinstance(v, (bool, float)) and v % 1 == 0 else v for v in found]
+        if all(type(v) is kind for v in found):
+            return found
+    wanted = "whole numbers" if kind is int else "names"
+    raise DataError(f"{place}: {what} must be a flat list of {wanted}")
+
+
+def _plain(values: Any) -> list[Any] | None:
+    """Return the items of a list or of an array of one dimension; ``None`` for anything else."""
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        return list(values.tolist())
+    return list(values) if isinstance(values, (list, tuple)) else None
 
 
 def _text(value: Any) -> str:
@@ -307,8 +369,11 @@ def find_cifar(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
     """Find the original files of CIFAR-100: the binary ones or the Python pickles."""
     binary = tree.nearest("fine_label_names.txt")
     if binary is not None:
-        with tree.open(binary) as stream:
-            fine = stream.read().decode().split()
+        try:
+            with tree.open(binary) as stream:
+                fine = "".join(text_lines(stream)).split()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{tree.place(binary)}: cannot be read ({reason(error)})") from None
         return _cifar(layout, tree, names, fine, binary, (".bin", _binary))
     meta = tree.nearest("meta")
     if meta is None:
@@ -316,7 +381,7 @@ def find_cifar(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
     content = _content(tree, meta)
     if "fine_label_names" not in content:
         raise DataError(f"{tree.place(meta)}: must contain fine_label_names")
-    fine = [_text(name) for name in content["fine_label_names"]]
+    fine = _listed(content["fine_label_names"], tree.place(meta), "fine_label_names", str)
     return _cifar(layout, tree, names, fine, meta, ("", _pickled))
 
 
@@ -339,9 +404,10 @@ def _cifar(
             continue
         sources.append(file)
         labels, planes = read(tree, file)
-        if labels.size and labels.max() >= len(fine):
+        if labels.size and not 0 <= labels.min() <= labels.max() < len(fine):
             raise DataError(
-                f"{tree.place(file)}: labels must be below {len(fine)}, not {labels.max()}"
+                f"{tree.place(file)}: labels must be in 0..{len(fine) - 1}, not "
+                f"{labels.min()}..{labels.max()}"
             )
         for label in np.unique(labels).tolist():
             name = fine[label] if names is None else names(fine[label])
@@ -360,8 +426,11 @@ def _binary(tree: Tree, file: str) -> tuple[Any, _Planes]:
     """Read rows of a coarse label, a fine label and 3,072 pixels."""
     local, width = _raw(tree, file), _PLANES + 2
     if local is None:
-        with tree.open(file) as stream:
-            raw = np.frombuffer(stream.read(), np.uint8)
+        try:
+            with tree.open(file) as stream:
+                raw = np.frombuffer(stream.read(), np.uint8)
+        except OSError as error:
+            raise DataError(f"{tree.place(file)}: cannot be read ({reason(error)})") from None
     size = raw.size if local is None else local.size
     if size == 0 or size % width:
         raise DataError(
@@ -381,7 +450,8 @@ def _binary(tree: Tree, file: str) -> tuple[Any, _Planes]:
 def _pickled(tree: Tree, file: str) -> tuple[Any, _Planes]:
     """Read a pickle with 3,072 pixels per row and fine labels."""
     content = _content(tree, file)
-    data, labels = content.get("data"), np.array(_plain(content.get("fine_labels", [])))
+    listed = _listed(content.get("fine_labels", []), tree.place(file), "fine_labels", int)
+    data, labels = content.get("data"), np.array(listed, np.int64)
     if (
         not isinstance(data, (np.ndarray, _FileRows))
         or data.dtype != np.uint8

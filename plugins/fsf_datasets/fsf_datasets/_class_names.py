@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 __all__ = ["ClassNames"]
 
 _NUMBER = re.compile(r"(\d+)[._ -]+(?=\S)")
+_WHOLE = re.compile(r"(\d{1,1000})")
+_LEADING = re.compile(r"(\d{1,1000})\.")  # as Meta-Dataset writes it
 _SYNSET = re.compile(r"(n\d{8})(?!\d)")
 
 
@@ -65,9 +67,7 @@ def _unnumbered(text: str) -> str:
 
 
 def _number(text: str) -> str:
-    if text.isdecimal():
-        return str(int(text))
-    found = re.match(r"(\d+)\.", text)  # as Meta-Dataset writes it
+    found = _WHOLE.fullmatch(text) or _LEADING.match(text)
     return str(int(found[1])) if found else ""
 
 

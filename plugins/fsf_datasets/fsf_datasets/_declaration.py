@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import lzma
 import re
+import reprlib
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from fsf_datasets._patterns import compiled
 from fsf_datasets._splits import split_name
 from fsframework.interfaces import About, DataError
-from fsframework.values import parse_json, parse_toml
+from fsframework.values import parse_json, parse_toml, read_file
 
 __all__ = ["Declaration", "Layout", "Pixels", "Split", "placeholders", "read_declaration"]
 
@@ -22,6 +24,10 @@ Kind = Literal["folders", "tables", "pickles", "cifar-100"]
 SPLITS = ("train", "val", "test")
 WHOLE = "all"
 """The name for counts of a whole data set whose splits are not published."""
+
+_MOST_BYTES = 1 << 26
+_MOST_UNPACKED = 1 << 28
+"""Sizes of a declaration and of a decompressed file of a split."""
 
 _MISSING: Any = object()
 
@@ -254,14 +260,14 @@ class _Table:
             return default
         value = self.raw.pop(key)
         if not _TYPES[what](value):
-            raise self.fail(key, f"must be {what}, not {value!r}")
+            raise self.fail(key, f"must be {what}, not {reprlib.repr(value)}")
         return value
 
     def tables(self, key: str) -> Iterator[tuple[str, _Table]]:
         """Yield the named tables within a table."""
         for name, inner in self.take(key, "a table", {}).items():
             if not isinstance(inner, dict):
-                raise self.fail(f"{key}.{name}", f"must be a table, not {inner!r}")
+                raise self.fail(f"{key}.{name}", f"must be a table, not {reprlib.repr(inner)}")
             yield name, _Table(inner, self.file, f"{self.where}{key}.{name}: ")
 
     def finish(self) -> None:
@@ -302,7 +308,10 @@ _TYPES: dict[str, Any] = {
         isinstance(v, list) and len(v) == 3 and all(_is_int(n) and n >= 0 for n in v) and sum(v) > 0
     ),
     "a list of 0, 90, 180 and 270": lambda v: (
-        isinstance(v, list) and bool(v) and len(set(v)) == len(v) and {*v} <= {0, 90, 180, 270}
+        isinstance(v, list)
+        and bool(v)
+        and all(_is_int(n) and n in (0, 90, 180, 270) for n in v)
+        and len(set(v)) == len(v)
     ),
     "folders, tables, pickles or cifar-100": lambda v: (
         v in ("folders", "tables", "pickles", "cifar-100")
@@ -324,11 +333,9 @@ def read_declaration(file: Path) -> Declaration:
             type; the message names file and key.
     """
     try:
-        raw = parse_toml(file.read_text(encoding="utf-8"))
+        raw = parse_toml(read_file(file, _MOST_BYTES))
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{file}: is not UTF-8 text") from None
     except ValueError as error:
         raise DataError(f"{file}: not TOML ({error})") from None
     table = _Table(raw, file)
@@ -392,7 +399,7 @@ def _layout(table: _Table) -> Layout:
         for split, names in files.items():
             if split not in SPLITS or not _texts(names) or len(names) not in (1, 2):
                 rule = "must be one file, or a file of images and one of labels, for train, val or"
-                raise table.fail(f"files.{split}", f"{rule} test, not {names!r}")
+                raise table.fail(f"files.{split}", f"{rule} test, not {reprlib.repr(names)}")
         if not files:
             raise table.fail("files", "must name a file for train, val or test")
         options["files"] = {split: tuple(names) for split, names in files.items()}
@@ -410,8 +417,8 @@ def _folders(table: _Table) -> dict[str, Any]:
     expression = None
     if pattern is not None:
         try:
-            expression = re.compile(pattern)
-        except re.error as error:
+            expression = compiled(pattern)
+        except ValueError as error:
             raise table.fail("pattern", f"must be a regular expression: {error}") from None
     groups = list(expression.groupindex) if expression else []
     for key, template, known in [
@@ -435,7 +442,11 @@ def _folders(table: _Table) -> dict[str, Any]:
 def _demand_template(table: _Table, key: str, template: Any, known: Sequence[str]) -> None:
     try:
         names = placeholders(template)
+        # A width, such as {class:>1000000000}, could make a text of any size.
+        plain = all(not form and not how for *_, form, how in string.Formatter().parse(template))
     except (TypeError, ValueError):
+        plain = False
+    if not plain:
         raise table.fail(key, f"must be a string with names in braces, not {template!r}") from None
     for name in names:
         if name not in known:
@@ -455,7 +466,7 @@ def _split(name: str, table: _Table) -> Split:
     for split, pair in (stated or {}).items():
         if split not in (*SPLITS, WHOLE) or not _count_pair(pair):
             rule = "must be [classes, images] for train, val, test or all"
-            raise table.fail(f"counts.{split}", f"{rule}, not {pair!r}")
+            raise table.fail(f"counts.{split}", f"{rule}, not {reprlib.repr(pair)}")
     found = Split(
         name=name,
         source=table.take("source", "a string", "unknown"),
@@ -468,6 +479,15 @@ def _split(name: str, table: _Table) -> Split:
     )
     table.finish()
     _demand_disjoint(found.inline or {}, f"{table.file}: splits.{name}")
+    return found
+
+
+def _decompressed(content: bytes) -> bytes:
+    """Return the content of an .xz file, within a limit."""
+    reader = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MOST_UNPACKED)
+    found = reader.decompress(content, _MOST_UNPACKED)
+    if not reader.eof:
+        raise ValueError(f"it is incomplete, or larger than {_MOST_UNPACKED:,} bytes")
     return found
 
 
@@ -495,11 +515,11 @@ def _read_split_file(
     each class if the split selects images.
     """
     try:
-        content = file.read_bytes()
-        raw = parse_json(lzma.decompress(content) if file.suffix == ".xz" else content)
+        content = read_file(file)
+        raw = parse_json(_decompressed(content) if file.suffix == ".xz" else content)
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error.strerror})") from None
-    except (ValueError, lzma.LZMAError) as error:
+    except (ValueError, EOFError, lzma.LZMAError) as error:
         raise DataError(f"{file}: not JSON ({error})") from None
     files = raw.pop("files", {}) if isinstance(raw, dict) else {}
     what = "a list of classes or a table of their numbers of images"

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
+from fsf_datasets._decoding import MOST_BYTES, decode
 from fsf_datasets._messages import reason
 from fsf_datasets._trees import Tree
 from fsframework.interfaces import DataError, Dataset, OptionError
@@ -87,10 +88,8 @@ class ImageFileDataset(Dataset):
     def _rgb(self, index: int, min_size: int | None = None) -> Image.Image:
         """Return an image, decoded at any scale of at least ``min_size`` pixels if it is given."""
         try:
-            with self._tree.open(self._files[index]) as stream, Image.open(stream) as image:
-                if min_size is not None:
-                    image.draft(None, (min_size, min_size))  # no effect on other formats
-                return _to_rgb(image)
+            with self._tree.open(self._files[index], MOST_BYTES) as stream:
+                return decode(stream, min_size)
         except FileNotFoundError:
             raise self._unreadable(index, "no such file") from None
         except Exception as error:  # the type of a decoder's error depends on the format
@@ -122,19 +121,6 @@ def _resampling(interpolation: str) -> Image.Resampling:
     except KeyError:
         known = ", ".join(method.name.lower() for method in Image.Resampling)
         raise OptionError(f"interpolation must be one of {known}, not {interpolation!r}") from None
-
-
-def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):  # 16-bit grey, which Pillow would clip at 255
-        grey = np.asarray(image, dtype=np.int64)
-        image = Image.fromarray(((grey + 128) // 257).clip(0, 255).astype(np.uint8))
-    image.load()
-    ImageOps.exif_transpose(image, in_place=True)
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(white, image)
-    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def files_digest(tree: Tree, files: Sequence[str]) -> str:

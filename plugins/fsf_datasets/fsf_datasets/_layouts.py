@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +10,9 @@ from fsf_datasets._arrays import find_cifar, find_pickles
 from fsf_datasets._class_names import ClassNames
 from fsf_datasets._declaration import Layout
 from fsf_datasets._found import Found, split_of_name
-from fsf_datasets._messages import counted, first_few, quoted
-from fsf_datasets._tables import is_missing
+from fsf_datasets._messages import counted, first_few, quoted, reason
+from fsf_datasets._patterns import search_names
+from fsf_datasets._tables import csv_lines, is_missing
 from fsf_datasets._trees import ENDINGS, Tree, ending
 from fsframework.interfaces import DataError
 
@@ -61,6 +60,7 @@ def _find_folders(layout: Layout, tree: Tree, names: ClassNames | None) -> Found
     skipped = _common(parts.values(), len(layout.levels))
     by_split = _are_split_folders(parts.values(), skipped, len(layout.levels))
     spellings: dict[str, dict[str, str]] = defaultdict(dict)
+    levels: list[Mapping[str, str]] = []
     loose = 0
     for folder, files in members.items():
         inner = parts[folder][skipped:]
@@ -75,7 +75,8 @@ def _find_folders(layout: Layout, tree: Tree, names: ClassNames | None) -> Found
         if place.split is not None:
             found.placed[place.name].add(place.split)
         found.add(place.name, files)
-        _add_columns(found, layout, place.levels, files)
+        levels += [place.levels] * len(files)
+    _add_columns(found, layout, levels)
     for name, written in spellings.items():
         if len(written) > 1:
             raise DataError(
@@ -132,22 +133,18 @@ def _place(
     return nearest
 
 
-def _add_columns(
-    found: Found, layout: Layout, levels: Mapping[str, str], files: Sequence[str]
-) -> None:
+def _add_columns(found: Found, layout: Layout, levels: Sequence[Mapping[str, str]]) -> None:
+    """Add the columns of a layout, from the levels of each image and the pattern."""
     if not layout.columns:
         return
-    values: list[Mapping[str, str]] = [levels] * len(files)
+    values = list(levels)
     if layout.pattern is not None:
-        matches = [layout.pattern.search(file) for file in files]
-        found.unmatched.extend(f for f, match in zip(files, matches, strict=True) if not match)
-        groups = layout.pattern.groupindex
-        values = [
-            {**levels, **{g: (match[g] or "") if match else "" for g in groups}}
-            for match in matches
-        ]
+        matches = search_names(layout.pattern, found.files)
+        found.unmatched = [f for f, m in zip(found.files, matches, strict=True) if m is None]
+        none = dict.fromkeys(layout.pattern.groupindex, "")
+        values = [{**own, **(m or none)} for own, m in zip(levels, matches, strict=True)]
     for column, template in layout.columns.items():
-        found.columns[column].extend(template.format_map(value) for value in values)
+        found.columns[column] = [template.format_map(value) for value in values]
 
 
 # --- tables ----------------------------------------------------------------------------------
@@ -223,15 +220,14 @@ def _rows(tree: Tree, table: str, layout: Layout) -> list[tuple[str, str]]:
     """Return file name and class of each row; cells beyond the header are ignored."""
     place = tree.place(table)
     try:
-        with tree.open(table) as stream:
-            text = stream.read().decode("utf-8-sig")
-        lines = list(csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{place}: not a CSV file ({error})") from None
+        stream = tree.open(table)
+    except OSError as error:
+        raise DataError(f"{place}: cannot be read ({reason(error)})") from None
+    lines = csv_lines(stream, place, skipinitialspace=True)
     header = [cell.strip() for cell in lines[0]] if lines else []
     for needed in (layout.image, *([layout.label] if layout.label else [])):
         if needed not in header:
-            held = ", ".join(header) or "nothing"
+            held = first_few(header, most=20) or "nothing"
             raise DataError(f"{place}: row 1 must name the column {needed}, not {held}")
     image = header.index(layout.image)
     label = header.index(layout.label) if layout.label else None

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 __all__ = ["counted", "first_few", "quoted", "reason"]
 
 
+_MOST_SHOWN = 500
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun.
 
@@ -25,7 +28,8 @@ def first_few(texts: Sequence[str], most: int = 3, joint: str = ", ") -> str:
     'row 2, row 3, row 7 and 1 more'
     """
     left = len(texts) - most
-    return joint.join(texts[:most]) + (f" and {left:,} more" if left > 0 else "")
+    shown = (t if len(t) <= _MOST_SHOWN else f"{t[:_MOST_SHOWN]}..." for t in texts[:most])
+    return joint.join(shown) + (f" and {left:,} more" if left > 0 else "")
 
 
 def quoted(names: Sequence[str]) -> str:
@@ -38,10 +42,14 @@ def quoted(names: Sequence[str]) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return the message of a decoder's error without the object that it was reading.
+    """Return the message of an error without its number or the object that was read.
 
     >>> reason(OSError("cannot identify image file <_io.BytesIO object at 0x7f>"))
     'cannot identify image file'
+    >>> reason(FileNotFoundError(2, "No such file or directory", "a.png"))
+    'No such file or directory'
     """
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     text = re.sub(r"\s*<_?io\.[^>]*>", "", str(error)).strip()
     return text or type(error).__name__

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from fsf_datasets._messages import quoted
-from fsf_datasets._tables import read_table, read_text
+from fsf_datasets._tables import is_missing, read_table
 from fsframework.interfaces import DataError, OptionError
-from fsframework.values import parse_json
+from fsframework.values import parse_json, read_file
 
 __all__ = ["SplitOptions", "Splits", "disjoint", "split_name"]
 
@@ -121,7 +121,9 @@ def _read(file: Path) -> Splits:
 
 def _from_json(file: Path) -> list[tuple[str, str]]:
     try:
-        raw = parse_json(read_text(file))
+        raw = parse_json(read_file(file))
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror})") from None
     except ValueError as error:
         raise DataError(f"{file}: not JSON ({error})") from None
     if not isinstance(raw, dict):
@@ -133,10 +135,14 @@ def _from_json(file: Path) -> list[tuple[str, str]]:
 
 
 def _from_csv(file: Path) -> list[tuple[str, str]]:
-    columns = read_table(file, ["split"]).columns
+    table = read_table(file, ["split"])
+    columns = table.columns
     names = columns.get("class") or columns.get("label")
     if names is None:
         raise DataError(f"{file}: row 1 must name a column class or label, not {[*columns]}")
+    for row, name in zip(table.rows, names, strict=True):
+        if is_missing(name):
+            raise DataError(f"{file}: row {row} has a missing class: {name!r}")
     return list(zip(names, columns["split"], strict=True))
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import csv
-import io
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
-from fsf_datasets._messages import first_few
+from fsf_datasets._messages import first_few, reason
 from fsframework.interfaces import DataError
+from fsframework.values import open_file, text_lines
 
-__all__ = ["Table", "is_missing", "read_table", "read_text"]
+__all__ = ["Table", "csv_lines", "is_missing", "read_table"]
 
-_MISSING = frozenset(("", "NaN", "nan", "NAN", "NaT", "<NA>"))
-"""Spellings of a missing value in the tables of pandas, R and spreadsheets."""
+_MISSING = frozenset(("", "NaT", "<NA>", "#N/A"))
+"""Spellings of a missing value in the tables of pandas, R and spreadsheets, besides NaN."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +27,26 @@ class Table:
     rows: tuple[int, ...]
 
 
-def read_text(file: Path) -> str:
-    """Return the text of a UTF-8 file with its line ends unchanged.
+def csv_lines(stream: BinaryIO, place: str | Path, **how: Any) -> list[list[str]]:
+    """Return the cells of each row of a CSV file, and close the stream.
+
+    Args:
+        stream: the content.
+        place: the file, for messages.
+        how: arguments of ``csv.reader``.
 
     Raises:
-        DataError: the file is missing or not UTF-8.
+        DataError: it is not a CSV file or not UTF-8 text.
     """
     try:
-        with file.open(encoding="utf-8-sig", newline="") as stream:
-            return stream.read()
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read ({error.strerror})") from None
+        return list(csv.reader(text_lines(stream), strict=True, **how))
     except UnicodeDecodeError:
-        raise DataError(f"{file}: is not UTF-8 text") from None
+        raise DataError(f"{place}: is not UTF-8 text") from None
+    except OSError as error:
+        raise DataError(f"{place}: not a CSV file ({reason(error)})") from None
+    except csv.Error as error:
+        why = str(error).replace("unexpected end of data", "a quotation mark is not closed")
+        raise DataError(f"{place}: not a CSV file ({why})") from None
 
 
 def read_table(file: Path, needed: Sequence[str]) -> Table:
@@ -48,9 +57,10 @@ def read_table(file: Path, needed: Sequence[str]) -> Table:
             of them.
     """
     try:
-        lines = list(csv.reader(io.StringIO(read_text(file), newline=""), strict=True))
-    except csv.Error as error:
-        raise DataError(f"{file}: not a CSV file ({error})") from None
+        stream = open_file(file)
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror})") from None
+    lines = csv_lines(stream, file)
     stripped = [[cell.strip() for cell in line] for line in lines]
     header = stripped[0] if stripped else []
     _demand_header(header, needed, file)
@@ -69,13 +79,13 @@ def _demand_header(header: Sequence[str], needed: Sequence[str], file: Path) -> 
     if missing:
         raise DataError(
             f"{file}: row 1 must name the columns {' and '.join(needed)}, separated by commas; "
-            f"it lacks {' and '.join(missing)}: {', '.join(header) or 'an empty row'}"
+            f"it lacks {' and '.join(missing)}: {first_few(header, most=20) or 'an empty row'}"
         )
     for number, name in enumerate(header, start=1):
         if not name:
             raise DataError(f"{file}: column {number} has no name in row 1")
         if name in header[: number - 1]:
-            raise DataError(f"{file}: row 1 names the column {name!r} twice")
+            raise DataError(f"{file}: row 1 names the column {reprlib.repr(name)} twice")
 
 
 def _fault(
@@ -99,4 +109,4 @@ def is_missing(cell: str) -> bool:
     >>> is_missing("NaN"), is_missing("<NA>"), is_missing("naan")
     (True, True, False)
     """
-    return cell in _MISSING
+    return cell in _MISSING or cell.lstrip("+-").casefold() == "nan"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import errno
 import io
+import itertools
+import lzma
 import os
 import re
 import threading
@@ -12,12 +16,15 @@ import weakref
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from fsf_datasets._messages import reason
 from fsframework.interfaces import DataError
+from fsframework.values import check_file, open_file
 
 __all__ = [
     "ENDINGS",
@@ -36,6 +43,20 @@ ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".ppm"})
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".rar", ".7z", ".gz")
 _LOCAL_HEADER = 30  # bytes before the name of a member (PKWARE APPNOTE, section 4.3.7)
+_LZMA_HEADER = 9
+_MOST_DICTIONARY = 1 << 28
+_ENCRYPTED = 0x1 | 0x40
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:[/\\]")
+
+_ANY_RATIO = 1 << 26
+"""Size in bytes up to which a file in an archive may be compressed to any degree."""
+
+_MOST_RATIO = 200
+"""Degree of compression up to which a larger file is read; pixels reach a few dozen."""
+
+_MOST_VISITS = 100
+"""Number of links to one folder, so that folders full of links to each other are refused."""
 
 
 class RawFile:
@@ -51,7 +72,8 @@ class RawFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        with open_file(path) as file:
+            self._file = os.dup(file.fileno())
         weakref.finalize(self, os.close, self._file)
         self.size = os.fstat(self._file).st_size
 
@@ -61,6 +83,7 @@ class RawFile:
 
     def read(self, start: int, count: int) -> bytes:
         """Return ``count`` bytes from position ``start``, or fewer at the end of the file."""
+        count = max(0, min(count, self.size - start))
         part = self._part(start, count)
         if len(part) == count:
             return part
@@ -105,17 +128,30 @@ class Tree(ABC):
         return found
 
     def nearest(self, last: str) -> str | None:
-        """Return the file with this name (ignoring case) nearest to the root; never an image."""
+        """Return the file with this name (ignoring case) nearest to the root; never an image.
+
+        Raises:
+            DataError: the names of two such files differ only in case.
+        """
         same = self._others.get(last.casefold(), ())
-        return min(same, key=lambda name: (name.count("/"), name), default=None)
+        found = min(same, key=lambda name: (name.count("/"), name), default=None)
+        for name in same:
+            if name != found and found is not None and name.casefold() == found.casefold():
+                raise DataError(f"{self.place(found)}: {name} differs only in case; keep one")
+        return found
 
     @abstractmethod
-    def open(self, name: str) -> BinaryIO:
+    def open(self, name: str, most: int | None = None) -> BinaryIO:
         """Open a file for reading; several threads may do so at the same time.
+
+        Args:
+            name: the file.
+            most: size in bytes up to which it is read; ``None`` for any size.
 
         Raises:
             FileNotFoundError: the file does not exist.
-            OSError: the file exists but cannot be read, or is damaged within its archive.
+            OSError: the file exists but cannot be read, is not a regular file, is larger, or is
+                damaged within its archive.
         """
 
     @abstractmethod
@@ -146,7 +182,8 @@ class FolderTree(Tree):
         walk: whether to list the files; otherwise any name may be requested.
 
     Raises:
-        DataError: two names differ only in their Unicode form, or a name is not printable.
+        DataError: two names differ only in their Unicode form, a name is not printable, or a folder
+            cannot be read.
     """
 
     def __init__(self, root: Path, *, walk: bool = True) -> None:
@@ -155,24 +192,28 @@ class FolderTree(Tree):
         self._prefix = os.path.join(root, "")  # noqa: PTH118 - a Path per file would cost seconds
         self._written: dict[str, str] = {}
         folders: set[str] = set()
-        found = list(self._walk("", (), folders)) if walk else []
+        found = list(self._walk(folders)) if walk else []
         self.names = self._in_one_form(found)
         self.folders = frozenset(unicodedata.normalize("NFC", folder) for folder in folders)
 
-    def _walk(self, above: str, real_above: tuple[str, ...], folders: set[str]) -> Iterator[str]:
+    def _walk(self, folders: set[str]) -> Iterator[str]:
         """Yield each file; links are followed unless they lead back to a folder above."""
-        folder = os.path.join(self.root, above)  # noqa: PTH118 - a Path per file would cost seconds
-        real = os.path.realpath(folder)
-        if real in real_above:
-            return
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.startswith("."):
-                    continue
+        waiting: list[tuple[str, tuple[tuple[int, int], ...]]] = [("", ())]
+        visits: Counter[tuple[int, int]] = Counter()
+        while waiting:
+            above, real_above = waiting.pop()
+            folder = os.path.join(self.root, above)  # noqa: PTH118 - a Path would cost seconds
+            real = _identity(folder)
+            if real in real_above:
+                continue
+            visits[real] += 1
+            if visits[real] > _MOST_VISITS:
+                raise DataError(f"{folder}: more than {_MOST_VISITS} links lead to this folder")
+            for entry in _entries(folder):
                 name = f"{above}/{entry.name}" if above else entry.name
-                if entry.is_dir():
+                if _is_folder(entry):
                     folders.add(name)
-                    yield from self._walk(name, (*real_above, real), folders)
+                    waiting.append((name, (*real_above, real)))
                 else:
                     yield name
 
@@ -197,9 +238,13 @@ class FolderTree(Tree):
             return f"{self._prefix}{self._written.get(name, name)}"
         return os.path.join(self.root, name)  # noqa: PTH118 - name may be absolute
 
-    def open(self, name: str) -> BinaryIO:
+    def open(self, name: str, most: int | None = None) -> BinaryIO:
         """Open a file for reading."""
-        return open(self._path(name), "rb")  # noqa: PTH123 - as above
+        file = open_file(self._path(name))
+        if most is not None and (size := os.fstat(file.fileno()).st_size) > most:
+            file.close()
+            raise _too_large(size, most)
+        return file
 
     def states(self, names: Iterable[str]) -> list[str]:
         """Return size and modification time of each file, or ``missing``."""
@@ -208,7 +253,7 @@ class FolderTree(Tree):
     def _state(self, name: str) -> str:
         try:
             state = os.stat(self._path(name))  # noqa: PTH116 - as above
-        except OSError:
+        except (OSError, ValueError):  # ValueError: its name contains a NUL byte
             return "missing"
         return f"{state.st_size} {state.st_mtime_ns}"
 
@@ -232,6 +277,35 @@ class FolderTree(Tree):
         return Path(self._path(name))
 
 
+def _identity(folder: str) -> tuple[int, int]:
+    """Return what two paths of the same folder have in common."""
+    try:
+        state = os.stat(folder)  # noqa: PTH116 - a Path per folder would cost seconds
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read ({error.strerror})") from None
+    return state.st_dev, state.st_ino
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    """Return the files and folders in a folder that are not hidden."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read ({error.strerror})") from None
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself, which is a file that cannot be read
+        return False
+
+
+def _too_large(size: int, most: int) -> OSError:
+    return OSError(errno.EFBIG, f"it has {size:,} bytes; at most {most:,} are read")
+
+
 class ZipTree(Tree):
     """Files within a zip archive, read without unpacking.
 
@@ -240,75 +314,92 @@ class ZipTree(Tree):
 
     Args:
         root: the archive.
+        content: its content, if it is not a file of its own; ``root`` is then its location.
 
     Raises:
-        DataError: the file is not a complete zip archive, or is encrypted.
+        DataError: the file is not a complete zip archive, a file in it cannot be read or has a name
+            that leads out of it, or two files have the same name or place.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, content: bytes | None = None) -> None:
         self.root = root
-        try:
-            with zipfile.ZipFile(root) as archive:
-                members = archive.infolist()
-        except (zipfile.BadZipFile, OSError, ValueError) as error:
-            raise DataError(
-                f"{root}: not a complete zip archive ({error}); was its download interrupted?"
-            ) from None
+        self._file = _Memory(content) if content is not None else _raw_file(root)
         self._members: dict[str, zipfile.ZipInfo] = {}
         folders: set[str] = set()
+        members = _members(root, content)
         for member in members:
             name = _name_in_archive(member)
             parts = PurePosixPath(name).parts
+            if ".." in parts or _ABSOLUTE.match(name):
+                raise DataError(
+                    f"{root}: {name!a}: the names of files in an archive must be relative, "
+                    "without '..'"
+                )
             if not parts or parts[0] == "__MACOSX" or any(p.startswith(".") for p in parts):
                 continue
             above = parts if member.is_dir() else parts[:-1]
             folders.update("/".join(above[:depth]) for depth in range(1, len(above) + 1))
-            if member.is_dir():
-                continue
-            if member.flag_bits & 1:
-                raise DataError(f"{root}: its files are encrypted; unpack it first")
-            if not name.isprintable():
-                raise DataError(f"{root}: {name!a}: file names must be printable Unicode")
-            self._members[name] = member
+            if not member.is_dir():
+                self._add("/".join(parts), member)
+        _demand_apart(members, root)
         self.names = tuple(sorted(self._members))
         self.folders = frozenset(folders)
-        self._file = RawFile(root)
+
+    def _add(self, name: str, member: zipfile.ZipInfo) -> None:
+        if member.flag_bits & _ENCRYPTED:
+            raise DataError(f"{self.root}: its files are encrypted; unpack it first")
+        if member.compress_type not in _METHODS:
+            raise DataError(
+                f"{self.root}: {name!a} is compressed with method {member.compress_type}, which is "
+                "not read; unpack the archive first"
+            )
+        if not name.isprintable():
+            raise DataError(f"{self.root}: {name!a}: file names must be printable Unicode")
+        if name in self._members:
+            raise DataError(f"{self.root}: two files in the archive have the name {name!r}")
+        self._members[name] = member
 
     def __reduce__(self) -> tuple[type[ZipTree], tuple[Path]]:
         """Reopen the archive on unpickling."""
         return type(self), (self.root,)
 
-    def open(self, name: str) -> BinaryIO:
+    def open(self, name: str, most: int | None = None) -> BinaryIO:
         """Open a file for reading; its checksum is verified first."""
-        return io.BytesIO(self._content(name))
+        return io.BytesIO(self._content(name, most))
 
-    def _content(self, name: str) -> bytes:
-        member = self._members.get(name)
-        if member is None:
-            raise FileNotFoundError(name)
-        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            return self._rarely_compressed(member)
+    def stored(self, name: str) -> tuple[int, int] | None:
+        """Return start and size of an uncompressed file in the archive; ``None`` for others."""
+        member = self._members[name]
+        if member.compress_type != zipfile.ZIP_STORED:
+            return None
+        return self._start(member), member.compress_size
+
+    def _start(self, member: zipfile.ZipInfo) -> int:
         header = self._file.read(member.header_offset, _LOCAL_HEADER)
         if header[:4] != b"PK\x03\x04" or len(header) < _LOCAL_HEADER:
             raise OSError("the archive is damaged here")
         skipped = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-        start = member.header_offset + _LOCAL_HEADER + skipped
-        content = self._file.read(start, member.compress_size)
-        if member.compress_type == zipfile.ZIP_DEFLATED:
-            try:
-                content = zlib.decompress(content, -zlib.MAX_WBITS)
-            except zlib.error:
-                raise OSError("the archive is damaged here") from None
-        if len(content) != member.file_size or zlib.crc32(content) != member.CRC:
+        return member.header_offset + _LOCAL_HEADER + skipped
+
+    def _content(self, name: str, most: int | None) -> bytes:
+        member = self._members.get(name)
+        if member is None:
+            raise FileNotFoundError(name)
+        size, packed = member.file_size, member.compress_size
+        if most is not None and size > most:
+            raise _too_large(size, most)
+        if size > _ANY_RATIO and size > _MOST_RATIO * packed:
+            raise OSError(
+                errno.EFBIG,
+                f"it has {size:,} bytes, more than {_MOST_RATIO} times its compressed "
+                f"size of {packed:,}",
+            )
+        content = _unpacked(self._file.read(self._start(member), packed), member)
+        if len(content) > size:
+            raise OSError("the archive is damaged here: it has more bytes than it declares")
+        if len(content) < size or zlib.crc32(content) != member.CRC:
             raise OSError("the archive is damaged here: its checksum differs")
         return content
-
-    def _rarely_compressed(self, member: zipfile.ZipInfo) -> bytes:
-        try:
-            with zipfile.ZipFile(self.root) as archive:
-                return archive.read(member)
-        except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
-            raise OSError(f"{error}") from None
 
     def states(self, names: Iterable[str]) -> list[str]:
         """Return size and checksum of each file, or ``missing``."""
@@ -322,6 +413,81 @@ class ZipTree(Tree):
     def place(self, name: str) -> str:
         """Return the archive and the name inside it."""
         return f"{self.root}: {name}"
+
+
+class _Memory:
+    """Bytes that are read like a ``RawFile``."""
+
+    def __init__(self, content: bytes) -> None:
+        self._bytes = content
+
+    def read(self, start: int, count: int) -> bytes:
+        """Return ``count`` bytes from position ``start``, or fewer at the end."""
+        return self._bytes[start : start + count]
+
+
+def _raw_file(path: Path) -> RawFile:
+    try:
+        return RawFile(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _members(root: Path, content: bytes | None) -> list[zipfile.ZipInfo]:
+    """Return the files and folders that an archive lists."""
+    try:
+        stream = open_file(root) if content is None else io.BytesIO(content)
+        with stream, zipfile.ZipFile(stream) as archive:
+            return archive.infolist()
+    except Exception as error:  # a damaged archive can fail anywhere in zipfile
+        raise DataError(
+            f"{root}: not a complete zip archive ({reason(error)}); was its download interrupted?"
+        ) from None
+
+
+def _demand_apart(members: Sequence[zipfile.ZipInfo], root: Path) -> None:
+    """Refuse an archive whose files share bytes, which expands to far more than its size."""
+    ordered = sorted(members, key=lambda member: member.header_offset)
+    for one, following in itertools.pairwise(ordered):
+        if one.header_offset + _LOCAL_HEADER + one.compress_size > following.header_offset:
+            raise DataError(
+                f"{root}: the files {one.filename!a} and {following.filename!a} overlap in the "
+                "archive; it is damaged"
+            )
+
+
+def _unpacked(raw: bytes, member: zipfile.ZipInfo) -> bytes:
+    """Return the content of a file, of at most one byte more than it declares."""
+    most = member.file_size + 1
+    try:
+        if member.compress_type == zipfile.ZIP_STORED:
+            return raw
+        if member.compress_type == zipfile.ZIP_DEFLATED:
+            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(raw, most)
+        if member.compress_type == zipfile.ZIP_BZIP2:
+            return bz2.BZ2Decompressor().decompress(raw, most)
+        return _lzma_decompressor(raw).decompress(raw[_LZMA_HEADER:], most)
+    except (zlib.error, lzma.LZMAError, OSError, ValueError, EOFError):
+        raise OSError("the archive is damaged here") from None
+
+
+def _lzma_decompressor(raw: bytes) -> lzma.LZMADecompressor:
+    """Return the decompressor of a file (PKWARE APPNOTE, section 5.8.8).
+
+    The header is a version of two bytes, the size of the properties, 5, in two bytes, and the
+    properties: lc, lp and pb in one byte and the size of the dictionary in four.
+    """
+    packed, dictionary = raw[4], int.from_bytes(raw[5:_LZMA_HEADER], "little")
+    if int.from_bytes(raw[2:4], "little") != 5 or packed >= 225:
+        raise ValueError
+    options = {
+        "id": lzma.FILTER_LZMA1,
+        "lc": packed % 9,
+        "lp": packed // 9 % 5,
+        "pb": packed // 45,
+        "dict_size": min(max(dictionary, 1 << 12), _MOST_DICTIONARY),
+    }
+    return lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[options])
 
 
 def _name_in_archive(member: zipfile.ZipInfo) -> str:
@@ -339,10 +505,14 @@ def open_tree(path: Path) -> Tree:
     Raises:
         DataError: the path does not exist, or is a file other than a zip archive.
     """
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises an error for names that are too long
         return FolderTree(path)
-    if not path.exists():
-        raise DataError(f"{path}: no such folder")
+    try:
+        check_file(path)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such folder") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     if path.suffix.lower() == ".zip":
         return ZipTree(path)
     if path.name.lower().endswith(_ARCHIVES):

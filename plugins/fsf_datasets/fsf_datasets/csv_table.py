@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -79,7 +80,8 @@ class CsvTable(ImageFileDataset):
         self.metadata = columns
         folder = self.path.parent if self.root is None else self.root
         # An archive lists its files; those of a folder are searched for only when needed.
-        archive = folder.suffix.lower() == ".zip" and folder.is_file()
+        # Path.is_file raises an error for names that are too long.
+        archive = folder.suffix.lower() == ".zip" and os.path.isfile(folder)  # noqa: PTH113
         self._tree = open_tree(folder) if archive else FolderTree(folder, walk=False)
         self._files = self.keys
 

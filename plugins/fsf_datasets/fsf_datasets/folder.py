@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from fsf_datasets._image_files import ImageFileDataset, files_digest
 from fsf_datasets._messages import first_few, quoted
+from fsf_datasets._patterns import compiled, search_names
 from fsf_datasets._splits import SplitOptions, disjoint, split_name
 from fsf_datasets._trees import images_of, natural, open_tree
 from fsframework.interfaces import DataError, OptionError
@@ -158,9 +160,11 @@ def _are_splits(folders: Sequence[tuple[str, ...]]) -> bool:
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
-        expression = re.compile(pattern)
-    except re.error as error:
-        raise OptionError(f"pattern must be a regular expression: {error} in {pattern!r}") from None
+        expression = compiled(pattern)
+    except ValueError as error:
+        raise OptionError(
+            f"pattern must be a regular expression: {error} in {reprlib.repr(pattern)}"
+        ) from None
     if not expression.groupindex:
         raise OptionError(f"pattern must have a named group (?P<name>...), not {pattern!r}")
     return expression
@@ -169,13 +173,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _columns(
     keys: Sequence[str], expression: re.Pattern[str], root: Path
 ) -> dict[str, tuple[str, ...]]:
-    matches = [expression.search(key) for key in keys]
+    matches = search_names(expression, keys)
     unmatched = [repr(key) for key, match in zip(keys, matches, strict=True) if match is None]
     if unmatched:
         raise DataError(
             f"{root}: the pattern {expression.pattern!r} does not match {first_few(unmatched)}"
         )
     return {
-        name: tuple(match[name] or "" for match in matches if match is not None)
+        name: tuple(match[name] for match in matches if match is not None)
         for name in expression.groupindex
     }

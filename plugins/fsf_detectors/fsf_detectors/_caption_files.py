@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import itertools
 import json
+import os
 import re
+import reprlib
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
 from fsframework.interfaces import DataError
+from fsframework.values import open_file, parse_json, text_lines
 
 __all__ = ["Format", "Row", "find_format", "read_rows"]
 
@@ -20,6 +24,15 @@ Format = Literal["jsonl", "csv", "token"]
 
 _SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 _TOKEN = re.compile(r"(?P<key>[^\t]*)#(?P<number>[0-9]+)\t(?P<caption>.*)", re.DOTALL)
+_MOST_DIGITS = 18
+_MOST_NAMES = 20
+
+_ANY_EXPANSION = 1 << 26
+"""Number of characters to which a gzip file of any size may expand."""
+
+_MOST_EXPANSION = 200
+"""How many times its size a gzip file may be; captions reach a few dozen."""
+
 _FORMATS = (
     "it must contain JSON objects with key and caption, one per line, CSV with the columns key and "
     "caption, or lines IMAGE#NUMBER<TAB>CAPTION"
@@ -99,33 +112,41 @@ def _checked(row: Row) -> Row:
 def _lines(path: Path) -> Iterator[str]:
     """Yield lines with their ends; bytes that are not UTF-8 become lone surrogates."""
     try:
-        with _opened(path) as file:
-            yield from file
+        file = open_file(path)
+        if path.suffix.lower() == ".gz":
+            yield from _unzipped(file)
+        else:
+            yield from text_lines(file, "surrogateescape")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path}: is not a complete gzip file ({error})") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
-def _opened(path: Path) -> IO[str]:
-    how: dict[str, Any] = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", **how)
-    return path.open(**how)
+def _unzipped(file: BinaryIO) -> Iterator[str]:
+    """Yield the lines of a gzip file that does not expand to far more than its size."""
+    most = _ANY_EXPANSION + _MOST_EXPANSION * os.fstat(file.fileno()).st_size
+    with file, gzip.GzipFile(fileobj=file) as unzipped:
+        for line in text_lines(unzipped, "surrogateescape"):
+            most -= len(line)
+            if most < 0:
+                why = f"it expands to more than {_MOST_EXPANSION} times its size"
+                raise OSError(errno.EFBIG, why)
+            yield line
 
 
 def _json_row(number: int, line: str) -> Row:
     try:
-        found = json.loads(line)
+        found = parse_json(line)
     except json.JSONDecodeError as error:
         return Row(number, fault=f"is not JSON ({error.msg} at column {error.colno})")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return Row(number, fault=f"cannot be read as JSON ({error})")
     if not isinstance(found, dict):
         return Row(number, fault="is not a JSON object")
     for name in ("key", "caption"):
         if name not in found:
-            names = ", ".join(map(repr, sorted(found)[:5])) or "nothing"
+            names = ", ".join(map(reprlib.repr, sorted(found)[:5])) or "nothing"
             return Row(number, fault=f"has no {name!r}, only {names}")
         if not isinstance(found[name], str):
             return Row(number, fault=f"has a {name!r} that is not text")
@@ -137,7 +158,10 @@ def _token_row(number: int, line: str) -> Row:
     if match is None:
         lacks = "no tab" if "\t" not in line else "no #NUMBER before its tab"
         return Row(number, fault=f"has {lacks}; it must be IMAGE#NUMBER<TAB>CAPTION")
-    return Row(number, match["key"], int(match["number"]), match["caption"])
+    place = match["number"]
+    if len(place) > _MOST_DIGITS:
+        return Row(number, fault=f"has a number of {len(place):,} digits")
+    return Row(number, match["key"], int(place), match["caption"])
 
 
 def _csv_rows(path: Path) -> Iterator[Row]:
@@ -146,13 +170,13 @@ def _csv_rows(path: Path) -> Iterator[Row]:
     if first is None:
         raise DataError(f"{path}: is empty; row 1 must name the columns key and caption")
     if isinstance(first, csv.Error):
-        raise DataError(f"{path}: row {number} is not CSV ({first})")
+        raise DataError(f"{path}: row {number} is not CSV ({_why(first)})")
     header = [cell.strip() for cell in first]
     _demand_columns(header, path, number)
     key_at, caption_at = header.index("key"), header.index("caption")
     for number, cells in records:
         if isinstance(cells, csv.Error):
-            yield Row(number, fault=f"is not CSV ({cells})")
+            yield Row(number, fault=f"is not CSV ({_why(cells)})")
         elif len(cells) == len(header):
             yield Row(number, cells[key_at].strip(), 0, cells[caption_at])
         elif any(cell.strip() for cell in cells):
@@ -183,11 +207,15 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str] | csv.Error]]:
             yield number, cells
 
 
+def _why(error: csv.Error) -> str:
+    return str(error).replace("unexpected end of data", "a quotation mark is not closed")
+
+
 def _demand_columns(header: list[str], path: Path, number: int) -> None:
     for name in ("key", "caption"):
         if (count := header.count(name)) != 1:
             problem = "lacks" if count == 0 else "repeats"
             raise DataError(
                 f"{path}: row {number} {problem} the column {name}; it must name key and caption, "
-                f"not {', '.join(header) or 'nothing'}"
+                f"not {', '.join(name[:40] for name in header[:_MOST_NAMES]) or 'nothing'}"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.resources
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,7 +24,7 @@ from fsf_detectors._models import (
     shut_up,
 )
 from fsframework.interfaces import AttributeDetector, DataError, ImageTextModel, OptionError
-from fsframework.values import FloatArray, UInt8Array
+from fsframework.values import FloatArray, UInt8Array, read_file
 
 __all__ = ["ClipWords"]
 
@@ -232,7 +233,8 @@ def _read_vocabulary(path: Path | None) -> tuple[str, ...]:
         text = home.read_text("utf-8")
     else:
         try:
-            text = path.expanduser().read_text("utf-8-sig")
+            place = os.path.expanduser(path)  # noqa: PTH111 - Path refuses unknown users
+            text = read_file(place).decode("utf-8-sig")
         except OSError as error:
             raise DataError(f"vocabulary {path}: cannot be read ({error.strerror})") from None
         except UnicodeDecodeError:

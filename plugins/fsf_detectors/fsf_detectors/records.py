@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from fsframework.interfaces import (
     OptionError,
     WordSelector,
 )
-from fsframework.values import ImageRecord
+from fsframework.values import ImageRecord, open_file
 
 __all__ = ["CaptionsFile", "Metadata", "Skipped"]
 
@@ -226,7 +227,7 @@ class CaptionsFile(Captioner):
         return images
 
     def _read(self) -> dict[str, str]:
-        path = self.path.expanduser()
+        path = Path(os.path.expanduser(self.path))  # noqa: PTH111 - Path refuses unknown users
         kind = find_format(path)
         faults: list[str] = []
         skipped = 0
@@ -259,8 +260,11 @@ class CaptionsFile(Captioner):
             captions[key] = self._joined(numbered.pop(key))
         if not captions:
             raise DataError("; ".join([f"{self.path}: contains no captions", *faults[:1]]))
-        with path.open("rb") as file:
-            self._digest = hashlib.file_digest(file, "sha256").hexdigest()
+        try:
+            with open_file(path) as file:
+                self._digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise DataError(f"{self.path}: cannot be read ({error.strerror})") from None
         return captions
 
     def _joined(self, numbered: Mapping[int, str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from fsframework.errors import DataError
 from fsframework.interfaces import ImportedModel
-from fsframework.values import UInt8Array
+from fsframework.values import UInt8Array, open_file
 
 __all__ = ["Reference", "read_reference"]
 
@@ -81,12 +80,13 @@ def read_reference(path: Path, read: ImportedModel) -> Reference:
 
 def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            stored = {name: file[name] for name in file.files}
+        with open_file(path) as file, np.load(file, allow_pickle=False) as arrays:
+            stored = {name: arrays[name] for name in arrays.files}
     except FileNotFoundError:
         raise DataError(f"--check {path}: no such file") from None
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise DataError(f"--check {path}: cannot be read as .npz ({error})") from None
+    except Exception as error:  # a damaged file can fail anywhere in zipfile and NumPy
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"--check {path}: cannot be read as .npz ({reason})") from None
     for name in ("images", "output"):
         if name not in stored:
             raise DataError(f"--check {path}: has no array {name!r}")

@@ -12,8 +12,12 @@ import yaml
 from torch import Tensor
 
 from fsframework.interfaces import DataError
+from fsframework.values import open_file, read_file
 
 __all__ = ["read_config", "read_weights"]
+
+_MOST_BYTES = 1 << 20
+"""Size of a configuration."""
 
 _WRAPPERS = ("model", "state_dict")
 """Keys under which a whole training state stores the model's weights."""
@@ -29,7 +33,7 @@ def read_config(path: Path) -> Mapping[str, Any]:
         DataError: the file is missing, or is not YAML with keys.
     """
     try:
-        read = yaml.safe_load(path.read_text(encoding="utf-8"))
+        read = yaml.safe_load(read_file(path, _MOST_BYTES).decode("utf-8"))
     except FileNotFoundError:
         raise DataError(
             f"{path}: no such file; LibFewShot writes it to its results folder"
@@ -50,13 +54,17 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         DataError: the file is missing or damaged, or contains code or anything except named
             tensors.
     """
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
     try:
-        with warnings.catch_warnings():
+        file = open_file(path)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    try:
+        with file, warnings.catch_warnings():
             # Warnings of pickle protocols: a file that cannot be read for this reason raises below.
             warnings.simplefilter("ignore")
-            loaded = torch.load(path, weights_only=True, map_location="cpu")
+            loaded = torch.load(file, weights_only=True, map_location="cpu")
     except Exception as error:  # a damaged file can fail anywhere in the unpickler
         # PyTorch puts the reason after a page of advice.
         reason = str(error).rpartition("WeightsUnpickler error:")[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import json
+import os
 import pickle
 import sys
 import warnings
@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fsframework.interfaces import DataError
+from fsframework.values import check_file, parse_json, read_file
 
 __all__ = ["file_of", "fill", "from_hub", "read_config", "read_tensors"]
 
@@ -83,12 +84,16 @@ def file_of(weights: Path) -> Path:
     Raises:
         DataError: the path or a weight file in the folder does not exist.
     """
-    if weights.is_file():
+    if not os.path.isdir(weights):  # noqa: PTH112 - Path.is_dir raises an error for long names
+        try:
+            check_file(weights)
+        except FileNotFoundError:
+            raise DataError(
+                f"weights {weights}: no such file or folder (allowed: published, hub, none, a path)"
+            ) from None
+        except OSError as error:
+            raise DataError(f"weights {weights}: cannot be read ({error.strerror})") from None
         return weights
-    if not weights.exists():
-        raise DataError(
-            f"weights {weights}: no such file or folder (allowed: published, hub, none, a path)"
-        )
     found = next((weights / name for name in _FILES if (weights / name).is_file()), None)
     if found is None:
         raise DataError(f"weights {weights}: the folder has neither {' nor '.join(_FILES)}")
@@ -105,7 +110,7 @@ def read_config(weights: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = parse_json(read_file(path))
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read ({_first_line(error)})") from None
     if not isinstance(found, dict):
@@ -120,6 +125,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         DataError: the file is damaged, or contains more than tensors and plain containers.
     """
     try:
+        check_file(path)
         if path.suffix == ".safetensors":
             return load_file(path)
         # Training checkpoints store their options as a namespace, which is a plain container.
@@ -127,7 +133,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             # Pickles of a version other than PyTorch's are read just as safely.
             warnings.filterwarnings("ignore", "Detected pickle protocol")
             whole = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
+    except (pickle.UnpicklingError, IndexError, TypeError, AttributeError):
         raise DataError(
             f"weights {path}: the file is damaged, or it contains more than tensors, which could "
             "run code and is not read; save only the weights, as .safetensors"
