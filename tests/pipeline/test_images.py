@@ -302,7 +302,7 @@ def test_what_the_disk_cannot_hold_is_refused_at_once(
     data = Blobs()
     with pytest.raises(
         FsfError,
-        match="60 images of 16 x 16 pixels need at least 46.1 kB of disk space, and .* has 40.0 kB left",
+        match="60 images of 16 x 16 pixels need at least 46.1 kB .* has 40.0 kB left",
     ):
         pixels_of(store(data, workspace), data, "test", Reporter())
     assert data.decoded == 0
