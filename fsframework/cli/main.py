@@ -6,10 +6,12 @@ import codecs
 import errno
 import io
 import os
+import select
 import signal
 import sys
 import traceback
 import warnings
+from pathlib import Path
 from typing import Any, TextIO
 
 import click
@@ -83,8 +85,12 @@ def main() -> None:
 
 
 def _write_any_text() -> None:
-    """Let the standard streams replace what they cannot encode, instead of failing."""
+    """Let the standard streams replace what they cannot encode; closed ones lead nowhere."""
     codecs.register_error("fsframework", _plain)
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - for good
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - likewise
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="fsframework")
@@ -132,7 +138,8 @@ def _explain(error: BaseException) -> int:
         return _fail("interrupted; run the same command again to resume", 130)
     if isinstance(error, FsfError):
         return _fail(error, 2, error.picture)
-    if isinstance(error, BrokenPipeError):
+    # Click turns the error of a broken pipe into an exit.
+    if isinstance(error, BrokenPipeError) or (isinstance(error, SystemExit) and _reader_is_gone()):
         # The reader (head, less) has gone; Python must not report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -144,6 +151,13 @@ def _explain(error: BaseException) -> int:
         reason = f" ({error})" if str(error) else ""
         return _fail(f"not enough memory{reason}; ask for less: fewer or smaller images, tasks", 2)
     return _fail(f"a bug in fsframework: {text_of(error)} (--verbose shows where)", 1)
+
+
+def _reader_is_gone() -> bool:
+    """Return whether standard output is a pipe that nobody reads."""
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _fail(message: Any, code: int, below: str = "") -> int:

@@ -19,7 +19,7 @@ import torch
 from fsframework._files import atomic_write, locked
 from fsframework.errors import FsfError
 from fsframework.pipeline.cache.images import ImageStore, known_digest, pixels_of
-from fsframework.pipeline.cache.rows import Rows, stored_array
+from fsframework.pipeline.cache.rows import Rows
 from fsframework.pipeline.cache.sealed import digest_file, load_sealed, save_sealed
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.learning import evaluation
@@ -51,10 +51,10 @@ class Made:
         self, reporter: Noting | None = None, used: IntArray | None = None
     ) -> npt.NDArray[np.float32]:
         """Return the array."""
-        return stored_array(
-            self.folder, (10, 3), np.float32, self.make,
-            block=4, label="features", reporter=reporter or Noting(), used=used,
-        )  # fmt: skip
+        rows = Rows(self.folder, (10, 3), np.float32, "features")
+        return rows.built(
+            self.make, 4, np.arange(10) if used is None else used, reporter or Noting()
+        )
 
     def make(self, start: int, stop: int) -> npt.NDArray[np.float32]:
         """Make a block."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -296,11 +297,12 @@ def test_a_full_disk_is_one_sentence(workspace: Workspace, monkeypatch: pytest.M
 def test_what_the_disk_cannot_hold_is_refused_at_once(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = module.shutil.disk_usage(workspace.cache.parent)
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: usage._replace(free=40_000))
+    usage = shutil.disk_usage(workspace.cache.parent)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=40_000))
     data = Blobs()
     with pytest.raises(
-        FsfError, match="60 images of 16 x 16 pixels take 46.1 kB, but .* has 40.0 kB left"
+        FsfError,
+        match="60 images of 16 x 16 pixels need at least 46.1 kB .* has 40.0 kB left",
     ):
         pixels_of(store(data, workspace), data, "test", Reporter())
     assert data.decoded == 0

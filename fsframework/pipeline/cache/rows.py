@@ -223,8 +223,39 @@ class Rows:
                 _read_into(file.fileno(), flat[part].reshape(-1).data, at)
         return found
 
-    def mapped(self) -> npt.NDArray[Any]:
-        """Map the array into memory; what is written to the map does not reach the file."""
+    def built(
+        self,
+        make: Callable[[int, int], npt.NDArray[Any]],
+        block: int,
+        used: IntArray,
+        reporter: Reporter,
+    ) -> npt.NDArray[Any]:
+        """Map the array into memory after making all rows that are missing or damaged.
+
+        What is written to the map does not reach the file.
+
+        Args:
+            make: returns rows ``start..stop``.
+            block: rows per call of ``make``, always from a multiple of ``block`` on.
+            used: the rows that are checked.
+            reporter: of progress.
+        """
+        everything = np.arange(len(self))
+
+        def unmade() -> IntArray:
+            bad = np.union1d(self.missing(everything, reporter), self.damaged(used, reporter))
+            # Whole blocks, since the last digits depend on what is computed together.
+            return everything[np.isin(everything // block, np.unique(bad // block))]
+
+        def made(rows: IntArray) -> Made:
+            try:
+                return make(int(rows[0]), int(rows[-1]) + 1), {}
+            except OSError as error:
+                # The error concerns a file being read, not the one being written.
+                raise DataError(f"{self.what}: {error}") from error
+
+        if unmade().size:
+            self.fill(unmade, made, block, (self.what, len(self)), reporter)
         # Copy-on-write, so that PyTorch can use the array without a copy.
         return np.memmap(self.path, self.dtype, "c", len(self._header), self.shape)
 
@@ -323,7 +354,7 @@ class Rows:
         return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
-def stored_array(  # noqa: PLR0913
+def stored_array(
     folder: Path,
     shape: tuple[int, ...],
     dtype: npt.DTypeLike,
@@ -332,7 +363,6 @@ def stored_array(  # noqa: PLR0913
     block: int,
     label: str,
     reporter: Reporter,
-    used: IntArray | None = None,
 ) -> npt.NDArray[Any]:
     """Map the array cached in ``folder`` into memory, making what is missing or damaged.
 
@@ -344,7 +374,6 @@ def stored_array(  # noqa: PLR0913
         block: rows per call of ``make``, always from a multiple of ``block`` on.
         label: what the array holds, for messages.
         reporter: of progress.
-        used: rows that the caller will use, and that are checked; by default all.
 
     A killed build resumes with the block where it stopped.
 
@@ -352,24 +381,7 @@ def stored_array(  # noqa: PLR0913
         FsfError: the disk is full or cannot be written to.
     """
     rows = Rows(folder, shape, dtype, label)
-    everything = np.arange(shape[0])
-    used = everything if used is None else used
-
-    def unmade() -> IntArray:
-        bad = np.union1d(rows.missing(everything, reporter), rows.damaged(used, reporter))
-        # Whole blocks, since the last digits depend on what is computed together.
-        return everything[np.isin(everything // block, np.unique(bad // block))]
-
-    def made(chosen: IntArray) -> Made:
-        try:
-            return make(int(chosen[0]), int(chosen[-1]) + 1), {}
-        except OSError as error:
-            # The error concerns a file being read, not the one being written.
-            raise DataError(f"{label}: {error}") from error
-
-    if unmade().size:
-        rows.fill(unmade, made, block, (label, shape[0]), reporter)
-    return rows.mapped()
+    return rows.built(make, block, np.arange(len(rows)), reporter)
 
 
 def _content(path: Path) -> bytes:

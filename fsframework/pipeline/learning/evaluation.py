@@ -15,7 +15,7 @@ from torch import Tensor
 from fsframework._calls import about, is_out_of_memory
 from fsframework.errors import DataError, argument
 from fsframework.pipeline.cache.images import Pixels, PixelSource
-from fsframework.pipeline.cache.rows import stored_array
+from fsframework.pipeline.cache.rows import Rows
 from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.stages import Precision
@@ -115,15 +115,17 @@ class ImageSource:
             f"{device.type} {precision}",
         )
         first = embed(images[:1]).cpu().numpy()
-        stored = stored_array(
+        rows = Rows(
             workspace.cache / "features" / key[:24],
             (len(images), *first.shape[1:]),
             first.dtype,
+            "features",
+        )
+        stored = rows.built(
             lambda start, stop: embed(images[start:stop]).cpu().numpy(),
-            block=embed.at_once,
-            label="features",
-            reporter=reporter,
-            used=used,
+            embed.at_once,
+            np.arange(len(images)) if used is None else used,
+            reporter,
         )
         items = torch.from_numpy(stored)
         return cls(items.to(device) if _fits(items, device) else items)

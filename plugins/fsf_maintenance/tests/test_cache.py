@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -67,13 +69,13 @@ def test_a_damaged_list_of_added_data_is_one_note(fsf: Fsf, tmp_path: Path) -> N
     assert "datasets.json: the list of added data sets cannot be read" in refused.stderr
 
 
-def test_a_terminal_that_cannot_encode_a_character(
-    fsf_process: Fsf, fsf: Fsf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_that_cannot_encode_a_character(fsf: Fsf, tmp_path: Path) -> None:
     fsf(*RUN)
-    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    monkeypatch.setenv("LANG", "C")
-    done = fsf_process(*(argument for argument in RUN if argument != "--json"))
+    done = subprocess.run(
+        [sys.executable, "-m", "fsframework", *(part for part in RUN if part != "--json")],
+        cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii", "LANG": "C"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "nothing to do" in done.stderr
     assert "+/-" in done.stdout
