@@ -372,7 +372,7 @@ def find_cifar(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
         try:
             with tree.open(binary) as stream:
                 fine = "".join(text_lines(stream)).split()
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise DataError(f"{tree.place(binary)}: cannot be read ({reason(error)})") from None
         return _cifar(layout, tree, names, fine, binary, (".bin", _binary))
     meta = tree.nearest("meta")
