@@ -28,6 +28,7 @@ __all__ = [
     "calling",
     "guard",
     "interrupt",
+    "is_interruption",
     "is_out_of_memory",
     "is_raised_by",
     "malformed",
@@ -107,8 +108,13 @@ def interrupt(number: int, frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _is_by_user() -> bool:
-    return bool(_state["interrupted"]) or signal.getsignal(signal.SIGINT) is not interrupt
+def is_interruption(error: BaseException) -> bool:
+    """Return whether an exception is an interruption by the user, and not one by a plugin.
+
+    Where ``interrupt`` does not handle SIGINT, as in a notebook, every ``KeyboardInterrupt`` is.
+    """
+    told = bool(_state["interrupted"]) or signal.getsignal(signal.SIGINT) is not interrupt
+    return isinstance(error, KeyboardInterrupt) and told
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -165,18 +171,19 @@ def malformed(plugin: object, method: str, found: str, expected: str) -> PluginE
     return PluginError(_described(named(plugin), method, event))
 
 
-def _explained(called: Called, method: str, error: BaseException) -> FsfError | None:
+def _explained(called: Called, method: str, error: BaseException) -> Exception | None:
     """Return the error for the user, or ``None`` if this one must be raised unchanged."""
-    if isinstance(error, (FsfError, GeneratorExit)) or is_out_of_memory(error):
+    if isinstance(error, FsfError) or is_interruption(error):
         return None
-    if isinstance(error, KeyboardInterrupt) and _is_by_user():
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return None
     text = _described(called, method, f"raised {text_of(error)}", error)
-    if not isinstance(error, OSError):
-        return PluginError(text)
+    if is_out_of_memory(error):
+        return MemoryError(text)
     # What cannot be read is at fault, not the plugin.
-    full = error.errno in (errno.ENOSPC, errno.EPIPE)
-    return None if full else DataError(text, reason=text_of(error))
+    return (
+        DataError(text, reason=text_of(error)) if isinstance(error, OSError) else PluginError(text)
+    )
 
 
 @contextmanager
@@ -186,6 +193,7 @@ def calling(called: Called, method: str) -> Iterator[None]:
     Raises:
         PluginError: it raised what no contract allows, ``SystemExit`` for one.
         DataError: it raised an ``OSError``.
+        MemoryError: memory was too small.
     """
     try:
         yield
@@ -253,7 +261,10 @@ def _type_name(cls: type) -> str:
 
 def _iterated(called: Called, name: str, items: Iterator[Any]) -> Iterator[Any]:
     with calling(called, name):
-        yield from items
+        try:
+            yield from items
+        except GeneratorExit:  # its reader needs no more
+            return
 
 
 def _types_of(declared: Any) -> tuple[type, ...]:

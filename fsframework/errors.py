@@ -14,6 +14,7 @@ from typing import Any
 __all__ = [
     "DataError",
     "FsfError",
+    "FsfWarning",
     "InfeasibleTask",
     "OptionError",
     "PluginError",
@@ -52,6 +53,10 @@ class FsfError(Exception):
         self.remedy = dict(remedy or {})
         if picture:
             self.add_note(f"\n{picture}")
+
+
+class FsfWarning(UserWarning):
+    """Something that a user should know and that stops nothing; a note on the command line."""
 
 
 class OptionError(FsfError):

@@ -11,7 +11,8 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from fsframework._files import atomic_write, parse_json, read_file
+from fsframework._files import atomic_write
+from fsframework._reading import parse_json, read_file
 from fsframework.errors import DataError, FsfError, RecordError, close_matches
 from fsframework.values import ArmOutcomes, Arms, Contrast, Estimate, Outcomes, TaskSet
 

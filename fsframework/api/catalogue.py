@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from fsframework.components.catalogue import (
     replaced_files,
 )
 from fsframework.components.registry import Plugin, Registry
-from fsframework.errors import PluginError
+from fsframework.errors import DataError, FsfWarning, PluginError
 from fsframework.interfaces.dataset import About, Dataset
 from fsframework.pipeline.published_counts import SplitCounts, data_problems, split_counts
 
@@ -144,15 +145,18 @@ def datasets(
             user's data folder.
         plugins: Python files whose plugin classes are loaded too.
 
-    Raises:
-        DataError: the list of added data sets is damaged.
+    A damaged list of added data sets is a warning: only the plugins are listed then.
 
     >>> import fsframework as fsf
     >>> [row.state for row in fsf.datasets() if row.name == "planted"]
     ['nothing to add']
     """
     registry = open_session(plugins=plugins, progress=False).registry
-    added = read_added(None if data_dir is None else Path(data_dir))
+    added: dict[str, Added] = {}
+    try:
+        added = read_added(None if data_dir is None else Path(data_dir))
+    except DataError as error:
+        warnings.warn(f"{error}; added data sets are not known", FsfWarning, stacklevel=2)
     installed = {plugin.name: plugin for plugin in registry.plugins("dataset")}
     rows = []
     for plugin in installed.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fsframework._files import atomic_path, atomic_write
-from fsframework.pipeline.cache.workspace import stored_array
+from fsframework.pipeline.cache.rows import stored_array
 from fsframework.pipeline.learning.history import write_tensorboard
 from fsframework.pipeline.tasks import export_jsonl
 

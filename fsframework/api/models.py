@@ -432,7 +432,7 @@ def evaluate(
     rows = _rows(arms, source, pool)
     used = np.unique(rows[np.unique(np.concatenate([t.images.ravel() for t in arms.values()]))])
     store.fill(used, "fatal", "images", session.reporter)
-    pixels = Pixels(store, rows, "")
+    pixels = Pixels(store, rows, "", session.reporter)
     outcomes = {}
     for arm, chosen in arms.items():
         label = f"{arm} tasks"

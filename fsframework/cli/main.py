@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import os
 import signal
 import sys
 import traceback
-from typing import Any
+import warnings
+from typing import Any, TextIO
 
 import click
 from click.exceptions import NoArgsIsHelpError
@@ -15,12 +18,19 @@ from click.exceptions import NoArgsIsHelpError
 from fsframework import __version__
 from fsframework._calls import interrupt, text_of
 from fsframework.cli.groups import RootGroup
-from fsframework.errors import FsfError, speaking
+from fsframework.errors import FsfError, FsfWarning, speaking
 
 __all__ = ["cli", "main"]
 
 _COMPLETION = "_FSF_COMPLETE"
 """The variable by which click knows that a shell asks for completions."""
+_PLAIN = {
+    **dict(zip("−–—─·×│├└’“”", '----.x||`\'""', strict=True)),
+    "±": "+/-",
+    "…": "...",
+    "→": "->",
+}
+"""What stands for a character that a terminal cannot encode; a question mark for all others."""
 
 
 @click.group(
@@ -56,8 +66,11 @@ def main() -> None:
     arguments = [a for a in arguments if a != "--verbose"]
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
+    _write_any_text()
     try:
-        with speaking(_as_option):
+        with speaking(_as_option), warnings.catch_warnings():
+            warnings.simplefilter("once", FsfWarning)
+            warnings.showwarning = _show_warning
             code = cli.main(args=arguments, prog_name="fsf", standalone_mode=False)
         sys.stdout.flush()
     except BaseException as error:
@@ -67,6 +80,34 @@ def main() -> None:
             traceback.print_exception(error)
         code = _explain(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _write_any_text() -> None:
+    """Let the standard streams replace what they cannot encode, instead of failing."""
+    codecs.register_error("fsframework", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="fsframework")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    failed = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(character, "?") for character in failed), error.end
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    text = f"note: {message}\n"
+    if not issubclass(category, FsfWarning):
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+    print(text, end="", file=file or sys.stderr)
 
 
 def _as_option(name: str, value: Any) -> str:

@@ -31,8 +31,13 @@ _MOST_PROBLEMS = 20
 
 
 def print_json(value: Any) -> None:
-    """Print JSON on standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print JSON on standard output, in ASCII where that cannot encode every character."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=2)
+    print(text)
 
 
 def print_table(

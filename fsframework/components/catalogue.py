@@ -16,13 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsframework._files import (
-    atomic_write,
-    explain_os_error,
-    locked,
-    parse_json,
-    read_file,
-)
+from fsframework._files import atomic_write, explain_os_error, locked
+from fsframework._reading import parse_json, read_file
 from fsframework.errors import DataError
 
 __all__ = [

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fsframework._files import parse_toml
+from fsframework._reading import parse_toml
 from fsframework.components.package_files import package_file, package_folders, top_level
 from fsframework.errors import PluginError, close_matches
 from fsframework.interfaces.command import Command

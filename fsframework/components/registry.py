@@ -21,8 +21,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fsframework._calls import remember, text_of
-from fsframework._files import check_file
+from fsframework._calls import is_interruption, remember, text_of
+from fsframework._reading import check_file
 from fsframework.components.commands import describe_command
 from fsframework.components.kinds import COMPONENTS, KINDS, kind_of
 from fsframework.components.package_files import package_folders, top_level
@@ -323,9 +323,9 @@ class Registry:
             # must start quickly.
             with _printing_aside():
                 found = EntryPoint(plugin.name, plugin.target, KINDS["command"].group).load()
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_interruption(error):
+                raise
             raise self._import_failure(plugin, error) from error
         if not isinstance(found, click.Command):
             hint = "make it one with @click.command() or @click.group()"
@@ -405,9 +405,9 @@ class Registry:
                     # stevedore caches a group for the life of the process; pip may have added
                     # to it.
                     classes = [EntryPoint(plugin.name, plugin.target, group).load()]
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_interruption(error):
+                raise
             # stevedore lets AssertionError and SystemExit through; a plugin must not end fsf.
             failures.append(error)
             classes = []
@@ -462,9 +462,9 @@ def _import_file(path: Path) -> ModuleType:
     try:
         with _printing_aside():
             loader.exec_module(module)
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if is_interruption(error):
+            raise
         del sys.modules[name]
         raise PluginError(f"plugin file {path}: cannot be imported: {text_of(error)}") from error
     return module

@@ -18,6 +18,7 @@ import os
 import re
 import types
 import typing
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,13 +26,20 @@ from typing import Any, Literal, Union
 
 from fsframework._calls import calling, named, text_of
 from fsframework._digest import digest_of
-from fsframework._files import check_file
 from fsframework._numbers import parse_number
+from fsframework._reading import check_file
 from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
 from fsframework.components.kinds import COMPONENTS, kind_of
 from fsframework.components.registry import Loaded, Registry
-from fsframework.errors import DataError, FsfError, OptionError, PluginError, close_matches
+from fsframework.errors import (
+    DataError,
+    FsfError,
+    FsfWarning,
+    OptionError,
+    PluginError,
+    close_matches,
+)
 
 __all__ = [
     "ADDED_ORIGIN",
@@ -186,12 +194,12 @@ def _content_digest(value: Any) -> str:
     for file in files:
         with contextlib.suppress(OSError):
             stat = check_file(file)
-            found += [file.name, _file_digest(file, stat.st_size, stat.st_mtime_ns)]
+            found += [file.name, _file_digest(file, (stat.st_size, stat.st_ino, stat.st_ctime_ns))]
     return digest_of(found) if found else ""
 
 
 @functools.lru_cache(maxsize=64)
-def _file_digest(path: Path, _size: int, _modified: int) -> str:
+def _file_digest(path: Path, _state: tuple[int, ...]) -> str:
     """Digest a file; cached until the file changes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -438,7 +446,9 @@ def resolve_component(
         )
     name_given = _as_given(tree.pop("name"))
     name, colon, argument = str(name_given.value).partition(":")
-    added = read_added() if kind == "dataset" else {}
+    added, fault = _added_if_readable() if kind == "dataset" else ({}, None)
+    if fault is not None and name not in registry.names(kind):
+        raise fault
     entry = added.get(name)
     loaded = _load(registry, kind, name, entry, added)
     origin = name_given.origin
@@ -455,11 +465,21 @@ def resolve_component(
         if entry.plugin != name:
             origin = f"{ADDED_ORIGIN}: {name}"
     if kind == "dataset" and target is not None and target not in tree:
-        _demand_place(loaded, target)
+        _demand_place(loaded, target, fault)
+    if fault is not None:
+        warnings.warn(f"{fault}; added data sets are not known", FsfWarning, stacklevel=2)
     cls = loaded.cls
     taker = _Known(cls, f"{kind} {name!r}", cls.argument, cls.usual_components)
     options, origins = _resolve_options(registry, taker, tree, where)
     return Component(loaded, options, {"name": origin, **origins}, added_as)
+
+
+def _added_if_readable() -> tuple[dict[str, Added], DataError | None]:
+    """Return the added data sets; none, and the reason, if their list cannot be read."""
+    try:
+        return read_added(), None
+    except DataError as error:
+        return {}, error
 
 
 def _load(
@@ -510,11 +530,17 @@ def _add_added(tree: dict[str, Any], name: str, entry: Added, target: str | None
             )
 
 
-def _demand_place(loaded: Loaded, target: str) -> None:
-    """Check that the path of published data is given."""
+def _demand_place(loaded: Loaded, target: str, fault: DataError | None) -> None:
+    """Check that the path of published data is given.
+
+    Args:
+        fault: why it is not known whether the data set was added.
+    """
     about = loaded.cls.about
     if about is None or parameters(loaded.cls)[target][1] is not inspect.Parameter.empty:
         return
+    if fault is not None:
+        raise fault
     name = loaded.plugin.name
     raise OptionError(
         f"{name}: not added yet; fsf data add {name} {target.upper()}, or "

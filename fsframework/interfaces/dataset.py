@@ -139,6 +139,15 @@ class Dataset(Configurable, ABC, kind="dataset"):
         """
         return self.images(indices, size, interpolation)
 
+    def local_states(self, indices: Sequence[int] | IntArray) -> list[str]:
+        """Return for each image a cheap text that changes when its file may have been edited.
+
+        It is compared on this machine only and enters no fingerprint, so it may contain what
+        another machine does not share, such as inode and change time. By default it is empty:
+        only ``pixels_fingerprint`` tells of edited images.
+        """
+        return [""] * len(indices)
+
     def problems(self) -> list[str]:
         """Return what is wrong with the data although they can be used, one sentence each.
 

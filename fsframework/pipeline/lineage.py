@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from fsframework._files import parse_toml
+from fsframework._reading import parse_toml
 from fsframework.components.resolution import Component
 from fsframework.errors import RecordError
 from fsframework.interfaces.backbone import Backbone

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -126,7 +125,7 @@ def open_source(
     )
     used = [s for s in ("train", "val") if s in dataset.splits and trains]
     used.append(settings.split or ("test" if "test" in dataset.splits else "all"))
-    _demand_room(store, used, session.workspace.cache)
+    _demand_room(store, used, session)
     broken: dict[int, str] = {}
     if settings.broken == "skip":
         splits = dict.fromkeys([*used[:-1], settings.split or "all"])
@@ -134,7 +133,7 @@ def open_source(
     return Source(dataset=dataset, store=store, broken=broken)
 
 
-def _demand_room(store: ImageStore, splits: Sequence[str], cache: Path) -> None:
+def _demand_room(store: ImageStore, splits: Sequence[str], session: Session) -> None:
     """Check that memory can hold a batch of images, and the disk those not yet decoded."""
     side = f"images of {store.size:,} x {store.size:,} pixels"
     advice = f"use a smaller {argument('image_size')}"
@@ -143,8 +142,8 @@ def _demand_room(store: ImageStore, splits: Sequence[str], cache: Path) -> None:
     )
     known = [split for split in splits if split in (*store.dataset.splits, "all")]
     rows = np.unique(np.concatenate([np.empty(0, int), *map(store.dataset.split_indices, known)]))
-    missing = len(store.missing(rows, "skip"))
-    demand_disk(missing * store.row_bytes, cache, f"{missing:,} {side}", advice)
+    missing = len(store.undecoded(rows, session.reporter))
+    demand_disk(missing * store.row_bytes, session.workspace.cache, f"{missing:,} {side}", advice)
 
 
 def _demand_room_for_training(stages: Sequence[Stage], tested: TaskSet, row_bytes: int) -> None:

@@ -11,10 +11,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
+from fsframework._files import sweep
 from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, OptionError, RecordError, argument
-from fsframework.pipeline.cache.images import Pixels, pixels_of
-from fsframework.pipeline.cache.workspace import locked, sweep
+from fsframework.pipeline.cache.images import Pixels, known_digest, pixels_of
+from fsframework.pipeline.cache.sealed import held, load_sealed, save_sealed
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.identity import outcomes_key, run_fingerprint, training_key
 from fsframework.pipeline.learning import history as histories
@@ -45,9 +48,12 @@ from fsframework.records import (
     outcomes_digests,
 )
 from fsframework.statistics.estimation import estimates_of
-from fsframework.values import ArmOutcomes, ImagePool, Outcomes, TaskSet
+from fsframework.values import ArmOutcomes, ImagePool, Outcomes
 
 __all__ = ["RunResult", "run_experiment"]
+
+_TRAINED_ON = {"images of train": "train", "images of val": "val"}
+"""Splits by the name of their images' digest in a record."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     with timer("tasks"):
         prepared = prepare(experiment, session)
     job = _Job(prepared, run_fingerprint(prepared), session, timer)
-    with locked(session.workspace.cache / "running" / job.fingerprint[:24]):
+    with held(session.workspace.cache / "running" / job.fingerprint[:24], session.reporter):
         return job.run()
 
 
@@ -192,9 +198,12 @@ class _Job:
         """Do what remains of the run."""
         earlier = self._earlier()
         if earlier is not None and earlier.status == "finished":
-            if (record := self._reused(earlier)) is not None:
+            if self._has_edited_images(earlier):
+                earlier = None
+            elif (record := self._reused(earlier)) is not None:
                 return RunResult(self.folder, record, True)
-            earlier = replace(earlier, status="unfinished")
+            else:
+                earlier = replace(earlier, status="unfinished")
         if self.prepared.device.type == "cpu":
             keep_freed_memory()
         model = self._model(self.settings.seed, pretrained=self.settings.model is None)
@@ -212,7 +221,7 @@ class _Job:
         if splits:
             with self.timer("training"):
                 record = self._with_training(record, model, splits)
-        record = self._with_weights(record, model, tested)
+        record = self._with_weights(record, model, tested, splits)
         outcomes = self._outcomes(model, tested, record)
         digests = outcomes_digests(outcomes)
         if not digests.items() <= record.digests.items():
@@ -229,17 +238,28 @@ class _Job:
         record.save(self.folder)
         return RunResult(self.folder, record, False)
 
+    def _has_edited_images(self, record: RunRecord) -> bool:
+        """Return whether images are known to differ from those that a finished run has used."""
+        source, reporter = self.prepared.source, self.session.reporter
+        for name, split in {"images": self.settings.split or "test", **_TRAINED_ON}.items():
+            if (then := record.digests.get(name)) is not None:
+                now = known_digest(source.store, source.dataset, split, reporter)
+                if now not in (None, then):
+                    reporter.note(f"{self.folder}: images of {split} have changed; it is made anew")
+                    return True
+        return False
+
     def _with_estimates(self, record: RunRecord, outcomes: ArmOutcomes) -> RunRecord:
         """Return the record with the requested statistics; all have one kind of interval."""
         how = {"level": self.settings.level, "interval": self.settings.interval}
         if any(record.settings.get(name) != value for name, value in how.items()):
             settings = {**record.settings, **how}
             record = replace(record, settings=settings, statistics={}, estimates={})
-        held = {estimate.statistic for estimate in record.estimates.values()}
+        known = {estimate.statistic for estimate in record.estimates.values()}
         missing = {
             name: component
             for name, component in self.experiment.statistics.items()
-            if name not in held or record.statistics[name] != component.fingerprint
+            if name not in known or record.statistics[name] != component.fingerprint
         }
         estimates = estimates_of(
             {name: component.create() for name, component in missing.items()},
@@ -311,7 +331,7 @@ class _Job:
             episodes,
             self._model,
         )
-        with locked(folder):
+        with held(folder, self.session.reporter):
             trained = train(model, training, folder, self.session.reporter, watch)
         watch(trained.history)
         recipe = self.experiment.recipe
@@ -326,16 +346,22 @@ class _Job:
             notes=tuple(dict.fromkeys((*record.notes, *trained.notes))),
         )
 
-    def _with_weights(self, record: RunRecord, model: FewShotModel, images: Pixels) -> RunRecord:
+    def _with_weights(
+        self,
+        record: RunRecord,
+        model: FewShotModel,
+        images: Pixels,
+        splits: list[tuple[ImagePool, Pixels]],
+    ) -> RunRecord:
         """Return the record with the digest of the weights, which are saved with the run."""
         digest, path = model.weights_digest(), self.folder / WEIGHTS_NAME
         if record.digests.get("weights") != digest:
             # Outcomes of other weights, as of a training on another device, must not be mixed in.
             for stale in self.folder.glob("outcomes-*.parquet"):
                 stale.unlink()
-        record = replace(
-            record, digests={**record.digests, "weights": digest, "images": images.digest}
-        )
+        trained_on = zip(_TRAINED_ON, (pixels.digest for _, pixels in splits), strict=False)
+        found = {"weights": digest, "images": images.digest, **dict(trained_on)}
+        record = replace(record, digests={**record.digests, **found})
         try:
             weights_of_run(path, record)
         except DataError:
@@ -349,18 +375,20 @@ class _Job:
         found: dict[str, Outcomes] = {}
         source: ImageSource | None = None
         parts = self.experiment.backbone, self.experiment.method
+        used = np.unique(np.concatenate([t.images.ravel() for t in self.prepared.arms.values()]))
+        reporter = self.session.reporter
         for arm, tasks in self.prepared.arms.items():
             path = self.folder / f"outcomes-{arm}.parquet"
             tasks.save(self.folder / f"tasks-{arm}.safetensors")
             written = record.digests.get(f"outcomes-{arm}")
-            kept = _kept_outcomes(path, tasks)
-            if kept is not None and written in (None, kept.digest):
+            if (kept := _written_outcomes(path, written)) is not None:
                 found[arm] = kept
                 continue
             # Runs with other tasks under test share the outcomes of the control.
             key = outcomes_key(parts, model, images, tasks, self.settings)
             shared = self.session.workspace.cache / "outcomes" / key
-            if (kept := _kept_outcomes(shared, tasks)) is not None:
+            kept = load_sealed(shared, Outcomes.load, reporter)
+            if kept is not None and kept.task_digest == tasks.digest:
                 found[arm] = kept
                 kept.save(path)
                 continue
@@ -370,8 +398,9 @@ class _Job:
                         model,
                         images,
                         self.session.workspace,
-                        self.session.reporter,
+                        reporter,
                         self.settings.precision,
+                        used,
                     )
             with self.timer(f"evaluation-{arm}"):
                 found[arm] = evaluate(
@@ -380,10 +409,10 @@ class _Job:
                     source,
                     label=f"{arm} tasks",
                     partial=self.folder / f"partial-{arm}.safetensors",
-                    reporter=self.session.reporter,
+                    reporter=reporter,
                     query_batch=self.settings.query_batch,
                 )
-            found[arm].save(shared)
+            save_sealed(shared, found[arm].save)
             found[arm].save(path)
         return ArmOutcomes(found, self.prepared.arms)
 
@@ -416,12 +445,10 @@ def _folder_name(experiment: Experiment, fingerprint: str) -> str:
     return "-".join([*parts, fingerprint[:8]])
 
 
-def _kept_outcomes(path: Path, tasks: TaskSet) -> Outcomes | None:
-    """Return outcomes of these tasks from an earlier run; ``None`` if missing or damaged."""
-    if not path.exists():
-        return None
+def _written_outcomes(path: Path, digest: str | None) -> Outcomes | None:
+    """Return the outcomes of a run if they are still those in its record."""
     try:
         found = Outcomes.load(path)
     except DataError:
         return None
-    return found if found.task_digest == tasks.digest else None
+    return found if found.digest == digest else None

@@ -256,12 +256,11 @@ def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session)
     if needs:
         _check_labels(experiment, source.pool_of(settings.split), session)
     pool, words = pool_of(experiment, source, session, words=needs)
-    how = settings.tasks, settings.seed, session.workspace.cache, session.reporter
     fit = fitted(
         sampler,
         settings.split,
         pool,
-        lambda one: draw_arms(session.registry, one, pool, *how),
+        lambda one: draw_arms(session.registry, one, pool, settings.tasks, settings.seed, session),
     )
     if fit.sampler is not sampler:
         experiment = with_way(experiment, fit.sampler)
@@ -275,7 +274,6 @@ def _check_labels(experiment: Experiment, pool: ImagePool, session: Session) -> 
         InfeasibleTask: even the control, which needs no words, cannot draw its tasks.
     """
     settings = experiment.settings
-    how = settings.tasks, settings.seed, session.workspace.cache, session.reporter
     declared = control_of(session.registry, experiment.sampler)
     if declared is None or declared[0].create().needs_attributes:
         return
@@ -283,7 +281,8 @@ def _check_labels(experiment: Experiment, pool: ImagePool, session: Session) -> 
     def draw(sampler: Component) -> Arms:
         other = control_of(session.registry, sampler)
         assert other is not None
-        return Arms({other[1].arms[0]: draw_tasks(other[0], pool, *how)})
+        tasks = draw_tasks(other[0], pool, settings.tasks, settings.seed, session)
+        return Arms({other[1].arms[0]: tasks})
 
     fitted(experiment.sampler, settings.split or "test", pool, draw)
 

@@ -16,7 +16,9 @@ from fsframework.components.registry import Loaded, Registry
 from fsframework.components.resolution import Component, canonical
 from fsframework.errors import DataError, PluginError, argument
 from fsframework.interfaces.sampler import Control, TaskSampler
+from fsframework.pipeline.cache.sealed import load_sealed, save_sealed
 from fsframework.pipeline.progress import Reporter
+from fsframework.pipeline.session import Session
 from fsframework.values import (
     Arms,
     Contrast,
@@ -38,19 +40,13 @@ _MANY, _REPORTED = 20_000, 1000
 
 
 def draw_tasks(
-    component: Component,
-    pool: ImagePool,
-    n_tasks: int | None,
-    seed: int,
-    cache: Path | None,
-    reporter: Reporter | None = None,
+    component: Component, pool: ImagePool, n_tasks: int | None, seed: int, session: Session | None
 ) -> TaskSet:
     """Draw tasks with a sampler, or take them from the cache.
 
     Args:
         component: the sampler.
-        cache: folder of cached stages; ``None`` to draw in any case.
-        reporter: of progress, if there are many tasks.
+        session: whose cache is used; ``None`` to draw in any case.
 
     Raises:
         InfeasibleTask: the pool cannot yield such tasks.
@@ -66,15 +62,18 @@ def draw_tasks(
         table,
         canonical([n_tasks, seed]),
     )
-    path = None if cache is None else cache / "tasks" / f"{key[:24]}.safetensors"
-    if path is not None and path.exists():
-        try:
-            return TaskSet.load(path)
-        except DataError:
-            path.unlink()
+    path, reporter = None, Reporter()
+    if session is not None:
+        path, reporter = (
+            session.workspace.cache / "tasks" / f"{key[:24]}.safetensors",
+            session.reporter,
+        )
+        kept = load_sealed(path, TaskSet.load, reporter)
+        if kept is not None:
+            return kept
     if n_tasks is not None:
-        _demand_room(sampler, pool, n_tasks, cache)
-    with _progress(component.name, n_tasks or 0, reporter or Reporter()):
+        _demand_room(sampler, pool, n_tasks, None if path is None else path.parent)
+    with _progress(component.name, n_tasks or 0, reporter):
         tasks = sampler.draw(pool, n_tasks, seed)
     options = {k: v for k, v in component.to_json().items() if k != "name"}
     tasks = dataclasses.replace(
@@ -82,7 +81,7 @@ def draw_tasks(
     )
     tasks.verify(pool)
     if path is not None:
-        tasks.save(path)
+        save_sealed(path, tasks.save)
     return tasks
 
 
@@ -145,8 +144,7 @@ def draw_arms(
     pool: ImagePool,
     n_tasks: int | None,
     seed: int,
-    cache: Path | None,
-    reporter: Reporter | None = None,
+    session: Session | None,
 ) -> Arms:
     """Draw the tasks of a sampler and of its control; the control comes first.
 
@@ -155,7 +153,7 @@ def draw_arms(
         OptionError: memory or disk cannot hold them.
     """
     declared = control_of(registry, component)
-    draw = (pool, n_tasks, seed, cache, reporter)
+    draw = (pool, n_tasks, seed, session)
     if declared is None:
         tasks = draw_tasks(component, *draw)
         return Arms({component.name: dataclasses.replace(tasks, arm=component.name)})

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from fsframework._calls import malformed
 from fsframework.errors import DataError
 from fsframework.interfaces.statistic import Statistic
 from fsframework.statistics.differences import ComparisonOptions, mean_interval
@@ -238,8 +239,12 @@ def task_values(name: str, statistic: Statistic, outcomes: Outcomes) -> FloatArr
     Raises:
         DataError: a value is not a finite number within the statistic's bounds, or there are not
             as many as tasks.
+        PluginError: the values are not real numbers, or the statistic raises.
     """
-    values = np.asarray(statistic.per_task(outcomes), dtype=np.float64)
+    found = statistic.per_task(outcomes)
+    if found.dtype.kind not in "biuf":
+        raise malformed(statistic, "per_task", f"{found.dtype} values", "float64 values")
+    values = np.asarray(found, dtype=np.float64)
     if values.shape != (len(outcomes),):
         raise DataError(f"{name}: {values.shape} values for {len(outcomes)} tasks")
     if not np.isfinite(values).all():

@@ -186,6 +186,19 @@ def check_scaled_images(make: Make) -> None:
     )
 
 
+@suite.check(after=[check_images])
+def check_local_states(make: Make) -> None:
+    """``local_states`` returns a string per image, the same as long as nothing is edited."""
+    dataset = make()
+    indices = _sample(dataset)
+    found = dataset.local_states(indices)
+    require(
+        len(found) == len(indices) and all(isinstance(state, str) for state in found),
+        f"it must return {len(indices)} strings for {len(indices)} images, not {found!r}",
+    )
+    require(make().local_states(indices) == found, "two calls differ although nothing was edited")
+
+
 @suite.check(after=[check_labels, check_splits, check_metadata])
 def check_pool(make: Make) -> None:
     """``pool`` holds the images of its split, in the order of ``split_indices``."""

@@ -9,8 +9,15 @@ bound length and depth.
 """
 
 from fsframework._digest import digest_of
-from fsframework._files import check_file, open_file, parse_json, parse_toml, read_file, text_lines
 from fsframework._numbers import parse_number
+from fsframework._reading import (
+    check_file,
+    open_file,
+    parse_json,
+    parse_toml,
+    read_file,
+    text_lines,
+)
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION, read_parquet
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast

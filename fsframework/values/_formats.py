@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fsframework._files import atomic_path, check_file, parse_json
+from fsframework._files import atomic_path
+from fsframework._reading import check_file, parse_json
 from fsframework.errors import DataError
 
 __all__ = [

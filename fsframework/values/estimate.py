@@ -12,7 +12,8 @@ from typing import Any, Self
 
 import msgspec
 
-from fsframework._files import atomic_path, parse_json, read_file
+from fsframework._files import atomic_path
+from fsframework._reading import parse_json, read_file
 from fsframework.errors import DataError
 from fsframework.values._formats import SCHEMA_VERSION, check_header
 from fsframework.values.outcomes import QueryBatch, Scope

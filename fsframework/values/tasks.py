@@ -15,7 +15,8 @@ from typing import Any, Literal, NotRequired, Self, TypedDict
 import numpy as np
 
 from fsframework._digest import digest_of
-from fsframework._files import atomic_write, check_file
+from fsframework._files import atomic_write
+from fsframework._reading import check_file
 from fsframework.errors import DataError
 from fsframework.values._arrays import (
     BoolArray,

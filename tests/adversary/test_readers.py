@@ -35,7 +35,7 @@ from fsf_datasets import CsvTable, Declared, Folder
 from fsf_datasets._declaration import read_declaration
 from fsf_detectors.records import CaptionsFile
 from fsf_detectors.selection import SpacySelector
-from fsframework._files import parse_json, parse_toml
+from fsframework._reading import parse_json, parse_toml
 from fsframework.values import AttributeTable, ImagePool, Outcomes, TaskSet
 from tests.adversary.readers import READERS, Reader, picture, read_all
 from tests.adversary.watch import fault_of

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from fsframework import datasets
 from fsframework.components.catalogue import Added, change_added, read_added
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Given, resolve_component
-from fsframework.errors import DataError, OptionError, PluginError
+from fsframework.errors import DataError, FsfWarning, OptionError, PluginError
 from tests.toy_published import write_toy
 
 
@@ -69,11 +70,16 @@ def test_nothing_is_lost_where_two_processes_add_at_once() -> None:
         ('{"schema_version": 99}', "newer"),
     ],
 )
-def test_a_damaged_list_is_one_sentence(tmp_path: Path, text: str, part: str) -> None:
+def test_a_damaged_list_stops_only_added_names(tmp_path: Path, text: str, part: str) -> None:
     (tmp_path / "added").mkdir()
     (tmp_path / "added" / "datasets.json").write_text(text)
-    with pytest.raises(DataError, match=part):
-        resolve_component(Registry(), "dataset", "folder")
+    for name in ("birds", "miniimagenet"):  # published data are added under their own name
+        with pytest.raises(DataError, match=part):
+            resolve_component(Registry(), "dataset", name)
+    with pytest.warns(FsfWarning, match=f"{part}.*added data sets are not known"):
+        assert resolve_component(Registry(), "dataset", "planted").name == "planted"
+    with pytest.warns(FsfWarning, match=part):
+        assert "planted" in {row.name for row in datasets()}
 
 
 def test_a_name_stands_for_plugin_and_options(tmp_path: Path) -> None:

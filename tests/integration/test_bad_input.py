@@ -227,7 +227,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 def test_verbose_shows_where(fsf_process: Fsf) -> None:
     done = fsf_process("run", "--method", "protonets", "--verbose")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "Traceback" in done.stderr
 
 

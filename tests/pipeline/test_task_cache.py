@@ -10,6 +10,8 @@ import pytest
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.pipeline import tasks
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.session import Session
 from fsframework.pipeline.tasks import draw_arms
 from fsframework.testing.toys import toy_pool
 from tests.toys import Counting
@@ -31,12 +33,13 @@ def test_the_arms_of_a_contrast_share_no_tasks_in_the_cache(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["random", "fewstab", "context"])
 def test_the_progress_of_a_long_draw_counts_every_task(
-    monkeypatch: pytest.MonkeyPatch, name: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     monkeypatch.setattr(tasks, "_MANY", 50)
     monkeypatch.setattr(tasks, "_REPORTED", 10)
     sampler = resolve_component(Registry(), "sampler", {"name": name, "n_shot": 1, "n_query": 2})
     for n_tasks, counted in ((49, {}), (60, {f"drawing {name} tasks": 60})):
         reporter = Counting()
-        tasks.draw_tasks(sampler, toy_pool(), n_tasks, 0, None, reporter)
+        session = Session(Registry(), Workspace(tmp_path, tmp_path), reporter)
+        tasks.draw_tasks(sampler, toy_pool(), n_tasks, 0, session)
         assert reporter.units == counted

@@ -148,6 +148,13 @@ class Negative(Plain):
         return 255 - super().scaled_images(indices, size, interpolation)
 
 
+class Forgetful(Plain):
+    """A state of each file that differs at every look."""
+
+    def local_states(self, indices):
+        return [f"{next(COUNT)}" for _ in indices]
+
+
 class Reversed(Plain):
     """A pool whose order differs from its indices."""
 
@@ -189,6 +196,7 @@ BROKEN = {
     "check_images_in_place": Ascending,
     "check_images_are_image": Darker,
     "check_scaled_images": Negative,
+    "check_local_states": Forgetful,
     "check_pool": Reversed,
     "check_fingerprint": Unstable,
     "check_pixels_fingerprint": Restless,

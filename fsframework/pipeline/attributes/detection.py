@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fsframework.components.resolution import Component, canonical
-from fsframework.errors import DataError, OptionError, argument
+from fsframework.errors import OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.detector import AttributeDetector, Captioner
 from fsframework.pipeline.attributes.answers import (
@@ -27,6 +27,7 @@ from fsframework.pipeline.attributes.answers import (
     selected,
 )
 from fsframework.pipeline.attributes.detection_log import DetectionLog, Shard
+from fsframework.pipeline.cache.sealed import load_sealed, save_sealed
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
 from fsframework.values import AttributeTable, IntArray, digest_of
@@ -147,17 +148,16 @@ def detect_attributes(
     with DetectionLog.opened(folder, job.keys, job.shard, session.reporter) as log:
         todo = log.missing(job.places)
         total = len(job.keys[job.places])
-        if not todo.size and stored.exists():
-            try:
-                return Detected(AttributeTable.load(stored), (), ready.notes, total)
-            except DataError:
-                stored.unlink()
+        if not todo.size:
+            kept = load_sealed(stored, AttributeTable.load, session.reporter)
+            if kept is not None:
+                return Detected(kept, (), ready.notes, total)
         size = _batch_size(ready, batch_size)
         failed = _fill(log, job, ready.detector, todo, size, session.reporter)
         header = _header(job, ready.provenance, f"{len(failed)} of {total} images")
         table = _table(log, job.places, ready.detector, header, session.reporter)
     if not failed:
-        table.save(stored)
+        save_sealed(stored, table.save)
     return Detected(table, tuple(failed), ready.notes, total - int(todo.size))
 
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import xxhash
 
-from fsframework._files import explain_os_error
-from fsframework.errors import OptionError, argument
-from fsframework.pipeline.cache.workspace import locked
+from fsframework._files import atomic_write, explain_os_error, locked
+from fsframework.errors import FsfError, OptionError, argument
+from fsframework.pipeline.cache.sealed import discard, held, is_readable_file
 from fsframework.pipeline.progress import Reporter
 from fsframework.values import BoolArray, IntArray
 
 __all__ = ["DetectionLog", "Shard"]
+
+_CHECK = b', "check": "'
+_ALL = "part-all.jsonl"
+"""The file of a process that has no shard, which works alone."""
+_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,9 @@ class Shard:
 class DetectionLog:
     """The answer for each image: JSON lines, one file per process that took part.
 
+    Each line ends with ``check``, an XXH3 hash of what precedes it and of the folder's name.
+    Answers without one, of an earlier version, are accepted; damaged ones are missing.
+
     Args:
         folder: of the files.
         keys: of all images of the split.
@@ -68,6 +78,10 @@ class DetectionLog:
         self.keys = keys
         self.done: BoolArray = np.zeros(len(keys), dtype=bool)
         self._own = own
+        self._seed = _seed_of(folder)
+        self.n_damaged = 0
+        self.unchecked: list[Path] = []
+        """Files with answers of an earlier version."""
         self._files: list[Path] = []
         self._file = np.full(len(keys), -1, np.int16)
         self._offset = np.zeros(len(keys), np.int64)
@@ -93,7 +107,7 @@ class DetectionLog:
 
         with ExitStack() as stack:
             if shard is None:
-                stack.enter_context(locked(folder, waiting=waiting))
+                stack.enter_context(held(folder, reporter, waiting=waiting))
             else:
                 with locked(folder / "gate", waiting=waiting):
                     for other in sorted(folder.glob("of-*")):
@@ -104,24 +118,56 @@ class DetectionLog:
                 stack.enter_context(locked(folder, shared=True, waiting=waiting))
                 stack.enter_context(locked(folder / f"part-{name}", waiting=waiting))
             own = folder / f"part-{name}.jsonl"
-            _cut_torn_line(own)
-            log = cls(folder, keys, own)
+            log = cls._healed(folder, keys, own, reporter)
             try:
                 yield log
             finally:
                 if log._out is not None:
                     log._out.close()
 
+    @classmethod
+    def _healed(
+        cls, folder: Path, keys: tuple[str, ...], own: Path, reporter: Reporter
+    ) -> DetectionLog:
+        """Open the log after what an earlier version or an accident has left is dealt with."""
+        for path in [own, *folder.glob("part-*.jsonl")]:
+            if not is_readable_file(path):
+                reporter.note(f"{path}: not a readable file; its answers are made again")
+                discard(path)
+        _cut_torn_line(own)
+        log = cls(folder, keys, own)
+        if log.unchecked:
+            reporter.note(
+                f"{folder}: answers of an earlier version have no digests; they are accepted and "
+                "get digests now"
+            )
+            # Other processes may be writing the other parts, unless this one has them all.
+            mine = {*log.unchecked} if own.name == _ALL else {own} & {*log.unchecked}
+            for path in mine:
+                with suppress(FsfError):  # the cache may be read-only
+                    _add_checks(path)
+            log = cls(folder, keys, own)
+        if log.n_damaged and not log.done.all():
+            reporter.note(
+                f"{folder}: {log.n_damaged:,} answers are damaged; their images are processed again"
+            )
+        return log
+
     def _scan(self, path: Path, place_of: Mapping[str, int]) -> None:
         self._files.append(path)
         with path.open("rb") as file:
             offset = 0
+            unchecked = False
             for line in file:
                 if line.endswith(b"\n"):
-                    place = place_of.get(_key_of(line), -1)
+                    key = _key_of(line, self._seed)
+                    place = place_of.get(key, -1)
                     if place >= 0 and not self.done[place]:
                         self._remember(place, len(self._files) - 1, offset)
+                    self.n_damaged += not key
+                    unchecked |= bool(key) and _CHECK not in line
                 offset += len(line)
+        self.unchecked += [path] * unchecked
 
     def _remember(self, place: int, file: int, offset: int) -> None:
         self.done[place] = True
@@ -143,7 +189,8 @@ class DetectionLog:
             lines = []
             for place, answer in zip(places, answers, strict=True):
                 said = {"caption": answer} if captions else {"words": answer}
-                lines.append(json.dumps({"key": self.keys[place], **said}).encode() + b"\n")
+                raw = json.dumps({"key": self.keys[place], **said})
+                lines.append(_with_check(raw.encode(), self._seed))
             self._out.write(b"".join(lines))
             self._out.flush()
         except OSError as error:
@@ -167,34 +214,56 @@ class DetectionLog:
         return answers
 
 
-def _key_of(line: bytes) -> str:
+def _seed_of(folder: Path) -> int:
+    return xxhash.xxh3_64_intdigest(folder.name.encode())
+
+
+def _with_check(raw: bytes, seed: int) -> bytes:
+    """Return a JSON object as a line that ends with its check."""
+    said = raw.removesuffix(b"}")
+    return said + _CHECK + xxhash.xxh3_64_hexdigest(said, seed).encode() + b'"}\n'
+
+
+def _key_of(line: bytes, seed: int) -> str:
     """Return the key of an intact line, else an empty string: its image is processed again."""
+    said_bytes, mark, _ = line.rpartition(_CHECK)
+    if mark and line != _with_check(said_bytes + b"}", seed):
+        return ""
     try:
         said = json.loads(line)
         caption, words = said.get("caption", ""), said.get("words", [])
         whole = ("caption" in said) != ("words" in said) and isinstance(caption, str)
         if whole and isinstance(words, list) and all(isinstance(w, str) for w in words):
             return str(said["key"])
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     return ""
+
+
+def _add_checks(path: Path) -> None:
+    """Give the intact lines of an earlier version their checks."""
+    seed = _seed_of(path.parent)
+    with path.open("rb") as file:
+        lines = [
+            _with_check(line.rstrip(), seed) if _key_of(line, seed) and _CHECK not in line else line
+            for line in file
+        ]
+    atomic_write(path, b"".join(lines))
 
 
 def _cut_torn_line(path: Path) -> None:
     """Remove an incomplete line that a killed process left at the end of its file."""
     try:
-        with path.open("rb+") as file:
-            content_end = file.seek(0, 2)
-            step, end = 1 << 16, content_end
-            while end > 0:
-                start = max(0, end - step)
+        with path.open("rb") as file:
+            size = end = file.seek(0, os.SEEK_END)
+            whole = 0
+            while end > 0 and not whole:
+                start = max(0, end - _BLOCK)
                 file.seek(start)
                 place = file.read(end - start).rfind(b"\n")
-                if place >= 0:
-                    file.truncate(start + place + 1)
-                    return
-                end = start
-            file.truncate(0)
+                whole, end = (start + place + 1 if place >= 0 else 0), start
+        if whole < size:
+            os.truncate(path, whole)
     except FileNotFoundError:
         return
     except OSError as error:

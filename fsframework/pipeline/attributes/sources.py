@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsframework._files import open_file, text_lines
+from fsframework._reading import open_file, text_lines
 from fsframework.components.resolution import Component
 from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.interfaces.dataset import Dataset

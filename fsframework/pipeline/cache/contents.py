@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsframework._files import explain_os_error
+from fsframework.pipeline.cache.sealed import digest_file, remove_sealed
 
 __all__ = ["STAGES", "CacheItem", "cache_items", "remove_item"]
 
@@ -51,8 +52,8 @@ def cache_items(cache: Path, stages: Sequence[str] = STAGES) -> Iterator[CacheIt
         folder = cache / stage
         found = sorted(folder.iterdir()) if folder.is_dir() else []
         for path in found:
-            if _NAME.fullmatch(path.name) and not path.is_symlink():
-                files = [path, *(path.rglob("*") if path.is_dir() else ())]
+            if _NAME.fullmatch(path.name) and not path.is_symlink() and path != digest_file(path):
+                files = [path, *(path.rglob("*") if path.is_dir() else [digest_file(path)])]
                 states = [file.lstat() for file in files if file.exists()]
                 # Arrays are created at their full length, but take space only as they are filled.
                 size = sum(one.st_blocks * _BLOCK for one in states)
@@ -78,9 +79,9 @@ def remove_item(item: CacheItem, cache: Path) -> bool:
                 if free:
                     shutil.rmtree(item.path)
             return free
-        item.path.unlink(missing_ok=True)
     except OSError as error:
         raise explain_os_error(error, item.path) from error
+    remove_sealed(item.path)
     return True
 
 

@@ -7,25 +7,22 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
-import json
-import math
-import os
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
+import numpy.typing as npt
+import xxhash
 
-from fsframework._files import atomic_write, explain_os_error, parse_json
-from fsframework.errors import DataError, FsfError, argument
+from fsframework.errors import DataError, argument
 from fsframework.interfaces.dataset import Dataset, Decoding
-from fsframework.pipeline.cache.workspace import Workspace, locked, sweep
+from fsframework.pipeline.cache.rows import Made, Records, Rows
+from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.progress import Reporter
-from fsframework.values import BoolArray, IntArray, UInt8Array, digest_of
+from fsframework.values import BoolArray, IntArray, UInt8Array, demand_disk, digest_of
 
 if TYPE_CHECKING:
     from fsframework.components.resolution import Component
@@ -39,6 +36,7 @@ __all__ = [
     "Readable",
     "decoding_difference",
     "image_size",
+    "known_digest",
     "pack_images",
     "pixels_of",
     "store_of",
@@ -51,7 +49,6 @@ Broken = Literal["fatal", "skip"]
 _IMAGES_A_BLOCK, _BYTES_A_BLOCK = 256, 32 << 20
 """Limits of a decoded block: the smaller applies."""
 _DIGEST_BYTES = 16
-_BROKEN = b"\xff" * _DIGEST_BYTES
 
 
 def image_size(dataset: Dataset, preprocessing: Preprocessing, wanted: int | None) -> int:
@@ -86,11 +83,13 @@ class Pixels:
     Args:
         rows: int64 ``(n,)``, the row of the store that each image is in.
         digest: digest of the images' pixels.
+        reporter: is told of damaged rows.
     """
 
     store: ImageStore
     rows: IntArray
     digest: str
+    reporter: Reporter = field(default_factory=Reporter)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -101,17 +100,58 @@ class Pixels:
         return len(self.rows)
 
     def __getitem__(self, index: slice | IntArray) -> UInt8Array:
-        return self.store.read(self.rows[index])
+        return self.store.read(self.rows[index], self.reporter)
+
+
+class _ImageRows(Rows):
+    """Rows of pixels, each with a digest that is the same on every machine.
+
+    ``identity`` is BLAKE2b of the pixels, or ones where an image cannot be decoded; ``state`` a
+    hash of what the file system said of the image's file when it was decoded, 0 if nothing.
+    """
+
+    facts = (("identity", "u1", (_DIGEST_BYTES,)),)
+    remarks = (("state", "<u8"),)
+
+    def __init__(
+        self,
+        folder: Path,
+        shape: tuple[int, ...],
+        states: Callable[[IntArray], npt.NDArray[np.uint64]],
+    ) -> None:
+        super().__init__(folder, shape, np.uint8, "images")
+        self._states = states
+
+    @property
+    def _former(self) -> Path:
+        """The file in which an earlier version kept what is now ``identity``."""
+        return self.folder / "rows.bin"
+
+    def is_of_earlier_version(self) -> bool:
+        """Return whether an earlier version made the array."""
+        size = len(self) * _DIGEST_BYTES
+        former = self._former.is_file() and self._former.stat().st_size == size
+        return former and super().is_of_earlier_version()
+
+    def of_earlier_version(self) -> Records:
+        """Return the records of rows whose pixels are those that an earlier version digested."""
+        records = np.zeros(len(self), self.record)
+        identity = np.fromfile(self._former, np.uint8).reshape(len(self), _DIGEST_BYTES)
+        for rows in self.blocks(np.flatnonzero(identity.any(axis=1))):
+            pixels = self.read(rows)
+            sound = _are_broken(identity[rows]) | (_identities(pixels) == identity[rows]).all(
+                axis=1
+            )
+            found = np.zeros(len(rows), self.record)
+            found["identity"], found["state"] = identity[rows], self._states(rows)
+            found["check"] = self.checks(pixels, found)
+            records[rows[sound]] = found[sound]
+        return records
 
 
 @dataclass(frozen=True)
 class ImageStore:
     """The decoded images of a data set at one size: one row per image, filled when first needed.
-
-    ``array.npy`` is an ordinary NumPy file of uint8 ``(n, size, size, 3)``, which any program can
-    map; its rows are those of the data set. ``rows.bin`` has 16 bytes per image: zeros if the row
-    is not filled, else a hash of its pixels, written after them, so that a killed job resumes where
-    it stopped.
 
     Args:
         identity: identity of what made ``dataset``; see ``store_of``.
@@ -127,16 +167,16 @@ class ImageStore:
     workspace: Workspace
 
     @cached_property
-    def folder(self) -> Path:
-        """The folder of the store in the cache."""
+    def _rows(self) -> _ImageRows:
         described = f"{self.size} {self.interpolation} {self.decoding}"
         key = digest_of("images", self.identity, self.dataset.pixels_fingerprint, described)
-        return self.workspace.cache / "images" / key[:24]
+        folder = self.workspace.cache / "images" / key[:24]
+        return _ImageRows(folder, (len(self), self.size, self.size, 3), self._states)
 
     @property
     def path(self) -> Path:
-        """The NumPy file."""
-        return self.folder / "array.npy"
+        """The NumPy file of uint8 ``(n, size, size, 3)``; its rows are those of the data set."""
+        return self._rows.path
 
     def __len__(self) -> int:
         return len(self.dataset.keys)
@@ -146,14 +186,18 @@ class ImageStore:
         """Bytes per image."""
         return self.size * self.size * 3
 
-    def broken(self) -> dict[int, str]:
-        """Return the rows known to be undecodable, and the reasons."""
+    def broken(self, rows: IntArray | None = None) -> dict[int, str]:
+        """Return which of some rows cannot be decoded, and the reasons; by default of all rows."""
+        rows = np.arange(len(self)) if rows is None else np.unique(rows)
+        known = self._rows.records(Reporter())["identity"][rows]
+        return {int(row): self._reason(int(row)) for row in rows[_are_broken(known)]}
+
+    def _reason(self, row: int) -> str:
         try:
-            raw = parse_json((self.folder / "broken.json").read_text())
-        except (FileNotFoundError, ValueError):
-            raw = {}
-        rows = np.flatnonzero(_are_broken(self._hashes())).tolist()
-        return {row: str(raw.get(str(row), f"{self.dataset.keys[row]}: broken")) for row in rows}
+            self._images(np.array([row]))
+        except DataError as error:
+            return str(error)
+        return f"{self.dataset.keys[row]}: could not be read when it was first decoded"
 
     def fill(self, rows: IntArray, broken: Broken, label: str, reporter: Reporter) -> None:
         """Decode the missing rows in blocks, while other processes wait.
@@ -163,131 +207,130 @@ class ImageStore:
             FsfError: the disk is full or cannot be written to.
         """
         rows = np.unique(rows)
-        if self.path.exists() and not self.missing(rows, broken).size:
+        if not self.missing(rows, broken, reporter).size:
             return
-        try:
-            with locked(self.folder):
-                sweep(self.folder)
-                self._create()
-                self._fill_locked(rows, broken, label, reporter)
-        except OSError as error:
-            raise explain_os_error(error, self.path) from error
+        before: Records = self._rows.records(reporter).copy()
 
-    def missing(self, rows: IntArray, broken: Broken) -> IntArray:
-        """Return the rows still to be decoded; broken ones may have been repaired since."""
-        hashes = self._hashes()[rows]
-        missing = ~hashes.any(axis=1)
+        def find() -> IntArray:
+            missing = self.missing(rows, broken, reporter)
+            new = len(self.undecoded(missing, reporter))
+            demand_disk(
+                new * self.row_bytes,
+                self._rows.folder,
+                f"{new:,} images of {self.size} x {self.size} pixels",
+                f"use a smaller {argument('image_size')}, or another {argument('cache_dir')}",
+            )
+            return missing
+
+        self._make(find, broken, (label, len(rows)), reporter)
+        now = self._rows.records(reporter)
+        edited = (before["check"] != 0) & (before["identity"] != now["identity"]).any(axis=1)
+        edited &= ~_are_broken(before["identity"])
+        if count := int(edited.sum()):
+            changed = (
+                "image has changed since it was"
+                if count == 1
+                else "images have changed since they were"
+            )
+            reporter.note(
+                f"{count:,} cached {changed} decoded, although size and time of the file are "
+                "the same; what was computed from the old pixels is computed again"
+            )
+
+    def undecoded(self, rows: IntArray, reporter: Reporter) -> IntArray:
+        """Return the rows that are not on disk; the files of others may have been edited since."""
+        return self._rows.missing(rows, reporter)
+
+    def missing(self, rows: IntArray, broken: Broken, reporter: Reporter) -> IntArray:
+        """Return the rows still to be decoded; broken ones may have been repaired since.
+
+        An image is also decoded again if its file may have been edited.
+        """
+        records = self._rows.records(reporter)[rows]
+        missing: BoolArray = records["check"] == 0
+        missing |= (records["state"] != 0) & (records["state"] != self._states(rows))
         if broken == "fatal":
-            missing |= _are_broken(hashes)
+            missing |= _are_broken(records["identity"])
         return rows[missing]
 
-    def read(self, rows: IntArray) -> UInt8Array:
+    def read(self, rows: IntArray, reporter: Reporter) -> UInt8Array:
         """Return filled rows, uint8 ``(k, size, size, 3)``, in any order.
 
-        They are read, not mapped: the pages of a map count as this process's memory, and on a file
-        system with large pages one image loads a hundred.
-        """
-        found = np.empty((len(rows), self.size, self.size, 3), np.uint8)
-        with self.path.open("rb") as file:
-            start = _header_end(file)
-            for part in _runs(rows):
-                at = start + int(rows[part.start]) * self.row_bytes
-                _read_into(file.fileno(), found[part].reshape(-1).data, at)
-        return found
+        Each is checked before its first use, and decoded again if it is damaged.
 
-    def digest(self, rows: IntArray) -> str:
+        Raises:
+            DataError: the file of a damaged row has changed since it was decoded.
+        """
+        if self._rows.damaged(rows, reporter).size:
+            known = self._rows.records(reporter)["identity"][rows]
+
+            def find() -> IntArray:
+                return self._rows.damaged(rows, reporter)
+
+            self._make(find, "fatal", ("images", len(np.unique(rows))), reporter)
+            if (known != self._rows.records(reporter)["identity"][rows]).any():
+                raise DataError(
+                    f"{self._rows.folder}: images have changed since they were decoded; run the "
+                    "same command again"
+                )
+        return self._rows.read(rows)
+
+    def digest(self, rows: IntArray, reporter: Reporter) -> str:
         """Return a digest of the pixels of some rows."""
-        return digest_of("pixels", self._hashes()[rows])
+        return digest_of("pixels", self._rows.records(reporter)["identity"][rows])
 
     def digest_of_all(self) -> str:
         """Return a digest of the pixels of all images, the same on every machine."""
-        return self.digest(np.arange(len(self)))
+        return self.digest(np.arange(len(self)), Reporter())
 
-    def _hashes(self) -> UInt8Array:
+    def _make(
+        self,
+        find: Callable[[], IntArray],
+        broken: Broken,
+        stage: tuple[str, int],
+        reporter: Reporter,
+    ) -> None:
+        def made(rows: IntArray) -> Made:
+            pixels, undecodable = self._decoded(rows, broken)
+            identities = _identities(pixels)
+            identities[undecodable] = 255
+            return pixels, {"identity": identities, "state": self._states(rows)}
+
+        at_once = max(1, min(_IMAGES_A_BLOCK, _BYTES_A_BLOCK // self.row_bytes))
+        self._rows.fill(find, made, at_once, stage, reporter)
+
+    def _states(self, rows: IntArray) -> npt.NDArray[np.uint64]:
+        """Return a hash of the state of each image's file, as this process first saw it."""
+        known, seen = self._seen
+        new = rows[~seen[rows]]
+        known[new] = [
+            xxhash.xxh3_64_intdigest(state.encode()) if state else 0
+            for state in self.dataset.local_states(new)
+        ]
+        seen[new] = True
+        return known[rows]
+
+    @cached_property
+    def _seen(self) -> tuple[npt.NDArray[np.uint64], BoolArray]:
+        return np.zeros(len(self), np.uint64), np.zeros(len(self), bool)
+
+    def _decoded(self, block: IntArray, broken: Broken) -> tuple[UInt8Array, list[int]]:
+        """Return the pixels of some images, and the places of those that cannot be decoded."""
         try:
-            raw = np.fromfile(self.folder / "rows.bin", np.uint8)
-        except FileNotFoundError:
-            raw = np.zeros(len(self) * _DIGEST_BYTES, np.uint8)
-        return raw.reshape(len(self), _DIGEST_BYTES)
-
-    def _create(self) -> None:
-        """Create the files at full length, which takes no space until rows are written."""
-        if self.path.exists():
-            return
-        temporary = self.folder / ".array.tmp"
-        with temporary.open("wb") as file:
-            shape = (len(self), self.size, self.size, 3)
-            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            file.truncate(file.tell() + math.prod(shape))
-        with (self.folder / "rows.bin").open("wb") as file:
-            file.truncate(len(self) * _DIGEST_BYTES)
-        temporary.replace(self.path)
-
-    def _fill_locked(self, rows: IntArray, broken: Broken, label: str, reporter: Reporter) -> None:
-        missing = self.missing(rows, broken)
-        self._demand_room(len(missing))
-        with (
-            reporter.stage(label, len(rows), len(rows) - len(missing)) as advance,
-            self.path.open("r+b") as array,
-            (self.folder / "rows.bin").open("r+b") as states,
-        ):
-            start = _header_end(array)
-            at_once = max(1, min(_IMAGES_A_BLOCK, _BYTES_A_BLOCK // self.row_bytes))
-            for first in range(0, len(missing), at_once):
-                block = missing[first : first + at_once]
-                pixels, reasons = self._decoded(block, broken)
-                hashes = [
-                    hashlib.blake2b(image, digest_size=_DIGEST_BYTES).digest() for image in pixels
-                ]
-                for place in reasons:
-                    hashes[place] = _BROKEN
-                if reasons:
-                    named = {int(block[place]): why for place, why in reasons.items()}
-                    self._note(self.broken() | named)
-                parts = _runs(block)
-                for part in parts:
-                    at = start + int(block[part.start]) * self.row_bytes
-                    _write(array.fileno(), pixels[part], at)
-                # A row counts as filled only once its pixels are on the disk.
-                os.fsync(array.fileno())
-                for part in parts:
-                    at = int(block[part.start]) * _DIGEST_BYTES
-                    _write(states.fileno(), b"".join(hashes[part]), at)
-                advance(len(block))
-
-    def _demand_room(self, images: int) -> None:
-        """Raise an error if the disk cannot hold the images."""
-        needed, free = images * self.row_bytes, shutil.disk_usage(self.folder).free
-        if needed > free:
-            raise FsfError(
-                f"{images:,} images of {self.size} x {self.size} pixels take "
-                f"{needed / 1e9:,.1f} GB, but {self.folder} has {free / 1e9:,.1f} GB left; use a "
-                f"smaller {argument('image_size')}, or another {argument('cache_dir')}"
-            )
-
-    def _note(self, broken: Mapping[int, str]) -> None:
-        atomic_write(
-            self.folder / "broken.json", json.dumps({str(k): v for k, v in broken.items()})
-        )
-
-    def _decoded(self, block: IntArray, broken: Broken) -> tuple[UInt8Array, dict[int, str]]:
-        """Return the pixels of some images, and by place the reason why one cannot be decoded."""
-        try:
-            return self._images(block), {}
+            return self._images(block), []
         except DataError as error:
             if broken == "fatal":
                 raise DataError(
                     f"{error}; {argument('broken', 'skip')} leaves out images that cannot be read"
                 ) from error
         pixels = np.zeros((len(block), self.size, self.size, 3), np.uint8)
-        reasons = {}
+        undecodable = []
         for place in range(len(block)):
             try:
                 pixels[place] = self._images(block[place : place + 1])[0]
-            except DataError as error:
-                reasons[place] = str(error)
-        return pixels, reasons
+            except DataError:
+                undecodable.append(place)
+        return pixels, undecodable
 
     def _images(self, block: IntArray) -> UInt8Array:
         made = self.dataset.images if self.decoding == "exact" else self.dataset.scaled_images
@@ -305,45 +348,16 @@ class ImageStore:
         return found
 
 
-def _are_broken(hashes: UInt8Array) -> BoolArray:
-    """Return which rows of hashes mark images that cannot be decoded."""
-    broken: BoolArray = (hashes == 255).all(axis=1)
+def _identities(pixels: UInt8Array) -> UInt8Array:
+    """Return a digest of each image, uint8 ``(n, 16)``."""
+    raw = b"".join(hashlib.blake2b(one, digest_size=_DIGEST_BYTES).digest() for one in pixels)
+    return np.frombuffer(raw, np.uint8).reshape(len(pixels), _DIGEST_BYTES).copy()
+
+
+def _are_broken(identities: UInt8Array) -> BoolArray:
+    """Return which digests mark images that cannot be decoded."""
+    broken: BoolArray = (identities == 255).all(axis=1)
     return broken
-
-
-def _header_end(file: Any) -> int:
-    file.seek(0)
-    np.lib.format.read_magic(file)
-    np.lib.format.read_array_header_1_0(file)
-    return int(file.tell())
-
-
-def _runs(rows: IntArray) -> list[slice]:
-    """Return the slices of consecutive rows.
-
-    >>> _runs(np.array([3, 4, 5, 9, 2]))
-    [slice(0, 3, None), slice(3, 4, None), slice(4, 5, None)]
-    """
-    if not len(rows):
-        return []
-    edges = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
-    return [slice(a, b) for a, b in itertools.pairwise(edges)]
-
-
-def _read_into(descriptor: int, buffer: memoryview, offset: int) -> None:
-    while buffer:
-        count = os.preadv(descriptor, [buffer], offset)
-        if not count:
-            raise DataError(f"the store of images ends at byte {offset}; pack the data set again")
-        buffer, offset = buffer[count:], offset + count
-
-
-def _write(descriptor: int, data: UInt8Array | bytes, offset: int) -> None:
-    # Plain writes, since a full disk kills a process that writes to a memory map.
-    left = memoryview(data if isinstance(data, bytes) else np.ascontiguousarray(data).tobytes())
-    while left:
-        written = os.pwrite(descriptor, left, offset)
-        left, offset = left[written:], offset + written
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,7 +409,7 @@ def pack_images(store: ImageStore, broken: Broken, reporter: Reporter) -> int:
         DataError: an image cannot be read and ``broken`` is not ``skip``; the message names it.
     """
     everything = np.arange(len(store))
-    missing = store.missing(everything, broken).size
+    missing = store.missing(everything, broken, reporter).size
     store.fill(everything, broken, "images", reporter)
     return int(missing)
 
@@ -406,8 +420,7 @@ def without_broken(
     """Decode some splits; return the data set without undecodable images, and these."""
     rows = np.unique(np.concatenate([store.dataset.split_indices(split) for split in splits]))
     store.fill(rows, "skip", "images", reporter)
-    known = store.broken()
-    broken = {int(row): known[row] for row in rows if int(row) in known}
+    broken = store.broken(rows)
     if not broken:
         return store.dataset, {}
     kept = np.setdiff1d(np.arange(len(store)), np.fromiter(broken, np.int64, len(broken)))
@@ -442,11 +455,27 @@ def pixels_of(store: ImageStore, dataset: Dataset, split: str, reporter: Reporte
     Raises:
         DataError: an image cannot be read; the message names it.
     """
-    rows = dataset.split_indices(split)
-    if isinstance(dataset, Readable):
-        rows = dataset.rows[rows]
+    rows = _rows_of(dataset, split)
     store.fill(rows, "fatal", f"images of {split}", reporter)
-    return Pixels(store, rows, store.digest(rows))
+    return Pixels(store, rows, store.digest(rows, reporter), reporter)
+
+
+def known_digest(store: ImageStore, dataset: Dataset, split: str, reporter: Reporter) -> str | None:
+    """Return the digest of the images of a split if all have been decoded, else ``None``.
+
+    Those whose files may have been edited since are decoded again.
+    """
+    rows = _rows_of(dataset, split)
+    if not store.undecoded(rows, reporter).size:
+        store.fill(rows, "fatal", f"images of {split}", reporter)
+        return store.digest(rows, reporter)
+    return None
+
+
+def _rows_of(dataset: Dataset, split: str) -> IntArray:
+    """Return the rows of the store that hold the images of a split."""
+    rows = dataset.split_indices(split)
+    return dataset.rows[rows] if isinstance(dataset, Readable) else rows
 
 
 def decoding_difference(store: ImageStore, most: int = 64) -> tuple[float, float, int] | None:

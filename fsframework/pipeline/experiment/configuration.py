@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsframework._files import parse_toml, read_file
+from fsframework._reading import parse_toml, read_file
 from fsframework.components.objects import named
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import (

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsframework._files import parse_toml
+from fsframework._reading import parse_toml
 from fsframework.components.package_files import package_file
 from fsframework.components.registry import Plugin, Registry
 from fsframework.errors import OptionError, PluginError, argument, close_matches

@@ -15,7 +15,9 @@ from torch import Tensor
 from fsframework._calls import about, is_out_of_memory
 from fsframework.errors import DataError, argument
 from fsframework.pipeline.cache.images import Pixels, PixelSource
-from fsframework.pipeline.cache.workspace import Workspace, stored_array
+from fsframework.pipeline.cache.rows import stored_array
+from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
+from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.stages import Precision
 from fsframework.pipeline.learning.model import (
     FewShotModel,
@@ -28,7 +30,7 @@ from fsframework.pipeline.learning.model import (
 )
 from fsframework.pipeline.learning.scoring import Scorer, check_tensor
 from fsframework.pipeline.progress import Reporter
-from fsframework.values import Outcomes, QueryBatch, TaskSet, UInt8Array, digest_of
+from fsframework.values import IntArray, Outcomes, QueryBatch, TaskSet, UInt8Array, digest_of
 
 __all__ = ["ImageSource", "embedded", "evaluate", "predict"]
 
@@ -89,8 +91,12 @@ class ImageSource:
         workspace: Workspace,
         reporter: Reporter,
         precision: Precision = "fp32",
+        used: IntArray | None = None,
     ) -> ImageSource:
         """Embed every image of a pool, or map the cached result of an earlier run into memory.
+
+        Args:
+            used: images whose cached items will be used, and are checked; by default all.
 
         The cache is shared between runs: its key covers the weights, the preprocessing, the
         precision, the kind of device and the pixels of the images.
@@ -117,6 +123,7 @@ class ImageSource:
             block=embed.at_once,
             label="features",
             reporter=reporter,
+            used=used,
         )
         items = torch.from_numpy(stored)
         return cls(items.to(device) if _fits(items, device) else items)
@@ -302,11 +309,11 @@ def evaluate(
             different scores.
     """
     predictor = _Predictor(model, tasks, source, query_batch)
-    done, identity = [], ""
+    identity = digest_of(tasks.digest, model.weights_digest(), f"{query_batch} {source.precision}")
+    kept = None
     if partial is not None:
-        identity = f"{query_batch} {source.precision}"
-        identity = digest_of(tasks.digest, model.weights_digest(), identity)
-        done = _resume(partial, identity)
+        kept = load_sealed(partial, lambda path: _predictions(path, identity), reporter)
+    done = [] if kept is None else [kept]
     finished = sum(map(len, done))
     saved = time.monotonic()
     progress = reporter.stage(label, len(tasks), finished)
@@ -315,19 +322,22 @@ def evaluate(
             done.append(predictor(start))
             advance(len(done[-1]))
             if partial is not None and time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
-                save_tensors(partial, {"predictions": torch.cat(done)}, {"identity": identity})
+                _save_predictions(partial, torch.cat(done), identity)
                 saved = time.monotonic()
     if predictor.scorer.remark:
         reporter.note(predictor.scorer.remark)
     outcomes = Outcomes.of(tasks, torch.cat(done).numpy(), query_batch)
     if partial is not None:
-        partial.unlink(missing_ok=True)
+        remove_sealed(partial)
     return outcomes
 
 
-def _resume(partial: Path, identity: str) -> list[Tensor]:
-    try:
-        tensors, header = load_tensors(partial)
-    except DataError:  # missing or damaged
-        return []
-    return [tensors["predictions"]] if header.get("identity") == identity else []
+def _save_predictions(partial: Path, predictions: Tensor, identity: str) -> None:
+    tensors = {"predictions": predictions}
+    save_sealed(partial, lambda path: save_tensors(path, tensors, {"identity": identity}))
+
+
+def _predictions(partial: Path, identity: str) -> Tensor | None:
+    """Return the predictions that were saved, if they are of these tasks and weights."""
+    tensors, header = load_tensors(partial)
+    return tensors["predictions"] if header.get("identity") == identity else None

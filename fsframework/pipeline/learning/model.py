@@ -14,7 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
-from fsframework._files import atomic_write, check_file, parse_json
+from fsframework._files import atomic_write
+from fsframework._reading import check_file, parse_json
 from fsframework.components.resolution import Component
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.backbone import Backbone

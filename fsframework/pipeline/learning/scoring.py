@@ -62,22 +62,19 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 class Scorer:
     """Calls ``scores`` of a method; a call that changes weights or buffers has them restored.
 
-    Otherwise scores would depend on the order of the batches. A change is found by a tensor's
-    version counter and address, which takes microseconds. Not found are changes through
-    ``tensor.data`` or a NumPy view, and of attributes that are neither parameters nor buffers.
+    Otherwise scores would depend on the order of the batches. Every parameter and buffer of the
+    method is compared with a copy after each call; other attributes are not looked at.
     """
 
     def __init__(self, method: FewShotMethod) -> None:
         self._method = method
         self._slots = [
-            (f"{prefix}.{name}".removeprefix("."), store, name, tensor)
+            (f"{prefix}.{name}".removeprefix("."), store, name, tensor, tensor.detach().clone())
             for prefix, module in method.named_modules()
             for store in (module._parameters, module._buffers)
             for name, tensor in store.items()
             if tensor is not None
         ]
-        self._copies = [tensor.detach().clone() for *_, tensor in self._slots]
-        self._marks = self._marks_now()
         self._changed: dict[str, None] = {}
 
     def __call__(self, support: Tensor, query: Tensor) -> Tensor:
@@ -104,22 +101,27 @@ class Scorer:
             f"({', '.join(names[:_MOST_NAMES])}{more}); they are restored after each call"
         )
 
-    def _marks_now(self) -> list[tuple[int, int]]:
-        return [(tensor._version, tensor.data_ptr()) for *_, tensor in self._slots]
-
     def _restore(self) -> None:
-        marks = self._marks_now()
-        moved = [slot for slot in self._slots if slot[1].get(slot[2]) is not slot[3]]
-        if marks == self._marks and not moved and not self._method.training:
-            return
-        slots = zip(self._slots, self._copies, self._marks, marks, strict=True)
-        for (path, store, name, tensor), copy, old, new in slots:
-            if old != new or store.get(name) is not tensor:
+        for path, store, name, tensor, copy in self._slots:
+            if not _is_same(store.get(name), copy):
                 self._changed[path] = None
-            if old[1] != new[1]:
-                tensor.data = copy.clone()
-            else:
-                tensor.data.copy_(copy)  # which needs no version, and no gradient
             store[name] = tensor
-        self._method.eval()
-        self._marks = self._marks_now()
+            if _form(tensor) != _form(copy):
+                tensor.data = copy.clone()
+            elif path in self._changed:
+                tensor.data.copy_(copy)
+        if self._method.training:
+            self._method.eval()
+
+
+def _form(tensor: Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _is_same(tensor: Tensor | None, copy: Tensor) -> bool:
+    """Return whether a tensor has the values of its copy; NaN is equal to NaN."""
+    if tensor is None or _form(tensor) != _form(copy):
+        return False
+    if torch.equal(tensor, copy):
+        return True
+    return bool(((tensor == copy) | (tensor.isnan() & copy.isnan())).all())

@@ -22,13 +22,13 @@ import torch
 from torch import Tensor, nn
 
 from fsframework._calls import about, calling, malformed, named
-from fsframework._files import atomic_write
+from fsframework._files import sweep
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.pipeline.cache.images import PixelSource
-from fsframework.pipeline.cache.workspace import sweep
+from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
 from fsframework.pipeline.learning.model import (
@@ -126,20 +126,18 @@ def train(
 
     Args:
         training: stages, data, seed and device.
-        folder: holds ``checkpoint.safetensors`` during training, ``weights.safetensors`` and
-            ``training.json`` at the end. A killed training resumes from its last checkpoint,
-            written after every epoch and once per minute, and ends with the same weights.
+        folder: holds ``checkpoint.safetensors`` during training and ``weights.safetensors`` at the
+            end. A killed training resumes from its last checkpoint, written after every epoch and
+            once per minute, and ends with the same weights.
         watch: called with the history so far after each epoch.
     """
     sweep(folder)
-    weights, done = folder / "weights.safetensors", folder / "training.json"
-    if done.exists() and weights.exists():
-        model.load_state_dict(load_tensors(weights)[0])
-        raw = json.loads(done.read_text())
-        history = tuple(Epoch(**row) for row in raw["history"])
-        return Trained(history, raw["best_accuracy"], True, tuple(raw["notes"]))
-    checkpoint = folder / "checkpoint.safetensors"
-    progress = _Progress.read(checkpoint) if checkpoint.exists() else _Progress()
+    weights, checkpoint = folder / "weights.safetensors", folder / "checkpoint.safetensors"
+    earlier = load_sealed(weights, lambda path: _finished(model, path), reporter)
+    if earlier is not None:
+        return earlier
+    kept = load_sealed(checkpoint, lambda path: _Progress.read(path, model), reporter)
+    progress = kept or _Progress()
     stages, first = training.stages, progress.stage
     finished = sum(stage.epochs * stage.steps for stage in stages[:first])
     if stages:
@@ -150,12 +148,39 @@ def train(
                 progress.begin(number)
             _StageLoop(model, training, progress).run(checkpoint, advance, watch)
     notes = tuple(dict.fromkeys(progress.notes))
-    save_tensors(weights, model.state_dict(), {"what": "weights"})
-    rows = [dataclasses.asdict(row) for row in progress.history]
-    result = {"history": rows, "best_accuracy": progress.best_accuracy, "notes": notes}
-    atomic_write(done, json.dumps(result, indent=2))
-    checkpoint.unlink(missing_ok=True)
+    header: dict[str, object] = {
+        "what": "weights",
+        "history": [dataclasses.asdict(row) for row in progress.history],
+        "best_accuracy": progress.best_accuracy,
+        "notes": notes,
+    }
+    save_sealed(weights, lambda path: save_tensors(path, model.state_dict(), header))
+    remove_sealed(checkpoint)
     return Trained(tuple(progress.history), progress.best_accuracy, False, notes)
+
+
+def _finished(model: FewShotModel, path: Path) -> Trained:
+    """Load the weights that an earlier training left, and return its result."""
+    tensors, header = load_tensors(path)
+    told: Any = header
+    if "history" not in told:  # written by an earlier version
+        told = json.loads(path.with_name("training.json").read_text())
+    history = tuple(Epoch(**row) for row in told["history"])
+    trained = Trained(history, told["best_accuracy"], True, tuple(told["notes"]))
+    _check_fit(model, tensors)
+    model.load_state_dict(tensors)
+    return trained
+
+
+def _check_fit(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Check that weights are all those of a model.
+
+    Raises:
+        DataError: names or shapes are not those of the model.
+    """
+    own = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    if own != {name: tensor.shape for name, tensor in tensors.items()}:
+        raise DataError("its weights are not those of this model")
 
 
 def start_from(
@@ -319,12 +344,14 @@ class _Progress:
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, checkpoint: Path) -> _Progress:
-        """Read a checkpoint."""
+    def read(cls, checkpoint: Path, model: FewShotModel) -> _Progress:
+        """Read a checkpoint of the training of a model."""
         tensors, header = load_tensors(checkpoint)
         raw: Any = {k: v for k, v in header.items() if k in cls.__dataclass_fields__}
         raw["history"] = [Epoch(**row) for row in raw["history"]]
-        return cls(**raw, tensors=tensors)
+        progress = cls(**raw, tensors=tensors)
+        _check_fit(model, progress.part("model"))
+        return progress
 
     def part(self, name: str) -> dict[str, Tensor]:
         """Return the tensors of one part of the checkpoint, such as ``model``."""
@@ -419,7 +446,8 @@ class _StageLoop:
         if self.losses:
             tensors["losses"] = torch.stack(self.losses)
         self.progress.scaler = self.scaler.state_dict()
-        save_tensors(checkpoint, tensors, {"what": "a checkpoint", **self.progress.header()})
+        header = {"what": "a checkpoint", **self.progress.header()}
+        save_sealed(checkpoint, lambda path: save_tensors(path, tensors, header))
 
     def _resume(self) -> None:
         """Continue from the progress's checkpoint."""

@@ -223,7 +223,7 @@ def _tensor(path: Path) -> list[_Column]:
             tensor = torch.load(file, weights_only=True, map_location="cpu")
     except Exception as error:
         # The reader of a damaged file fails in as many ways as there are damages.
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0][:120]
+        reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0][:120]
         reason = reason or type(error).__name__
         raise DataError(f"{path}: not a tensor saved by PyTorch ({reason})") from None
     if not isinstance(tensor, torch.Tensor):

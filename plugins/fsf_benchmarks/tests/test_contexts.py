@@ -134,7 +134,7 @@ def test_an_experiment_that_fails_leaves_the_others(
     monkeypatch.setenv("TOY_FAILS", "1")
     done = contexts("--method", "toy-near", "--method", "toy-blind", "--shot", "1")
     assert done.returncode == 1
-    assert "failed: unexpected RuntimeError: the toy was told to fail" in done.stdout
+    assert "raised RuntimeError: the toy was told to fail" in done.stdout
     assert "2 experiments: 1 run now, 0 finished before, 1 failed" in done.stdout
 
 

@@ -107,20 +107,25 @@ def test_a_truncated_image_is_fatal_or_left_out(fsf: Fsf, tmp_path: Path) -> Non
     assert fsf("run", *data, *RUN).returncode == 2, "a run that may not skip still stops"
 
 
+def filled(digests: Path) -> int:
+    """Return the number of images with a record of 32 bytes, after a header of as many."""
+    return int(np.frombuffer(digests.read_bytes(), np.uint8).reshape(-1, 32)[1:].any(axis=1).sum())
+
+
 def test_killed_while_packing_it_goes_on_where_it_stopped(fsf: Fsf, tmp_path: Path) -> None:
     data = dataset(photographs(tmp_path / "images", classes=20, images=60, side=400))
     argv = [sys.executable, "-m", "fsframework", "data", "pack", *data]
     process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     states = None
     while process.poll() is None:
-        states = states or next((tmp_path / "cache").rglob("rows.bin"), None)
-        if states is not None and any(states.read_bytes()):
+        states = states or next((tmp_path / "cache").rglob("digests.bin"), None)
+        if states is not None and filled(states):
             break
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert states is not None
-    before = int(np.frombuffer(states.read_bytes(), np.uint8).reshape(-1, 16).any(axis=1).sum())
+    before = filled(states)
     assert 0 < before < 1200
     found = json.loads(fsf("data", "pack", *data, "--json").stdout)
     assert found["decoded_now"] == 1200 - before
@@ -162,8 +167,8 @@ def test_runs_are_equal_with_any_workers_and_resumed(fsf_process: Fsf, tmp_path:
             argv = [sys.executable, "-m", "fsframework", *command, *places, "--workers", workers]
             process = subprocess.Popen(argv, cwd=tmp_path, stderr=subprocess.DEVNULL)
             while process.poll() is None:
-                states = next((tmp_path / f"{name}-cache").rglob("rows.bin"), None)
-                if states is not None and any(states.read_bytes()):
+                states = next((tmp_path / f"{name}-cache").rglob("digests.bin"), None)
+                if states is not None and filled(states):
                     break
                 time.sleep(0.01)
             process.kill()

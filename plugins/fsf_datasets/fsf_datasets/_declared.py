@@ -20,7 +20,7 @@ from fsf_datasets._messages import counted, first_few, quoted, reason
 from fsf_datasets._splits import SplitOptions, Splits
 from fsf_datasets._trees import Tree, natural, open_tree
 from fsframework.interfaces import DataError, OptionError
-from fsframework.values import digest_of
+from fsframework.values import IntArray, digest_of
 
 __all__ = ["Declared", "declared"]
 
@@ -171,6 +171,12 @@ class Declared(ImageFileDataset):
         return dict(zip(self.class_names, counts, strict=True))
 
     # --- images ----------------------------------------------------------------------------
+
+    def local_states(self, indices: Sequence[int] | IntArray) -> list[str]:
+        """Return for each image a text that changes with any edit of the files that hold it."""
+        if self._pictures is None:
+            return super().local_states(indices)
+        return [" ".join(self._tree.local_states(self._sources))] * len(indices)
 
     def _rgb(self, index: int, min_size: int | None = None) -> Image.Image:
         degrees = self._degrees[index % len(self._degrees)]

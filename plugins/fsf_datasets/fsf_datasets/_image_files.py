@@ -63,6 +63,10 @@ class ImageFileDataset(Dataset):
         """
         return self._squares(indices, size, interpolation, scaled=True)
 
+    def local_states(self, indices: Sequence[int] | IntArray) -> list[str]:
+        """Return for each image a text that changes with any edit of its file."""
+        return self._tree.local_states([self._files[i] for i in indices])
+
     def _squares(
         self, indices: Sequence[int] | IntArray, size: int, interpolation: str, scaled: bool
     ) -> UInt8Array:

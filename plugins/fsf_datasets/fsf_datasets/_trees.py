@@ -158,6 +158,13 @@ class Tree(ABC):
     def states(self, names: Iterable[str]) -> list[str]:
         """Return for each file a cheap text that changes with its content."""
 
+    def local_states(self, names: Iterable[str]) -> list[str]:
+        """Return for each file a text that changes with any edit, on this machine only.
+
+        It is empty where ``states`` depends on the content itself.
+        """
+        return ["" for _ in names]
+
     @abstractmethod
     def place(self, name: str) -> str:
         """Return the location of a file for messages."""
@@ -249,6 +256,17 @@ class FolderTree(Tree):
         except (OSError, ValueError):  # ValueError: its name contains a NUL byte
             return "missing"
         return f"{state.st_size} {state.st_mtime_ns}"
+
+    def local_states(self, names: Iterable[str]) -> list[str]:
+        """Return inode and change time of each file, which no program can set back."""
+        return [self._local_state(name) for name in names]
+
+    def _local_state(self, name: str) -> str:
+        try:
+            state = os.stat(self._path(name))  # noqa: PTH116 - as above
+        except OSError:
+            return "missing"
+        return f"{state.st_ino} {state.st_ctime_ns}"
 
     def place(self, name: str) -> str:
         """Return the path of a file."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fsframework.cli.options import group, shared
+from fsframework.values import size_text
 
 if TYPE_CHECKING:
     from fsframework.api.cache import CacheSize
@@ -86,7 +87,7 @@ def clean(
     if not yes:
         click.confirm(f"Remove this from {planned.folder}?", abort=True)
     done = clean_cache(chosen, older_than=older_than, cache_dir=cache_dir)
-    click.echo(f"removed {_counted(done.removed.items)}, {_readable(done.removed.bytes)}")
+    click.echo(f"removed {_counted(done.removed.items)}, {size_text(done.removed.bytes)}")
     for path in done.in_use[:_MOST_NAMED]:
         click.echo(f"skipped, in use by a running process: {path}")
     if len(done.in_use) > _MOST_NAMED:
@@ -96,8 +97,8 @@ def clean(
 def _print_size(found: CacheSize) -> None:
     from fsframework.cli import render
 
-    rows = [(name, f"{n:,}", _readable(size)) for name, (n, size) in found.stages.items()]
-    total = ("total", f"{found.items:,}", _readable(found.bytes))
+    rows = [(name, f"{n:,}", size_text(size)) for name, (n, size) in found.stages.items()]
+    total = ("total", f"{found.items:,}", size_text(found.bytes))
     render.print_table(("stage", "items", "size"), [*rows, total])
 
 

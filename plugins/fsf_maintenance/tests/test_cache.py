@@ -7,11 +7,14 @@ import os
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import fsframework as api
 from fsframework._files import locked
 from fsframework.errors import OptionError
+from fsframework.records import RunRecord
 from tests.conftest import Fsf
 
 KEY = "0123456789abcdef0123456"
@@ -20,6 +23,60 @@ RUN = (
     "--queries", "2", "--tasks", "5", "--image-size", "16", "-o", "training.epochs=0",
     "-o", "dataset.n_per_class=8",
 )  # fmt: skip
+
+
+def test_an_image_edited_at_equal_size_and_time_is_noticed(fsf: Fsf, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in "abc":
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for i in range(8):
+            pixels = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "images" / name / f"{i}.bmp")
+    run = (*RUN[:-2], "--dataset", f"folder:{tmp_path / 'images'}", "--split", "all")
+    before = json.loads(fsf(*run).stdout)
+    assert json.loads(fsf(*run).stdout)["reused"]
+    for edited in (tmp_path / "images").rglob("*.bmp"):
+        state, raw = edited.stat(), edited.read_bytes()
+        edited.write_bytes(raw[:54] + bytes(255 - b for b in raw[54:60]) + raw[60:])
+        os.utime(edited, ns=(state.st_atime_ns, state.st_mtime_ns))
+        assert (edited.stat().st_size, edited.stat().st_mtime_ns) == (len(raw), state.st_mtime_ns)
+    done = fsf(*run)
+    now = json.loads(done.stdout)
+    assert not now["reused"]
+    assert "24 cached images have changed since they were decoded" in done.stderr
+    assert "images of all have changed; it is made anew" in done.stderr
+    fresh = json.loads(fsf(*run, "--cache-dir", "other", "--runs-dir", "others").stdout)
+    names = ("runs", "others")
+    digests = [RunRecord.load(next((tmp_path / name).glob("*"))).digests for name in names]
+    assert digests[0] == digests[1]
+    assert now["estimates"] == fresh["estimates"] != before["estimates"]
+    assert json.loads(fsf(*run).stdout)["reused"]
+
+
+def test_a_damaged_list_of_added_data_is_one_note(fsf: Fsf, tmp_path: Path) -> None:
+    (tmp_path / "added").mkdir()
+    (tmp_path / "added" / "datasets.json").write_text("{")
+    for command in (RUN, ("data", "list")):
+        done = fsf(*command)
+        assert done.returncode == 0, done.stderr
+        notes = [line for line in done.stderr.splitlines() if "datasets.json" in line]
+        assert len(notes) == 1
+        assert notes[0].startswith("note: ")
+    refused = fsf("run", "--dataset", "birds")
+    assert refused.returncode == 2
+    assert "datasets.json: the list of added data sets cannot be read" in refused.stderr
+
+
+def test_a_terminal_that_cannot_encode_a_character(
+    fsf_process: Fsf, fsf: Fsf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsf(*RUN)
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    monkeypatch.setenv("LANG", "C")
+    done = fsf_process(*(argument for argument in RUN if argument != "--json"))
+    assert done.returncode == 0, done.stderr
+    assert "nothing to do" in done.stderr
+    assert "+/-" in done.stdout
 
 
 def put(cache: Path, name: str, size: int = 5000, days: float = 0.0) -> Path:

@@ -42,10 +42,10 @@ SHAPE = (2, 4, 3)
     ],
 )
 def test_a_malformed_tensor_is_described(made: Callable[[Tensor], Tensor], found: str) -> None:
-    method = Prototypes()
+    method = component(Prototypes).create()
     wanted = r"it must return finite floating-point numbers of shape \(2, 4, 3\) on cpu"
     with pytest.raises(
-        PluginError, match=f"method 'Prototypes': scores returned {found}; {wanted}"
+        PluginError, match=f"method 'prototypes': scores returned {found}; {wanted}"
     ):
         check_tensor(method, "scores", made(torch.ones(SHAPE)), SHAPE, CPU)
 
@@ -105,7 +105,7 @@ class Training(Drifting):
         self.norm(query.flatten(0, 1))
 
 
-DRIFTING = {InPlace: "calls", Replacing: "calls", Moving: "scale", Training: "norm.num_batches"}
+DRIFTING = {InPlace: "calls", Replacing: "calls", Moving: "scale", Training: "norm.running_mean"}
 
 
 class Told(Reporter):

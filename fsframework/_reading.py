@@ -1,0 +1,185 @@
+"""Reading files without waiting for them, and what they contain without overflowing."""
+
+from __future__ import annotations
+
+import errno
+import io
+import itertools
+import json
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+__all__ = ["check_file", "open_file", "parse_json", "parse_toml", "read_file", "text_lines"]
+
+_MOST_BYTES = 1 << 28
+"""Size up to which a file is read whole."""
+
+_MOST_CHARACTERS = 1 << 20
+"""Length of a line of text."""
+
+_MOST_LEVELS = 64
+"""How deep JSON and TOML may be nested."""
+
+# tomllib takes quadratic time for keys of many parts. The groups are atomic: no backtracking.
+_KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_LONG_KEY = re.compile(rf"(?<![\w-])(?>{_KEY}[ \t]*+\.[ \t]*+){{{_MOST_LEVELS}}}")
+
+_NOT_REGULAR = (
+    (stat.S_ISDIR, "it is a folder, not a file"),
+    (stat.S_ISFIFO, "it is a named pipe, not a regular file"),
+    (stat.S_ISSOCK, "it is a socket, not a regular file"),
+    (stat.S_ISCHR, "it is a device, not a regular file"),
+    (stat.S_ISBLK, "it is a device, not a regular file"),
+)
+
+
+def check_file(path: str | Path | int) -> os.stat_result:
+    """Return the state of a regular file, which can be read without waiting.
+
+    Args:
+        path: the file; links are followed. A number is the descriptor of an open file.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        OSError: it is a folder, a pipe, a socket or a device, or its name is not allowed;
+            ``strerror`` says which.
+    """
+    try:
+        state = os.stat(path)  # noqa: PTH116 - a Path would not take a descriptor
+    except ValueError:
+        why = "contains a NUL byte" if "\0" in str(path) else "is not valid Unicode"
+        raise OSError(errno.EINVAL, f"its name {why}", repr(str(path))) from None
+    for is_kind, why in _NOT_REGULAR:
+        if is_kind(state.st_mode):
+            raise OSError(errno.EINVAL, why, str(path))
+    return state
+
+
+def open_file(path: str | Path) -> BinaryIO:
+    """Open a regular file for reading bytes; anything else is refused without waiting for it.
+
+    Raises:
+        OSError: as for ``check_file``, or the file may not be read.
+    """
+    check_file(path)
+    # Without O_NONBLOCK, a pipe that has taken the file's place since would be waited for.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    try:
+        check_file(descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def read_file(path: str | Path, most: int = _MOST_BYTES) -> bytes:
+    """Return the content of a regular file of at most ``most`` bytes.
+
+    Raises:
+        OSError: as for ``open_file``, or the file is larger.
+    """
+    with open_file(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(path))
+    return content
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text in UTF-8.
+
+    Raises:
+        ValueError: it is not JSON, an object has a key twice, or it is nested more than 64 levels
+            deep.
+    """
+    try:
+        found = json.loads(_decoded(text), object_pairs_hook=_unique)
+    except RecursionError:
+        raise _too_deep() from None
+    _check_depth(found)
+    return found
+
+
+def parse_toml(text: str | bytes) -> dict[str, Any]:
+    """Return the table of a TOML text in UTF-8.
+
+    Raises:
+        ValueError: it is not TOML, or it is nested more than 64 levels deep.
+    """
+    decoded = _decoded(text)
+    if _LONG_KEY.search(decoded):
+        raise _too_deep()
+    try:
+        found = tomllib.loads(decoded)
+    except RecursionError:
+        raise _too_deep() from None
+    _check_depth(found)
+    return found
+
+
+def _decoded(text: str | bytes) -> str:
+    if isinstance(text, str):
+        return text
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8 text") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = sorted(key for key, _ in pairs)
+        double = next(key for key, later in itertools.pairwise(keys) if key == later)
+        raise ValueError(f"an object has the key {double!r} twice")
+    return found
+
+
+def _check_depth(value: Any) -> None:
+    level: Iterable[Any] = [value]
+    for _ in range(_MOST_LEVELS + 1):
+        containers = [inner for inner in level if isinstance(inner, (dict, list))]
+        if not containers:
+            return
+        level = itertools.chain.from_iterable(
+            inner.values() if isinstance(inner, dict) else inner for inner in containers
+        )
+    raise _too_deep()
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"it is nested more than {_MOST_LEVELS} levels deep")
+
+
+def text_lines(stream: BinaryIO, errors: str = "strict") -> Iterator[str]:
+    """Yield the lines of UTF-8 text with their ends, and close the stream.
+
+    Args:
+        stream: the text, with or without a byte-order mark.
+        errors: how bytes that are not UTF-8 are handled, as for ``bytes.decode``.
+
+    Raises:
+        OSError: the text is not UTF-8, or a line has more than a million characters, as in files
+            that are not text.
+    """
+    number = 0
+    with io.TextIOWrapper(stream, "utf-8-sig", errors, newline="") as text:
+        while line := _line(text):
+            number += 1
+            if len(line) == _MOST_CHARACTERS and line[-1] not in "\r\n":
+                why = f"line {number:,} has more than {_MOST_CHARACTERS:,} characters"
+                raise OSError(errno.EFBIG, why)
+            yield line
+
+
+def _line(text: io.TextIOWrapper) -> str:
+    try:
+        return text.readline(_MOST_CHARACTERS)
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "it is not UTF-8 text") from None

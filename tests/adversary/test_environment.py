@@ -1,0 +1,169 @@
+"""Attacks on what surrounds a command: folders, terminals, variables, closed streams.
+
+Each is a process of its own, since streams and variables are read when Python starts.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.adversary.world import QUICK, Told, World
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What is wrong with the environment, and the exit codes that are right.
+
+    Args:
+        variables: to set, or to remove where ``None``; ``{world}`` stands for the world's folder.
+        before: what is done to the world first.
+        shell: redirections that follow the command.
+        codes: allowed exit codes; with 0 the numbers must be right.
+    """
+
+    variables: dict[str, str | None] = field(default_factory=dict)
+    before: Callable[[World], None] = lambda _world: None
+    shell: str = ""
+    codes: tuple[int, ...] = (0,)
+
+
+def _file_at(name: str) -> Callable[[World], None]:
+    def replace(world: World) -> None:
+        place = world.folder / name
+        if place.is_dir():
+            place.rename(place.with_name(f"{name}-away"))
+        place.write_text("no folder")
+
+    return replace
+
+
+def _link_at(name: str) -> Callable[[World], None]:
+    def replace(world: World) -> None:
+        place = world.folder / name
+        if place.is_dir():
+            place.rename(place.with_name(f"{name}-away"))
+        place.symlink_to(place)
+
+    return replace
+
+
+def _remains(world: World) -> None:
+    """Leave what killed processes leave: temporary files, locks."""
+    for place in [p for p in world.folder.rglob("*") if p.is_dir()]:
+        (place / ".tmp-0-left.partial").write_bytes(b"left")
+        (place / ".lock").write_bytes(b"")
+
+
+_ATTACKS = {
+    "ascii output": Attack({"PYTHONIOENCODING": "ascii"}),
+    "cp1252 output": Attack({"PYTHONIOENCODING": "cp1252"}),
+    "no encoding": Attack({"PYTHONIOENCODING": "no-such-encoding"}, codes=(1,)),
+    "C locale": Attack({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}),
+    "POSIX locale": Attack({"LC_ALL": "POSIX", "LANG": None}),
+    "unknown locale": Attack({"LC_ALL": "xx_XX.nowhere"}),
+    "narrow terminal": Attack({"COLUMNS": "1"}),
+    "wide terminal": Attack({"COLUMNS": "100000"}),
+    "columns not a number": Attack({"COLUMNS": "abc"}),
+    "dumb terminal": Attack({"TERM": "dumb"}),
+    "unknown terminal": Attack({"TERM": "nowhere"}),
+    "forced colour": Attack({"FORCE_COLOR": "1"}),
+    "no home": Attack({"HOME": None}),
+    "home that is missing": Attack({"HOME": "/nowhere/at/all"}),
+    "no temporary folder": Attack({"TMPDIR": "/nowhere/at/all"}),
+    "threads not a number": Attack({"OMP_NUM_THREADS": "abc"}),
+    "no threads": Attack({"OMP_NUM_THREADS": "0"}),
+    "hash seed": Attack({"PYTHONHASHSEED": "12345"}),
+    "optimised": Attack({"PYTHONOPTIMIZE": "2"}),
+    "time zone": Attack({"TZ": "nowhere/at/all"}),
+    "device that is missing": Attack({"FSF_DEVICE": "cuda:99"}, codes=(0,)),
+    "unknown method": Attack({"FSF_METHOD": "nowhere"}, codes=(2,)),
+    "empty method": Attack({"FSF_METHOD": ""}),
+    "unknown data set": Attack({"FSF_DATASET": "nowhere"}),
+    "cache in a file": Attack(before=_file_at("cache"), codes=(0, 2)),
+    "cache in a loop of links": Attack(before=_link_at("cache"), codes=(0, 2)),
+    "cache in /proc": Attack({"FSF_CACHE": "/proc/nowhere"}, codes=(0, 2)),
+    "cache in a device": Attack({"FSF_CACHE": "/dev/null"}, codes=(0, 2)),
+    "cache of no name": Attack({"FSF_CACHE": ""}),
+    "runs in a file": Attack(before=_file_at("runs"), codes=(2,)),
+    "runs in a loop of links": Attack(before=_link_at("runs"), codes=(2,)),
+    "runs in /proc": Attack({"FSF_RUNS": "/proc/nowhere"}, codes=(2,)),
+    "runs in a long path": Attack({"FSF_RUNS": "/tmp/" + "x" * 300}, codes=(2,)),
+    "added data in a file": Attack(before=_file_at("added")),
+    "added data in a loop of links": Attack(before=_link_at("added")),
+    "added data in a device": Attack({"FSF_DATA": "/dev/zero"}),
+    "remains of killed processes": Attack(before=_remains),
+    "closed output": Attack(shell=">&-"),
+    "closed error": Attack(shell="2>&-"),
+    "closed input": Attack(shell="<&-"),
+    "full output": Attack(shell=">/dev/full", codes=(2,)),
+    "reader that goes": Attack(shell="| head -c 1"),
+}  # fmt: skip
+
+_SAMPLE = (
+    "ascii output",
+    "no home",
+    "runs in a file",
+    "added data in a loop of links",
+    "full output",
+)
+
+
+def _attacked(world: World, attack: Attack) -> Told:
+    attack.before(world)
+    places = {"FSF_RUNS": "runs", "FSF_CACHE": "cache", "FSF_DATA": "added"}
+    environment = {**os.environ, **{k: str(world.folder / v) for k, v in places.items()}}
+    for name, value in attack.variables.items():
+        environment.pop(name, None)
+        if value is not None:
+            environment[name] = value
+    command = f'"{sys.executable}" -m fsframework run "$@" {attack.shell}'
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command, "fsf", *QUICK],
+        cwd=world.folder,
+        env=environment,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    return Told(
+        done.returncode, *(s.decode("utf-8", "replace") for s in (done.stdout, done.stderr))
+    )
+
+
+def _faults(world: World, name: str) -> list[str]:
+    attack = _ATTACKS[name]
+    told = _attacked(world, attack)
+    if name == "no encoding":  # Python itself refuses to start
+        return []
+    faults = [f for f in told.faults() if not f.startswith("exit code")]
+    if told.code not in attack.codes:
+        faults.append(f"exit code {told.code}: {told.err[-300:]}")
+    plain = told.out.isascii() or "encoding" not in "".join(attack.variables).lower()
+    if told.code == 0 and not attack.shell and plain and name != "narrow terminal":
+        faults += ["other numbers"] * world.numbers_differ(told)
+    return faults
+
+
+@pytest.mark.parametrize("name", _SAMPLE)
+def test_a_sample_of_hostile_environments(world: World, name: str) -> None:
+    assert _faults(world, name) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(_ATTACKS) - set(_SAMPLE)))
+def test_every_hostile_environment(world: World, name: str) -> None:
+    assert _faults(world, name) == []
+
+
+def test_files_that_appear_are_only_in_the_folders_given(world: World, tmp_path: Path) -> None:
+    before = {p for p in tmp_path.rglob("*") if not p.is_relative_to(world.folder / "cache")}
+    assert world.tell("run", *QUICK).code == 0
+    after = {p for p in tmp_path.rglob("*") if not p.is_relative_to(world.folder / "cache")}
+    assert after == before
