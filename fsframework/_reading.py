@@ -154,7 +154,7 @@ def _check_depth(value: Any) -> None:
 
 
 def _too_deep() -> ValueError:
-    return ValueError(f"it is nested more than {_MOST_LEVELS} levels deep")
+    return ValueError(f"values are nested more than {_MOST_LEVELS} levels deep")
 
 
 def text_lines(stream: BinaryIO, errors: str = "strict") -> Iterator[str]:
