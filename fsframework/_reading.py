@@ -154,7 +154,7 @@ def _check_depth(value: Any) -> None:
 
 
 def _too_deep() -> ValueError:
-    return ValueError(f"it is nested more than {_MOST_LEVELS} levels deep")
+    return ValueError(f"values are nested more than {_MOST_LEVELS} levels deep")
 
 
 def text_lines(stream: BinaryIO, errors: str = "strict") -> Iterator[str]:
@@ -165,14 +165,21 @@ def text_lines(stream: BinaryIO, errors: str = "strict") -> Iterator[str]:
         errors: how bytes that are not UTF-8 are handled, as for ``bytes.decode``.
 
     Raises:
-        OSError: a line has more than a million characters, as in files that are not text.
-        UnicodeDecodeError: the text is not UTF-8.
+        OSError: the text is not UTF-8, or a line has more than a million characters, as in files
+            that are not text.
     """
+    number = 0
     with io.TextIOWrapper(stream, "utf-8-sig", errors, newline="") as text:
-        number = 0
-        while line := text.readline(_MOST_CHARACTERS):
+        while line := _line(text):
             number += 1
             if len(line) == _MOST_CHARACTERS and line[-1] not in "\r\n":
                 why = f"line {number:,} has more than {_MOST_CHARACTERS:,} characters"
                 raise OSError(errno.EFBIG, why)
             yield line
+
+
+def _line(text: io.TextIOWrapper) -> str:
+    try:
+        return text.readline(_MOST_CHARACTERS)
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "it is not UTF-8 text") from None

@@ -258,7 +258,14 @@ def test_generated_files_for_long(name: str, tmp_path: Path) -> None:
     _for_a_while(judge)
 
 
-FOUND: tuple[tuple[str, bytes], ...] = ()
+FOUND: tuple[tuple[str, bytes], ...] = (
+    ("attributes as CSV", b"key,words\na.png,dog\xc2"),
+    ("accuracies as CSV", b"task,a\n0,0.5\xc2"),
+    ("configuration of LibFewShot", b"way_num: \xc2"),
+    ("images in a table", b"path,label\na.png,\xe2\x82"),
+    ("pickle", b"\x80\x02X\x01\0\0\0\xc2."),
+    ("weights of timm", b"\x80\x04" + b"]" * 99),
+)
 """Readers and files that failed once."""
 
 

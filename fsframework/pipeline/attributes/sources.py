@@ -136,8 +136,6 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
             yield row, record["key"], record["words"]
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not UTF-8 text ({error.reason})") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except csv.Error as error:

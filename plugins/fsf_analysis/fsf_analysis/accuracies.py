@@ -257,7 +257,7 @@ def _unfit(tensor: Tensor) -> str | None:
 def _csv(path: Path) -> list[_Column]:
     try:
         rows = [row for row in csv.reader(text_lines(open_file(path))) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read as CSV ({reason})") from None
     if not rows:

@@ -200,7 +200,7 @@ def _lines(path: Path) -> tuple[list[dict[str, str | None]], list[str]]:
     try:
         reader = csv.DictReader(text_lines(open_file(path)))
         return list(reader), list(reader.fieldnames or ())
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read as CSV ({reason})") from None
 

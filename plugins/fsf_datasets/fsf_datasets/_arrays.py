@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import reprlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -326,12 +327,25 @@ def _written(content: Mapping[str, Any], rows: Mapping[Any, Any], place: str) ->
 def _labels(values: Any, place: str) -> list[Any]:
     """Return labels, which are all whole numbers or all names."""
     plain = _plain(values)
-    named = bool(plain) and isinstance(plain[0], (str, bytes))
-    found = _listed(plain, place, "the labels", str if named else int)
-    if named and any(is_missing(name) for name in found):
-        row = next(row for row, name in enumerate(found) if is_missing(name))
-        raise DataError(f"{place}: the label of image {row} is {found[row]!r}, a missing value")
+    if plain is None:
+        raise DataError(f"{place}: the labels must be a flat list of whole numbers or names")
+    found = [_label(value, row, place) for row, value in enumerate(plain)]
+    if len({type(label) for label in found}) > 1:
+        raise DataError(f"{place}: the labels must be all whole numbers or all names")
     return found
+
+
+def _label(value: Any, row: int, place: str) -> int | str:
+    if isinstance(value, (str, bytes)):
+        name = _text(value)
+        if is_missing(name):
+            raise DataError(f"{place}: the label of image {row} is {name!r}, a missing value")
+        return name
+    # NaN is not equal to anything, so it is refused too.
+    if not isinstance(value, (int, float)) or value % 1 != 0:
+        shown = reprlib.repr(value) if isinstance(value, float) else f"a {type(value).__name__}"
+        raise DataError(f"{place}: the label {shown} is neither a whole number nor a name")
+    return int(value)
 
 
 def _listed(values: Any, place: str, what: str, kind: type[Any]) -> list[Any]:
@@ -372,7 +386,7 @@ def find_cifar(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
         try:
             with tree.open(binary) as stream:
                 fine = "".join(text_lines(stream)).split()
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise DataError(f"{tree.place(binary)}: cannot be read ({reason(error)})") from None
         return _cifar(layout, tree, names, fine, binary, (".bin", _binary))
     meta = tree.nearest("meta")

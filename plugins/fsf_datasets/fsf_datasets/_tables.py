@@ -40,8 +40,6 @@ def csv_lines(stream: BinaryIO, place: str | Path, **how: Any) -> list[list[str]
     """
     try:
         return list(csv.reader(text_lines(stream), strict=True, **how))
-    except UnicodeDecodeError:
-        raise DataError(f"{place}: is not UTF-8 text") from None
     except OSError as error:
         raise DataError(f"{place}: not a CSV file ({reason(error)})") from None
     except csv.Error as error:

@@ -463,5 +463,6 @@ def read_pickle(stream: BinaryIO, place: str, *, leave: bool = False) -> Any:
     except RecursionError:
         raise DataError(f"{place}: this pickle is not read: it is nested too deeply") from None
     except Exception as error:  # a damaged pickle is an arbitrary program
-        cause = str(error)[:200] or "it ends too early"
+        undecoded = isinstance(error, UnicodeError)
+        cause = "a text is damaged" if undecoded else str(error)[:200] or "it ends too early"
         raise DataError(f"{place}: not a pickle, or damaged or incomplete ({cause})") from None

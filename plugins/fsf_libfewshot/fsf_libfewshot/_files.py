@@ -40,7 +40,9 @@ def read_config(path: Path) -> Mapping[str, Any]:
         ) from None
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: cannot be read as YAML (it is not UTF-8 text)") from None
+    except (yaml.YAMLError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read as YAML ({_one_line(str(error))})") from None
     if not isinstance(read, Mapping):
         raise DataError(f"{path}: is not a configuration of LibFewShot, since it has no keys")
