@@ -169,8 +169,9 @@ def _rest(cell: Cell) -> float:
     seeds, tasks = cell.values.shape
     rest = cell.values - cell.values.mean(axis=0) - cell.values.mean(axis=1, keepdims=True)
     rest = rest + cell.values.mean()
-    total: float = np.square(rest).sum() / ((seeds - 1) * (tasks - 1))
-    return total / (seeds * tasks)
+    total = float(np.square(rest).sum())
+    count: int = (seeds - 1) * (tasks - 1) * rest.size
+    return total / count
 
 
 def _half_width(parts: Sequence[_Part], level: float) -> float:

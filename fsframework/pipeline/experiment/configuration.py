@@ -248,8 +248,13 @@ def _named_statistics(registry: Registry, raw: Any) -> list[Any]:
         one = value if isinstance(value, (Given, Mapping)) else Given(value, given.origin)
         request = named(registry, "statistic", one)
         name = _value(request)
-        own = options.pop(name, None) if isinstance(request, Given) else None
-        found.append(request if own is None else {"name": request, **own})
+        own = options.pop(name, {}) if isinstance(request, Given) else {}
+        if not isinstance(own, Mapping):
+            raise OptionError(
+                f"statistics.{name} is a statistic, not an option; give an option of it as "
+                f"statistics.{name}.OPTION, or choose statistics with {argument('statistic')}"
+            )
+        found.append({"name": request, **own} if own else request)
     if options:
         raise OptionError(
             f"statistics.{next(iter(options))}: this statistic is not among those of the run: "
