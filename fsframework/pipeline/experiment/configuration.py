@@ -252,7 +252,7 @@ def _named_statistics(registry: Registry, raw: Any) -> list[Any]:
         if not isinstance(own, Mapping):
             raise OptionError(
                 f"statistics.{name} is a statistic, not an option; give an option of it as "
-                f"statistics.{name}.OPTION, or choose statistics with {argument('statistic')}"
+                f"statistics.{name}.OPTION, or choose statistics with {argument('statistics')}"
             )
         found.append({"name": request, **own} if own else request)
     if options:
