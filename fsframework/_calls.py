@@ -36,9 +36,11 @@ __all__ = [
     "remember",
     "text_of",
     "unguarded",
+    "without_guard",
 ]
 
 _MOST_TEXT = 500
+_GUARDED = "_guarded_function"
 
 
 @dataclass(frozen=True)
@@ -252,7 +254,14 @@ def _guarded(name: str, function: Callable[..., Any], declared: Any) -> Callable
             return _iterated(named(self), name, result)
         return result
 
+    setattr(call, _GUARDED, function)
     return call
+
+
+def without_guard(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that a guard was put around, or the function itself."""
+    found: Callable[..., Any] = vars(function).get(_GUARDED, function)
+    return found
 
 
 def _type_name(cls: type) -> str:

@@ -8,7 +8,7 @@ from fsframework import errors
 
 def test_every_error_of_ours_is_an_fsf_error():
     classes = [getattr(errors, name) for name in errors.__all__ if name[0].isupper()]
-    assert all(issubclass(cls, errors.FsfError) for cls in classes)
+    assert all(issubclass(cls, (errors.FsfError, Warning)) for cls in classes)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def print_json(value: Any) -> None:
     """Print JSON on standard output, in ASCII where that cannot encode every character."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     try:
-        text.encode(sys.stdout.encoding)
+        text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(value, indent=2)
     print(text)

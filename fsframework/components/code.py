@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 import uuid
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fsframework._calls import without_guard
 from fsframework._digest import digest_of
 
 __all__ = ["code_digest"]
@@ -87,6 +89,11 @@ def _property(value: property, seen: dict[int, int]) -> Iterator[Part]:
         yield from _parts(one, seen)
 
 
+def _cached(value: functools.cached_property[Any], seen: dict[int, int]) -> Iterator[Part]:
+    yield "cached property"
+    yield from _parts(value.func, seen)
+
+
 def _other(value: Any) -> Iterator[Part]:
     if isinstance(value, types.ModuleType):
         yield f"module {value.__name__} {getattr(value, '__version__', '')}"
@@ -111,7 +118,8 @@ def _class(cls: type[Any], seen: dict[int, int]) -> Iterator[Part]:
             yield from _parts(value, seen)
 
 
-def _function(function: types.FunctionType, seen: dict[int, int]) -> Iterator[Part]:
+def _function(function: Any, seen: dict[int, int]) -> Iterator[Part]:
+    function = without_guard(function)
     yield f"function {function.__module__}.{function.__qualname__}"
     if _has_file(function.__module__):
         return
@@ -139,6 +147,7 @@ _WALKS: tuple[tuple[Any, Callable[[Any, dict[int, int]], Iterator[Part]]], ...] 
     (Mapping, _mapping),
     ((staticmethod, classmethod), _method),
     (property, _property),
+    (functools.cached_property, _cached),
     (types.FunctionType, _function),
     (types.CodeType, _code),
     (type, _class),

@@ -172,7 +172,7 @@ def test_an_existing_task_file_is_not_overwritten(fsf: Fsf, tmp_path: Path) -> N
         (("--split", "tset"), ("tset", "train, val, test")),
         (("--config", "no.toml"), ("no.toml", "no such file")),
         (("--metod", "x"), ("--metod",)),
-        (("--config", "."), ("--config .", "directory")),
+        (("--config", "."), ("--config .", "it is a folder")),
         (("--attributes", "/proc/self.csv"), ("/proc/self.csv",)),
         (("-o", "training.stages.0.epochs=1", "--config", "stages.toml"), ("list of tables",)),
         (("-o", "training.n_query=200"), ("training episodes", "200")),

@@ -153,7 +153,9 @@ def test_an_imported_run_is_evaluated_on_other_data(fsf, checkpoint) -> None:
 def test_a_run_imported_by_the_version_before_is_still_a_model(fsf, tmp_path, checkpoint) -> None:
     folder = json.loads(fsf("import", "libfewshot", str(checkpoint), "--json").stdout)["folder"]
     old = Path(__file__).parents[1] / "old_files" / "version_1" / "imported.json"
-    (Path(folder) / "run.json").write_text(old.read_text())
+    raw = json.loads(old.read_text())
+    raw["digests"]["weights"] = RunRecord.load(Path(folder)).digests["weights"]
+    (Path(folder) / "run.json").write_text(json.dumps(raw))
     record = RunRecord.load(Path(folder))
     assert record.imported is not None
     assert (record.imported.source, record.imported.n_query) == (
