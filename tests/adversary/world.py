@@ -8,17 +8,15 @@ Whatever it does, the command must end in time, with exit code 0 or 2, without a
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import io
 import os
 import re
 import shutil
-import signal
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+
+from tests.adversary.watch import within
 
 __all__ = ["QUICK", "Told", "World", "build", "tell"]
 
@@ -92,27 +90,6 @@ def build(folder: Path) -> World:
     return World(folder, record.parent, numbers(told.out))
 
 
-class TooLong(BaseException):
-    """A command did not end in time."""
-
-
-@contextlib.contextmanager
-def _deadline(seconds: int) -> Iterator[None]:
-    def ring(_signal: int, _frame: FrameType | None) -> None:
-        raise TooLong(f"not done after {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
-    # An alarm that no Python code notices ends the process with the place where it hangs.
-    faulthandler.dump_traceback_later(4 * seconds, exit=True, file=sys.__stderr__)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        faulthandler.cancel_dump_traceback_later()
-        signal.signal(signal.SIGALRM, before)
-
-
 def tell(folder: Path, *arguments: object, seconds: int = 60) -> Told:
     """Give a command within this process, its files below ``folder``."""
     from fsframework.cli.main import main
@@ -127,7 +104,7 @@ def tell(folder: Path, *arguments: object, seconds: int = 60) -> Told:
         os.environ.update({name: str(folder / place) for name, place in places.items()})
         os.chdir(here)
         sys.argv = ["fsf", *map(str, arguments)]
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _deadline(seconds):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), within(seconds):
             main()
     except SystemExit as done:
         code = 0 if done.code is None else done.code

@@ -59,7 +59,7 @@ def test_every_floating_point_type_will_do(dtype: torch.dtype) -> None:
 
 
 class Drifting(Prototypes):
-    """Scores depend on how often it was called, were it left alone."""
+    """Without a guard, its scores would depend on how often it was called."""
 
     def __init__(self) -> None:
         super().__init__()
