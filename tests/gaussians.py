@@ -27,7 +27,7 @@ def gaussian_truth(shot: int) -> tuple[float, float]:
 def gaussian_answers(
     rng: np.random.Generator, shot: int, n_tasks: int, n_query: int, class_size: int = 0
 ) -> tuple[FloatArray, IntArray]:
-    """Return answers and images of tasks from classes of this many images, or with new images each."""
+    """Return answers and images of tasks: from classes of a size, or with new images in each."""
     own = np.arange(2)[:, None]
     size = shot + n_query
     if class_size:
