@@ -7,7 +7,7 @@ import re
 
 __all__ = ["parse_number"]
 
-_DECIMAL = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
+_DECIMAL = re.compile(r"[ \t\r\n]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\r\n]*")
 
 
 def parse_number(text: str) -> float | None:

@@ -412,7 +412,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-_INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
+_INTEGER = re.compile(r"[ \t\r\n]*[+-]?[0-9]+[ \t\r\n]*")
 _PLAIN: Mapping[Any, Callable[[Any], Any]] = {
     bool: _bool,
     int: _int,

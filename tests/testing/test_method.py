@@ -1,5 +1,7 @@
 """Each check of methods rejects the one broken component made for it, and nothing else does."""
 
+import inspect
+
 import pytest
 import torch
 from torch import nn
@@ -410,7 +412,7 @@ def test_a_fault_is_found_at_its_line():
     with pytest.raises(ConformanceError) as caught:
         check_scores_on_device(OnCpu)
     message = str(caught.value)
-    line = OnCpu.scores.__code__.co_firstlineno + 2
+    line = inspect.unwrap(OnCpu.scores).__code__.co_firstlineno + 2
     assert f"{__file__}, line {line} (return scores + torch.zeros(scores.shape[2]))" in message
     assert "makes a tensor on the CPU (aten.zeros.default)" in message
 

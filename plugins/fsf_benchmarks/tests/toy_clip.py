@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ class ToyClip(AttributeDetector, ImageTextModel):
             log = Path(os.environ["TOY_CLIP_LOG"])
             seen = log.stat().st_size if log.exists() else 0
             if seen + len(images) > int(os.environ.get("TOY_CLIP_STOPS", 1000)):
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
             with log.open("a") as file:
                 file.write("x" * len(images))
         found = np.array([image.reshape(-1, 3).mean(axis=0) for image in images], np.float32)
