@@ -419,7 +419,21 @@ class RunRecord:
         """Build a record; fields of later versions are ignored."""
         estimates = {name: Estimate.from_json(e) for name, e in raw["estimates"].items()}
         read = msgspec.convert({**raw, "estimates": {}}, cls)
-        return dataclasses.replace(read, estimates=estimates)
+        whole = dataclasses.replace(read, estimates=estimates)
+        whole._check_parts()
+        return whole
+
+    def _check_parts(self) -> None:
+        """Check that what one part of a record refers to is in another."""
+        made_here = () if self.imported else ("dataset", "backbone", "method")
+        named = [arm for estimate in self.estimates.values() for arm in estimate.arms]
+        named += self.contrast.arms if self.contrast else ()
+        last = max((row.stage for row in self.training.history), default=-1)
+        lacks = [f"the component {role}" for role in made_here if role not in self.components]
+        lacks += [f"the arm {arm}" for arm in named if arm not in self.arms]
+        lacks += ["a stage of its training"] * (last >= len(self.stages))
+        if lacks:
+            raise RecordError(f"it lacks {lacks[0]}")
 
 
 def _plain(value: Any) -> Any:

@@ -44,6 +44,7 @@ def record() -> RunRecord:
         settings={"seed": 3},
         origins={"seed": "command line"},
         components={
+            "dataset": ComponentRecord("folder", {"path": "birds"}, {}, "path"),
             "method": ComponentRecord("protonet", {"x": 1}, {"name": "command line"}),
             "backbone": ComponentRecord("timm", {"model": "resnet18"}, {}, "model"),
         },
@@ -68,6 +69,24 @@ def record() -> RunRecord:
 def test_a_record_comes_back_as_it_was(tmp_path: Path, record: RunRecord) -> None:
     record.save(tmp_path)
     assert RunRecord.load(tmp_path) == record
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "lacks"),
+    [
+        ("components", {}, "the component dataset"),
+        ("arms", {}, "the arm random"),
+        ("contrast", {"control": "random", "tested": "iid"}, "the arm iid"),
+        ("stages", [], "a stage of its training"),
+    ],
+)
+def test_a_record_whose_parts_do_not_fit_is_damaged(
+    tmp_path: Path, record: RunRecord, part: str, value: object, lacks: str
+) -> None:
+    raw = record.to_json()
+    (tmp_path / "run.json").write_text(json.dumps({**raw, part: value}))
+    with pytest.raises(RecordError, match=rf"is damaged \(it lacks {lacks}\)"):
+        RunRecord.load(tmp_path)
 
 
 def test_an_unknown_field_of_a_later_minor_version_is_ignored(

@@ -147,6 +147,8 @@ def _explain(error: BaseException) -> int:
         return _fail("no space left on the device; free some and run the same command again", 2)
     if isinstance(error, OSError) and error.filename is not None:
         return _fail(f"{str(error.filename)[:200]}: {error.strerror}", 2)
+    if isinstance(error, UnicodeEncodeError):
+        return _fail(f"{ascii(error.object)[:200]}: this name is not valid UTF-8; rename it", 2)
     if isinstance(error, MemoryError):
         reason = f" ({error})" if str(error) else ""
         return _fail(f"not enough memory{reason}; ask for less: fewer or smaller images, tasks", 2)

@@ -16,7 +16,7 @@ from fsframework.pipeline.lineage import (
     lineage_of,
     under_test,
 )
-from fsframework.records import DataRecord, RunRecord, TrainedOn
+from fsframework.records import ComponentRecord, DataRecord, RunRecord, TrainedOn
 from fsframework.values import footnotes
 from tests.toy_published import write_toy
 from tests.toys import TinyBackbone
@@ -177,7 +177,8 @@ def test_training_on_data_of_the_same_source_is_noted(tmp_path: Path) -> None:
 
 def test_weights_bring_along_what_their_run_had_seen(tmp_path: Path) -> None:
     seen = DataRecord("birds", pretrained_on=("imagenet-1k",), trained_on=(A,))
-    record = RunRecord("f", "finished", "", data=seen)
+    parts = {role: ComponentRecord(role) for role in ("dataset", "backbone", "method")}
+    record = RunRecord("f", "finished", "", components=parts, data=seen)
     record.save(tmp_path / "run")
     assert RunRecord.load(tmp_path / "run").data == seen
     (tmp_path / "w.safetensors").write_bytes(b"")
