@@ -143,16 +143,23 @@ def _explain(error: BaseException) -> int:
         # The reader (head, less) has gone; Python must not report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    if (refused := _refusal(error)) is not None:
+        return _fail(refused, 2)
+    return _fail(f"a bug in fsframework: {text_of(error)} (--verbose shows where)", 1)
+
+
+def _refusal(error: BaseException) -> str | None:
+    """Return what the system refuses, if that is the fault."""
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return _fail("no space left on the device; free some and run the same command again", 2)
+        return "no space left on the device; free some and run the same command again"
     if isinstance(error, OSError) and error.filename is not None:
-        return _fail(f"{str(error.filename)[:200]}: {error.strerror}", 2)
+        return f"{str(error.filename)[:200]}: {error.strerror}"
     if isinstance(error, UnicodeEncodeError):
-        return _fail(f"{ascii(error.object)[:200]}: this name is not valid UTF-8; rename it", 2)
+        return f"{ascii(error.object)[:200]}: this name is not valid UTF-8; rename it"
     if isinstance(error, MemoryError):
         reason = f" ({error})" if str(error) else ""
-        return _fail(f"not enough memory{reason}; ask for less: fewer or smaller images, tasks", 2)
-    return _fail(f"a bug in fsframework: {text_of(error)} (--verbose shows where)", 1)
+        return f"not enough memory{reason}; ask for less: fewer or smaller images, fewer tasks"
+    return None
 
 
 def _reader_is_gone() -> bool:
