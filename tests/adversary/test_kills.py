@@ -57,7 +57,7 @@ _WRITERS = {
     "tasks make": Writer(_TASKS, "t.safetensors"),
     "attributes extract": Writer(_WORDS, "w.parquet"),
     "data pack": Writer(("data", "pack", *_PLANTED), fresh=True),
-    "data add": Writer(("data", "add", "mine", "images"), again=(0, 2)),
+    "data add": Writer(("data", "add", "folder", "images", "--as", "mine"), again=(0, 2)),
     "cache clean": Writer(("cache", "clean", "--yes")),
     "runs remove": Writer(("runs", "remove", "RUN", "--yes"), again=(0, 2)),
     "predict": Writer((*_PREDICT, "--output", "p.csv"), "p.csv"),
