@@ -139,7 +139,7 @@ def _seal(path: Path, digests: list[str]) -> None:
 
 
 def _known_digests(path: Path) -> list[str] | None:
-    """Return the digests of what was last written; ``None`` if there are none."""
+    """Return the digests of what was last written; ``None`` if it has no digests."""
     try:
         return digest_file(path).read_text().split()
     except FileNotFoundError:
