@@ -45,6 +45,7 @@ COMPONENTS: Mapping[str, Kind] = MappingProxyType(
         "importer": Kind(
             "fsframework.importers", "fsframework.interfaces.importer", "CheckpointImporter"
         ),
+        "launcher": Kind("fsframework.launchers", "fsframework.interfaces.launcher", "Launcher"),
         "method": Kind("fsframework.methods", "fsframework.interfaces.method", "FewShotMethod"),
         "sampler": Kind("fsframework.samplers", "fsframework.interfaces.sampler", "TaskSampler"),
         "selector": Kind(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fsframework.interfaces.dataset import About, Dataset, Decoding
     from fsframework.interfaces.detector import AttributeDetector, Captioner, ImageTextModel
     from fsframework.interfaces.importer import CheckpointImporter, ImportedModel
+    from fsframework.interfaces.launcher import Launcher, Work, Workers, WorkerState
     from fsframework.interfaces.method import Batch, FewShotMethod
     from fsframework.interfaces.sampler import Control, TaskSampler
     from fsframework.interfaces.selector import WordSelector
@@ -45,12 +46,16 @@ __all__ = [
     "ImportedModel",
     "InfeasibleTask",
     "Labelled",
+    "Launcher",
     "OptionError",
     "Preprocessing",
     "Selection",
     "Statistic",
     "TaskSampler",
     "WordSelector",
+    "Work",
+    "WorkerState",
+    "Workers",
 ]
 
 _HOME = {
@@ -72,12 +77,16 @@ _HOME = {
     "ImportedModel": "fsframework.interfaces.importer",
     "InfeasibleTask": "fsframework.errors",
     "Labelled": "fsframework.interfaces.benchmark",
+    "Launcher": "fsframework.interfaces.launcher",
     "OptionError": "fsframework.errors",
     "Preprocessing": "fsframework.interfaces.backbone",
     "Selection": "fsframework.interfaces.benchmark",
     "Statistic": "fsframework.interfaces.statistic",
     "TaskSampler": "fsframework.interfaces.sampler",
     "WordSelector": "fsframework.interfaces.selector",
+    "Work": "fsframework.interfaces.launcher",
+    "WorkerState": "fsframework.interfaces.launcher",
+    "Workers": "fsframework.interfaces.launcher",
 }
 
 
