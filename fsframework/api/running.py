@@ -192,7 +192,16 @@ class Runs(Sequence[Run]):
         return pd.DataFrame(self.rows())
 
     def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        columns = ("run", "status", "method", "backbone", "tasks", "task-seed", "training-seed", "estimates")
+        columns = (
+            "run",
+            "status",
+            "method",
+            "backbone",
+            "tasks",
+            "task-seed",
+            "training-seed",
+            "estimates",
+        )
         rows = []
         for row, one in zip(self.rows(), self, strict=True):
             estimates = ", ".join(f"{name} {e}" for name, e in one.estimates.items())

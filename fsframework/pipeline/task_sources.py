@@ -260,7 +260,9 @@ def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session)
         sampler,
         settings.split,
         pool,
-        lambda one: draw_arms(session.registry, one, pool, settings.tasks, settings.task_seed, session),
+        lambda one: draw_arms(
+            session.registry, one, pool, settings.tasks, settings.task_seed, session
+        ),
     )
     if fit.sampler is not sampler:
         experiment = with_way(experiment, fit.sampler)

@@ -170,7 +170,7 @@ def group_of(experiment: Experiment) -> str:
         parts.append(experiment.method)
         stages = experiment.training_json()
     settings = experiment.settings
-    text = canonical([stages, settings.seed if stages else 0, settings.image_size])
+    text = canonical([stages, settings.training_seed if stages else 0, settings.image_size])
     return digest_of("group", text, _fingerprints(parts))[:16]
 
 
