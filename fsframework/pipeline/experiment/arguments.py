@@ -26,10 +26,8 @@ SEEDS = ("task_seed", "training_seed")
 """Settings that ``seed`` sets, unless they are given beside it or by a stronger source."""
 
 ARGUMENTS: Mapping[str, str] = {
-    **{
-        name: name
-        for name in (*COMPONENTS, "attributes", "split", "tasks", "device", "seed", *SEEDS)
-    },
+    **{name: name for name in (*COMPONENTS, "attributes", "split", "tasks", "device")},
+    **{name: name for name in ("seed", *SEEDS)},
     "way": "sampler.n_way",
     "shot": "sampler.n_shot",
     "queries": "sampler.n_query",
