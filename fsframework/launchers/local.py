@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import os
 import socket
 from collections.abc import Sequence
@@ -12,21 +10,12 @@ from pathlib import Path
 
 from fsframework.errors import OptionError
 from fsframework.interfaces.launcher import Launcher, Work, Workers, WorkerState
-from fsframework.launchers.tethered import GRACE, Tethered, reason_of
+from fsframework.launchers.tethered import GRACE, Tethered, new_log, reason_of, thread_variables
 
 __all__ = ["Local"]
 
 _NEW_STARTS = 3
 """Processes that are started for each of the first ones, one after the other, if it is killed."""
-
-_THREADS = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMBA_NUM_THREADS",
-)
-"""Variables from which PyTorch, NumPy, SciPy and Numba take their number of threads."""
 
 
 class Local(Launcher):
@@ -58,8 +47,8 @@ class Local(Launcher):
         """Start the processes, at most ``work.n_items``."""
         cores, gpus = _cores(), _gpus()
         number = min(self.processes or len(gpus) or cores, work.n_items)
-        threads = str(self.threads or max(1, cores // number))
-        shared = {**os.environ, **dict.fromkeys(_THREADS, threads)}
+        threads = self.threads or max(1, cores // number)
+        shared = {**os.environ, **thread_variables(threads)}
         own = [{"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else {} for i in range(number)]
         return _Processes(work, [{**shared, **one, **work.environment} for one in own])
 
@@ -78,16 +67,6 @@ def _gpus() -> list[str]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     named = map(str, range(number)) if visible is None else visible.split(",")
     return [name.strip() for name in named][:number]
-
-
-def _new_file(folder: Path, prefix: str) -> Path:
-    """Create the first file of this prefix that neither an earlier job nor another one has."""
-    for number in itertools.count(1):
-        path = folder / f"{prefix}-{number}.txt"
-        with contextlib.suppress(FileExistsError):
-            path.touch(exist_ok=False)
-            break
-    return path
 
 
 @dataclass
@@ -121,7 +100,7 @@ class _Processes(Workers):
 
     def _start(self, place: _Place) -> None:
         self._started += 1
-        log = _new_file(self._work.logs, self._machine)
+        log = new_log(self._work.logs, self._machine)
         process = Tethered(self._work.command, log=log, environment=place.environment, grace=GRACE)
         place.runs.append((f"process {self._started}", log, process))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -12,10 +13,41 @@ from pathlib import Path
 
 from fsframework.launchers import _tether
 
-__all__ = ["GRACE", "Tethered", "reason_of"]
+__all__ = ["GRACE", "Tethered", "new_log", "reason_of", "thread_variables"]
 
 GRACE = 10.0
 """Seconds that a worker usually has to stop after SIGTERM, before it is killed."""
+
+
+_THREADS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+"""Variables from which PyTorch, NumPy, SciPy and Numba take their number of threads."""
+
+
+def thread_variables(number: int) -> dict[str, str]:
+    """Return the variables that give a process a number of threads."""
+    return dict.fromkeys(_THREADS, str(number))
+
+
+def new_log(folder: Path, prefix: str) -> Path:
+    """Create the first file ``PREFIX-NUMBER.txt`` of a folder that nobody else has.
+
+    The folder may contain the logs of other machines, of other launchers and of earlier starts.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    for number in itertools.count(1):
+        path = folder / f"{prefix}-{number}.txt"
+        with contextlib.suppress(FileExistsError):
+            path.touch(exist_ok=False)
+            break
+    return path
 
 
 class Tethered:
@@ -25,14 +57,15 @@ class Tethered:
     included, by a pipe. Signals of the terminal, such as Ctrl-C, do not reach the command.
 
     Args:
-        command: what to run, in the current directory.
+        command: what to run.
         log: file to which its output is appended.
         environment: its variables.
         grace: seconds that it has to stop after SIGTERM, before it is killed with the processes of
             its group.
+        directory: in which it runs, by default the current one.
 
     Raises:
-        OSError: the log cannot be written.
+        OSError: the log cannot be written, or there is no such directory.
     """
 
     def __init__(
@@ -42,6 +75,7 @@ class Tethered:
         log: Path,
         environment: Mapping[str, str],
         grace: float,
+        directory: Path | None = None,
     ) -> None:
         holder = (sys.executable, "-I", "-S", _tether.__file__, str(os.getpid()), str(grace))
         with log.open("ab") as output:
@@ -51,6 +85,7 @@ class Tethered:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=environment,
+                cwd=directory,
                 start_new_session=True,
             )
 
