@@ -38,7 +38,7 @@ ARGUMENTS: Mapping[str, str] = {
             *("training", "recipe", "model", "tensorboard", "statistics", "level", "interval"),
             *("placebo", "image_size", "precision", "decoding", "broken", "task_file"),
             *("query_batch", "drop_class_words", "drop_words", "min_count", "offline", "name"),
-            "pilot_tasks",
+            *("pilot_tasks", "launcher"),
         )
     },
 }
