@@ -9,6 +9,7 @@ from typing import Any
 
 from fsframework.api.components import component
 from fsframework.api.running import Run
+from fsframework.api.seeds import SeedGroup
 from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
 from fsframework.errors import DataError, OptionError, argument
@@ -36,8 +37,8 @@ from fsframework.values import ArmOutcomes, Estimates, ImagePool
 
 __all__ = ["Comparison", "compare", "estimate", "statistics_of"]
 
-Comparable = Run | MethodResult | ArmOutcomes | str | Path
-"""What can be compared: a run, its folder or name, a folder of runs, or outcomes."""
+Comparable = Run | SeedGroup | MethodResult | ArmOutcomes | str | Path
+"""What can be compared: a run, runs over seeds, a folder or name of runs, or outcomes."""
 
 
 def statistics_of(registry: Registry, requests: Any) -> dict[str, Statistic]:
@@ -124,8 +125,9 @@ def compare(  # noqa: PLR0913 - an option each
     ``p_bh``, not by ``p``.
 
     Args:
-        results: runs, their folders, names or beginnings of names, folders of runs; or a mapping
-            of labels to these or to what ``fsframework.evaluate`` returned.
+        results: runs, groups of runs over seeds, their folders, names or beginnings of names,
+            folders of runs; or a mapping of labels to these or to what ``fsframework.evaluate``
+            returned.
         statistic: names of statistics, each compared in every arm (``wacc``), or of measures
             (``wacc-biased``, ``wacc-gap``; ``gap`` is ``wacc-gap``); or a mapping of a name and
             options, a class, an instance; or several. By default Acc and wAcc in every arm, and
@@ -194,14 +196,14 @@ def _results(
     given: Iterable[Comparable] | Mapping[str, Comparable], folder: Path, pool: ImagePool | None
 ) -> Iterator[MethodResult]:
     """Yield the results to compare, with the given labels."""
-    if isinstance(given, (str, Path, Run)):
+    if isinstance(given, (str, Path, Run, SeedGroup)):
         given = [given]
     named: Iterable[tuple[str | None, Comparable]]
     named = given.items() if isinstance(given, Mapping) else ((None, one) for one in given)
     for label, one in named:
         found = _result(one, label, folder)
-        if label is not None and len(found) != 1:
-            raise OptionError(f"{label}: {one} holds the results of {len(found)} methods, not one")
+        if label is not None and (n := len(joined_over_seeds(found))) != 1:
+            raise OptionError(f"{label}: {one} holds the results of {n} methods, not one")
         for result in found:
             if label is not None:
                 result = dataclasses.replace(result, label=label, longer_labels=())
@@ -214,6 +216,8 @@ def _results(
 def _result(one: Comparable, label: str | None, folder: Path) -> list[MethodResult]:
     if isinstance(one, MethodResult):
         return [one]
+    if isinstance(one, SeedGroup):
+        return [result_of_run(run.folder, run.record) for run in one.runs]
     if isinstance(one, Run):
         return [result_of_run(one.folder, one.record)]
     if isinstance(one, ArmOutcomes):

@@ -109,7 +109,7 @@ def run(
     runs_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    seeds: Iterable[int] | str,
+    seeds: Iterable[int] | int | str,
     **arguments: Any,
 ) -> SeedGroup: ...
 
@@ -121,7 +121,7 @@ def run(
     runs_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    seeds: Iterable[int] | str | None = None,
+    seeds: Iterable[int] | int | str | None = None,
     **arguments: Any,
 ) -> Run | SeedGroup:
     """Train a method, evaluate it on the tasks of every arm, and return the run.
@@ -162,10 +162,9 @@ def run(
     description = described(tree_of_call(arguments, config), session)
     if seeds is None:
         return run_described(description)
-    from fsframework.api.grids import read_seeds
-    from fsframework.api.seeds import run_over_seeds
+    from fsframework.api.seeds import run_over_seeds, training_seeds
 
-    return run_over_seeds(description, read_seeds(seeds))
+    return run_over_seeds(description, training_seeds(seeds))
 
 
 def run_described(description: Description) -> Run:

@@ -109,6 +109,9 @@ def test_runs_of_seeds_are_compared_as_one_method(group, place) -> None:
     assert "ncc: one seed, so intervals and differences speak of these weights only" in repr(found)
     with pytest.raises(OptionError, match="interval='bca' is for one model per method"):
         fsf_api.compare([*group.runs, ncc], interval="bca")
+    named = fsf_api.compare({"mine": group, "other": ncc}, "acc-random")["acc-random"]
+    assert {label: one.n_seeds for label, one in named.values.items()} == {"mine": 2, "other": 1}
+    assert named.pairs[0].p == fsf_api.compare([group, ncc], "acc-random").pairs[0].p
     # Labels that the user gives keep the models apart.
     apart = fsf_api.compare({"a": group.runs[0], "b": group.runs[1]}, "acc-random")
     assert apart["acc-random"].pairs[0].difference.estimator == "student-t"
@@ -138,9 +141,12 @@ def test_a_group_needs_finished_runs_of_one_level(group, tmp_path: Path) -> None
         ({"training_seed": 1}, "seeds sets the training seeds; leave out training_seed"),
         ({"name": "mine"}, "name='mine' names one run, and seeds makes several"),
         ({"interval": "bca"}, "interval='bca' is for one model; intervals over seeds are"),
-        ({"seeds": []}, "seeds must have at least one seed"),
-        ({"seeds": "0-1,1"}, "1 appears 2 times"),
-        ({"seeds": [-1]}, "'-1' is neither a whole number"),
+        ({"seeds": []}, "gives no seed"),
+        ({"seeds": "0-1,1"}, "the seed 1 appears twice"),
+        ({"seeds": [-1]}, "training_seed must be at least 0"),
+        ({"seeds": "0--1"}, "'0--1' is neither a whole number of at least 0 nor a range"),
+        ({"seeds": "0-1000"}, "gives more than 1,000 seeds"),
+        ({"seeds": True}, "True is neither a whole number"),
         ({"training": {"epochs": -1}}, "training.epochs must be at least 0"),
     ],
 )
