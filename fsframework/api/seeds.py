@@ -229,15 +229,20 @@ def over_seeds(
         raise OptionError("estimates over seeds need at least one run, and none is given")
     groups = groups_over_seeds(given, level=level, statistics=statistics)
     if len(groups) > 1:
-        first, second = (group.runs[0] for group in groups[:2])
-        same = first.record.group and first.record.group == second.record.group
-        why = (
-            f"have the same training seed, {first.record.training_seed}; give one of them"
-            if same
-            else "differ in more than their training seed"
-        )
-        raise OptionError(f"{first.folder} and {second.folder} {why}")
+        raise OptionError(_why_apart(groups[0].runs, groups[1].runs[0]))
     return groups[0]
+
+
+def _why_apart(group: Sequence[Run], other: Run) -> str:
+    """Return why a run does not belong to a group, as a sentence."""
+    first, seed = group[0], other.record.training_seed
+    if first.record.group and first.record.group == other.record.group:
+        [same] = (run for run in group if run.record.training_seed == seed)
+        return (
+            f"{same.folder} and {other.folder} have the same training seed, {seed}; give one of "
+            "them"
+        )
+    return f"{first.folder} and {other.folder} differ in more than their training seed"
 
 
 def groups_over_seeds(

@@ -130,9 +130,9 @@ def test_a_group_needs_finished_runs_of_one_level(group, tmp_path: Path) -> None
         fsf_api.over_seeds([first, other])
     narrow = fsf_api.over_seeds([first, other], level=0.8).estimates["acc-random"]
     assert narrow.half_width < group.estimates["acc-random"].half_width
-    copied = replace(second, record=replace(first.record, fingerprint="another"))
-    with pytest.raises(OptionError, match="have the same training seed, 0; give one of them"):
-        fsf_api.over_seeds([first, copied])
+    copied = replace(second, record=replace(second.record, fingerprint="another"))
+    with pytest.raises(OptionError, match="have the same training seed, 3; give one of them"):
+        fsf_api.over_seeds([*group.runs, copied])
 
 
 @pytest.mark.parametrize(
