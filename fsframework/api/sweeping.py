@@ -14,13 +14,14 @@ from fsframework.api.grids import (
     Axes,
     axes_of_table,
     experiments_of,
+    read_seeds,
     shown,
     tree_of_cell,
 )
 from fsframework.api.overrides import Override, check_conditions, read_excluded, read_overrides
 from fsframework.api.planned import check_options
 from fsframework.api.running import Run, load_run
-from fsframework.api.seeds import SeedGroup, groups_over_seeds, training_seeds
+from fsframework.api.seeds import SeedGroup, groups_over_seeds
 from fsframework.api.session import Session, open_session
 from fsframework.api.sweeps import (
     Planned,
@@ -99,11 +100,11 @@ class Finished:
             else:
                 line[2].append(one.reason)
         found = []
-        for tags, runs, reasons in lines.values():
+        for told, runs, reasons in lines.values():
             why = tuple(dict.fromkeys(reasons))
             if not runs:
-                found.append(SweepRow(tags, None, why))
-            found += [SweepRow(tags, group, why) for group in groups_over_seeds(runs)]
+                found.append(SweepRow(told, None, why))
+            found += [SweepRow(told, group, why) for group in groups_over_seeds(runs)]
         return tuple(found)
 
     @property
@@ -324,7 +325,7 @@ def _axes(grid: Axes) -> dict[str, list[Any]]:
                     f"{argument('training_seed')} and {argument('seed')}, or give "
                     f"{argument('task_seed')} for the tasks"
                 )
-            key, own = _SEEDS_AXIS, list(training_seeds(_flat(own)))
+            key, own = _SEEDS_AXIS, list(read_seeds(_flat(own)))
         elif "." not in key and key not in ARGUMENTS:
             tree_of_cell({key: own[0]}, "grid")  # explains what is known
         found[key] = own
