@@ -18,12 +18,13 @@ from fsframework.statistics.comparison import (
     Comparison,
     MeasureComparison,
     compare_methods,
+    estimates_of_methods,
     values_of,
 )
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import Interval, IntervalChoice
-from fsframework.statistics.measures import Measure, measures_named, usual_measures
+from fsframework.statistics.measures import Measure, measures_named, measures_of, usual_measures
 from fsframework.statistics.results import (
     MethodResult,
     comparable,
@@ -56,7 +57,7 @@ def statistics_of(registry: Registry, requests: Any) -> dict[str, Statistic]:
 
 
 def estimate(
-    outcomes: ArmOutcomes | Run,
+    outcomes: ArmOutcomes | Run | SeedGroup,
     statistic: Any | Sequence[Any] = "wacc",
     *,
     level: float = 0.95,
@@ -70,18 +71,24 @@ def estimate(
     by Welch's interval. A gap is positive where the tested arm is worse.
 
     Args:
-        outcomes: what ``fsframework.evaluate`` returned, or a run.
+        outcomes: what ``fsframework.evaluate`` returned, a run, or runs over seeds.
         statistic: a name (``acc``, ``wacc``), a mapping of a name and options, a class or an
             instance; or several of these.
         level: confidence level, 0 < level < 1.
-        interval: ``student-t``, ``percentile``, ``bca``, ``image-level`` or ``class-level``.
+        interval: ``student-t``, ``percentile``, ``bca``, ``image-level`` or ``class-level``; only
+            the first for runs of several seeds.
         pool: that the tasks were drawn from, for the last two.
 
     Raises:
         OptionError: the level or the interval is not allowed.
         DataError: a statistic cannot be computed from these outcomes.
     """
+    choice = IntervalChoice(level, interval)
     class_sizes = None if pool is None else pool.class_sizes
+    if isinstance(outcomes, SeedGroup):
+        if len(outcomes.runs) > 1:
+            return _over_seeds(outcomes, statistics_of(Registry(), statistic), choice)
+        outcomes = outcomes.runs[0]
     if isinstance(outcomes, Run):
         tested = outcomes.record.tested
         if class_sizes is None and tested is not None and tested.class_sizes:
@@ -89,10 +96,24 @@ def estimate(
 
             class_sizes = np.asarray(tested.class_sizes)
         outcomes = outcomes.outcomes
-    choice = IntervalChoice(level, interval)
     return Estimates(
         estimates_of(statistics_of(Registry(), statistic), outcomes, choice, class_sizes)
     )
+
+
+def _over_seeds(
+    group: SeedGroup, statistics: Mapping[str, Statistic], choice: IntervalChoice
+) -> Estimates:
+    """Return statistics of every arm and of their contrast, over seeds and tasks."""
+    [joined] = joined_over_seeds(_result(group, None, Path()))
+    found = {}
+    for name, statistic in statistics.items():
+        for measure in measures_of(name, joined.outcomes, joined.contrast):
+            values = values_of([joined], measure, statistic)
+            [one] = estimates_of_methods([name], values, ComparisonOptions(choice)).values()
+            higher = statistic.higher_is_better
+            found[one.name] = dataclasses.replace(one, higher_is_better=higher)
+    return Estimates(found)
 
 
 def compare(  # noqa: PLR0913 - an option each

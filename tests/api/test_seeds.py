@@ -68,6 +68,9 @@ def test_estimates_over_seeds_hold_both_sources_of_variance(group) -> None:
     assert list(group.estimates) == list(group.runs[0].estimates)
     assert "two seeds say little" in group.notes[0]
     assert "between seeds" in repr(group)
+    assert fsf_api.estimate(group, ["acc", "wacc"]) == group.estimates
+    with pytest.raises(OptionError, match="interval='bca' is for one model per method"):
+        fsf_api.estimate(group, interval="bca")
     assert group.to_json()["estimates"]["acc-random"]["n_seeds"] == 2
 
 
