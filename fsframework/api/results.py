@@ -9,6 +9,7 @@ from typing import Any
 
 from fsframework.api.components import component
 from fsframework.api.running import Run
+from fsframework.api.seeds import SeedGroup
 from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
 from fsframework.errors import DataError, OptionError, argument
@@ -17,12 +18,13 @@ from fsframework.statistics.comparison import (
     Comparison,
     MeasureComparison,
     compare_methods,
+    estimates_of_methods,
     values_of,
 )
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import Interval, IntervalChoice
-from fsframework.statistics.measures import Measure, measures_named, usual_measures
+from fsframework.statistics.measures import Measure, measures_named, measures_of, usual_measures
 from fsframework.statistics.results import (
     MethodResult,
     comparable,
@@ -36,8 +38,8 @@ from fsframework.values import ArmOutcomes, Estimates, ImagePool
 
 __all__ = ["Comparison", "compare", "estimate", "statistics_of"]
 
-Comparable = Run | MethodResult | ArmOutcomes | str | Path
-"""What can be compared: a run, its folder or name, a folder of runs, or outcomes."""
+Comparable = Run | SeedGroup | MethodResult | ArmOutcomes | str | Path
+"""What can be compared: a run, runs over seeds, a folder or name of runs, or outcomes."""
 
 
 def statistics_of(registry: Registry, requests: Any) -> dict[str, Statistic]:
@@ -55,7 +57,7 @@ def statistics_of(registry: Registry, requests: Any) -> dict[str, Statistic]:
 
 
 def estimate(
-    outcomes: ArmOutcomes | Run,
+    outcomes: ArmOutcomes | Run | SeedGroup,
     statistic: Any | Sequence[Any] = "wacc",
     *,
     level: float = 0.95,
@@ -69,18 +71,24 @@ def estimate(
     by Welch's interval. A gap is positive where the tested arm is worse.
 
     Args:
-        outcomes: what ``fsframework.evaluate`` returned, or a run.
+        outcomes: what ``fsframework.evaluate`` returned, a run, or runs over seeds.
         statistic: a name (``acc``, ``wacc``), a mapping of a name and options, a class or an
             instance; or several of these.
         level: confidence level, 0 < level < 1.
-        interval: ``student-t``, ``percentile``, ``bca``, ``image-level`` or ``class-level``.
+        interval: ``student-t``, ``percentile``, ``bca``, ``image-level`` or ``class-level``; only
+            the first for runs of several seeds.
         pool: that the tasks were drawn from, for the last two.
 
     Raises:
         OptionError: the level or the interval is not allowed.
         DataError: a statistic cannot be computed from these outcomes.
     """
+    choice = IntervalChoice(level, interval)
     class_sizes = None if pool is None else pool.class_sizes
+    if isinstance(outcomes, SeedGroup):
+        if len(outcomes.runs) > 1:
+            return _over_seeds(outcomes, statistics_of(Registry(), statistic), choice)
+        outcomes = outcomes.runs[0]
     if isinstance(outcomes, Run):
         tested = outcomes.record.tested
         if class_sizes is None and tested is not None and tested.class_sizes:
@@ -88,10 +96,24 @@ def estimate(
 
             class_sizes = np.asarray(tested.class_sizes)
         outcomes = outcomes.outcomes
-    choice = IntervalChoice(level, interval)
     return Estimates(
         estimates_of(statistics_of(Registry(), statistic), outcomes, choice, class_sizes)
     )
+
+
+def _over_seeds(
+    group: SeedGroup, statistics: Mapping[str, Statistic], choice: IntervalChoice
+) -> Estimates:
+    """Return statistics of every arm and of their contrast, over seeds and tasks."""
+    [joined] = joined_over_seeds(_result(group, None, Path()))
+    found = {}
+    for name, statistic in statistics.items():
+        for measure in measures_of(name, joined.outcomes, joined.contrast):
+            values = values_of([joined], measure, statistic)
+            [one] = estimates_of_methods([name], values, ComparisonOptions(choice)).values()
+            higher = statistic.higher_is_better
+            found[one.name] = dataclasses.replace(one, higher_is_better=higher)
+    return Estimates(found)
 
 
 def compare(  # noqa: PLR0913 - an option each
@@ -124,8 +146,9 @@ def compare(  # noqa: PLR0913 - an option each
     ``p_bh``, not by ``p``.
 
     Args:
-        results: runs, their folders, names or beginnings of names, folders of runs; or a mapping
-            of labels to these or to what ``fsframework.evaluate`` returned.
+        results: runs, groups of runs over seeds, their folders, names or beginnings of names,
+            folders of runs; or a mapping of labels to these or to what ``fsframework.evaluate``
+            returned.
         statistic: names of statistics, each compared in every arm (``wacc``), or of measures
             (``wacc-biased``, ``wacc-gap``; ``gap`` is ``wacc-gap``); or a mapping of a name and
             options, a class, an instance; or several. By default Acc and wAcc in every arm, and
@@ -194,14 +217,14 @@ def _results(
     given: Iterable[Comparable] | Mapping[str, Comparable], folder: Path, pool: ImagePool | None
 ) -> Iterator[MethodResult]:
     """Yield the results to compare, with the given labels."""
-    if isinstance(given, (str, Path, Run)):
+    if isinstance(given, (str, Path, Run, SeedGroup)):
         given = [given]
     named: Iterable[tuple[str | None, Comparable]]
     named = given.items() if isinstance(given, Mapping) else ((None, one) for one in given)
     for label, one in named:
         found = _result(one, label, folder)
-        if label is not None and len(found) != 1:
-            raise OptionError(f"{label}: {one} holds the results of {len(found)} methods, not one")
+        if label is not None and (n := len(joined_over_seeds(found))) != 1:
+            raise OptionError(f"{label}: {one} holds the results of {n} methods, not one")
         for result in found:
             if label is not None:
                 result = dataclasses.replace(result, label=label, longer_labels=())
@@ -214,6 +237,8 @@ def _results(
 def _result(one: Comparable, label: str | None, folder: Path) -> list[MethodResult]:
     if isinstance(one, MethodResult):
         return [one]
+    if isinstance(one, SeedGroup):
+        return [result_of_run(run.folder, run.record) for run in one.runs]
     if isinstance(one, Run):
         return [result_of_run(one.folder, one.record)]
     if isinstance(one, ArmOutcomes):

@@ -109,7 +109,7 @@ def run(
     runs_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    seeds: Iterable[int] | str,
+    seeds: Iterable[int] | int | str,
     **arguments: Any,
 ) -> SeedGroup: ...
 
@@ -121,7 +121,7 @@ def run(
     runs_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    seeds: Iterable[int] | str | None = None,
+    seeds: Iterable[int] | int | str | None = None,
     **arguments: Any,
 ) -> Run | SeedGroup:
     """Train a method, evaluate it on the tasks of every arm, and return the run.

@@ -104,10 +104,11 @@ def run_over_seeds(description: Description, seeds: Sequence[int]) -> SeedGroup:
     for seed in seeds:
         _trained_with(experiment, seed)
     planned = with_queries(_trained_with(experiment, seeds[0]), session)
-    runs = [
-        run_described(dataclasses.replace(description, experiment=_trained_with(planned, seed)))
-        for seed in seeds
-    ]
+    runs = []
+    for place, seed in enumerate(seeds, start=1):
+        session.reporter.say(f"training seed {seed}, {place} of {len(seeds)}")
+        own = dataclasses.replace(description, experiment=_trained_with(planned, seed))
+        runs.append(run_described(own))
     statistics = {name: one.create() for name, one in experiment.statistics.items()}
     return over_seeds(runs, level=experiment.settings.level, statistics=statistics)
 
@@ -183,15 +184,20 @@ def over_seeds(
         raise OptionError("estimates over seeds need at least one run, and none is given")
     groups = groups_over_seeds(given, level=level, statistics=statistics)
     if len(groups) > 1:
-        first, second = (group.runs[0] for group in groups[:2])
-        same = first.record.group and first.record.group == second.record.group
-        why = (
-            f"have the same training seed, {first.record.training_seed}; give one of them"
-            if same
-            else "differ in more than their training seed"
-        )
-        raise OptionError(f"{first.folder} and {second.folder} {why}")
+        raise OptionError(_why_apart(groups[0].runs, groups[1].runs[0]))
     return groups[0]
+
+
+def _why_apart(group: Sequence[Run], other: Run) -> str:
+    """Return why a run does not belong to a group, as a sentence."""
+    first, seed = group[0], other.record.training_seed
+    if first.record.group and first.record.group == other.record.group:
+        [same] = (run for run in group if run.record.training_seed == seed)
+        return (
+            f"{same.folder} and {other.folder} have the same training seed, {seed}; give one of "
+            "them"
+        )
+    return f"{first.folder} and {other.folder} differ in more than their training seed"
 
 
 def groups_over_seeds(

@@ -671,11 +671,17 @@ def _why(values: TaskValues, labels: tuple[str, str], difference: float) -> str:
     )
 
 
-def _seed_notes(labels: Sequence[str], n_seeds: Sequence[int]) -> list[str]:
+def _seed_notes(labels: Sequence[str], values: TaskValues) -> list[str]:
     """Return what the numbers of seeds mean for the intervals, if any method has several."""
+    n_seeds = values.n_seeds
     if max(n_seeds) == 1:
         return []
-    notes = []
+    ends = np.cumsum(n_seeds)
+    notes = [
+        f"{label}: the values of all {n} seeds are equal in every task, so the seeds say nothing"
+        for label, n, end in zip(labels, n_seeds, ends, strict=True)
+        if n > 1 and all(np.ptp(part[:, end - n : end], axis=1).max() == 0 for part in values.parts)
+    ]
     if single := [label for label, n in zip(labels, n_seeds, strict=True) if n == 1]:
         notes.append(
             f"{', '.join(single)}: one seed, so intervals and differences speak of "
@@ -700,7 +706,7 @@ def _notes(
     fewest = values.fewest_tasks
     if fewest < 2:
         return ["one task says nothing about others: there is no interval and no p"]
-    notes = _seed_notes(labels, values.n_seeds)
+    notes = _seed_notes(labels, values)
     if how.choice.method in ("percentile", "bca") and fewest < FEWEST_RESAMPLED:
         notes.append(
             f"a bootstrap of {fewest} tasks gives intervals that are too short, and p that are too "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fsframework.errors import OptionError, argument, close_matches
 from fsframework.values import Contrast, measure_name
 
-__all__ = ["DEFAULT_STATISTICS", "Measure", "measures_named", "usual_measures"]
+__all__ = ["DEFAULT_STATISTICS", "Measure", "measures_named", "measures_of", "usual_measures"]
 
 DEFAULT_STATISTICS = ("acc", "wacc")
 """Default statistics of a run or a comparison; the gap compared is that of the last."""
@@ -49,6 +49,16 @@ def usual_measures(arms: Iterable[str], contrast: Contrast | None) -> list[Measu
     arms = list(arms)
     found = [Measure(name, (arm,)) for name in DEFAULT_STATISTICS for arm in arms]
     return found if contrast is None else [*found, Measure(DEFAULT_STATISTICS[-1], contrast.arms)]
+
+
+def measures_of(statistic: str, arms: Iterable[str], contrast: Contrast | None) -> list[Measure]:
+    """Return the measures of a statistic: in every arm, and its gap where arms are compared.
+
+    >>> [one.name for one in measures_of("acc", ["iid", "ood"], Contrast("iid", "ood"))]
+    ['acc-iid', 'acc-ood', 'acc-gap']
+    """
+    found = [Measure(statistic, (arm,)) for arm in arms]
+    return found if contrast is None else [*found, Measure(statistic, contrast.arms)]
 
 
 def measures_named(

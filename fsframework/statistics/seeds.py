@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -58,19 +59,22 @@ def differences_over_seeds(
         )
     means = [means_over_seeds(values, n_seeds) for values in parts]
     single = differences(means, contrasts, how)
+    fewest, most = (
+        tuple(of(n for n, weight in zip(n_seeds, row, strict=True) if weight) for row in contrasts)
+        for of in (min, max)
+    )
     if single.estimators[0] == "none":
-        return single
+        return dataclasses.replace(single, n_seeds=fewest)
     columns = np.split(np.arange(sum(n_seeds)), np.cumsum(n_seeds)[:-1])
     found = [_over_seeds(parts, columns, row, how.choice.level) for row in contrasts]
     value, low, high, p = np.array([(one.value, one.low, one.high, one.p) for one in found]).T
     bounds = np.where(np.abs(value) < NO_SPREAD, 0.0, value), low, high, p
     varies = np.array([one.varies for one in found])
-    most = [max(n for n, weight in zip(n_seeds, row, strict=True) if weight) for row in contrasts]
     return Differences(
         *without_spread(bounds, varies, contrasts),
         varies,
         tuple(OVER_SEEDS if n > 1 else single.estimators[0] for n in most),
-        tuple(one.n_seeds for one in found),
+        fewest,
         tuple(one.seed_deviation if one.n_seeds > 1 else None for one in found),
     )
 

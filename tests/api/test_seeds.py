@@ -68,6 +68,9 @@ def test_estimates_over_seeds_hold_both_sources_of_variance(group) -> None:
     assert list(group.estimates) == list(group.runs[0].estimates)
     assert "two seeds say little" in group.notes[0]
     assert "between seeds" in repr(group)
+    assert fsf_api.estimate(group, ["acc", "wacc"]) == group.estimates
+    with pytest.raises(OptionError, match="interval='bca' is for one model per method"):
+        fsf_api.estimate(group, interval="bca")
     assert group.to_json()["estimates"]["acc-random"]["n_seeds"] == 2
 
 
@@ -109,6 +112,9 @@ def test_runs_of_seeds_are_compared_as_one_method(group, place) -> None:
     assert "ncc: one seed, so intervals and differences speak of these weights only" in repr(found)
     with pytest.raises(OptionError, match="interval='bca' is for one model per method"):
         fsf_api.compare([*group.runs, ncc], interval="bca")
+    named = fsf_api.compare({"mine": group, "other": ncc}, "acc-random")["acc-random"]
+    assert {label: one.n_seeds for label, one in named.values.items()} == {"mine": 2, "other": 1}
+    assert named.pairs[0].p == fsf_api.compare([group, ncc], "acc-random").pairs[0].p
     # Labels that the user gives keep the models apart.
     apart = fsf_api.compare({"a": group.runs[0], "b": group.runs[1]}, "acc-random")
     assert apart["acc-random"].pairs[0].difference.estimator == "student-t"
@@ -127,9 +133,9 @@ def test_a_group_needs_finished_runs_of_one_level(group, tmp_path: Path) -> None
         fsf_api.over_seeds([first, other])
     narrow = fsf_api.over_seeds([first, other], level=0.8).estimates["acc-random"]
     assert narrow.half_width < group.estimates["acc-random"].half_width
-    copied = replace(second, record=replace(first.record, fingerprint="another"))
-    with pytest.raises(OptionError, match="have the same training seed, 0; give one of them"):
-        fsf_api.over_seeds([first, copied])
+    copied = replace(second, record=replace(second.record, fingerprint="another"))
+    with pytest.raises(OptionError, match="have the same training seed, 3; give one of them"):
+        fsf_api.over_seeds([*group.runs, copied])
 
 
 @pytest.mark.parametrize(
@@ -140,7 +146,10 @@ def test_a_group_needs_finished_runs_of_one_level(group, tmp_path: Path) -> None
         ({"interval": "bca"}, "interval='bca' is for one model; intervals over seeds are"),
         ({"seeds": []}, "seeds must have at least one seed"),
         ({"seeds": "0-1,1"}, "1 appears 2 times"),
-        ({"seeds": [-1]}, "'-1' is neither a whole number"),
+        ({"seeds": [-1]}, "'-1' is neither a whole number from 0"),
+        ({"seeds": "0--1"}, "'0--1' is neither a whole number from 0 nor a range"),
+        ({"seeds": "3-1"}, "the range 3-1 must have 1 to"),
+        ({"seeds": True}, "'True' is neither a whole number"),
         ({"training": {"epochs": -1}}, "training.epochs must be at least 0"),
     ],
 )

@@ -100,9 +100,11 @@ def test_equal_models_and_single_tasks_have_no_p() -> None:
     (pair,) = compare_methods(["a", "b"], measured(same + 0.0, (2, 2))).pairs
     assert (pair.difference.value, pair.p) != (0.0, None), "seeds of two methods are no pairs"
     constant = compare_methods(["a", "b"], measured(np.full((5, 4), 0.5), (2, 2)))
+    assert "a: the values of all 2 seeds are equal in every task" in constant.notes[0]
     assert (constant.pairs[0].p, constant.values["a"].half_width) == (None, 0.0)
     shifted = np.tile([0.5, 0.5, 0.6, 0.6], (5, 1))
     assert np.isnan(compare_methods(["a", "b"], measured(shifted, (2, 2))).pairs[0].difference.low)
     one = compare_methods(["a", "b"], measured(BY_HAND[:1], (2, 2)))
     assert np.isnan(one.values["a"].low)
+    assert one.values["a"].n_seeds == 2
     assert one.notes == ("one task says nothing about others: there is no interval and no p",)

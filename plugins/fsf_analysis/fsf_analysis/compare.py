@@ -93,7 +93,8 @@ def compare(  # noqa: PLR0913 - a parameter per option
 
     SOURCE is a run (folder, name or its beginning), a folder of runs, a file of
     accuracies (.pt, CSV, Parquet; a column per method) or a folder of such files.
-    LABEL=SOURCE gives it another name.
+    LABEL=SOURCE gives it another name. Runs that differ only in their training seed
+    are one method, unless they have labels of their own.
 
     \b
     A statistic such as wacc is compared in every arm that the runs share,

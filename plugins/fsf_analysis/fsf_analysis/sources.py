@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fsf_analysis.accuracies import SUFFIXES, Reading, TaskAccuracies, read_accuracies
 from fsframework.errors import DataError, OptionError
-from fsframework.statistics.results import MethodResult, find_results
+from fsframework.statistics.results import MethodResult, find_results, joined_over_seeds
 from fsframework.values import AccuracyOutcomes
 
 __all__ = ["read_results"]
@@ -52,9 +52,9 @@ def read_results(
         else:
             part = find_results(path, runs_dir)
         if label is not None:
-            if len(part) != 1:
-                raise OptionError(f"{source}: contains the results of {len(part)} methods, not one")
-            part = [dataclasses.replace(part[0], label=label, longer_labels=())]
+            if (n := len(joined_over_seeds(part))) != 1:
+                raise OptionError(f"{source}: contains the results of {n} methods, not one")
+            part = [dataclasses.replace(one, label=label, longer_labels=()) for one in part]
         found += part
     if len(single) > 1 and not by_tasks:
         names = " and ".join(str(path) for path in list(single.values())[:2])
