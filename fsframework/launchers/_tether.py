@@ -5,6 +5,9 @@ something, this process gets a signal, or its parent is no longer the process OW
 first, and with SIGKILL after GRACE seconds. At the end, the rest of its process group is killed.
 The exit status is that of the command; where a signal ended it, the same signal ends this process.
 
+A child of this process holds the command: some owners, such as the workers of Ray, kill their
+children when they end, and a killed process could not end the command.
+
 Only the standard library is used, so that ``python -I -S`` starts it within 20 ms.
 """
 
@@ -27,6 +30,29 @@ SECONDS_BETWEEN_LOOKS = 1.0
 def main() -> int:
     """Run the command and return its exit status."""
     owner, grace, *command = sys.argv[1:]
+    relay = os.getpid()
+    holder = os.fork()
+    status = _relay(int(owner), holder) if holder else _hold(relay, float(grace), command)
+    if status < 0:
+        _die_of(-status)
+    return status
+
+
+def _relay(owner: int, holder: int) -> int:
+    """Wait for the holder and return its status; without an owner, leave it alone."""
+    asked: list[int] = []
+    woken = _wake_on_signals(asked)
+    while os.getppid() == owner and not asked:
+        ended, status = os.waitpid(holder, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if select.select([woken], [], [], SECONDS_BETWEEN_LOOKS)[0]:
+            os.read(woken, 512)
+    return 1
+
+
+def _hold(relay: int, grace: float, command: list[str]) -> int:
+    """Run the command until it ends or nobody wants it any more, and return its status."""
     asked: list[int] = []
     woken = _wake_on_signals(asked)
     try:
@@ -38,11 +64,9 @@ def main() -> int:
         ready, _, _ = select.select([0, woken], [], [], SECONDS_BETWEEN_LOOKS)
         if woken in ready:
             os.read(woken, 512)
-        if asked or 0 in ready or os.getppid() != int(owner):
-            _end(process, float(grace), woken)
+        if asked or 0 in ready or os.getppid() != relay:
+            _end(process, grace, woken)
     _signal(process, signal.SIGKILL)  # what it has left in its group
-    if process.returncode < 0:
-        _die_of(-process.returncode)
     return process.returncode
 
 
