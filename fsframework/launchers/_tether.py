@@ -66,7 +66,7 @@ def _hold(relay: int, grace: float, command: list[str]) -> int:
             os.read(woken, 512)
         if asked or 0 in ready or os.getppid() != relay:
             _end(process, grace, woken)
-    _signal(process, signal.SIGKILL)  # what it has left in its group
+    _kill_group(process)  # what it has left there
     return process.returncode
 
 
@@ -83,20 +83,20 @@ def _wake_on_signals(asked: list[int]) -> int:
 
 def _end(process: "subprocess.Popen[bytes]", grace: float, woken: int) -> None:
     """Stop the command, with SIGKILL where it takes too long."""
-    _signal(process, signal.SIGTERM)
+    process.terminate()  # not its group, whose processes it may need to stop in good order
     end = time.monotonic() + grace
     while process.poll() is None and (left := end - time.monotonic()) > 0:
         if select.select([woken], [], [], left)[0]:
             os.read(woken, 512)
     if process.poll() is None:
-        _signal(process, signal.SIGKILL)
+        process.kill()
         process.wait()
 
 
-def _signal(process: "subprocess.Popen[bytes]", number: int) -> None:
+def _kill_group(process: "subprocess.Popen[bytes]") -> None:
     # macOS refuses a signal to a group of which only a zombie is left.
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _die_of(number: int) -> None:
