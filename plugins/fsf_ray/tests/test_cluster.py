@@ -1,6 +1,7 @@
 """Real workers on a real cluster: conformance, a node that is lost, a process that is killed."""
 
 import contextlib
+import inspect
 import json
 import os
 import signal
@@ -19,9 +20,6 @@ from fsframework.testing import checks_for, launcher
 
 pytestmark = pytest.mark.cluster
 
-SHOWING_RAYS_OWN = ("check_stop", "check_kill")
-"""Checks that each run on Ray; the others take five seconds each."""
-
 
 def until(condition, otherwise=lambda: ""):
     end = time.monotonic() + 120
@@ -35,18 +33,20 @@ def make(cluster):
     return partial(RayLauncher, address=cluster.address, workers=1)
 
 
-@pytest.mark.parametrize(
-    "check",
-    [
-        pytest.param(check, marks=() if check.__name__ in SHOWING_RAYS_OWN else pytest.mark.slow)
-        for check in checks_for("launcher")
-    ],
-    ids=lambda check: check.__name__,
-)
-def test_conformance(make, check, tmp_path, monkeypatch):
+@pytest.fixture
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("fsf_ray._launcher.GRACE", 2.0)
+
+
+@pytest.mark.slow  # five seconds each
+@pytest.mark.parametrize("check", checks_for("launcher"), ids=lambda check: check.__name__)
+def test_conformance(make, check, here):
     check(make)
+
+
+def test_stop(make, here):
+    inspect.unwrap(launcher.check_stop)(make)  # without those that it depends on
 
 
 QUEUE = """
@@ -166,7 +166,3 @@ def test_a_killed_driver_is_an_error_and_leaves_nothing(cluster, tmp_path):
     workers.stop()
     until(lambda: not alive(told["pid"]))
     assert [state.reason for state in workers.states()] == ["stopped"]
-
-
-def test_the_checks_named_here_exist():
-    assert all(hasattr(launcher, name) for name in SHOWING_RAYS_OWN)
