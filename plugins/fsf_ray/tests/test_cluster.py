@@ -133,7 +133,7 @@ from fsf_ray import RayLauncher
 from fsframework.interfaces import Work
 folder = pathlib.Path(sys.argv[1])
 command = (sys.executable, "-S", "-c", sys.argv[2], str(folder), "1", "")
-RayLauncher(workers=1).start(Work("owned", command, 1, folder, {"MODE": ""}))
+workers = RayLauncher(workers=1).start(Work("owned", command, 1, folder, {"MODE": ""}))
 time.sleep(600)
 """
 
