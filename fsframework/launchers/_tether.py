@@ -5,6 +5,9 @@ something, this process gets a signal, or its parent is no longer the process OW
 first, and with SIGKILL after GRACE seconds. At the end, the rest of its process group is killed.
 The exit status is that of the command; where a signal ended it, the same signal ends this process.
 
+A child of this process holds the command: some owners, such as the workers of Ray, kill their
+children when they end, and a killed process could not end the command.
+
 Only the standard library is used, so that ``python -I -S`` starts it within 20 ms.
 """
 
@@ -27,6 +30,29 @@ SECONDS_BETWEEN_LOOKS = 1.0
 def main() -> int:
     """Run the command and return its exit status."""
     owner, grace, *command = sys.argv[1:]
+    relay = os.getpid()
+    holder = os.fork()
+    status = _relay(int(owner), holder) if holder else _hold(relay, float(grace), command)
+    if status < 0:
+        _die_of(-status)
+    return status
+
+
+def _relay(owner: int, holder: int) -> int:
+    """Wait for the holder and return its status; without an owner, leave it alone."""
+    asked: list[int] = []
+    woken = _wake_on_signals(asked)
+    while os.getppid() == owner and not asked:
+        ended, status = os.waitpid(holder, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if select.select([woken], [], [], SECONDS_BETWEEN_LOOKS)[0]:
+            os.read(woken, 512)
+    return 1
+
+
+def _hold(relay: int, grace: float, command: list[str]) -> int:
+    """Run the command until it ends or nobody wants it any more, and return its status."""
     asked: list[int] = []
     woken = _wake_on_signals(asked)
     try:
@@ -38,11 +64,9 @@ def main() -> int:
         ready, _, _ = select.select([0, woken], [], [], SECONDS_BETWEEN_LOOKS)
         if woken in ready:
             os.read(woken, 512)
-        if asked or 0 in ready or os.getppid() != int(owner):
-            _end(process, float(grace), woken)
-    _signal(process, signal.SIGKILL)  # what it has left in its group
-    if process.returncode < 0:
-        _die_of(-process.returncode)
+        if asked or 0 in ready or os.getppid() != relay:
+            _end(process, grace, woken)
+    _kill_group(process)  # what it has left there
     return process.returncode
 
 
@@ -59,20 +83,20 @@ def _wake_on_signals(asked: list[int]) -> int:
 
 def _end(process: "subprocess.Popen[bytes]", grace: float, woken: int) -> None:
     """Stop the command, with SIGKILL where it takes too long."""
-    _signal(process, signal.SIGTERM)
+    process.terminate()  # not its group, whose processes it may need to stop in good order
     end = time.monotonic() + grace
     while process.poll() is None and (left := end - time.monotonic()) > 0:
         if select.select([woken], [], [], left)[0]:
             os.read(woken, 512)
     if process.poll() is None:
-        _signal(process, signal.SIGKILL)
+        process.kill()
         process.wait()
 
 
-def _signal(process: "subprocess.Popen[bytes]", number: int) -> None:
+def _kill_group(process: "subprocess.Popen[bytes]") -> None:
     # macOS refuses a signal to a group of which only a zombie is left.
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _die_of(number: int) -> None:

@@ -30,7 +30,8 @@ class Local(Launcher):
     Args:
         processes: number of processes; by default one for each GPU, or for each core if there is
             no GPU.
-        threads: threads of each process; by default the cores divided by the processes.
+        threads: threads of each process; by default ``OMP_NUM_THREADS`` if it is set, or else the
+            cores divided by the processes.
 
     Raises:
         OptionError: an option is outside its range.
@@ -47,8 +48,9 @@ class Local(Launcher):
         """Start the processes, at most ``work.n_items``."""
         cores, gpus = _cores(), _gpus()
         number = min(self.processes or len(gpus) or cores, work.n_items)
-        threads = self.threads or max(1, cores // number)
-        shared = {**os.environ, **thread_variables(threads)}
+        shared = dict(os.environ)
+        if self.threads is not None or "OMP_NUM_THREADS" not in shared:
+            shared |= thread_variables(self.threads or max(1, cores // number))
         own = [{"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else {} for i in range(number)]
         return _Processes(work, [{**shared, **one, **work.environment} for one in own])
 

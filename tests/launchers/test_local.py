@@ -59,7 +59,8 @@ def machine(monkeypatch):
         monkeypatch.setattr(local, "_cores", lambda: cores)
         monkeypatch.setattr(local, "_gpus", lambda: list(gpus))
 
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name in ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
     return change
 
 
@@ -76,6 +77,13 @@ def test_the_cores_are_divided(machine, tmp_path):
     assert variables(Local(processes=9), tmp_path, "OMP_NUM_THREADS") == ["1"] * 8
     assert variables(Local(), tmp_path, "OMP_NUM_THREADS", n_items=1) == ["7"]
     assert variables(Local(threads=5), tmp_path, "OMP_NUM_THREADS", n_items=2) == ["5", "5"]
+
+
+def test_a_number_of_threads_in_the_environment_stays(machine, tmp_path, monkeypatch):
+    machine(cores=8)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert variables(Local(processes=2), tmp_path, "OMP_NUM_THREADS") == ["3", "3"]
+    assert variables(Local(processes=1, threads=2), tmp_path, "OMP_NUM_THREADS") == ["2"]
 
 
 def test_the_variables_of_the_work_precede(machine, tmp_path):

@@ -149,6 +149,15 @@ def test_a_command_ends_with_its_owner(tmp_path, forks):
         owner.stdout.close()
 
 
+def test_a_command_ends_if_its_holder_is_killed(tmp_path):
+    process = python(tmp_path, BEAT, str(tmp_path / "beats"), grace=0.1)
+    until(lambda: beats(tmp_path / "beats"))
+    process._process.kill()
+    process.wait()
+    require_silence(tmp_path / "beats")
+    process.ask_to_stop()
+
+
 def test_an_interruption_in_the_terminal_reaches_only_the_owner(tmp_path):
     path = tmp_path / "began"
     owner = subprocess.Popen(

@@ -1,0 +1,71 @@
+"""What needs no cluster: options, and clusters that are not there."""
+
+import importlib.util
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from fsf_ray import RayLauncher
+from fsframework.errors import FsfError, OptionError, PluginError
+from fsframework.interfaces import Work
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"address": "head"}, "address must be HOST:PORT or auto, not 'head'"),
+        ({"address": "ray://head:10001"}, "must be HOST:PORT or auto, not 'ray://head:10001'"),
+        ({"address": "head:99999"}, "address must be HOST:PORT or auto, not 'head:99999'"),
+        ({"cpus": 0.0}, "cpus must be above 0, not 0"),
+        ({"gpus": 1.5}, "gpus must be a fraction below 1 or a whole number, not 1.5"),
+        ({"gpus": -1.0}, "gpus must be a fraction below 1 or a whole number, not -1"),
+        ({"workers": 0}, "workers must be at least 1, not 0"),
+        ({"retries": -1}, "retries must be at least 0, not -1"),
+    ],
+)
+def test_options_have_bounds(options, message):
+    with pytest.raises(OptionError, match=message.replace(".", r"\.")):
+        RayLauncher(**options)
+
+
+def test_sound_options():
+    assert RayLauncher(address="[::1]:6379", gpus=0.5).gpus == 0.5
+    assert RayLauncher(address="auto", gpus=2.0).address == "auto"
+
+
+def test_a_cluster_that_is_not_there(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(FsfError, match=f"^no Ray cluster answers at {address}: .*refused"):
+            RayLauncher(address=address).start(Work("test", ("true",), 1, tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ray_is_not_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(PluginError, match="not installed: pip install ray"):
+        RayLauncher().start(Work("test", ("true",), 1, tmp_path))
+
+
+def test_the_launcher_does_not_import_ray():
+    code = "import sys; from fsf_ray import RayLauncher; RayLauncher(); print('ray' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_another_version_of_ray_is_one_sentence(monkeypatch):
+    from fsf_ray import _driver
+
+    def refuse(**options):
+        raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.9.0\n")
+
+    monkeypatch.setattr(_driver.ray, "init", refuse)
+    with pytest.raises(_driver.Refused) as raised:
+        _driver.connect("head:6379")
+    assert str(raised.value) == (
+        "Ray at head:6379 cannot be used: "
+        "Version mismatch: The cluster was started with: Ray: 2.9.0"
+    )
