@@ -86,6 +86,9 @@ class SlurmLauncher(Launcher):
         for option, (value, least) in at_least.items():
             if value is not None and value < least:
                 raise OptionError(f"{option} must be at least {least}, not {value}")
+        for option, text in {"partition": partition, "account": account, "qos": qos}.items():
+            if text is not None and not re.fullmatch(r"\S+", text):
+                raise OptionError(f"{option} must be a name without spaces, not {text!r}")
         if memory is not None and not re.fullmatch(r"[1-9][0-9]*[KMGT]?", memory):
             raise OptionError(f"memory must be a number with K, M, G or T, not {memory!r}")
         self.workers, self.partition, self.time, self.memory = workers, partition, time, memory
@@ -175,7 +178,7 @@ def _further(entries: tuple[str, ...]) -> Mapping[str, str | bool]:
     further: dict[str, str | bool] = {}
     for entry in entries:
         option, equals, value = entry.removeprefix("--").partition("=")
-        if not re.fullmatch(r"[a-z][a-z0-9-]*", option):
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", option) or "\n" in value:
             raise OptionError(f"sbatch must be NAME=VALUE or NAME, not {entry!r}")
         if option in _OWN_OPTIONS:
             raise OptionError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 import time
@@ -139,5 +140,5 @@ def words_of(text: str) -> str:
     >>> words_of("sbatch: error: invalid partition\nsbatch: error: Batch job failed\n")
     'invalid partition; Batch job failed'
     """
-    lines = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in text.splitlines()]
+    lines = [re.sub(r"^(\w+: )?(error: )?", "", line) for line in text.splitlines()]
     return "; ".join(line.strip() for line in lines if line.strip()) or "no reason given"

@@ -139,4 +139,6 @@ def _failure(row: Row | None, outcome: str | None) -> str:
         return outcome or ""
     if row.state == "COMPLETED":
         return ""
-    return f"Slurm reports {row.state}" + (f" ({row.reason})" if row.reason else "")
+    # The reason of another state may be left over from the time when the job was waiting.
+    reason = f" ({row.reason})" if row.state == "FAILED" and row.reason else ""
+    return f"Slurm reports {row.state}{reason}"

@@ -1,0 +1,111 @@
+"""What needs no cluster: options, and a machine without Slurm."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from fsf_slurm import SlurmLauncher
+from fsf_slurm._queue import Queue
+from fsf_slurm._time import minutes_of
+from fsframework.errors import FsfError, OptionError
+from fsframework.interfaces import Work
+
+
+@pytest.mark.parametrize(
+    ("time", "minutes"),
+    [
+        (90, 90),
+        ("90", 90),
+        ("0:30", 1),
+        ("2:00:00", 120),
+        ("2-0", 2880),
+        ("1-02:30", 1590),
+        ("1-00:00:01", 1441),
+    ],
+)
+def test_time_in_the_forms_of_slurm(time: int | str, minutes: int) -> None:
+    assert minutes_of(time) == minutes
+
+
+@pytest.mark.parametrize("time", [0, -5, "0:00", "1 hour", "1-", "1:2:3:4", "", "１０"])
+def test_no_time(time: int | str) -> None:
+    with pytest.raises(OptionError, match="time must be at least 1 minute"):
+        SlurmLauncher(time=time)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": 0}, "workers must be at least 1, not 0"),
+        ({"gpus": -1}, "gpus must be at least 0, not -1"),
+        ({"cpus": 0}, "cpus must be at least 1, not 0"),
+        ({"requeues": -1}, "requeues must be at least 0, not -1"),
+        ({"partition": ""}, "partition must be a name without spaces, not ''"),
+        ({"memory": "8 GB"}, "memory must be a number with K, M, G or T, not '8 GB'"),
+        ({"sbatch": ("time=5",)}, "sbatch must not set time: that is the option time"),
+        ({"sbatch": ("--mem=5G",)}, "sbatch must not set mem: that is the option memory"),
+        ({"sbatch": ("array=0-9",)}, "sbatch must not set array: the workers need it as it is"),
+        ({"sbatch": ("two words",)}, "sbatch must be NAME=VALUE or NAME, not 'two words'"),
+        ({"sbatch": ("a=1\n#SBATCH --b",)}, "sbatch must be NAME=VALUE or NAME"),
+    ],
+)
+def test_options_that_are_refused(options, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        SlurmLauncher(**options)
+
+
+def test_machine_without_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FsfError, match="command sbatch of Slurm is not found on PATH"):
+        SlurmLauncher().start(Work("x", (sys.executable,), 1, tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def _fake(folder: Path, monkeypatch: pytest.MonkeyPatch, **codes: int) -> None:
+    """Put commands on PATH that fail with a message, or succeed without one."""
+    folder.mkdir()
+    for name in ("sbatch", "srun", "squeue", "scancel", "scontrol"):
+        command = folder / name
+        command.write_text(
+            f"#!/bin/sh\necho '{name}: error: no one is there' >&2\nexit {codes.get(name, 1)}\n"
+        )
+        command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_controller_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fake(tmp_path / "bin", monkeypatch)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    with pytest.raises(FsfError, match="Slurm cannot be reached: no one is there") as caught:
+        SlurmLauncher().start(Work("x", (sys.executable,), 1, logs))
+    assert not isinstance(caught.value, OptionError)
+    assert list(logs.iterdir()) == []
+
+
+def test_controller_may_be_away_for_some_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _fake(tmp_path / "bin", monkeypatch)
+    now = [1000.0]
+    monkeypatch.setattr("fsf_slurm._queue.time.monotonic", lambda: now[0])
+    queue = Queue("17")
+    for now[0] in (1000.0, 1300.0, 1599.0):
+        queue.look(wait=True)
+        assert not queue.known
+    now[0] = 1600.0
+    with pytest.raises(FsfError, match="Slurm has not answered for 10 minutes: no"):
+        queue.look(wait=True)
+
+
+def test_folder_of_logs_that_slurm_would_misread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _fake(tmp_path / "bin", monkeypatch)
+    logs = tmp_path / "100%j"
+    logs.mkdir()
+    with pytest.raises(FsfError, match="Slurm cannot write logs to a path that contains '%'"):
+        SlurmLauncher().start(Work("x", (sys.executable,), 1, logs))
