@@ -75,7 +75,7 @@ class Toys:
 
 @pytest.fixture
 def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, float], Toys]:
-    monkeypatch.setattr("fsf_slurm._queue._PAUSE", 0.2)
+    monkeypatch.setattr("fsf_slurm._queue._PAUSE", 0.05)
 
     def make(n_items: int, seconds: float) -> Toys:
         folder = tmp_path / "items with spaces"
@@ -134,7 +134,7 @@ def _log(workers: Workers) -> str:
 
 
 def test_an_array_shares_items(slurm: SlurmCluster, toys, started) -> None:
-    queue = toys(6, 0.3)
+    queue = toys(6, 0.2)
     workers = started(SlurmLauncher(workers=2), queue.work)
     _until(lambda: set(_statuses(workers)) == {"ended"}, "the workers do not end")
     assert set(queue.done()) == set(range(6))
@@ -175,7 +175,7 @@ def test_preempted_worker_releases_its_item_and_is_requeued(slurm, toys, started
     workers = started(SlurmLauncher(partition="low", cpus=4), queue.work)
     _until_begun(queue, workers)
     # A job of a partition with a higher tier needs the processors of the worker.
-    slurm.command("sbatch", "-p", "high", "-c", "4", "-o", "/dev/null", "--wrap", "sleep 1")
+    slurm.command("sbatch", "-p", "high", "-c", "4", "-o", "/dev/null", "--wrap", "true")
     queue.hurry()
     _started_again(workers, slurm)
     _until(lambda: _statuses(workers) == ["ended"], "the worker does not end")
@@ -191,7 +191,7 @@ def test_worker_that_gets_time_before_its_preemption_is_requeued_at_once(
     queue = toys(1, 60)
     workers = started(SlurmLauncher(partition="patient", cpus=4), queue.work)
     _until_begun(queue, workers)
-    slurm.command("sbatch", "-p", "high", "-c", "4", "-o", "/dev/null", "--wrap", "sleep 1")
+    slurm.command("sbatch", "-p", "high", "-c", "4", "-o", "/dev/null", "--wrap", "true")
     queue.hurry()
     _started_again(workers, slurm)
     _until(lambda: _statuses(workers) == ["ended"], "the worker does not end")
@@ -202,7 +202,7 @@ def test_warnings_of_a_time_limit_requeue_a_worker_until_its_requeues_are_used_u
     slurm, toys, started
 ) -> None:
     queue = toys(1, 60)
-    workers = started(SlurmLauncher(requeues=1), queue.work)
+    workers = started(SlurmLauncher(time=5, requeues=1), queue.work)
     (state,) = workers.states()
     job = state.name.removeprefix("job ")
     for requeued in (True, False):

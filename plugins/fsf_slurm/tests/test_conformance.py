@@ -15,7 +15,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture(autouse=True)
 def _here(slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fsf_slurm._queue._PAUSE", 0.2)
+    monkeypatch.setattr("fsf_slurm._queue._PAUSE", 0.05)
 
 
 @parametrize_with_checks([SlurmLauncher])
