@@ -19,7 +19,7 @@ from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.pipeline.cache.images import Pixels, known_digest, pixels_of
 from fsframework.pipeline.cache.sealed import held, load_sealed, save_sealed
 from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.identity import outcomes_key, run_fingerprint, training_key
+from fsframework.pipeline.identity import outcomes_key, run_fingerprint, run_group, training_key
 from fsframework.pipeline.learning import history as histories
 from fsframework.pipeline.learning.evaluation import ImageSource, evaluate
 from fsframework.pipeline.learning.memory import keep_freed_memory
@@ -50,7 +50,7 @@ from fsframework.records import (
 from fsframework.statistics.estimation import estimates_of
 from fsframework.values import ArmOutcomes, ImagePool, Outcomes
 
-__all__ = ["RunResult", "run_experiment"]
+__all__ = ["RunResult", "run_experiment", "with_queries"]
 
 _TRAINED_ON = {"images of train": "train", "images of val": "val"}
 """Splits by the name of their images' digest in a record."""
@@ -73,16 +73,22 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     Raises:
         FsfError: bad input, in one sentence.
     """
-    if experiment.settings.queries == "auto" and not experiment.planned:
-        experiment = with_planned_queries(
-            experiment, session.registry, lambda pilot: run_experiment(pilot, session).folder
-        )
+    experiment = with_queries(experiment, session)
     timer = _Timer()
     with timer("tasks"):
         prepared = prepare(experiment, session)
     job = _Job(prepared, run_fingerprint(prepared), session, timer)
     with held(session.workspace.cache / "running" / job.fingerprint[:24], session.reporter):
         return job.run()
+
+
+def with_queries(experiment: Experiment, session: Session) -> Experiment:
+    """Return the experiment with the number of queries that a pilot run finds, if one is to."""
+    if experiment.settings.queries != "auto" or experiment.planned:
+        return experiment
+    return with_planned_queries(
+        experiment, session.registry, lambda pilot: run_experiment(pilot, session).folder
+    )
 
 
 class _Timer:
@@ -189,7 +195,8 @@ class _Job:
                 "accepted as they are"
             )
         found = self._with_estimates(record, outcomes)
-        found = replace(found, digests={**found.digests, **digests})
+        digests = {**found.digests, **digests}
+        found = replace(found, digests=digests, group=run_group(self.prepared))
         if found != record:
             found.save(self.folder)
         return found
@@ -206,7 +213,7 @@ class _Job:
                 earlier = replace(earlier, status="unfinished")
         if self.prepared.device.type == "cpu":
             keep_freed_memory()
-        model = self._model(self.settings.seed, pretrained=self.settings.model is None)
+        model = self._model(self.settings.training_seed, pretrained=self.settings.model is None)
         trains = self.experiment.learns and any(p.requires_grad for p in model.parameters())
         if not trains:
             for stage in self.experiment.stages:
@@ -326,7 +333,7 @@ class _Job:
             self.experiment.stages,
             (tested.n_way, tested.n_shot),
             (first, others[0] if others else None),
-            self.settings.seed,
+            self.settings.training_seed,
             self.prepared.device,
             episodes,
             self._model,
