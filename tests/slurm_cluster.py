@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -83,8 +83,17 @@ class SlurmCluster:
         return dict(row.split() for row in rows)
 
     def start_now(self, job: str) -> None:
-        """Let a requeued job start again at once; Slurm has it wait for two minutes."""
-        self.command("scontrol", "update", f"JobId={job}", "StartTime=now")
+        """Have a requeued job start again at once; Slurm lets it wait for two minutes."""
+
+        def started() -> bool:
+            if self.job_states()[job] != "PENDING":
+                return True
+            # Slurm sets the time once more when it hears of the end of the job; so this is repeated.
+            now = ("scontrol", "update", f"JobId={job}", "StartTime=now")
+            subprocess.run(now, check=False, capture_output=True, timeout=60)
+            return False
+
+        _wait_until(started, f"job {job} does not start again", pause=0.5)
 
     def clear(self) -> None:
         """Cancel every job, and wait until none is left."""
@@ -131,7 +140,7 @@ def _cluster() -> Iterator[SlurmCluster]:
         _daemon(stack, folder, "slurmctld", "-D", "-c")
         _daemon(stack, folder, "slurmd", "-D", "-c")
         cluster = SlurmCluster(folder)
-        _wait_until(lambda: _idle(), "the node does not become idle")
+        _wait_until(_idle, "the node does not become idle")
         stack.callback(cluster.clear)
         yield cluster
 
@@ -179,8 +188,10 @@ def _idle() -> bool:
     return set(asked.stdout.split()) == {"idle"}
 
 
-def _wait_until(holds, failure: str, seconds: float = 60.0) -> None:
+def _wait_until(
+    holds: Callable[[], bool], failure: str, *, pause: float = 0.1, seconds: float = 60.0
+) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, failure
-        time.sleep(0.1)
+        time.sleep(pause)

@@ -64,8 +64,6 @@ class SlurmLauncher(Launcher):
     Submission and requeuing are those of submitit, https://github.com/facebookincubator/submitit.
     """
 
-    name = "slurm"
-
     def __init__(  # noqa: PLR0913
         self,
         *,

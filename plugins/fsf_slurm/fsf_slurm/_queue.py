@@ -76,8 +76,8 @@ class Queue:
     """
 
     def __init__(self, array: str) -> None:
-        self._command = ("squeue", "--noheader", "--array", "--states=all")
-        self._command += ("--jobs", array, "--format", "%i|%T|%N|%r")
+        rows = ("--noheader", "--array", "--states=all", "--format", "%i|%T|%N|%r")
+        self._command: tuple[str, ...] = ("squeue", *rows, "--jobs", array)
         self._asked: Asked | None = None
         self._next = 0.0
         self._away_since: float | None = None

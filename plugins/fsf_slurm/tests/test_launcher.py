@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
 from fsf_slurm import SlurmLauncher
-from fsf_slurm._queue import Queue
+from fsf_slurm._queue import Queue, Row
 from fsf_slurm._time import minutes_of
+from fsf_slurm._workers import SlurmWorker, SlurmWorkers
 from fsframework.errors import FsfError, OptionError
 from fsframework.interfaces import Work
 
@@ -99,6 +101,80 @@ def test_controller_may_be_away_for_some_minutes(
     now[0] = 1600.0
     with pytest.raises(FsfError, match="Slurm has not answered for 10 minutes: no"):
         queue.look(wait=True)
+
+
+def test_one_question_for_the_whole_array_every_three_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _fake(tmp_path / "bin", monkeypatch)
+    asked = tmp_path / "asked"
+    (tmp_path / "bin" / "squeue").write_text(
+        f'#!/bin/sh\necho "$*" >> {asked}\n'
+        "echo '17_0|RUNNING|node[1-2]|None'\necho '17_1|PENDING||QOSMaxJobsPerUserLimit'\n"
+    )
+    now = [1000.0]
+    monkeypatch.setattr("fsf_slurm._queue.time.monotonic", lambda: now[0])
+    queue = Queue("17")
+    while not queue.known:
+        queue.look()
+    for now[0] in (1000.0, 1001.5, 1002.9):
+        queue.look()
+    (question,) = asked.read_text().splitlines()
+    assert question.endswith("--jobs 17")
+    assert queue.rows == {
+        "17_0": Row("RUNNING", "node[1-2]", ""),
+        "17_1": Row("PENDING", "", "QOSMaxJobsPerUserLimit"),
+    }
+    now[0] = 1003.0
+    while asked.read_text().splitlines() != [question, question]:
+        queue.look()
+    queue.look(wait=True)
+
+
+@pytest.mark.parametrize(
+    ("state", "left", "status", "reason"),
+    [
+        ("PENDING", None, "waiting", ""),
+        ("REQUEUED", None, "waiting", ""),
+        ("SUSPENDED", None, "waiting", ""),
+        ("CONFIGURING", None, "running", ""),
+        ("RUNNING", None, "running", ""),
+        ("COMPLETING", "exited with 3", "running", ""),
+        ("PENDING", "", "waiting", ""),  # requeued as it ended: it starts again, and ends at once
+        ("COMPLETED", None, "ended", ""),
+        ("FAILED", "exited with 3", "failed", "exited with 3"),
+        ("FAILED", None, "failed", "Slurm reports FAILED (NonZeroExitCode)"),
+        ("CANCELLED", None, "failed", "Slurm reports CANCELLED"),
+        ("OUT_OF_MEMORY", "killed by SIGKILL", "failed", "Slurm reports OUT_OF_MEMORY"),
+        ("NODE_FAIL", None, "failed", "Slurm reports NODE_FAIL"),
+        ("TIMEOUT", None, "failed", "Slurm reports TIMEOUT"),
+        ("PREEMPTED", None, "failed", "Slurm reports PREEMPTED"),
+        (None, "", "ended", ""),
+        (None, "exited with 3", "failed", "exited with 3"),
+        (None, None, "failed", "Slurm no longer knows its job, which has left no result"),
+    ],
+)
+def test_states_of_slurm(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str | None,
+    left: str | None,
+    status: str,
+    reason: str,
+) -> None:
+    outcome = tmp_path / "outcome.json"
+    if left is not None:
+        outcome.write_text(json.dumps({"reason": left}))
+    workers = SlurmWorkers("17", [SlurmWorker("17", tmp_path / "log", outcome)], tmp_path)
+    row = {} if state is None else {"17": Row(state, "", "NonZeroExitCode")}
+
+    def look(queue: Queue, *, wait: bool = False) -> None:
+        queue.known, queue.rows = True, row
+
+    monkeypatch.setattr(Queue, "look", look)
+    (told,) = workers.states()
+    assert (told.name, told.status, told.reason) == ("job 17", status, reason)
+    assert tmp_path.exists() == (status in ("waiting", "running"))
 
 
 def test_folder_of_logs_that_slurm_would_misread(
