@@ -116,7 +116,7 @@ class SlurmLauncher(Launcher):
         from fsf_slurm._workers import SlurmWorker, SlurmWorkers
 
         n_workers = min(work.n_items, self.workers or _USUAL_WORKERS)
-        log = str(logs / f"slurm-{'%A_%a' if n_workers > 1 else '%j'}.out")
+        log = str(logs / f"slurm-{'%A_%a' if n_workers > 1 else '%j'}.%t.out")
         environment = {"OMP_NUM_THREADS": str(self.cpus), **work.environment}
         outcomes = [folder / f"outcome-{index}.json" for index in range(n_workers)]
         executor = SlurmExecutor(folder=folder, max_num_timeout=self.requeues)
@@ -142,7 +142,7 @@ class SlurmLauncher(Launcher):
         return SlurmWorkers(
             array,
             [
-                SlurmWorker(job.job_id, logs / f"slurm-{job.job_id}.out", outcome)
+                SlurmWorker(job.job_id, logs / f"slurm-{job.job_id}.0.out", outcome)
                 for job, outcome in zip(jobs, outcomes, strict=True)
             ],
             folder,
@@ -165,9 +165,14 @@ class SlurmLauncher(Launcher):
             "setup": list(self.setup),
             "signal_delay_s": warning_seconds(self._minutes),
             "stderr_to_stdout": True,
-            # srun does not inherit cpus-per-task from sbatch; its output is that of the job.
+            # srun does not inherit cpus-per-task from sbatch. For a file per task (%t) it leaves
+            # writing to the node, and loses no output when the job is terminated.
             "srun_args": [f"--cpus-per-task={self.cpus}", f"--output={log}", "--open-mode=append"],
-            "additional_parameters": {"output": log, "requeue": True, **self._further},
+            "additional_parameters": {
+                "output": log.replace("%t", "0"),
+                "requeue": True,
+                **self._further,
+            },
         }
 
 

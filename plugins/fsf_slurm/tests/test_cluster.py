@@ -121,10 +121,10 @@ def _until_begun(toys: Toys, workers: Workers) -> None:
 
 
 def _started_again(workers: Workers, slurm: SlurmCluster) -> None:
-    """Wait until the only worker is requeued, and let it start at once."""
+    """Wait until the only worker is requeued, and have it start again."""
     _until(lambda: _statuses(workers) == ["waiting"], "the worker is not requeued")
     (state,) = workers.states()
-    slurm.start_now(state.name.removeprefix("job "))
+    slurm.start_soon(state.name.removeprefix("job "))
 
 
 def _log(workers: Workers) -> str:
@@ -229,7 +229,7 @@ def test_time_limit(slurm, toys, started) -> None:
     _until(lambda: _statuses(workers) == ["waiting"], "the worker is not requeued", 100)
     assert not any(queue.folder.glob("held-*"))
     queue.hurry()
-    slurm.start_now(job)
+    slurm.start_soon(job)
     _until(lambda: _statuses(workers) == ["ended"], "the worker does not end")
     assert list(queue.done()) == [0]
     assert "TIME LIMIT" not in _log(workers)  # it was warned, and left before
