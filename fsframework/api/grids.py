@@ -50,7 +50,7 @@ def read_seeds(given: Any) -> tuple[int, ...]:
     """Return a list of seeds, each once.
 
     Args:
-        given: numbers, or a text with numbers and ranges.
+        given: a number, several, or a text with numbers and ranges.
 
     Raises:
         OptionError: one is not a number, a range is empty, or a seed appears twice.
@@ -58,7 +58,8 @@ def read_seeds(given: Any) -> tuple[int, ...]:
     >>> read_seeds("0-2,7"), read_seeds(range(3))
     ((0, 1, 2, 7), (0, 1, 2))
     """
-    parts = split_values(given) if isinstance(given, str) else [str(one) for one in given]
+    several = [given] if isinstance(given, int) else given
+    parts = split_values(given) if isinstance(given, str) else [str(one) for one in several]
     found: list[int] = []
     for part in parts:
         match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part)
