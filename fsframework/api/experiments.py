@@ -122,7 +122,5 @@ def described(tree: Mapping[str, Any], session: Session, **arguments: Any) -> De
     """Return the description of a tree of ``Given``; arguments take precedence over the tree."""
     if arguments:
         tree = given_tree(arguments, _ORIGIN, tree)
-    experiment = divided(
-        resolve_experiment(session.registry, tree), session.processes.size
-    )
+    experiment = divided(resolve_experiment(session.registry, tree), session.processes.size)
     return Description(experiment.to_json(), experiment.origins, experiment, session)

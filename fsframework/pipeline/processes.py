@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from fsframework._calls import interrupt, is_out_of_memory
+from fsframework._calls import interrupt, is_out_of_memory, text_of
 from fsframework._digest import digest_of
 from fsframework.errors import FsfError, OptionError, argument
 
@@ -210,13 +210,15 @@ class Processes:
         """Return the error to report if torchrun has terminated this process."""
         return self._ended() if self._terminated else None
 
-    def first_to_say(self, sentence: str) -> bool:
-        """Return whether no other process has told the user this; they learn that one failed."""
+    def first_to_say(self, error: BaseException) -> bool:
+        """Return whether no other process reports this error; they learn that one has failed."""
         if self._store is None:
             return True
+        if isinstance(error, JobEnded) and error.reported:
+            return False
         try:
             self._fail(self._store)
-            return bool(self._store.add(f"said {digest_of(sentence)}", 1) == 1)
+            return bool(self._store.add(f"said {digest_of(text_of(error))}", 1) == 1)
         except RuntimeError:
             return True  # torchrun has ended too
 
@@ -258,11 +260,21 @@ class Processes:
 
 @functools.cache
 def processes_here() -> Processes:
-    """Return the processes of this one's job, if torchrun started several, else this one alone."""
+    """Return the processes of this one's job, if torchrun started several, else this one alone.
+
+    Raises:
+        FsfError: torchrun does not answer.
+    """
     told = os.environ
     if "TORCHELASTIC_RUN_ID" not in told or int(told.get("WORLD_SIZE", "1")) == 1:
         return Processes()
     from torch import distributed
 
-    store, rank, size = next(distributed.rendezvous("env://", timeout=_TO_CONNECT))
+    try:
+        store, rank, size = next(distributed.rendezvous("env://", timeout=_TO_CONNECT))
+    except RuntimeError as error:
+        raise FsfError(
+            "torchrun, which started this process according to TORCHELASTIC_RUN_ID, does not "
+            f"answer: {text_of(error)}"
+        ) from None
     return Processes(rank, size, int(told["LOCAL_RANK"]), store)

@@ -66,7 +66,7 @@ class GroupSum:
         dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
         flat = processes.total(torch.cat([t.reshape(-1).to(dtype) for t in tensors]))
         sizes = [t.numel() for t in tensors]
-        loss, used, *parts = flat.split(sizes)
+        loss, used, *parts = torch.split(flat, sizes)
         self.loss = loss.reshape(())
         for parameter, is_used, part in zip(self._parameters, used.tolist(), parts, strict=False):
             if is_used:

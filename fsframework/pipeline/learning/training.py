@@ -25,7 +25,7 @@ from fsframework._calls import about, calling, malformed, named
 from fsframework._files import sweep
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
-from fsframework.errors import DataError, InfeasibleTask, OptionError
+from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.pipeline.cache.images import PixelSource
 from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
@@ -698,7 +698,9 @@ class _StageLoop:
 
     def _share_of(self, group: int) -> float:
         """Return the share of a step's tasks, or of its images where it has no tasks."""
-        units = self.stage.batch_size if self.learns_from == "batches" else self.stage.tasks_per_step
+        units = (
+            self.stage.batch_size if self.learns_from == "batches" else self.stage.tasks_per_step
+        )
         part = _part(units, group, self.stage.groups)
         return (part.stop - part.start) / units
 
@@ -804,7 +806,7 @@ class _StageLoop:
             truth = np.arange(own.n_way)[None, :, None]
             right = int((predict(self.model, own, source) == truth).sum())
         everywhere = processes.total(torch.tensor(right, device=self.device))
-        return int(everywhere) / tasks.query.size
+        return float(everywhere) / int(tasks.query.size)
 
 
 def _part(units: int, number: int, count: int) -> slice:
