@@ -24,7 +24,7 @@ from fsframework.errors import FsfError, OptionError, argument
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
-    from torch.distributed import Store
+    from torch._C._distributed_c10d import Store
 
 __all__ = ["JobEnded", "Processes", "processes_here"]
 
@@ -141,6 +141,7 @@ class Processes:
             yield
             return
         from torch import distributed
+        from torch.distributed.distributed_c10d import PrefixStore
 
         name, store = f"meeting {self._met}", self._store
         self._met += 1
@@ -149,7 +150,7 @@ class Processes:
         with self._explained():
             distributed.init_process_group(
                 "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-                store=distributed.PrefixStore(name, store),
+                store=PrefixStore(name, store),
                 rank=self.rank,
                 world_size=self.size,
                 timeout=_TO_COMPUTE,
@@ -268,10 +269,10 @@ def processes_here() -> Processes:
     told = os.environ
     if "TORCHELASTIC_RUN_ID" not in told or int(told.get("WORLD_SIZE", "1")) == 1:
         return Processes()
-    from torch import distributed
+    from torch.distributed.rendezvous import rendezvous
 
     try:
-        store, rank, size = next(distributed.rendezvous("env://", timeout=_TO_CONNECT))
+        store, rank, size = next(rendezvous("env://", timeout=_TO_CONNECT))
     except RuntimeError as error:
         raise FsfError(
             "torchrun, which started this process according to TORCHELASTIC_RUN_ID, does not "

@@ -674,47 +674,47 @@ class _StageLoop:
         return Epoch(self.progress.stage, epoch, rate, mean, accuracy, seconds)
 
     def _step(self, batches: Callable[[int, int], Batch], step: int) -> Tensor:
-        """Do one update and return its loss; the groups of other processes are added to ours."""
+        """Do one update and return its loss, over the groups of all processes."""
         self.optimizer.zero_grad(set_to_none=True)
         groups, processes, epoch = self.stage.groups, self.processes, self.progress.epoch
         several = groups > 1 or processes.size > 1
         added = GroupSum(self.model, self.parameters, self.device, several=several)
         for group in range(processes.rank, groups, processes.size):
-            part = () if groups == 1 else ("group", group)
-            with seeded(self._derived_seed("step", epoch, step, *part), self.device):
+            own = () if groups == 1 else ("group", group)
+            with seeded(self._derived_seed("step", epoch, step, *own), self.device):
                 share = self._share_of(group)
-                added.add(self._backward(batches(step, group), share), share)
+                loss = self._loss(batches, step, group)
+                with calling(named(self.model.method), "the gradient of loss"):
+                    self.scaler.scale(share * loss).backward()  # type: ignore[no-untyped-call]
+            added.add(loss.detach(), share)
         if processes.size > 1:
             if processes.rank >= groups:
-                self.scaler.scale(added.loss)  # makes the scale that it unscales the sums by
+                self.scaler.scale(added.loss)  # without a loss of its own, it has no scale yet
             added.exchange(processes)
-        loss = added.finish()
+        total = added.finish()
         if self.stage.clip_norm is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.parameters, self.stage.clip_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        return loss.float()
+        return total.float()
 
     def _share_of(self, group: int) -> float:
         """Return the share of a step's tasks, or of its images where it has no tasks."""
-        units = (
-            self.stage.batch_size if self.learns_from == "batches" else self.stage.tasks_per_step
-        )
-        part = _part(units, group, self.stage.groups)
+        stage = self.stage
+        units = stage.batch_size if self.learns_from == "batches" else stage.tasks_per_step
+        part = _part(units, group, stage.groups)
         return (part.stop - part.start) / units
 
-    def _backward(self, batch: Batch, share: float) -> Tensor:
-        """Add the gradient of a group's loss, weighted by its share, and return the loss."""
+    def _loss(self, batches: Callable[[int, int], Batch], step: int, group: int) -> Tensor:
+        """Return the loss of a group, the mean over its tasks or images."""
+        method = self.model.method
         with lowered(self.device, self.stage.precision):
-            method = self.model.method
-            loss = method.loss(batch)
+            loss = method.loss(batches(step, group))
         check_tensor(method, "loss", loss, (), self.device, finite=False)
         if not loss.requires_grad:
             raise malformed(method, "loss", "a constant", "a value that depends on the weights")
-        with calling(named(method), "the gradient of loss"):
-            self.scaler.scale(share * loss).backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+        return loss
 
     def _epoch_batches(self, epoch: int) -> Callable[[int, int], Batch]:
         """Return a function from step and group to batch, with images drawn for the epoch."""
@@ -806,7 +806,7 @@ class _StageLoop:
             truth = np.arange(own.n_way)[None, :, None]
             right = int((predict(self.model, own, source) == truth).sum())
         everywhere = processes.total(torch.tensor(right, device=self.device))
-        return float(everywhere) / int(tasks.query.size)
+        return float(everywhere.item() / tasks.query.size)
 
 
 def _part(units: int, number: int, count: int) -> slice:
