@@ -703,8 +703,7 @@ class _StageLoop:
         """Return the share of a step's tasks, or of its images where it has no tasks."""
         stage = self.stage
         units = stage.batch_size if self.learns_from == "batches" else stage.tasks_per_step
-        part = _part(units, group, stage.groups)
-        return (part.stop - part.start) / units
+        return len(range(units)[_part(units, group, stage.groups)]) / units
 
     def _loss(self, batches: Callable[[int, int], Batch], step: int, group: int) -> Tensor:
         """Return the loss of a group, the mean over its tasks or images."""
@@ -805,8 +804,8 @@ class _StageLoop:
             source = ImageSource.computed(self.model, self.val_split.pixels, own)
             truth = np.arange(own.n_way)[None, :, None]
             right = int((predict(self.model, own, source) == truth).sum())
-        everywhere = processes.total(torch.tensor(right, device=self.device))
-        return float(everywhere.item() / tasks.query.size)
+        right = int(processes.total(torch.tensor(right, device=self.device)))
+        return right / int(tasks.query.size)
 
 
 def _part(units: int, number: int, count: int) -> slice:
