@@ -207,6 +207,11 @@ class Processes:
         if self._store is not None and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, terminate)
 
+    def end_in_peace(self) -> None:
+        """Ignore torchrun's signal from now on; this process is about to end by itself."""
+        if self._store is not None:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
     def ended_by_signal(self) -> JobEnded | None:
         """Return the error to report if torchrun has terminated this process."""
         return self._ended() if self._terminated else None

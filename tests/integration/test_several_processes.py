@@ -158,7 +158,8 @@ def test_what_all_processes_find_is_said_once(
     given = (*words, *folders) if words[0] == "run" else words
     done = ended(torchrun(2, "fsframework", *given))
     assert bool(done.returncode) == bool(code)
-    assert done.stderr.count(f"exitcode  : {code} ") == (2 if code else 0)
+    # The other one ends with the same code, unless torchrun is quicker to terminate it.
+    assert done.stderr.count(f"exitcode  : {code} ") in ((1, 2) if code else (0,))
     assert len(said(done.stderr)) == (1 if code else 0)
     assert expected in "".join(said(done.stderr))
     assert done.stdout.count("training.tasks_per_step") == (0 if code else 1)
