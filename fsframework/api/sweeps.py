@@ -5,18 +5,20 @@ from __future__ import annotations
 import functools
 import os
 import re
+import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fsframework._calls import interrupt
 from fsframework._digest import digest_of
 from fsframework.api.components import component
 from fsframework.api.experiments import Description, overlay
 from fsframework.api.planned import data_fingerprint, described_over, options_of
 from fsframework.api.running import Run, load_run
-from fsframework.api.session import Session
+from fsframework.api.session import Session, open_session
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher, Work, WorkerState
 from fsframework.pipeline.sweeps.items import Item, Manifest, group_of, key_of_experiment
@@ -27,7 +29,16 @@ from fsframework.pipeline.work.leases import Leases, this_machine
 from fsframework.pipeline.work.worker import work_off
 from fsframework.values import ExperimentDescription, ExperimentResult
 
-__all__ = ["Planned", "Sweep", "planned_over", "run_sweep", "sweep_of", "work_on"]
+__all__ = [
+    "Planned",
+    "Sweep",
+    "planned_over",
+    "result_of",
+    "run_sweep",
+    "sweep_of",
+    "without_launcher",
+    "work_on",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +47,19 @@ class Planned:
 
     Args:
         experiment: what is to run.
-        description: with every option, ``None`` if it cannot be resolved; ``reason`` says why.
+        description: with every option, ``None`` if it cannot be resolved; ``error`` says why.
         tree: its options, a tree of ``Given``.
     """
 
     experiment: ExperimentDescription
     description: Description | None
     tree: Mapping[str, Any] = field(default_factory=dict)
-    reason: str = ""
+    error: FsfError | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be resolved, in one line; empty if it can."""
+        return " ".join(str(self.error).split()) if self.error else ""
 
 
 def planned_over(
@@ -54,7 +70,7 @@ def planned_over(
     try:
         return Planned(experiment, described_over([tree], session), tree)
     except FsfError as error:
-        return Planned(experiment, None, tree, " ".join(str(error).split()))
+        return Planned(experiment, None, tree, error)
 
 
 def _over(tree: Mapping[str, Any], below: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -86,18 +102,23 @@ class Sweep:
         """Where results, leases and logs are kept."""
         return SweepFiles(self.session.workspace.runs)
 
-    def results(self) -> list[ExperimentResult]:
+    def results(self, before: Collection[str] = ()) -> list[ExperimentResult]:
         """Return what is known of each planned experiment.
 
         An experiment without a result is one whose reason says so.
+
+        Args:
+            before: keys of those that were finished before; their runs are reused.
         """
         found = {item.key: self.files.result(item.key) for item in self.items}
         return [
-            self._result(planned, found.get(key))
+            self._result(planned, found.get(key), reused=key in before)
             for planned, key in zip(self.planned, self.keys, strict=True)
         ]
 
-    def _result(self, planned: Planned, result: ItemResult | None) -> ExperimentResult:
+    def _result(
+        self, planned: Planned, result: ItemResult | None, *, reused: bool
+    ) -> ExperimentResult:
         if planned.description is None:
             return ExperimentResult(description=planned.experiment, reason=planned.reason)
         options = planned.description.options
@@ -105,7 +126,7 @@ class Sweep:
         if result is not None and not reason:
             try:
                 run = load_run(self.session.workspace.runs / result.run)
-                return result_of(planned, replace(run, reused=result.reused))
+                return result_of(planned, replace(run, reused=reused or result.reused))
             except FsfError as error:
                 reason = " ".join(str(error).split())
         return ExperimentResult(description=planned.experiment, options=options, reason=reason)
@@ -153,10 +174,12 @@ def sweep_of(
 
     Raises:
         OptionError: the name cannot be that of a file, or no experiment can be resolved.
+        PluginError: likewise.
     """
     planned = tuple(planned)
-    if planned and all(one.description is None for one in planned):
-        raise OptionError(planned[0].reason)
+    errors = [one.error for one in planned if one.error is not None]
+    if errors and len(errors) == len(planned):
+        raise errors[0]
     opened: dict[str, str] = {}
     items: dict[str, Item] = {}
     keys = []
@@ -197,24 +220,35 @@ def _checked_name(name: str | None) -> str:
     return name or ""
 
 
-def launcher_of(session: Session, request: Any) -> Launcher | None:
-    """Return a launcher by name, by a mapping of name and options, or as it is.
+def without_launcher(
+    trees: Sequence[Mapping[str, Any]], session: Session
+) -> tuple[Launcher | None, list[dict[str, Any]]]:
+    """Return the launcher that trees of options ask for, if any, and the trees without it.
+
+    Args:
+        trees: of ``Given``; earlier ones take precedence.
+        session: whose plugins are available.
 
     Raises:
-        PluginError: it is unknown or cannot be loaded.
-        OptionError: an option is not allowed.
+        PluginError: the launcher is unknown or cannot be loaded.
+        OptionError: an option of it is not allowed.
     """
-    if request is None or isinstance(request, Launcher):
-        return request
+    asked: list[Mapping[str, Any]] = [
+        {"launcher": tree["launcher"]} for tree in trees if "launcher" in tree
+    ]
+    rest = [{key: node for key, node in tree.items() if key != "launcher"} for tree in trees]
+    if not asked:
+        return None, rest
+    request = functools.reduce(_over, asked)["launcher"]
     made: Launcher = component(session.registry, "launcher", request).create()
-    return made
+    return made, rest
 
 
 def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[ExperimentResult]:
     """Run what is left of a sweep, and return the result of each planned experiment.
 
-    Experiments that failed before are tried again. Those that another process holds are left to
-    it; their results count as well.
+    Experiments that failed before, and those whose files are damaged, are run again. Those that
+    another process holds are left to it; their results count as well.
 
     Args:
         sweep: the experiments.
@@ -224,13 +258,17 @@ def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[Experiment
         FsfError: the workers cannot be started, or end again and again without a result.
     """
     files, session = sweep.files, sweep.session
+    before = {item.key for item in sweep.items if files.is_sound(item.key)}
     for item in sweep.items:
-        files.forget_failure(item.key)
+        if item.key not in before:
+            files.forget(item.key)
     manifest = Manifest(sweep.name, sweep.items, sweep.plugins)
     manifest.save(files.manifest(sweep.name), for_workers=launcher is not None)
     with SweepView(sweep.items, session) as view:
         job = SweepJob(sweep.items, session, told=view.told, ended=view.ended)
         leases = Leases(files.leases, f"{this_machine()}, {sweep.name}")
+        if job.left():
+            view.begin()
         if launcher is None:
             work_off(job, leases)
         else:
@@ -240,7 +278,7 @@ def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[Experiment
                 view.watch(states, {i.key: leases.holder(i.key) for i in sweep.items})
 
             drive(job, leases, launcher, _work(sweep), watch)
-    return sweep.results()
+    return sweep.results(before)
 
 
 def _work(sweep: Sweep) -> Work:
@@ -256,14 +294,19 @@ def _work(sweep: Sweep) -> Work:
     )
 
 
-def work_on(name: str, session: Session) -> None:
+def work_on(name: str, runs_dir: Path | None = None, cache_dir: Path | None = None) -> None:
     """Do experiments of a sweep that nobody holds until none is left: the job of one worker.
 
     Raises:
         RecordError: the sweep is unknown.
     """
-    manifest = Manifest.load(SweepFiles(session.workspace.runs).manifest(name))
+    workspace = open_session(runs_dir=runs_dir, cache_dir=cache_dir, progress=False).workspace
+    manifest = Manifest.load(SweepFiles(workspace.runs).manifest(name))
+    session = open_session(
+        runs_dir=runs_dir, cache_dir=cache_dir, plugins=manifest.plugins, progress=False
+    )
     items = [item for item in manifest.items if item.tree is not None]
     job = SweepJob(items, session, alone=True)
     worker = f"{this_machine()}, process {os.getpid()}"
+    signal.signal(signal.SIGTERM, interrupt)  # gives back what is held
     work_off(job, Leases(job.files.leases, worker), wait=False)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fsframework._calls import interrupt, is_out_of_memory, text_of
 from fsframework._digest import digest_of
@@ -97,14 +97,14 @@ class Processes:
         torch.cuda.set_device(found)
         return found
 
-    def tell(self, **message: str) -> None:
-        """Send a message to the other processes."""
+    def tell(self, **message: Any) -> None:
+        """Send a message of JSON values to the other processes."""
         if self._store is not None:
             with self._explained():
                 self._store.set(f"message {self._told}", json.dumps(message))
             self._told += 1
 
-    def hear(self) -> Mapping[str, str]:
+    def hear(self) -> Mapping[str, Any]:
         """Wait for the next message of process 0.
 
         Raises:
@@ -114,7 +114,7 @@ class Processes:
         key, store = f"message {self._heard}", self._store
         self._wait(lambda: store.check([key]))
         self._heard += 1
-        found: Mapping[str, str] = json.loads(store.get(key))
+        found: Mapping[str, Any] = json.loads(store.get(key))
         return found
 
     @contextmanager

@@ -51,7 +51,7 @@ from fsframework.records import (
 from fsframework.statistics.estimation import estimates_of
 from fsframework.values import ArmOutcomes, ImagePool, Outcomes
 
-__all__ = ["RunResult", "run_experiment"]
+__all__ = ["RunResult", "run_experiment", "with_queries"]
 
 _TRAINED_ON = {"images of train": "train", "images of val": "val"}
 """Splits by the name of their images' digest in a record."""
@@ -77,14 +77,10 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
         JobEnded: another process of the job has failed.
     """
     with session.processes.working():
-        return _run(experiment, session)
+        return _run(with_queries(experiment, session), session)
 
 
 def _run(experiment: Experiment, session: Session) -> RunResult:
-    if experiment.settings.queries == "auto" and not experiment.planned:
-        experiment = with_planned_queries(
-            experiment, session.registry, lambda pilot: _run(pilot, session).folder
-        )
     if not session.processes.leads:
         return _assisted(experiment, session)
     timer = _Timer()
@@ -93,7 +89,7 @@ def _run(experiment: Experiment, session: Session) -> RunResult:
     job = _Job(prepared, run_fingerprint(prepared), session, timer)
     with held(session.workspace.cache / "running" / job.fingerprint[:24], session.reporter):
         result = job.run()
-    session.processes.tell(finished=str(result.folder))
+    session.processes.tell(finished=str(result.folder), reused=result.reused)
     return result
 
 
@@ -105,7 +101,16 @@ def _assisted(experiment: Experiment, session: Session) -> RunResult:
         job.assist(message["train"])
         message = session.processes.hear()
     folder = Path(message["finished"])
-    return RunResult(folder, RunRecord.load(folder), False)
+    return RunResult(folder, RunRecord.load(folder), message["reused"])
+
+
+def with_queries(experiment: Experiment, session: Session) -> Experiment:
+    """Return the experiment with the number of queries that a pilot run finds, if one is to."""
+    if experiment.settings.queries != "auto" or experiment.planned:
+        return experiment
+    return with_planned_queries(
+        experiment, session.registry, lambda pilot: run_experiment(pilot, session).folder
+    )
 
 
 class _Timer:

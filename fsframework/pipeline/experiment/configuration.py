@@ -49,7 +49,7 @@ _DEFAULTS = {
 }
 ROLES = tuple(_DEFAULTS)
 """The components that every experiment has."""
-OVERRIDING = ("command line", "call", "environment")
+OVERRIDING = ("grid", "command line", "call", "environment")
 """Origins of what the user gave for this run, in order of precedence."""
 FROM_PROCESSES = "torchrun"
 """Origin of the number of groups of a training that several processes share."""
