@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from fsframework.records import RunRecord
+from tests import train_together
 from tests.train_together import FAMILIES, model_of
 
 OPTIONS = (
@@ -59,13 +60,9 @@ def said(stderr: str) -> list[str]:
 def weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Folders of weights of every family, trained by one process and by two."""
     folders = {name: tmp_path_factory.mktemp(name) for name in ("one", "two")}
-    modules = {
-        "one": [sys.executable, "-m", "tests.train_together", str(folders["one"])],
-        "two": torchrun(2, "tests.train_together", str(folders["two"])),
-    }
-    for command in modules.values():
-        done = ended(command)
-        assert done.returncode == 0, done.stderr
+    train_together.main(folders["one"])
+    done = ended(torchrun(2, "tests.train_together", str(folders["two"])))
+    assert done.returncode == 0, done.stderr
     return folders
 
 
@@ -108,7 +105,7 @@ def test_one_dies_and_the_training_resumes_with_another_number_of_processes(
     tmp_path: Path, rank: int
 ) -> None:
     killed = tmp_path / "killed"
-    code, stderr = kill_when_trained_for_an_epoch(torchrun(3, *run(killed)), killed, rank)
+    code, stderr = kill_when_trained_for_an_epoch(torchrun(2, *run(killed)), killed, rank)
     assert code != 0
     [sentence] = said(stderr)
     assert sentence.startswith(ENDED)
@@ -116,7 +113,7 @@ def test_one_dies_and_the_training_resumes_with_another_number_of_processes(
     assert not [*killed.glob("**/outcomes-*.parquet")]
     # The same groups, all in one process; resumed, and in one go.
     for folder in (killed, tmp_path / "whole"):
-        words = run(folder, "-o", "training.groups=3")
+        words = run(folder, "-o", "training.groups=2")
         done = ended([sys.executable, "-m", *words])
         assert done.returncode == 0, done.stderr
         assert ("resuming after" in done.stderr) == (folder == killed)
