@@ -20,6 +20,7 @@ from fsframework import __version__
 from fsframework._calls import interrupt, text_of
 from fsframework.cli.groups import RootGroup
 from fsframework.errors import FsfError, FsfWarning, refusal, speaking
+from fsframework.pipeline.processes import processes_here
 
 __all__ = ["cli", "main"]
 
@@ -69,12 +70,24 @@ def main() -> None:
         signal.signal(signal.SIGINT, interrupt)
     _write_any_text()
     try:
+        processes = processes_here()
+    except FsfError as error:
+        sys.exit(_fail(error, 2))
+    processes.end_on_signal()
+    errors = sys.stderr
+    if not processes.leads:  # the first process says what all have to say
+        sys.stdout = sys.stderr = _nowhere()
+    try:
         with speaking(_as_option), warnings.catch_warnings():
             warnings.simplefilter("once", FsfWarning)
             warnings.showwarning = _show_warning
             code = cli.main(args=arguments, prog_name="fsf", standalone_mode=False)
+        processes.end_in_peace()
         sys.stdout.flush()
     except BaseException as error:
+        processes.end_in_peace()
+        error = processes.ended_by_signal() or error
+        sys.stderr = errors if verbose or processes.first_to_say(error) else _nowhere()
         if isinstance(error, SystemExit) and _COMPLETION in os.environ:
             raise  # click ends the process itself after it has completed a word
         if verbose and not isinstance(error, (click.Abort, NoArgsIsHelpError)):
@@ -87,12 +100,17 @@ def _write_any_text() -> None:
     """Let the standard streams replace what they cannot encode; closed ones lead nowhere."""
     codecs.register_error("fsframework", _plain)
     if sys.stdout is None:
-        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - for good
+        sys.stdout = _nowhere()
     if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - likewise
+        sys.stderr = _nowhere()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="fsframework")
+
+
+def _nowhere() -> TextIO:
+    """Return a stream that leads nowhere, for good."""
+    return Path(os.devnull).open("w")
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:

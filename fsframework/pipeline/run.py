@@ -32,6 +32,7 @@ from fsframework.pipeline.learning.training import (
     EPISODES,
     Split,
     Training,
+    assist,
     start_from,
     train,
 )
@@ -68,18 +69,39 @@ class RunResult:
 def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     """Run an experiment, or finish or reuse an earlier run of the same fingerprint.
 
-    Errors in data and tasks are found before the run folder is created.
+    Errors in data and tasks are found before the run folder is created. Every process of a job must
+    call this; all but the first only train, and return when the run is finished.
 
     Raises:
         FsfError: bad input, in one sentence.
+        JobEnded: another process of the job has failed.
     """
-    experiment = with_queries(experiment, session)
+    with session.processes.working():
+        return _run(with_queries(experiment, session), session)
+
+
+def _run(experiment: Experiment, session: Session) -> RunResult:
+    if not session.processes.leads:
+        return _assisted(experiment, session)
     timer = _Timer()
     with timer("tasks"):
         prepared = prepare(experiment, session)
     job = _Job(prepared, run_fingerprint(prepared), session, timer)
     with held(session.workspace.cache / "running" / job.fingerprint[:24], session.reporter):
-        return job.run()
+        result = job.run()
+    session.processes.tell(finished=str(result.folder), reused=result.reused)
+    return result
+
+
+def _assisted(experiment: Experiment, session: Session) -> RunResult:
+    """Train with the process that leads, if anything is trained, and return its finished run."""
+    message = session.processes.hear()
+    if "train" in message:
+        job = _Job(prepare(experiment, session), "", session, _Timer())
+        job.assist(message["train"])
+        message = session.processes.hear()
+    folder = Path(message["finished"])
+    return RunResult(folder, RunRecord.load(folder), message["reused"])
 
 
 def with_queries(experiment: Experiment, session: Session) -> Experiment:
@@ -211,9 +233,7 @@ class _Job:
                 return RunResult(self.folder, record, True)
             else:
                 earlier = replace(earlier, status="unfinished")
-        if self.prepared.device.type == "cpu":
-            keep_freed_memory()
-        model = self._model(self.settings.training_seed, pretrained=self.settings.model is None)
+        model = self._untrained()
         trains = self.experiment.learns and any(p.requires_grad for p in model.parameters())
         if not trains:
             for stage in self.experiment.stages:
@@ -244,6 +264,30 @@ class _Job:
         )
         record.save(self.folder)
         return RunResult(self.folder, record, False)
+
+    def assist(self, key: str) -> None:
+        """Take part in the training of the process that leads.
+
+        Args:
+            key: of that training.
+
+        Raises:
+            DataError: this process has other data or other code.
+        """
+        model = self._untrained()
+        training, own_key = self._training(model, self._images(trains=True)[1])
+        if own_key != key:
+            raise DataError(
+                f"process {self.session.processes.rank} would train something else than process "
+                "0: images, initial weights or versions of packages differ between the machines"
+            )
+        assist(model, training)
+
+    def _untrained(self) -> FewShotModel:
+        """Build the model, which has its pretrained weights if it has any."""
+        if self.prepared.device.type == "cpu":
+            keep_freed_memory()
+        return self._model(self.settings.training_seed, pretrained=self.settings.model is None)
 
     def _has_edited_images(self, record: RunRecord) -> bool:
         """Return whether images are known to differ from those that a finished run has used."""
@@ -323,23 +367,18 @@ class _Job:
         self, record: RunRecord, model: FewShotModel, splits: list[tuple[ImagePool, Pixels]]
     ) -> RunRecord:
         """Train the model in place, or take the weights of an equal training from the cache."""
-        tested = self.prepared.arms.tested
-        episodes = resolve_component(self.session.registry, "sampler", EPISODES)
-        key = training_key(self.prepared, model, splits, episodes)
+        training, key = self._training(model, splits)
         folder = self.session.workspace.cache / "training" / key[:24]
         watch = _Watch(self.folder, tensorboard=self.settings.tensorboard)
-        first, *others = (Split(pool, pixels) for pool, pixels in splits)
-        training = Training(
-            self.experiment.stages,
-            (tested.n_way, tested.n_shot),
-            (first, others[0] if others else None),
-            self.settings.training_seed,
-            self.prepared.device,
-            episodes,
-            self._model,
-        )
         with held(folder, self.session.reporter):
-            trained = train(model, training, folder, self.session.reporter, watch)
+            trained = train(
+                model,
+                training,
+                folder,
+                self.session.reporter,
+                watch,
+                lambda: self.session.processes.tell(train=key),
+            )
         watch(trained.history)
         recipe = self.experiment.recipe
         return replace(
@@ -352,6 +391,25 @@ class _Job:
             ),
             notes=tuple(dict.fromkeys((*record.notes, *trained.notes))),
         )
+
+    def _training(
+        self, model: FewShotModel, splits: list[tuple[ImagePool, Pixels]]
+    ) -> tuple[Training, str]:
+        """Return the training of an untrained model, and its key."""
+        tested = self.prepared.arms.tested
+        episodes = resolve_component(self.session.registry, "sampler", EPISODES)
+        first, *others = (Split(pool, pixels) for pool, pixels in splits)
+        training = Training(
+            self.experiment.stages,
+            (tested.n_way, tested.n_shot),
+            (first, others[0] if others else None),
+            self.settings.training_seed,
+            self.prepared.device,
+            episodes,
+            self._model,
+            self.session.processes,
+        )
+        return training, training_key(self.prepared, model, splits, episodes)
 
     def _with_weights(
         self,

@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,12 +25,13 @@ from fsframework._calls import about, calling, malformed, named
 from fsframework._files import sweep
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
-from fsframework.errors import DataError, InfeasibleTask, OptionError
+from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.pipeline.cache.images import PixelSource
 from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
+from fsframework.pipeline.learning.groups import GroupSum
 from fsframework.pipeline.learning.model import (
     FewShotModel,
     load_tensors,
@@ -40,6 +41,7 @@ from fsframework.pipeline.learning.model import (
     seeded,
 )
 from fsframework.pipeline.learning.scoring import check_tensor
+from fsframework.pipeline.processes import Processes
 from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.pipeline.run_files import weights_from
 from fsframework.records import Epoch
@@ -50,6 +52,7 @@ __all__ = [
     "Split",
     "Trained",
     "Training",
+    "assist",
     "check_stages",
     "start_from",
     "train",
@@ -99,6 +102,7 @@ class Training:
         device: the device that computes.
         episodes: the sampler that draws episodes and validation tasks.
         fresh: makes an untrained model of the same kind from a seed, for stages that distil.
+        processes: those that train together; each computes some groups of every step.
     """
 
     stages: tuple[Stage, ...]
@@ -108,6 +112,7 @@ class Training:
     device: torch.device
     episodes: Component
     fresh: Callable[[int], FewShotModel] | None = None
+    processes: Processes = field(default_factory=Processes)
 
     @property
     def steps(self) -> int:
@@ -121,6 +126,7 @@ def train(
     folder: Path,
     reporter: Reporter,
     watch: Callable[[Sequence[Epoch]], None] = lambda _: None,
+    invite: Callable[[], None] = lambda: None,
 ) -> Trained:
     """Train a model in place, or load the weights that an earlier call left in ``folder``.
 
@@ -130,6 +136,8 @@ def train(
             end. A killed training resumes from its last checkpoint, written after every epoch and
             once per minute, and ends with the same weights.
         watch: called with the history so far after each epoch.
+        invite: called before anything is trained: of several processes, this call is for the one
+            that leads, and the others must now call ``assist``.
     """
     sweep(folder)
     weights, checkpoint = folder / "weights.safetensors", folder / "checkpoint.safetensors"
@@ -138,15 +146,14 @@ def train(
         return earlier
     kept = load_sealed(checkpoint, lambda path: _Progress.read(path, model), reporter)
     progress = kept or _Progress()
-    stages, first = training.stages, progress.stage
-    finished = sum(stage.epochs * stage.steps for stage in stages[:first])
-    if stages:
-        finished += progress.epoch * stages[first].steps + progress.n_losses
-    with reporter.stage("training", training.steps, finished) as advance:
-        for number in range(first, len(stages)):
-            if number > first:
-                progress.begin(number)
-            _StageLoop(model, training, progress).run(checkpoint, advance, watch)
+    invite()
+    for note in _division_notes(training):
+        reporter.note(note)
+    with (
+        training.processes.connected(training.device),
+        reporter.stage("training", training.steps, _steps_done(training, progress)) as advance,
+    ):
+        _run_stages(model, training, progress, _Outlet(checkpoint, advance, watch))
     notes = tuple(dict.fromkeys(progress.notes))
     header: dict[str, object] = {
         "what": "weights",
@@ -157,6 +164,57 @@ def train(
     save_sealed(weights, lambda path: save_tensors(path, model.state_dict(), header))
     remove_sealed(checkpoint)
     return Trained(tuple(progress.history), progress.best_accuracy, False, notes)
+
+
+def assist(model: FewShotModel, training: Training) -> None:
+    """Take part in a training that another process leads; the model ends with its weights.
+
+    Raises:
+        JobEnded: another process has ended.
+    """
+    with training.processes.connected(training.device):
+        _run_stages(model, training, _Progress(), None)
+
+
+def _run_stages(
+    model: FewShotModel, training: Training, progress: _Progress, outlet: _Outlet | None
+) -> None:
+    """Run the stages that are left, all processes from the progress of the one that leads."""
+    progress.follow(training.processes.shared(progress))
+    first = progress.stage
+    for number in range(first, len(training.stages)):
+        if number > first:
+            progress.begin(number)
+        _StageLoop(model, training, progress, outlet).run()
+
+
+def _steps_done(training: Training, progress: _Progress) -> int:
+    """Return the number of updates that an earlier call has done."""
+    stages = training.stages
+    if not stages:
+        return 0
+    done = sum(stage.epochs * stage.steps for stage in stages[: progress.stage])
+    return done + progress.epoch * stages[progress.stage].steps + progress.n_losses
+
+
+def _division_notes(training: Training) -> Iterator[str]:
+    """Yield how several processes share the steps."""
+    size = training.processes.size
+    if size == 1:
+        return
+    groups = sorted({stage.groups for stage in training.stages if stage.epochs})
+    yield (
+        f"{size} processes train together; a step has {' or '.join(map(str, groups))} groups. The "
+        "groups decide the weights, not the processes: to go on with another number of processes, "
+        f"give {argument('training.groups', groups[-1])}"
+    )
+    for number, stage in enumerate(training.stages, start=1):
+        if stage.epochs and stage.groups < size:
+            yield (
+                f"training stage {number}: only {stage.groups} of {size} processes compute, one "
+                "per group; with a larger training.tasks_per_step or training.batch_size a step "
+                "has room for more groups"
+            )
 
 
 def _finished(model: FewShotModel, path: Path) -> Trained:
@@ -265,7 +323,7 @@ def check_stages(
         where = f"training stage {number}" if len(stages) > 1 else "training"
         trained = method if stage.method is None else stage.method.create()
         name = type(trained).__name__
-        shown = _seen_by(trained, stage)
+        shown = stage.shown(trained.learns_from)
         if shown == "nothing":
             raise OptionError(
                 f"{where}: {name} does not learn; name the method that trains the backbone, such "
@@ -281,6 +339,12 @@ def check_stages(
                 f"{where}: compile works only where the backbone sees each image once, not with "
                 f"{name}, which runs the backbone itself"
             )
+        if stage.groups > (most := stage.most_groups(shown)):
+            raise OptionError(
+                f"{where}: training.groups={stage.groups} is too large: a step has room for "
+                f"{most}, with one task (training.tasks_per_step={stage.tasks_per_step}) or two "
+                f"images (training.batch_size={stage.batch_size}) per group"
+            )
         if shown == "batches":
             continue
         shape = _episode_shape(stage, way_shot)
@@ -295,12 +359,6 @@ def check_stages(
             raise InfeasibleTask(
                 f"training episodes (training.n_way, n_shot and n_query): {error}"
             ) from None
-
-
-def _seen_by(method: FewShotMethod, stage: Stage) -> str:
-    """Return what the method sees in the steps of a stage."""
-    own = method.learns_from
-    return own if own == "nothing" or stage.learns_from == "method" else stage.learns_from
 
 
 def _episode_shape(stage: Stage, way_shot: tuple[int, int]) -> dict[str, int]:
@@ -373,6 +431,25 @@ class _Progress:
         """Turn to the next stage."""
         self.stage, self.epoch, self.best_epoch, self.best_accuracy = stage, 0, 0, None
 
+    def follow(self, other: _Progress) -> None:
+        """Become equal to another one."""
+        vars(self).update(vars(other))
+
+
+@dataclass(frozen=True)
+class _Outlet:
+    """Where a training writes and reports; only one process has it.
+
+    Args:
+        checkpoint: file.
+        advance: called after each step.
+        watch: called with the history after each epoch.
+    """
+
+    checkpoint: Path
+    advance: Advance
+    watch: Callable[[Sequence[Epoch]], None]
+
 
 class _StageLoop:
     """Runs the epochs of one stage; each depends only on weights, optimiser and its number.
@@ -381,15 +458,23 @@ class _StageLoop:
         whole: the model under test.
         training: stages, data, seed and device.
         progress: where to start; it is kept up to date.
+        outlet: of the process that leads.
     """
 
-    def __init__(self, whole: FewShotModel, training: Training, progress: _Progress) -> None:
-        self.whole, self.training, self.progress = whole, training, progress
+    def __init__(
+        self,
+        whole: FewShotModel,
+        training: Training,
+        progress: _Progress,
+        outlet: _Outlet | None,
+    ) -> None:
+        self.whole, self.training, self.progress, self.outlet = whole, training, progress, outlet
+        self.processes = training.processes
         self.stage = stage = training.stages[progress.stage]
         self.device = training.device
         self.train_split, self.val_split = training.splits
         self.model = self._trained_model()
-        self.learns_from = _seen_by(self.model.method, stage)
+        self.learns_from = stage.shown(self.model.method.learns_from)
         # Compiled only for training: each of the shapes of validation would be compiled too.
         encode = self.model.encode
         self.encode = torch.compile(encode) if stage.compile else encode
@@ -404,6 +489,7 @@ class _StageLoop:
             self._resume()
         else:
             self._start()
+        self.processes.copy_from_first(self.model.state_dict())
 
     def _trained_model(self) -> FewShotModel:
         """Return the model under test, or its backbone with the stage's own method."""
@@ -429,8 +515,10 @@ class _StageLoop:
         self.teacher = copy.deepcopy(self.model).eval().requires_grad_(False)
         self.teacher.load_state_dict(weights)
 
-    def save(self, checkpoint: Path) -> None:
-        """Write a checkpoint."""
+    def save(self) -> None:
+        """Write a checkpoint, if this process leads."""
+        if self.outlet is None:
+            return
         optimizer = {
             f"{index}.{name}": torch.as_tensor(value)
             for index, values in self.optimizer.state_dict()["state"].items()
@@ -447,7 +535,7 @@ class _StageLoop:
             tensors["losses"] = torch.stack(self.losses)
         self.progress.scaler = self.scaler.state_dict()
         header = {"what": "a checkpoint", **self.progress.header()}
-        save_sealed(checkpoint, lambda path: save_tensors(path, tensors, header))
+        save_sealed(self.outlet.checkpoint, lambda path: save_tensors(path, tensors, header))
 
     def _resume(self) -> None:
         """Continue from the progress's checkpoint."""
@@ -469,25 +557,28 @@ class _StageLoop:
             self.losses = list(self.progress.tensors["losses"].to(self.device))
         self.progress.tensors = {}
 
-    def run(
-        self, checkpoint: Path, advance: Advance, watch: Callable[[Sequence[Epoch]], None]
-    ) -> None:
+    def run(self) -> None:
         """Run the epochs that are left, then return to the best weights of the stage."""
         stage, progress = self.stage, self.progress
         while progress.epoch < stage.epochs and not self._is_stale():
-            self._finish(self._epoch(checkpoint, advance))
-            self.save(checkpoint)
-            watch(progress.history)
+            self._finish(self._epoch())
+            self.save()
+            if self.outlet is not None:
+                self.outlet.watch(progress.history)
         if left := stage.epochs - progress.epoch:
             progress.notes.append(
                 f"training stopped after epoch {progress.epoch} of {stage.epochs}: the validation "
                 f"accuracy had not improved for {stage.patience} epochs"
             )
-            advance(left * stage.steps, f"stopped after epoch {progress.epoch}")
+            self._advance(left * stage.steps, f"stopped after epoch {progress.epoch}")
         if self.best:
             self.model.load_state_dict(self.best)
         for parameter in self.frozen:
             parameter.requires_grad_(True)
+
+    def _advance(self, amount: int = 1, note: str = "") -> None:
+        if self.outlet is not None:
+            self.outlet.advance(amount, note)
 
     def _is_stale(self) -> bool:
         """Return whether the validation accuracy has not improved for ``patience`` epochs."""
@@ -553,7 +644,7 @@ class _StageLoop:
         self.progress.notes.append(f"no validation{reason}: the last epoch was kept")
         return None
 
-    def _epoch(self, checkpoint: Path, advance: Advance) -> Epoch:
+    def _epoch(self) -> Epoch:
         """Train the rest of an epoch, validate, and return its result."""
         started = saved = time.perf_counter()
         epoch, stage, losses = self.progress.epoch, self.stage, self.losses
@@ -563,13 +654,12 @@ class _StageLoop:
         self._train_mode()
         batches = self._epoch_batches(epoch)
         for step in range(len(losses), stage.steps):
-            item = f"step {step + 1} of epoch {epoch + 1}"
-            with seeded(self._derived_seed("step", epoch, step), self.device), about(item):
+            with about(f"step {step + 1} of epoch {epoch + 1}"):
                 losses.append(self._step(batches, step))
             if step + 1 < stage.steps:
-                advance(1)
+                self._advance()
                 if time.perf_counter() - saved > _SECONDS_BETWEEN_CHECKPOINTS:
-                    self.save(checkpoint)
+                    self.save()
                     saved = time.perf_counter()
         mean = float(torch.stack(losses).mean())
         if not math.isfinite(mean):
@@ -579,30 +669,54 @@ class _StageLoop:
             )
         accuracy = self._validate()
         shown = "" if accuracy is None else f", validation {100 * accuracy:.1f} %"
-        advance(1, f"epoch {epoch + 1}/{stage.epochs}: loss {mean:.3f}{shown}")
+        self._advance(1, f"epoch {epoch + 1}/{stage.epochs}: loss {mean:.3f}{shown}")
         seconds = round(time.perf_counter() - started, 3)
         return Epoch(self.progress.stage, epoch, rate, mean, accuracy, seconds)
 
-    def _step(self, batches: Callable[[int], Batch], step: int) -> Tensor:
-        """Do one update and return its loss."""
+    def _step(self, batches: Callable[[int, int], Batch], step: int) -> Tensor:
+        """Do one update and return its loss, over the groups of all processes."""
         self.optimizer.zero_grad(set_to_none=True)
-        with lowered(self.device, self.stage.precision):
-            method = self.model.method
-            loss = method.loss(batches(step))
-        check_tensor(method, "loss", loss, (), self.device, finite=False)
-        if not loss.requires_grad:
-            raise malformed(method, "loss", "a constant", "a value that depends on the weights")
-        with calling(named(method), "the gradient of loss"):
-            self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        groups, processes, epoch = self.stage.groups, self.processes, self.progress.epoch
+        several = groups > 1 or processes.size > 1
+        added = GroupSum(self.model, self.parameters, self.device, several=several)
+        for group in range(processes.rank, groups, processes.size):
+            own = () if groups == 1 else ("group", group)
+            with seeded(self._derived_seed("step", epoch, step, *own), self.device):
+                share = self._share_of(group)
+                loss = self._loss(batches, step, group)
+                with calling(named(self.model.method), "the gradient of loss"):
+                    self.scaler.scale(share * loss).backward()  # type: ignore[no-untyped-call]
+            added.add(loss.detach(), share)
+        if processes.size > 1:
+            if processes.rank >= groups:
+                self.scaler.scale(added.loss)  # without a loss of its own, it has no scale yet
+            added.exchange(processes)
+        total = added.finish()
         if self.stage.clip_norm is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.parameters, self.stage.clip_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        return loss.detach().float()
+        return total.float()
 
-    def _epoch_batches(self, epoch: int) -> Callable[[int], Batch]:
-        """Return a function from step to batch, with images drawn for the whole epoch."""
+    def _share_of(self, group: int) -> float:
+        """Return the share of a step's tasks, or of its images where it has no tasks."""
+        stage = self.stage
+        units = stage.batch_size if self.learns_from == "batches" else stage.tasks_per_step
+        return len(range(units)[_part(units, group, stage.groups)]) / units
+
+    def _loss(self, batches: Callable[[int, int], Batch], step: int, group: int) -> Tensor:
+        """Return the loss of a group, the mean over its tasks or images."""
+        method = self.model.method
+        with lowered(self.device, self.stage.precision):
+            loss = method.loss(batches(step, group))
+        check_tensor(method, "loss", loss, (), self.device, finite=False)
+        if not loss.requires_grad:
+            raise malformed(method, "loss", "a constant", "a value that depends on the weights")
+        return loss
+
+    def _epoch_batches(self, epoch: int) -> Callable[[int, int], Batch]:
+        """Return a function from step and group to batch, with images drawn for the epoch."""
         stage, split, kept = self.stage, self.train_split, self._kept_items
         count = stage.tasks_per_step
         episodes = None
@@ -613,11 +727,14 @@ class _StageLoop:
         rng = np.random.default_rng(self._derived_seed("batches", epoch))
         flat = rng.integers(len(split.pool), size=(stage.steps, stage.batch_size))
 
-        def batch(step: int) -> Batch:
-            part = None if episodes is None else episodes[step * count : (step + 1) * count]
+        def batch(step: int, group: int) -> Batch:
+            own = _part(count, group, stage.groups)
+            part = None
+            if episodes is not None:
+                part = episodes[step * count + own.start : step * count + own.stop]
             shown = [] if part is None else [part.support.ravel(), part.query.ravel()]
             if self.learns_from in ("batches", "both"):
-                shown.append(flat[step])
+                shown.append(flat[step][_part(stage.batch_size, group, stage.groups)])
             return self._batch(np.concatenate(shown), part, kept)
 
         return batch
@@ -680,10 +797,24 @@ class _StageLoop:
     def _validate(self) -> float | None:
         if self.validation is None or self.val_split is None:
             return None
-        source = ImageSource.computed(self.model, self.val_split.pixels, self.validation)
-        predictions = predict(self.model, self.validation, source)
-        truth = np.arange(self.validation.n_way)[None, :, None]
-        return float((predictions == truth).mean())
+        tasks, processes = self.validation, self.processes
+        own = tasks[_part(len(tasks), processes.rank, processes.size)]
+        right = 0
+        if len(own):
+            source = ImageSource.computed(self.model, self.val_split.pixels, own)
+            truth = np.arange(own.n_way)[None, :, None]
+            right = int((predict(self.model, own, source) == truth).sum())
+        right = int(processes.total(torch.tensor(right, device=self.device)))
+        return right / int(tasks.query.size)
+
+
+def _part(units: int, number: int, count: int) -> slice:
+    """Return one of ``count`` parts of some units, which differ in size by at most one.
+
+    >>> [_part(5, number, 2) for number in range(2)]
+    [slice(0, 2, None), slice(2, 5, None)]
+    """
+    return slice(units * number // count, units * (number + 1) // count)
 
 
 def _episode(items: Tensor, labels: Tensor, part: TaskSet) -> dict[str, Tensor]:

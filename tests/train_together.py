@@ -1,0 +1,82 @@
+"""Trains one method of each family in float64 and saves the weights; run alone or by torchrun."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.nn import functional
+
+from fsf_gradient_methods import MAML
+from fsf_metric_methods import ProtoNet, RENet
+from fsf_transfer_methods import RFS, Baseline
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import Component, resolve_component
+from fsframework.pipeline.experiment.stages import Stage
+from fsframework.pipeline.learning.model import FewShotModel, build_model
+from fsframework.pipeline.learning.training import EPISODES, Split, Training, assist, train
+from fsframework.pipeline.processes import processes_here
+from fsframework.pipeline.progress import Reporter
+from tests.toys import Blobs, TinyBackbone, component
+
+WAY_SHOT = (3, 2)
+
+
+class SmallMaps(TinyBackbone):
+    """Maps of 2 x 2 locations from images of 16 x 16 pixels."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return functional.max_pool2d(super().forward(images), 2)
+
+
+def stage(epochs: int = 2, **options: object) -> Stage:
+    """Return a stage of 25 steps per epoch by SGD, in two groups."""
+    usual = {
+        "epochs": epochs, "steps": 25, "n_query": 2, "batch_size": 8, "groups": 2,
+        "optimizer": "sgd", "learning_rate": 0.01, "validation_tasks": 0,
+    }  # fmt: skip
+    return Stage(**{**usual, **options})
+
+
+FAMILIES: dict[str, tuple[Component, tuple[Stage, ...]]] = {
+    # Three groups on two processes, of one and two tasks.
+    "metric": (component(ProtoNet), (stage(groups=3, tasks_per_step=4),)),
+    "gradient": (component(MAML, n_way=3, train_steps=2, test_steps=2), (stage(tasks_per_step=2),)),
+    "transfer": (component(Baseline), (stage(augment=("flip",)),)),
+    "both": (component(RENet), (stage(tasks_per_step=2),)),
+    # The first stage leaves the second process without a group.
+    "teacher": (component(RFS), (stage(epochs=1, groups=1), stage(epochs=1, distill=True))),
+}
+
+
+def model_of(method: Component) -> Callable[[int], FewShotModel]:
+    """Return what builds an untrained model in float64 from a seed."""
+    return lambda seed: build_model(component(SmallMaps), method, 16, 6, seed).double()
+
+
+def main(folder: Path) -> None:
+    """Train each family in a folder of its own."""
+    data, processes = Blobs(), processes_here()
+    first, second = (
+        Split(data.pool(name), data.images(data.split_indices(name), 16))
+        for name in ("train", "val")
+    )
+    episodes = resolve_component(Registry(), "sampler", EPISODES)
+    for family, (method, stages) in FAMILIES.items():
+        fresh = model_of(method)
+        model, cpu = fresh(0), torch.device("cpu")
+        training = Training(stages, WAY_SHOT, (first, second), 0, cpu, episodes, fresh, processes)
+        if processes.leads:
+            train(model, training, folder / family, Reporter())
+            save_file(model.state_dict(), folder / f"{family}.safetensors")
+        else:
+            assist(model, training)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(Path(sys.argv[1]))
