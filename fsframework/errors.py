@@ -6,6 +6,7 @@ On the command line each becomes one line and exit code 2.
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,6 +22,7 @@ __all__ = [
     "RecordError",
     "argument",
     "close_matches",
+    "refusal",
     "speaking",
 ]
 
@@ -150,3 +152,17 @@ def speaking(voice: Voice) -> Iterator[None]:
         yield
     finally:
         _VOICE.reset(token)
+
+
+def refusal(error: BaseException) -> str | None:
+    """Return what the system refuses, in one sentence, if that is the fault; else ``None``."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "no space left on the device; free some and run the same command again"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{str(error.filename)[:200]}: {error.strerror}"
+    if isinstance(error, UnicodeEncodeError):
+        return f"{ascii(error.object)[:200]}: this name is not valid UTF-8; rename it"
+    if isinstance(error, MemoryError):
+        reason = f" ({error})" if str(error) else ""
+        return f"not enough memory{reason}; ask for less: fewer or smaller images, fewer tasks"
+    return None

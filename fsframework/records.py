@@ -277,6 +277,9 @@ class RunRecord:
     Args:
         fingerprint: digest of everything that decides the outcomes; statistics are not in it,
             since any can be computed from the outcomes later.
+        group: digest of the same but for the training seed: runs of equal groups are one method,
+            trained with several seeds and evaluated on the same tasks; empty where an earlier
+            version wrote the record, and for imports.
         status: ``finished`` once it has every requested estimate; ``imported`` if the weights
             or accuracies were imported and nothing was evaluated.
         created: date and time, ISO 8601, UTC.
@@ -299,6 +302,7 @@ class RunRecord:
     fingerprint: str
     status: Status
     created: str
+    group: str = ""
     name: str = ""
     given: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -330,6 +334,12 @@ class RunRecord:
     def backbone(self) -> ComponentRecord | None:
         """The backbone, ``None`` for accuracies measured elsewhere."""
         return self.components.get("backbone")
+
+    @property
+    def training_seed(self) -> int | None:
+        """Seed that its model was trained with, ``None`` if that is not known."""
+        seed = self.settings.get("training_seed")
+        return None if seed is None else int(seed)
 
     @property
     def seen_size(self) -> int | None:
@@ -417,6 +427,7 @@ class RunRecord:
     @classmethod
     def _from_json(cls, raw: Mapping[str, Any]) -> Self:
         """Build a record; fields of later versions are ignored."""
+        raw = {**raw, **{key: _with_both_seeds(raw[key]) for key in ("settings", "origins")}}
         estimates = {name: Estimate.from_json(e) for name, e in raw["estimates"].items()}
         read = msgspec.convert({**raw, "estimates": {}}, cls)
         whole = dataclasses.replace(read, estimates=estimates)
@@ -434,6 +445,14 @@ class RunRecord:
         lacks += ["a stage of its training"] * (last >= len(self.stages))
         if lacks:
             raise RecordError(f"it lacks {lacks[0]}")
+
+
+def _with_both_seeds(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings, or their origins, with two seeds; earlier versions had one for both."""
+    found = dict(values)
+    if "seed" in found:
+        found["task_seed"] = found["training_seed"] = found.pop("seed")
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -323,7 +323,7 @@ def model_described(description: Description) -> Model:
         experiment.method,
         size,
         0 if settings.model is None else _base_classes(settings.model),
-        settings.seed,
+        settings.training_seed,
         # The weights of a run replace the pretrained ones, whose file or hub is not needed.
         pretrained=settings.model is None,
         offline=settings.offline,

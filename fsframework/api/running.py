@@ -109,8 +109,8 @@ def run(
         cache_dir: where images, features and weights are cached; by default ``FSF_CACHE``, else
             the user's cache folder.
         progress: whether progress is shown on standard error.
-        **arguments: ``way``, ``shot``, ``queries``, ``tasks``, ``seed``, ``attributes``,
-            ``split``, ``placebo``, ``device``, ``training`` (a mapping, or a list of stages),
+        **arguments: ``way``, ``shot``, ``queries``, ``tasks``, ``seed`` (or ``task_seed`` and
+            ``training_seed``), ``attributes``, ``split``, ``placebo``, ``device``, ``training`` (a mapping, or a list of stages),
             ``statistics``, ``level``, ``interval``, ``model``, ``name`` and the others of
             ``fsf run``.
 
@@ -192,7 +192,7 @@ class Runs(Sequence[Run]):
         return pd.DataFrame(self.rows())
 
     def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        columns = ("run", "status", "method", "backbone", "tasks", "seed", "estimates")
+        columns = ("run", "status", "method", "backbone", "tasks", "task-seed", "training-seed", "estimates")
         rows = []
         for row, one in zip(self.rows(), self, strict=True):
             estimates = ", ".join(f"{name} {e}" for name, e in one.estimates.items())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import errno
 import io
 import os
 import select
@@ -20,7 +19,7 @@ from click.exceptions import NoArgsIsHelpError
 from fsframework import __version__
 from fsframework._calls import interrupt, text_of
 from fsframework.cli.groups import RootGroup
-from fsframework.errors import FsfError, FsfWarning, speaking
+from fsframework.errors import FsfError, FsfWarning, refusal, speaking
 
 __all__ = ["cli", "main"]
 
@@ -143,23 +142,9 @@ def _explain(error: BaseException) -> int:
         # The reader (head, less) has gone; Python must not report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    if (refused := _refusal(error)) is not None:
+    if (refused := refusal(error)) is not None:
         return _fail(refused, 2)
     return _fail(f"a bug in fsframework: {text_of(error)} (--verbose shows where)", 1)
-
-
-def _refusal(error: BaseException) -> str | None:
-    """Return what the system refuses, if that is the fault."""
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return "no space left on the device; free some and run the same command again"
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{str(error.filename)[:200]}: {error.strerror}"
-    if isinstance(error, UnicodeEncodeError):
-        return f"{ascii(error.object)[:200]}: this name is not valid UTF-8; rename it"
-    if isinstance(error, MemoryError):
-        reason = f" ({error})" if str(error) else ""
-        return f"not enough memory{reason}; ask for less: fewer or smaller images, fewer tasks"
-    return None
 
 
 def _reader_is_gone() -> bool:

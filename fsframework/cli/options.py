@@ -276,6 +276,15 @@ _SHARED: dict[str, dict[str, dict[str, Any]]] = {
         "seed": _option(
             "Same seed, same tasks, weights and scores.", "N", "0", int, env="FSF_SEED"
         ),
+        "task-seed": _option("Seed of the tasks, in place of --seed.", "N", of=int),
+        "training-seed": _option(
+            "Seed of initial weights and training, in place of --seed.", "N", of=int
+        ),
+        "seeds": _option(
+            "Train one model per seed, such as 0,1,2 or 0-9, and evaluate all on the same tasks; "
+            "prints their mean with an interval over seeds and tasks.",
+            "LIST",
+        ),
         "name": _option(
             "Name of the run and its folder.", "NAME", "from method, data set and sampler"
         ),
@@ -514,11 +523,12 @@ def option_tree(options: Sequence[str], tree: dict[str, Any] | None = None) -> d
     Raises:
         OptionError: an ``-o`` without ``=``.
     """
-    from fsframework.components.resolution import Given, set_dotted
+    from fsframework.components.resolution import Given
+    from fsframework.pipeline.experiment.arguments import set_option
 
     tree = {} if tree is None else tree
     for key, value in key_values(options).items():
-        set_dotted(tree, key, Given(value, "command line"))
+        set_option(tree, key, Given(value, "command line"))
     return tree
 
 

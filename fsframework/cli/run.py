@@ -24,7 +24,8 @@ __all__ = ["run"]
 
 @command(epilog="Options left out come from --config, then from the defaults.")
 @shared("method", "sampler", "dataset", "backbone", "attributes", "shot", "tasks", "device")
-@shared("detector", "split", "way", "queries", "task-file", "seed", "placebo", "name")
+@shared("detector", "split", "way", "queries", "task-file", "placebo", "name")
+@shared("seed", "task-seed", "training-seed", "seeds")
 @shared("statistic", "level", "interval", "query-batch", "recipe", "init-from", "model")
 @shared("tensorboard", "image-size", "precision", "decoding", "broken", "workers", "offline")
 @shared(*DROPPING, *CONFIGURATION, "runs-dir", "cache-dir", "dry-run", "json")

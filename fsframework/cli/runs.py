@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["print_record", "runs"]
 
 _USUAL = (
-    *("run", "status", "method", "backbone", "sampler", "way", "shot", "tasks", "seed"),
-    *("epochs", "recipe", "date", "estimates"),
+    *("run", "status", "method", "backbone", "sampler", "way", "shot", "tasks"),
+    *("task-seed", "training-seed", "epochs", "recipe", "date", "estimates"),
 )
-_SPARE = ("recipe", "epochs", "date", "status", "seed", "way", "shot", "tasks", "sampler")
+_SPARE = (
+    *("recipe", "epochs", "date", "status", "task-seed", "training-seed", "way", "shot", "tasks"),
+    "sampler",
+)
 """Columns left out on a narrow terminal, in this order."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import fsframework
 from fsframework.components.resolution import Component, canonical
@@ -13,15 +14,40 @@ from fsframework.pipeline.experiment.settings import Settings
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.model import FewShotModel
 from fsframework.pipeline.preparation import Prepared
+from fsframework.records import RunRecord
 from fsframework.values import ImagePool, TaskSet, digest_of
 
-__all__ = ["outcomes_key", "run_fingerprint", "training_key"]
+__all__ = ["outcomes_key", "run_fingerprint", "run_group", "training_key"]
 
 
 def run_fingerprint(prepared: Prepared) -> str:
     """Return the digest of everything that decides the outcomes of a run."""
+    return digest_of("run", canonical(_identity(prepared)))
+
+
+def run_group(prepared: Prepared) -> str:
+    """Return the digest of everything that decides the outcomes of a run but its training seed.
+
+    Runs of equal groups are one method, trained with several seeds and evaluated on the same tasks.
+    Where a run takes the model of another, that one's group stands for the weights: models that
+    differ only in their training seeds stay a group on other tasks.
+    """
+    identity = _identity(prepared)
+    del identity["seed"]
+    if (folder := prepared.experiment.settings.model) is not None:
+        source = RunRecord.load(folder)
+        identity["stages"] = source.group or source.digests.get("weights", source.fingerprint)
+        identity["training"] = [
+            {key: value for key, value in stage.items() if key != "init_from"}
+            for stage in prepared.experiment.training_json()
+        ]
+    return digest_of("group", canonical(identity))
+
+
+def _identity(prepared: Prepared) -> dict[str, Any]:
+    """Return what decides the outcomes; the seed of the tasks does so by their digests."""
     experiment, settings = prepared.experiment, prepared.experiment.settings
-    identity = {
+    return {
         "fsframework": fsframework.__version__,
         "components": [
             c.fingerprint for c in (experiment.dataset, experiment.backbone, experiment.method)
@@ -30,14 +56,13 @@ def run_fingerprint(prepared: Prepared) -> str:
         "tasks": {arm: tasks.digest for arm, tasks in prepared.arms.items()},
         "training": experiment.training_json(),
         "stages": _stage_digests(experiment.stages),
-        "seed": settings.seed,
+        "seed": settings.training_seed,
         "image_size": settings.image_size,
         "decoding": settings.decoding,
         "precision": settings.precision,
         "query_batch": settings.query_batch,
         "device": prepared.device.type,
     }
-    return digest_of("run", canonical(identity))
 
 
 def training_key(
@@ -63,7 +88,7 @@ def training_key(
         [pool.fingerprint for pool, _ in splits],
         [experiment.backbone.fingerprint, experiment.method.fingerprint],
         [model.weights_digest()],
-        canonical([experiment.training_json(), shape, experiment.settings.seed]),
+        canonical([experiment.training_json(), shape, experiment.settings.training_seed]),
         [episodes.fingerprint],
         canonical(_stage_digests(experiment.stages)),
         prepared.device.type,

@@ -93,7 +93,7 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
         *_pixel_notes(source, settings, device),
     )
     if settings.placebo:
-        permuted = {arm: placebo(t, pool, settings.seed) for arm, t in arms.items()}
+        permuted = {arm: placebo(t, pool, settings.task_seed) for arm, t in arms.items()}
         arms = Arms(permuted, arms.contrast, arms.symbols)
     return Prepared(experiment, source, pool, arms, device, notes)
 

@@ -13,6 +13,7 @@ import torch
 import fsframework
 from fsframework.components.resolution import Component
 from fsframework.pipeline.experiment.configuration import plain
+from fsframework.pipeline.identity import run_group
 from fsframework.pipeline.learning.model import FewShotModel
 from fsframework.pipeline.lineage import seen_by, under_test
 from fsframework.pipeline.preparation import Prepared
@@ -67,6 +68,7 @@ def new_record(
         digests["attributes"] = pool.attributes.fingerprint
     return RunRecord(
         fingerprint=fingerprint,
+        group=run_group(prepared),
         status="unfinished",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         name=experiment.name,

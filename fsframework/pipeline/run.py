@@ -19,7 +19,7 @@ from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.pipeline.cache.images import Pixels, known_digest, pixels_of
 from fsframework.pipeline.cache.sealed import held, load_sealed, save_sealed
 from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.identity import outcomes_key, run_fingerprint, training_key
+from fsframework.pipeline.identity import outcomes_key, run_fingerprint, run_group, training_key
 from fsframework.pipeline.learning import history as histories
 from fsframework.pipeline.learning.evaluation import ImageSource, evaluate
 from fsframework.pipeline.learning.memory import keep_freed_memory
@@ -189,7 +189,8 @@ class _Job:
                 "accepted as they are"
             )
         found = self._with_estimates(record, outcomes)
-        found = replace(found, digests={**found.digests, **digests})
+        digests = {**found.digests, **digests}
+        found = replace(found, digests=digests, group=run_group(self.prepared))
         if found != record:
             found.save(self.folder)
         return found
@@ -206,7 +207,7 @@ class _Job:
                 earlier = replace(earlier, status="unfinished")
         if self.prepared.device.type == "cpu":
             keep_freed_memory()
-        model = self._model(self.settings.seed, pretrained=self.settings.model is None)
+        model = self._model(self.settings.training_seed, pretrained=self.settings.model is None)
         trains = self.experiment.learns and any(p.requires_grad for p in model.parameters())
         if not trains:
             for stage in self.experiment.stages:
@@ -326,7 +327,7 @@ class _Job:
             self.experiment.stages,
             (tested.n_way, tested.n_shot),
             (first, others[0] if others else None),
-            self.settings.seed,
+            self.settings.training_seed,
             self.prepared.device,
             episodes,
             self._model,

@@ -260,7 +260,7 @@ def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session)
         sampler,
         settings.split,
         pool,
-        lambda one: draw_arms(session.registry, one, pool, settings.tasks, settings.seed, session),
+        lambda one: draw_arms(session.registry, one, pool, settings.tasks, settings.task_seed, session),
     )
     if fit.sampler is not sampler:
         experiment = with_way(experiment, fit.sampler)
@@ -281,7 +281,7 @@ def _check_labels(experiment: Experiment, pool: ImagePool, session: Session) -> 
     def draw(sampler: Component) -> Arms:
         other = control_of(session.registry, sampler)
         assert other is not None
-        tasks = draw_tasks(other[0], pool, settings.tasks, settings.seed, session)
+        tasks = draw_tasks(other[0], pool, settings.tasks, settings.task_seed, session)
         return Arms({other[1].arms[0]: tasks})
 
     fitted(experiment.sampler, settings.split or "test", pool, draw)

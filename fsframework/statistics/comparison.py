@@ -450,14 +450,16 @@ def _estimate(
         float(found.low[row]),
         float(found.high[row]),
         level,
-        "open" if found.estimator in LEVELS else values.scope,
+        "open" if found.estimators[row] in LEVELS else values.scope,
         paired or values.paired_arms,
-        found.estimator,
+        found.estimators[row],
         values.n_tasks,
         values.n_images,
         values.share,
         values.query_batch,
         values.measure.arms,
+        n_seeds=found.n_seeds[row],
+        seed_deviation=found.seed_deviation[row],
     )
 
 
@@ -508,7 +510,7 @@ def _over_images(
     """Return open intervals of contrasts on closed tasks, or those there are and why."""
     over: Level = "class-level" if how.choice.method == "class-level" else "image-level"
     missing = f"{values.measure.name}: no {over} interval, "
-    if values.scope == "open" or found.estimator == "none":
+    if values.scope == "open" or found.estimators[0] == "none":
         return found, ""  # Student's is open already, or there is one task
     if values.measure.is_gap:
         return found, missing + "since a gap is over the tasks of two arms"
@@ -537,7 +539,7 @@ def _over_images(
         error = np.sqrt(one.units_variance + one.tasks_variance)
         low[row], high[row] = one.low, one.high
         p[row] = 2 * special.stdtr(one.freedom, -abs(one.mean) / error)
-    return Differences(found.value, low, high, p, found.varies, over), ""
+    return Differences.of_one_seed((found.value, low, high, p), found.varies, over), ""
 
 
 def letters(

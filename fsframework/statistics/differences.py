@@ -21,6 +21,7 @@ __all__ = [
     "differences",
     "holm",
     "mean_interval",
+    "without_spread",
 ]
 
 FEWEST_RESAMPLED = 20
@@ -72,7 +73,9 @@ class Differences:
             difference.
         varies: whether the contrast differs between tasks. If it does not, the bounds are the
             value itself if it is 0 or the value of a single method, else NaN, and p is NaN.
-        estimator: how the intervals were computed; ``none`` for a single task.
+        estimators: how each interval was computed; ``none`` for a single task.
+        n_seeds: models behind each contrast, the fewest of its methods.
+        seed_deviation: standard deviation between them, ``None`` where a method has one.
     """
 
     value: FloatArray
@@ -80,7 +83,21 @@ class Differences:
     high: FloatArray
     p: FloatArray
     varies: BoolArray
-    estimator: str
+    estimators: tuple[str, ...]
+    n_seeds: tuple[int, ...]
+    seed_deviation: tuple[float | None, ...]
+
+    @classmethod
+    def of_one_seed(
+        cls, bounds: tuple[FloatArray, ...], varies: BoolArray, estimator: str
+    ) -> Differences:
+        """Return contrasts of methods that have one model each, all with the same estimator.
+
+        Args:
+            bounds: value, low, high and p.
+        """
+        n = len(varies)
+        return cls(*bounds, varies, (estimator,) * n, (1,) * n, (None,) * n)
 
 
 def differences(
@@ -102,19 +119,31 @@ def differences(
     value = np.where(np.abs(value) < NO_SPREAD, 0.0, value)
     if min(len(values) for values in tasks) < 2:
         nan = np.full(len(contrasts), np.nan)
-        return Differences(value, nan, nan, nan, np.zeros(len(contrasts), bool), "none")
+        varies = np.zeros(len(contrasts), bool)
+        return Differences.of_one_seed((value, nan, nan, nan), varies, "none")
     if how.choice.method == "student-t" or how.choice.method in LEVELS:
         low, high, p = _student(tasks, value, how.choice.level)
         estimator = "student-t" if len(parts) == 1 else "welch-t"
     else:
         low, high, p = _bootstrap(parts, contrasts, value, how)
         estimator = how.choice.method
-    # Without spread an interval of zero width would claim certainty that nobody has, except for a
-    # method's own value, which is the same in every task, and for equal methods.
+    bounds = without_spread((value, low, high, p), varies, contrasts)
+    return Differences.of_one_seed(bounds, varies, estimator)
+
+
+def without_spread(
+    bounds: tuple[FloatArray, ...], varies: BoolArray, contrasts: FloatArray
+) -> tuple[FloatArray, ...]:
+    """Return value, low, high and p of contrasts, corrected where nothing varies.
+
+    Without spread an interval of zero width would claim certainty that nobody has, except for a
+    method's own value, which is the same in every task, and for equal methods.
+    """
+    value, low, high, p = bounds
     single = np.count_nonzero(contrasts, axis=1) == 1
     bound = np.where(single | (value == 0), value, np.nan)
     low, high = (np.where(varies, found, bound) for found in (low, high))
-    return Differences(value, low, high, np.where(varies, p, np.nan), varies, estimator)
+    return value, low, high, np.where(varies, p, np.nan)
 
 
 def mean_interval(

@@ -59,6 +59,10 @@ class Estimate:
         arms: the arm of its tasks, or the two arms of a gap, the control first.
         higher_is_better: whether larger values are better; a gap is positive where the tested arm
             is worse.
+        n_seeds: models behind it, trained alike with different seeds and evaluated on the same
+            tasks; with more than one, the interval is over seeds and tasks.
+        seed_deviation: standard deviation between these models, without the share of the tasks;
+            ``None`` with one model.
 
     Raises:
         DataError: the level is out of range, or the value is outside its interval.
@@ -83,6 +87,8 @@ class Estimate:
     query_batch: QueryBatch = "task"
     arms: tuple[str, ...] = ()
     higher_is_better: bool = True
+    n_seeds: int = 1
+    seed_deviation: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arms", tuple(self.arms))
@@ -102,6 +108,14 @@ class Estimate:
     def half_width(self) -> float:
         """Half the length of the interval."""
         return round((self.high - self.low) / 2, 12)
+
+    @property
+    def between_seeds(self) -> str:
+        """The standard deviation between seeds as text, empty with one seed."""
+        if self.seed_deviation is None:
+            return ""
+        factor, unit, digits = (100, " %", 1) if self.share else (1, "", 4)
+        return f"{factor * self.seed_deviation:.{digits}f}{unit}"
 
     def __str__(self) -> str:
         factor, unit, digits = (100, " %", 1) if self.share else (1, "", 4)
@@ -180,12 +194,15 @@ class Estimates(Mapping[str, Estimate]):
         return len(self._estimates)
 
     def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        columns = ("measure", "value", "interval", "tasks", "images")
+        over_seeds = any(e.n_seeds > 1 for e in self.values())
+        seeds = ("between seeds", "seeds") if over_seeds else ()
+        columns = ("measure", "value", "interval", *seeds, "tasks", "images")
         return columns, [
             (
                 name,
                 str(e),
                 f"{100 * e.level:g} % {e.scope}, {e.estimator}",
+                *((e.between_seeds, str(e.n_seeds)) if over_seeds else ()),
                 f"{e.n_tasks:,}",
                 f"{e.n_images:,}" if e.n_images else "not known",
             )

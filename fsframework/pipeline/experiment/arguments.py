@@ -8,13 +8,25 @@ from typing import Any
 from fsframework.components.resolution import MOST_LEVELS, Given, set_dotted
 from fsframework.errors import OptionError, close_matches
 
-__all__ = ["ARGUMENTS", "COMPONENTS", "given_tree", "key_of", "leaves", "overlay"]
+__all__ = [
+    "ARGUMENTS",
+    "COMPONENTS",
+    "SEEDS",
+    "given_tree",
+    "key_of",
+    "leaves",
+    "overlay",
+    "set_option",
+]
 
 COMPONENTS = ("method", "sampler", "dataset", "backbone", "detector")
 """Arguments that are components: a name, a table with a name, a class or an instance."""
 
+SEEDS = ("task_seed", "training_seed")
+"""Settings that ``seed`` sets, unless they are given beside it or by a stronger source."""
+
 ARGUMENTS: Mapping[str, str] = {
-    **{name: name for name in (*COMPONENTS, "attributes", "split", "tasks", "seed", "device")},
+    **{name: name for name in (*COMPONENTS, "attributes", "split", "tasks", "device", "seed", *SEEDS)},
     "way": "sampler.n_way",
     "shot": "sampler.n_shot",
     "queries": "sampler.n_query",
@@ -32,8 +44,12 @@ ARGUMENTS: Mapping[str, str] = {
 """Dotted key that an argument sets in a configuration, by the name of the argument."""
 
 _ALL = ("all", "none")
-_INSTEAD_OF = {"attributes": "detector", "detector": "attributes"}
-"""Arguments that exclude each other: one given on the command line replaces the other in a file."""
+_REPLACED_BY = {
+    "attributes": "detector",
+    "detector": "attributes",
+    **dict.fromkeys(SEEDS, "seed"),
+}
+"""Arguments by that which replaces them: one of the command line replaces the other of a file."""
 
 
 def key_of(name: str, value: Any) -> tuple[str, Any]:
@@ -80,7 +96,22 @@ def given_tree(
             set_dotted(tree, key, Given(value, origin))
     if not below:
         return tree
-    return overlay(tree, {k: v for k, v in below.items() if _INSTEAD_OF.get(k) not in tree})
+    return overlay(tree, {k: v for k, v in below.items() if _REPLACED_BY.get(k) not in tree})
+
+
+def set_option(tree: dict[str, Any], key: str, given: Given) -> None:
+    """Set a dotted option in a tree, over all that other sources say of it.
+
+    >>> tree = {"task_seed": Given(1, "exp.toml"), "training_seed": Given(2, "command line")}
+    >>> set_option(tree, "seed", Given(5, "command line"))
+    >>> list(tree)
+    ['training_seed', 'seed']
+    """
+    for other, replaced_by in _REPLACED_BY.items():
+        current = tree.get(other)
+        if replaced_by == key and isinstance(current, Given) and current.origin != given.origin:
+            del tree[other]
+    set_dotted(tree, key, given)
 
 
 def leaves(value: Any, origin: str, levels: int = MOST_LEVELS) -> Any:

@@ -20,7 +20,7 @@ from fsframework.components.resolution import (
     resolve_settings,
 )
 from fsframework.errors import FsfError, OptionError, argument, close_matches
-from fsframework.pipeline.experiment.arguments import leaves, overlay
+from fsframework.pipeline.experiment.arguments import SEEDS, leaves, overlay
 from fsframework.pipeline.experiment.recipes import EMBEDDED, Recipe, find_recipe, unknown_recipe
 from fsframework.pipeline.experiment.settings import Settings
 from fsframework.pipeline.experiment.stages import Stage
@@ -211,7 +211,7 @@ def check_keys(tree: Mapping[str, Any]) -> None:
     Raises:
         OptionError: a key is unknown; the message gives the closest matches.
     """
-    known = [*parameters(Settings), *ROLES, "detector", "statistics", "training", "name"]
+    known = ["seed", *parameters(Settings), *ROLES, "detector", "statistics", "training", "name"]
     for key in tree:
         if key not in known:
             raise OptionError(
@@ -283,6 +283,8 @@ def _statistics(registry: Registry, requests: Any) -> dict[str, Component]:
 
 def _settings(tree: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
     own = {key: value for key, value in tree.items() if key in parameters(Settings)}
+    if "seed" in tree:
+        own = {**dict.fromkeys(SEEDS, tree["seed"]), **own}
     found: tuple[Settings, dict[str, str]] = resolve_settings(Settings, own, "settings")
     return found
 
@@ -358,6 +360,15 @@ def _with_model(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     }
     if record.seen_size is not None:
         below["image_size"] = record.seen_size
+    tree = dict(tree)
+    if (seed := record.training_seed) is not None:
+        own = tree.pop("training_seed", None)
+        if own is not None and str(own.value) != str(seed):
+            raise OptionError(
+                f"{called}: nothing is trained, and the model was trained with the seed {seed}; "
+                f"leave out {argument('training_seed')}"
+            )
+        below["training_seed"] = seed
     weights = {"epochs": Given(0, origin), "init_from": Given(folder, origin)}
     return overlay({**tree, "training": {**training, **weights}}, leaves(below, origin))
 

@@ -9,6 +9,7 @@ from typing import Literal
 from fsframework.errors import OptionError
 from fsframework.interfaces.dataset import Decoding
 from fsframework.pipeline.cache.images import Broken
+from fsframework.pipeline.experiment.arguments import SEEDS
 from fsframework.pipeline.experiment.recipes import QUICK
 from fsframework.pipeline.experiment.stages import Precision
 from fsframework.statistics.estimators import Interval, IntervalChoice
@@ -52,7 +53,9 @@ class Settings:
     """Options of a run as a whole.
 
     Args:
-        seed: of tasks, initial weights, training and the placebo.
+        task_seed: of the tasks, the placebo and the pilot of ``queries``.
+        training_seed: of initial weights, training episodes and batches; with ``model`` it is that
+            of the run whose weights are taken.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
         tasks: number of tasks per arm; ``none`` takes all, for samplers that end.
         attributes: ``FILE.csv``, ``FILE.parquet`` or ``column:NAME``; ``none`` takes the data
@@ -89,7 +92,8 @@ class Settings:
         pilot_tasks: tasks of that pilot.
     """
 
-    seed: int = 0
+    task_seed: int = 0
+    training_seed: int = 0
     device: str = "auto"
     tasks: int | None = 600
     attributes: str | None = None
@@ -114,8 +118,10 @@ class Settings:
     pilot_tasks: int = 200
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed < 2**63:
-            raise OptionError(f"seed must be at least 0 and below 2**63, not {self.seed}")
+        for name in SEEDS:
+            seed = getattr(self, name)
+            if not 0 <= seed < 2**63:
+                raise OptionError(f"{name} must be at least 0 and below 2**63, not {seed}")
         for name, (least, unit) in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fsf_benchmarks._descriptions import plain_tree
+from fsframework.api.planned import plain_tree
 from fsframework.api.data import opened
 from fsframework.api.experiments import overlay
 from fsframework.api.session import Session

@@ -126,7 +126,7 @@ def _ranked(
             per_task([other for _, other in pairs], second_arm),
             n_replicates=_REPLICATES,
             level=float(options["level"]),
-            seed=int(options["seed"]),
+            seed=int(options["task_seed"]),
         )
     except FsfError as error:
         return None, f"none: {error}"

@@ -86,7 +86,7 @@ def settings(results: BenchmarkResults) -> list[str]:
         f"{joined(r.tags['words'] for r in results)}",
         f"tasks: {joined(_count(r) for r in results)} random and as many attribute-biased ones by "
         f"sampler {joined(_sampler(r, given) for r in results)}, {shapes}, seed "
-        f"{joined(r.options['seed'] for r in results)}; queries shown by "
+        f"{joined(r.options['task_seed'] for r in results)}; queries shown by "
         f"{joined(r.options['query_batch'] for r in results)}",
         f"intervals: {scopes}" if scopes else "intervals: none",
     ]

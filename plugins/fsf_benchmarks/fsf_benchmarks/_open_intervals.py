@@ -203,7 +203,7 @@ class OpenIntervals(Benchmark):
             return {"task_file": str(folder / f"{stem}.safetensors")}
         dataset = selection.open_dataset(data.value)
         split = selection.options.get("split") or ("test" if "test" in dataset.splits else "all")
-        pool, seed = dataset.pool(split), int(selection.options.get("seed", 0))
+        pool, seed = dataset.pool(split), int(selection.options.get("task_seed", 0))
         published = _published(stem, pool, seed)
         if folder is None:
             if published is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_choices
-from fsf_benchmarks._descriptions import (
+from fsframework.api.planned import (
     arms_of,
     check_options,
     described_over,
@@ -17,7 +17,7 @@ from fsf_benchmarks._descriptions import (
     identity_of,
     options_of,
 )
-from fsf_benchmarks._overrides import Override, check_overrides, read_overrides
+from fsframework.api.overrides import Override, check_overrides, read_overrides
 from fsframework.api.components import Given, component
 from fsframework.api.experiments import Description, given_tree, tree_of_call
 from fsframework.api.running import Run, run_described

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["MOST_DRAWS", "Predictions", "draws_of", "predict_files"]
 
 _KEYS = (
-    *("method", "backbone", "model", "training", "image_size", "seed", "device"),
+    *("method", "backbone", "model", "training", "image_size", "seed", "task_seed"),
+    *("training_seed", "device"),
     *("precision", "decoding", "broken", "offline"),
 )
 _TRAINING_KEYS = frozenset({"init_from", "init_parts"})
@@ -165,7 +166,7 @@ def predict_files(
                     raise DataError(f"no image of the class {name!r} can be read")
                 shown.append(items)
                 advance(len(of_class))
-            seed = int(description.options["seed"])
+            seed = int(description.options["task_seed"])
             draws = draws_of([len(items) for items in shown], seed)
             supports = [
                 np.stack([items[index] for items, index in zip(shown, draw, strict=True)])

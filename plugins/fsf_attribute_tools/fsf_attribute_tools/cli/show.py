@@ -59,7 +59,7 @@ def show(
 
     check_output(output, ".html", ".png", force=force)
     description = description_of(context)
-    choice = PageChoice(n, class_name, word, description.options["seed"])
+    choice = PageChoice(n, class_name, word, description.options["task_seed"])
     images = open_images(description)
     assert images.pool.attributes is not None
     page = attribute_page(images.dataset, images.split, images.pool.attributes, output, choice)

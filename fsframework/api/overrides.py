@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fsf_benchmarks._descriptions import plain_tree
+from fsframework.api.planned import plain_tree
 from fsframework.errors import OptionError, close_matches
 from fsframework.values import ExperimentDescription
 

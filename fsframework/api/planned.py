@@ -19,6 +19,7 @@ from fsframework.errors import FsfError, OptionError
 __all__ = [
     "arms_of",
     "check_options",
+    "data_fingerprint",
     "described_over",
     "find_finished",
     "identity_of",
@@ -150,6 +151,23 @@ def _of_description(description: Description, opened: dict[str, tuple[str, str]]
             sorted({(p.kind, p.name, p.distribution, p.version) for p in loaded}),
         ]
     )
+
+
+def data_fingerprint(description: Description, opened: dict[str, str]) -> str:
+    """Return the fingerprint of an experiment's data; empty if they cannot be opened.
+
+    Args:
+        description: of the experiment.
+        opened: fingerprints by data set, to which that of a new one is added.
+    """
+    component = description.experiment.dataset
+    key = canonical(component.to_json())
+    if key not in opened:
+        try:
+            opened[key] = component.create().fingerprint
+        except (FsfError, OSError):
+            opened[key] = ""
+    return opened[key]
 
 
 def _data_of(description: Description, opened: dict[str, tuple[str, str]]) -> tuple[str, str]:

@@ -1,0 +1,269 @@
+"""Sweeps: many experiments, each run once, by this process or by the workers of a launcher."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fsframework._digest import digest_of
+from fsframework.api.components import component
+from fsframework.api.experiments import Description, overlay
+from fsframework.api.planned import data_fingerprint, described_over, options_of
+from fsframework.api.running import Run, load_run
+from fsframework.api.session import Session
+from fsframework.errors import FsfError, OptionError, argument
+from fsframework.interfaces.launcher import Launcher, Work, WorkerState
+from fsframework.pipeline.sweeps.items import Item, Manifest, group_of, key_of_experiment
+from fsframework.pipeline.sweeps.job import ItemResult, SweepFiles, SweepJob
+from fsframework.pipeline.sweeps.view import SweepView
+from fsframework.pipeline.work.driver import drive
+from fsframework.pipeline.work.leases import Leases, this_machine
+from fsframework.pipeline.work.worker import work_off
+from fsframework.values import ExperimentDescription, ExperimentResult
+
+__all__ = ["Planned", "Sweep", "planned_over", "run_sweep", "sweep_of", "work_on"]
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """An experiment that is described as far as possible.
+
+    Args:
+        experiment: what is to run.
+        description: with every option, ``None`` if it cannot be resolved; ``reason`` says why.
+        tree: its options, a tree of ``Given``.
+    """
+
+    experiment: ExperimentDescription
+    description: Description | None
+    tree: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+
+def planned_over(
+    experiment: ExperimentDescription, layers: Sequence[Mapping[str, Any]], session: Session
+) -> Planned:
+    """Return a planned experiment from several trees of options; earlier ones take precedence."""
+    tree: Mapping[str, Any] = functools.reduce(_over, layers, {})
+    try:
+        return Planned(experiment, described_over([tree], session), tree)
+    except FsfError as error:
+        return Planned(experiment, None, tree, " ".join(str(error).split()))
+
+
+def _over(tree: Mapping[str, Any], below: Mapping[str, Any]) -> Mapping[str, Any]:
+    return overlay(tree, below)
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Planned experiments with a name, before, while and after they run.
+
+    Args:
+        name: of the sweep.
+        planned: the experiments; equal ones are run once.
+        session: of the runs.
+        items: those that can run, each once, in the order in which they are taken.
+        keys: key of the item of each planned experiment; empty for those that cannot run.
+        plugins: files whose plugin classes are loaded.
+    """
+
+    name: str
+    planned: tuple[Planned, ...]
+    session: Session
+    items: tuple[Item, ...]
+    keys: tuple[str, ...]
+    plugins: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> SweepFiles:
+        """Where results, leases and logs are kept."""
+        return SweepFiles(self.session.workspace.runs)
+
+    def results(self) -> list[ExperimentResult]:
+        """Return what is known of each planned experiment.
+
+        An experiment without a result is one whose reason says so.
+        """
+        found = {item.key: self.files.result(item.key) for item in self.items}
+        return [
+            self._result(planned, found.get(key))
+            for planned, key in zip(self.planned, self.keys, strict=True)
+        ]
+
+    def _result(self, planned: Planned, result: ItemResult | None) -> ExperimentResult:
+        if planned.description is None:
+            return ExperimentResult(description=planned.experiment, reason=planned.reason)
+        options = planned.description.options
+        reason = "it has not run yet" if result is None else result.reason
+        if result is not None and not reason:
+            try:
+                run = load_run(self.session.workspace.runs / result.run)
+                return result_of(planned, replace(run, reused=result.reused))
+            except FsfError as error:
+                reason = " ".join(str(error).split())
+        return ExperimentResult(description=planned.experiment, options=options, reason=reason)
+
+
+def result_of(planned: Planned, run: Run) -> ExperimentResult:
+    """Return the result of a planned experiment whose run is finished."""
+    assert planned.description is not None
+    record, options = run.record, planned.description.options
+    return ExperimentResult(
+        description=planned.experiment,
+        # Options such as statistics are those asked for now, not those of the stored run.
+        options={
+            **options,
+            **options_of(run),
+            "level": options["level"],
+        },
+        folder=run.folder,
+        fingerprint=record.fingerprint,
+        data_fingerprint=record.digests.get("data", ""),
+        reused=run.reused,
+        trained=bool(record.training.history),
+        n_tasks={arm: one.n_tasks for arm, one in record.arms.items()},
+        estimates=run.estimates,
+        notes=record.notes,
+        cautions=record.cautions,
+        load_outcomes=lambda: run.outcomes,
+    )
+
+
+def sweep_of(
+    planned: Iterable[Planned],
+    session: Session,
+    *,
+    name: str | None = None,
+    plugins: Sequence[str | Path] = (),
+) -> Sweep:
+    """Return a sweep of planned experiments, ordered so that what they share is computed once.
+
+    Args:
+        planned: the experiments.
+        session: of the runs.
+        name: of the sweep; by default one that equal experiments have in common.
+        plugins: files whose plugin classes are loaded.
+
+    Raises:
+        OptionError: the name cannot be that of a file, or no experiment can be resolved.
+    """
+    planned = tuple(planned)
+    if planned and all(one.description is None for one in planned):
+        raise OptionError(planned[0].reason)
+    opened: dict[str, str] = {}
+    items: dict[str, Item] = {}
+    keys = []
+    for one in planned:
+        if one.description is None:
+            keys.append("")
+            continue
+        made = one.description.experiment
+        key = key_of_experiment(made, data_fingerprint(one.description, opened))
+        keys.append(key)
+        told = one.experiment
+        items.setdefault(key, Item(key, told.name, told.tags, one.tree, group_of(made)))
+    ordered = _by_group(items.values())
+    digest = digest_of("sweep", sorted(items))[:8]
+    return Sweep(
+        _checked_name(name) or f"sweep-{digest}",
+        planned,
+        session,
+        ordered,
+        tuple(keys),
+        tuple(str(Path(file).absolute()) for file in plugins),
+    )
+
+
+def _by_group(items: Iterable[Item]) -> tuple[Item, ...]:
+    """Return items with those of a group together, groups in the order of their first items."""
+    groups: dict[str, list[Item]] = {}
+    for item in items:
+        groups.setdefault(item.group, []).append(item)
+    return tuple(item for group in groups.values() for item in group)
+
+
+def _checked_name(name: str | None) -> str:
+    if name and not re.fullmatch(r"\w[\w.-]*", name):
+        raise OptionError(
+            f"{argument('name')} must consist of letters, digits, '-', '_' and '.', not {name!r}"
+        )
+    return name or ""
+
+
+def launcher_of(session: Session, request: Any) -> Launcher | None:
+    """Return a launcher by name, by a mapping of name and options, or as it is.
+
+    Raises:
+        PluginError: it is unknown or cannot be loaded.
+        OptionError: an option is not allowed.
+    """
+    if request is None or isinstance(request, Launcher):
+        return request
+    made: Launcher = component(session.registry, "launcher", request).create()
+    return made
+
+
+def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[ExperimentResult]:
+    """Run what is left of a sweep, and return the result of each planned experiment.
+
+    Experiments that failed before are tried again. Those that another process holds are left to
+    it; their results count as well.
+
+    Args:
+        sweep: the experiments.
+        launcher: of workers; without one, this process runs them, one after the other.
+
+    Raises:
+        FsfError: the workers cannot be started, or end again and again without a result.
+    """
+    files, session = sweep.files, sweep.session
+    for item in sweep.items:
+        files.forget_failure(item.key)
+    manifest = Manifest(sweep.name, sweep.items, sweep.plugins)
+    manifest.save(files.manifest(sweep.name), for_workers=launcher is not None)
+    with SweepView(sweep.items, session) as view:
+        job = SweepJob(sweep.items, session, told=view.told, ended=view.ended)
+        leases = Leases(files.leases, f"{this_machine()}, {sweep.name}")
+        if launcher is None:
+            work_off(job, leases)
+        else:
+            files.worker_logs(sweep.name).mkdir(parents=True, exist_ok=True)
+
+            def watch(states: Sequence[WorkerState]) -> None:
+                view.watch(states, {i.key: leases.holder(i.key) for i in sweep.items})
+
+            drive(job, leases, launcher, _work(sweep), watch)
+    return sweep.results()
+
+
+def _work(sweep: Sweep) -> Work:
+    """Return what the workers of a sweep run."""
+    workspace = sweep.session.workspace
+    folders = {"FSF_RUNS": workspace.runs, "FSF_CACHE": workspace.cache}
+    return Work(
+        name=sweep.name,
+        command=(sys.executable, "-m", "fsframework", "sweep", "work", sweep.name),
+        n_items=max(1, len(sweep.items)),
+        logs=sweep.files.worker_logs(sweep.name).absolute(),
+        environment={name: str(path.absolute()) for name, path in folders.items()},
+    )
+
+
+def work_on(name: str, session: Session) -> None:
+    """Do experiments of a sweep that nobody holds until none is left: the job of one worker.
+
+    Raises:
+        RecordError: the sweep is unknown.
+    """
+    manifest = Manifest.load(SweepFiles(session.workspace.runs).manifest(name))
+    items = [item for item in manifest.items if item.tree is not None]
+    job = SweepJob(items, session, alone=True)
+    worker = f"{this_machine()}, process {os.getpid()}"
+    work_off(job, Leases(job.files.leases, worker), wait=False)

@@ -1,0 +1,1 @@
+"""Items of work that several processes and machines share through a folder."""
