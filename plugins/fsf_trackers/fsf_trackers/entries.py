@@ -101,10 +101,9 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     record, settings = run.record, run_settings(run.folder, run.record)
     names = ("method", "backbone", "dataset", "sampler", "status", "created", "fingerprint")
     yield from ((name, str(settings[name])) for name in names if settings[name])
-    if record.tested is not None:
-        yield "task_seed", str(record.tested.seed)
-    if "seed" in record.settings:
-        yield "training_seed", str(record.settings["seed"])
+    for name in ("task_seed", "training_seed"):
+        if name in record.settings:
+            yield name, str(record.settings[name])
     environment = record.environment
     for name in ("fsframework", "python", "torch", "numpy"):
         yield f"version.{name}", vars(environment)[name]

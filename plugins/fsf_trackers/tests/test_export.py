@@ -31,7 +31,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     api.run(
         method="protonet", sampler="fewstab", way=2, shot=1, queries=2, tasks=5, image_size=16,
-        dataset={"name": "planted", "n_per_class": 8, "size": 16}, seed=7, name="trained",
+        dataset={"name": "planted", "n_per_class": 8, "size": 16}, name="trained",
+        task_seed=7, training_seed=8,
         training={"epochs": 2, "steps": 2, "validation_tasks": 2},
         progress=False, runs_dir=folder / "runs", cache_dir=folder / "cache",
     )  # fmt: skip
@@ -94,7 +95,7 @@ def test_mlflow_has_all_of_a_run_once(fsf: Fsf, runs: Path, tmp_path: Path) -> N
     assert said == {
         "method": "protonet", "dataset": "planted", "status": "finished", "task_seed": "7",
     }  # fmt: skip
-    assert tags["training_seed"] == "7"
+    assert tags["training_seed"] == "8"
     assert tags["fingerprint"] == record.fingerprint
     assert tags["version.fsf-metric-methods"] == "0.1.0"
     assert tags["version.torch"] == record.environment.torch
@@ -152,7 +153,7 @@ def test_wandb_has_all_of_a_run_once(fsf: Fsf, runs: Path, tmp_path: Path) -> No
     config = {item.key: json.loads(item.value_json) for item in found.run.config.update}
     assert (config["training.epochs"], config["dataset.n_per_class"]) == (2, 8)
     assert (config["method"], config["task_seed"], config["training_seed"]) == (
-        "protonet", "7", "7",
+        "protonet", "7", "8",
     )  # fmt: skip
     for name, estimate in record.estimates.items():
         assert found.summary[name] == estimate.value
