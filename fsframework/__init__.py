@@ -21,6 +21,7 @@ _HOMES = {
     "api.packing": ("pack_images",),
     "api.results": ("Comparison", "compare", "estimate"),
     "api.running": ("Run", "Runs", "load_run", "run", "runs"),
+    "api.seeds": ("SeedGroup", "groups_over_seeds", "over_seeds"),
     "api.words": ("attributes",),
     "values.arms": ("ArmOutcomes", "Arms"),
     "values.attributes": ("AttributeTable",),

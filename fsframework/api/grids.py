@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fsframework.api.components import Given
 from fsframework.api.experiments import given_tree, overlay
 from fsframework.components.resolution import set_dotted
-from fsframework.errors import OptionError
+from fsframework.errors import OptionError, argument
 from fsframework.pipeline.experiment.arguments import ARGUMENTS, leaves
 from fsframework.values import ExperimentDescription
 
-__all__ = ["Axes", "axes_of_table", "experiments_of", "split_values", "tree_of_cell"]
+__all__ = [
+    "Axes",
+    "axes_of_table",
+    "experiments_of",
+    "read_seeds",
+    "shown",
+    "split_values",
+    "tree_of_cell",
+]
 
 Axes = Mapping[str, Sequence[Any]]
 """Values by option: an argument of ``fsframework.run``, or a dotted key of a configuration."""
@@ -35,6 +44,40 @@ def split_values(text: str) -> list[str]:
     if not all(values):
         raise OptionError(f"{text!r}: a value between commas is empty")
     return values
+
+
+def read_seeds(given: Any) -> tuple[int, ...]:
+    """Return a list of seeds, each once.
+
+    Args:
+        given: numbers, or a text with numbers and ranges.
+
+    Raises:
+        OptionError: one is not a number, a range is empty, or a seed appears twice.
+
+    >>> read_seeds("0-2,7"), read_seeds(range(3))
+    ((0, 1, 2, 7), (0, 1, 2))
+    """
+    parts = split_values(given) if isinstance(given, str) else [str(one) for one in given]
+    found: list[int] = []
+    for part in parts:
+        match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part)
+        if match is None:
+            raise OptionError(
+                f"{argument('seeds', given)}: {part!r} is neither a whole number from 0 nor a "
+                "range such as 0-9"
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not 0 <= last - first < _MOST_EXPERIMENTS:
+            raise OptionError(
+                f"{argument('seeds', given)}: the range {part} must have 1 to "
+                f"{_MOST_EXPERIMENTS:,} seeds"
+            )
+        found += range(first, last + 1)
+    for seed, times in Counter(found).items():
+        if times > 1:
+            raise OptionError(f"{argument('seeds', given)}: {seed} appears {times} times")
+    return tuple(found)
 
 
 def axes_of_table(table: Any) -> dict[str, list[Any]]:
@@ -66,7 +109,7 @@ def _leaves_of(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any
 def experiments_of(axes: Axes) -> list[ExperimentDescription]:
     """Return an experiment for each combination of values; the last axis changes fastest.
 
-    Its tags are the values of the axes that have several.
+    Its tags are the values as tables show them; its name has those of axes with several.
 
     Raises:
         OptionError: there are more than 100,000 combinations.
@@ -85,8 +128,8 @@ def experiments_of(axes: Axes) -> list[ExperimentDescription]:
     found = []
     for combination in itertools.product(*axes.values()):
         cell = dict(zip(axes, combination, strict=True))
-        tags = {key: _shown(cell[key]) for key in varied}
-        name = ", ".join(f"{_spoken(key)} {value}" for key, value in tags.items())
+        tags = {key: shown(value) for key, value in cell.items()}
+        name = ", ".join(f"{_spoken(key)} {tags[key]}" for key in varied)
         found.append(ExperimentDescription(name or "the only experiment", cell, tags=tags))
     return found
 
@@ -116,12 +159,12 @@ def _bare(value: Any) -> Any:
     return value
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """Return a value as tables show it: of a component its name and the options given."""
     value = _bare(value)
     if isinstance(value, Mapping):
-        options = ", ".join(f"{k}={_shown(v)}" for k, v in value.items() if k != "name")
-        name = _shown(value.get("name", ""))
+        options = ", ".join(f"{k}={shown(v)}" for k, v in value.items() if k != "name")
+        name = shown(value.get("name", ""))
         return f"{name} ({options})" if options else name
     if isinstance(value, type):
         return value.__name__

@@ -1,4 +1,4 @@
-"""Options of some experiments of a benchmark: the list ``overrides`` of a configuration file."""
+"""Options of some experiments, and experiments left out: lists of a configuration file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fsframework.api.planned import plain_tree
 from fsframework.errors import OptionError, close_matches
 from fsframework.values import ExperimentDescription
 
-__all__ = ["Override", "check_overrides", "read_overrides"]
+__all__ = ["Override", "check_conditions", "check_overrides", "read_excluded", "read_overrides"]
 
 
 @dataclass(frozen=True)
@@ -18,16 +18,18 @@ class Override:
     """Options of the experiments that have certain tags.
 
     Args:
-        conditions: required value by name of a tag; all must hold.
+        conditions: values by name of a tag; one of each must hold.
         options: a tree of options.
     """
 
-    conditions: Mapping[str, str]
+    conditions: Mapping[str, tuple[str, ...]]
     options: Mapping[str, Any]
 
     def holds_for(self, experiment: ExperimentDescription) -> bool:
         """Whether an experiment has the tags; a data set also matches by its label."""
-        return all(value in _values(experiment, key) for key, value in self.conditions.items())
+        return all(
+            _values(experiment, key).intersection(values) for key, values in self.conditions.items()
+        )
 
 
 def _values(experiment: ExperimentDescription, key: str) -> set[str]:
@@ -52,9 +54,69 @@ def read_overrides(raw: Any) -> tuple[Override, ...]:
                 f"overrides, number {number}: sets no option; put options below set, as in "
                 "[overrides.set.training]"
             )
-        conditions = {key: str(plain_tree(v)) for key, v in table.items() if key != "set"}
-        found.append(Override(conditions, options))
+        found.append(Override(_conditions(table), options))
     return tuple(found)
+
+
+def read_excluded(raw: Any) -> tuple[Override, ...]:
+    """Read the list of conditions of experiments that are left out.
+
+    Raises:
+        OptionError: it is not a list of tables with conditions.
+    """
+    if not isinstance(raw, list):
+        raise OptionError("exclude must be a list of tables: [[exclude]]")
+    found = []
+    for number, table in enumerate(raw, start=1):
+        if not table or "set" in table:
+            raise OptionError(
+                f"exclude, number {number}: must have conditions only, such as method = 'maml'"
+            )
+        found.append(Override(_conditions(table), {}))
+    return tuple(found)
+
+
+def _conditions(table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the values of each condition, which may be a list."""
+    found = {}
+    for key, node in table.items():
+        if key != "set":
+            value = plain_tree(node)
+            several = value if isinstance(value, (list, tuple)) else [value]
+            found[key] = tuple(map(str, several))
+    return found
+
+
+def check_conditions(
+    overrides: Sequence[Override],
+    excluded: Sequence[Override],
+    axes: Mapping[str, Sequence[str]],
+) -> None:
+    """Check that conditions refer to axes of a grid and to values of theirs.
+
+    Args:
+        overrides: options of some experiments.
+        excluded: experiments left out.
+        axes: values of each axis, as texts.
+
+    Raises:
+        OptionError: a condition names another axis or value.
+    """
+    for what, listed in (("overrides", overrides), ("exclude", excluded)):
+        for number, one in enumerate(listed, start=1):
+            for key, values in one.conditions.items():
+                if key not in axes:
+                    raise OptionError(
+                        f"{what}, number {number}: {key!r} is not an axis of the grid"
+                        f"{close_matches(key, axes)}; its axes are {', '.join(axes)}"
+                    )
+                for value in values:
+                    if value not in axes[key]:
+                        raise OptionError(
+                            f"{what}, number {number}: {value!r} is not a value of {key} in the "
+                            f"grid{close_matches(value, axes[key])}; its values are "
+                            f"{', '.join(axes[key])}"
+                        )
 
 
 def check_overrides(
@@ -76,14 +138,15 @@ def check_overrides(
     tags = sorted({key for one in experiments for key in one.tags})
     known = {*methods, *(str(one.tags.get("method", "")) for one in experiments)} - {""}
     for number, override in enumerate(overrides, start=1):
-        for key, value in override.conditions.items():
+        for key, values in override.conditions.items():
             if key not in tags:
                 raise OptionError(
                     f"overrides, number {number}: unknown key {key!r}{close_matches(key, tags)}; "
                     f"conditions are {', '.join(tags)}, and options belong below set"
                 )
-            if key == "method" and value.partition(":")[0] not in known:
+            unknown = [value for value in values if value.partition(":")[0] not in known]
+            if key == "method" and unknown:
                 raise OptionError(
-                    f"overrides, number {number}: unknown method {value!r}"
-                    f"{close_matches(value, known)}"
+                    f"overrides, number {number}: unknown method {unknown[0]!r}"
+                    f"{close_matches(unknown[0], known)}"
                 )

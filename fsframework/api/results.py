@@ -28,6 +28,7 @@ from fsframework.statistics.results import (
     comparable,
     find_results,
     grouped_by_tasks,
+    joined_over_seeds,
     result_of_run,
     thread_cautions,
 )
@@ -150,7 +151,7 @@ def compare(  # noqa: PLR0913 - an option each
     """
     session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
     how = ComparisonOptions(IntervalChoice(level, interval), resamples, seed, baseline)
-    found = list(_results(results, session.workspace.runs, pool))
+    found = joined_over_seeds(list(_results(results, session.workspace.runs, pool)))
     if not found:
         raise OptionError("a comparison needs at least two methods, and none is given")
     asked = _Asked(session.registry, statistic)

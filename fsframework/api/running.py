@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from fsframework.values import ArmOutcomes, Arms, Estimates
 
 if TYPE_CHECKING:
     from fsframework.api.models import Model
+    from fsframework.api.seeds import SeedGroup
 
 __all__ = ["Run", "Runs", "load_run", "run", "run_described", "runs"]
 
@@ -87,6 +88,7 @@ class Run:
         return title + self.estimates._repr_html_()
 
 
+@overload
 def run(
     *,
     config: str | Path | Mapping[str, Any] | None = None,
@@ -94,8 +96,34 @@ def run(
     runs_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
     progress: bool = True,
+    seeds: None = None,
     **arguments: Any,
-) -> Run:
+) -> Run: ...
+
+
+@overload
+def run(
+    *,
+    config: str | Path | Mapping[str, Any] | None = None,
+    plugins: Sequence[str | Path] = (),
+    runs_dir: str | Path | None = None,
+    cache_dir: str | Path | None = None,
+    progress: bool = True,
+    seeds: Iterable[int] | str,
+    **arguments: Any,
+) -> SeedGroup: ...
+
+
+def run(
+    *,
+    config: str | Path | Mapping[str, Any] | None = None,
+    plugins: Sequence[str | Path] = (),
+    runs_dir: str | Path | None = None,
+    cache_dir: str | Path | None = None,
+    progress: bool = True,
+    seeds: Iterable[int] | str | None = None,
+    **arguments: Any,
+) -> Run | SeedGroup:
     """Train a method, evaluate it on the tasks of every arm, and return the run.
 
     Finished work is reused; an interrupted run resumes when it is called again.
@@ -109,10 +137,13 @@ def run(
         cache_dir: where images, features and weights are cached; by default ``FSF_CACHE``, else
             the user's cache folder.
         progress: whether progress is shown on standard error.
+        seeds: training seeds, such as ``range(3)`` or ``"0-2"``: trains one model per seed, each a
+            run of its own, evaluates all on the same tasks, and returns them as a ``SeedGroup``
+            with estimates over seeds and tasks.
         **arguments: ``way``, ``shot``, ``queries``, ``tasks``, ``seed`` (or ``task_seed`` and
-            ``training_seed``), ``attributes``, ``split``, ``placebo``, ``device``, ``training`` (a mapping, or a list of stages),
-            ``statistics``, ``level``, ``interval``, ``model``, ``name`` and the others of
-            ``fsf run``.
+            ``training_seed``), ``attributes``, ``split``, ``placebo``, ``device``, ``training`` (a
+            mapping, or a list of stages), ``statistics``, ``level``, ``interval``, ``model``,
+            ``name`` and the others of ``fsf run``.
 
     Raises:
         FsfError: an argument or the data are wrong; the message is one sentence.
@@ -128,7 +159,12 @@ def run(
     session = open_session(
         runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress
     )
-    return run_described(described(tree_of_call(arguments, config), session))
+    description = described(tree_of_call(arguments, config), session)
+    if seeds is None:
+        return run_described(description)
+    from fsframework.api.seeds import run_over_seeds, training_seeds
+
+    return run_over_seeds(description, training_seeds(seeds))
 
 
 def run_described(description: Description) -> Run:
@@ -192,7 +228,16 @@ class Runs(Sequence[Run]):
         return pd.DataFrame(self.rows())
 
     def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        columns = ("run", "status", "method", "backbone", "tasks", "task-seed", "training-seed", "estimates")
+        columns = (
+            "run",
+            "status",
+            "method",
+            "backbone",
+            "tasks",
+            "task-seed",
+            "training-seed",
+            "estimates",
+        )
         rows = []
         for row, one in zip(self.rows(), self, strict=True):
             estimates = ", ".join(f"{name} {e}" for name, e in one.estimates.items())

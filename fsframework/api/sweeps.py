@@ -16,7 +16,7 @@ from fsframework.api.components import component
 from fsframework.api.experiments import Description, overlay
 from fsframework.api.planned import data_fingerprint, described_over, options_of
 from fsframework.api.running import Run, load_run
-from fsframework.api.session import Session
+from fsframework.api.session import Session, open_session
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher, Work, WorkerState
 from fsframework.pipeline.sweeps.items import Item, Manifest, group_of, key_of_experiment
@@ -27,7 +27,16 @@ from fsframework.pipeline.work.leases import Leases, this_machine
 from fsframework.pipeline.work.worker import work_off
 from fsframework.values import ExperimentDescription, ExperimentResult
 
-__all__ = ["Planned", "Sweep", "planned_over", "run_sweep", "sweep_of", "work_on"]
+__all__ = [
+    "Planned",
+    "Sweep",
+    "planned_over",
+    "result_of",
+    "run_sweep",
+    "sweep_of",
+    "without_launcher",
+    "work_on",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,17 +206,28 @@ def _checked_name(name: str | None) -> str:
     return name or ""
 
 
-def launcher_of(session: Session, request: Any) -> Launcher | None:
-    """Return a launcher by name, by a mapping of name and options, or as it is.
+def without_launcher(
+    trees: Sequence[Mapping[str, Any]], session: Session
+) -> tuple[Launcher | None, list[dict[str, Any]]]:
+    """Return the launcher that trees of options ask for, if any, and the trees without it.
+
+    Args:
+        trees: of ``Given``; earlier ones take precedence.
+        session: whose plugins are available.
 
     Raises:
-        PluginError: it is unknown or cannot be loaded.
-        OptionError: an option is not allowed.
+        PluginError: the launcher is unknown or cannot be loaded.
+        OptionError: an option of it is not allowed.
     """
-    if request is None or isinstance(request, Launcher):
-        return request
+    asked: list[Mapping[str, Any]] = [
+        {"launcher": tree["launcher"]} for tree in trees if "launcher" in tree
+    ]
+    rest = [{key: node for key, node in tree.items() if key != "launcher"} for tree in trees]
+    if not asked:
+        return None, rest
+    request = functools.reduce(_over, asked)["launcher"]
     made: Launcher = component(session.registry, "launcher", request).create()
-    return made
+    return made, rest
 
 
 def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[ExperimentResult]:
@@ -256,13 +276,17 @@ def _work(sweep: Sweep) -> Work:
     )
 
 
-def work_on(name: str, session: Session) -> None:
+def work_on(name: str, runs_dir: Path | None = None, cache_dir: Path | None = None) -> None:
     """Do experiments of a sweep that nobody holds until none is left: the job of one worker.
 
     Raises:
         RecordError: the sweep is unknown.
     """
-    manifest = Manifest.load(SweepFiles(session.workspace.runs).manifest(name))
+    workspace = open_session(runs_dir=runs_dir, cache_dir=cache_dir, progress=False).workspace
+    manifest = Manifest.load(SweepFiles(workspace.runs).manifest(name))
+    session = open_session(
+        runs_dir=runs_dir, cache_dir=cache_dir, plugins=manifest.plugins, progress=False
+    )
     items = [item for item in manifest.items if item.tree is not None]
     job = SweepJob(items, session, alone=True)
     worker = f"{this_machine()}, process {os.getpid()}"

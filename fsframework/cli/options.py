@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,12 +37,14 @@ __all__ = [
     "flat_options",
     "group",
     "key_values",
+    "listed",
     "option_leaves",
     "option_of",
     "option_tree",
     "plugin_names",
     "run_command",
     "run_names",
+    "runnable_group",
     "session_of",
     "shared",
     "tree_of",
@@ -288,6 +290,12 @@ _SHARED: dict[str, dict[str, dict[str, Any]]] = {
         "name": _option(
             "Name of the run and its folder.", "NAME", "from method, data set and sampler"
         ),
+        "launcher": _plugin(
+            "launcher",
+            "Where the work is done: local (processes of this machine), ray, slurm, ...; set its "
+            "options with -o launcher.KEY=VALUE.",
+            "in this process",
+        ),
         "offline": _option(
             "Make no network call; models must be in the local cache or a folder.",
             env="FSF_OFFLINE",
@@ -381,6 +389,24 @@ def shared(*names: str) -> Callable[[F], F]:
     return add
 
 
+def listed(*names: str) -> Callable[[F], F]:
+    """Add shared options whose values may be several, separated by commas; see ``shared``.
+
+    The callback gets each as a text, or ``None``.
+    """
+
+    def add(function: F) -> F:
+        for name in reversed(names):
+            settings = {k: v for k, v in _BY_NAME[name].items() if k not in ("callback", "default")}
+            metavar = f"{settings['metavar']},..."
+            function = click.option(f"--{name}", **{**settings, "type": str, "metavar": metavar})(
+                function
+            )
+        return function
+
+    return add
+
+
 class GroupedCommand(cloup.Command):
     """A command whose help shows its options in named sections.
 
@@ -429,6 +455,15 @@ class CommandGroup(ListingGroup):
     command_class = GroupedCommand
 
 
+class RunnableGroup(GroupedCommand, ListingGroup):
+    """A command that also has commands below it."""
+
+    command_class = GroupedCommand
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, invoke_without_command=True, **settings)
+
+
 def command(name: str | None = None, **settings: Any) -> Callable[[Any], GroupedCommand]:
     """Turn a function into a command whose help shows its options in named sections.
 
@@ -437,6 +472,16 @@ def command(name: str | None = None, **settings: Any) -> Callable[[Any], Grouped
         settings: as of ``click.command``.
     """
     return click.command(name, cls=GroupedCommand, **settings)
+
+
+def runnable_group(name: str | None = None, **settings: Any) -> Callable[[Any], RunnableGroup]:
+    """Turn a function into a command that also has commands below it.
+
+    Args:
+        name: by default the function's.
+        settings: as of ``click.group``.
+    """
+    return click.command(name, cls=RunnableGroup, **settings)
 
 
 def group(name: str | None = None, **settings: Any) -> Callable[[Any], CommandGroup]:
@@ -490,7 +535,13 @@ _ORIGINS = {
 }
 
 
-def tree_of(context: click.Context, *, config: bool = True) -> dict[str, Any]:
+def tree_of(
+    context: click.Context,
+    *,
+    config: bool = True,
+    leaving: Collection[str] = (),
+    options: Sequence[str] | None = None,
+) -> dict[str, Any]:
     """Merge configuration file, environment and command line into a tree of ``Given``.
 
     Every shared option that was given counts; ``-o`` takes precedence over them.
@@ -498,6 +549,8 @@ def tree_of(context: click.Context, *, config: bool = True) -> dict[str, Any]:
     Args:
         context: of a command with the options ``CONFIGURATION``.
         config: whether the file of ``--config`` counts.
+        leaving: parameters that do not count.
+        options: in place of those of ``-o``.
 
     Raises:
         OptionError: an ``-o`` without ``=``; or the file is wrong.
@@ -511,10 +564,12 @@ def tree_of(context: click.Context, *, config: bool = True) -> dict[str, Any]:
         given = {
             name: value
             for name, value in context.params.items()
-            if name in ARGUMENTS and context.get_parameter_source(name) is source
+            if name in ARGUMENTS
+            and name not in leaving
+            and context.get_parameter_source(name) is source
         }
         tree = given_tree(given, origin, tree)
-    return option_tree(context.params["options"], tree)
+    return option_tree(context.params["options"] if options is None else options, tree)
 
 
 def option_tree(options: Sequence[str], tree: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import itertools
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from fsframework.interfaces.dataset import About
     from fsframework.records import RunRecord
+    from fsframework.values import Estimate
 
 __all__ = [
     "class_counts",
@@ -114,20 +115,29 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
-def estimates_table(record: RunRecord) -> None:
-    """Print a run's estimates with everything needed to read them."""
+def estimates_table(record: RunRecord, estimates: Mapping[str, Estimate] | None = None) -> None:
+    """Print estimates with everything needed to read them.
+
+    Args:
+        record: of a run, which has their names in tables.
+        estimates: by default those of the run.
+    """
+    shown = (record.estimates if estimates is None else estimates).values()
+    over_seeds = any(e.n_seeds > 1 for e in shown)
     rows = [
         (
             record.label(e),
             str(e),
             f"{100 * e.level:g} % {e.scope}, {e.estimator}",
+            *((e.between_seeds, str(e.n_seeds)) if over_seeds else ()),
             f"{e.n_tasks:,}{' pairs' if e.paired else ''}",
             f"{e.n_images:,}" if e.n_images else "not known",
             e.query_batch,
         )
-        for e in record.estimates.values()
+        for e in shown
     ]
-    print_table(("measure", "value", "interval", "tasks", "images", "queries by"), rows)
+    seeds = ("between seeds", "seeds") if over_seeds else ()
+    print_table(("measure", "value", "interval", *seeds, "tasks", "images", "queries by"), rows)
 
 
 _BLOCKS = "▁▂▃▄▅▆▇█"

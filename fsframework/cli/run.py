@@ -16,6 +16,8 @@ from fsframework.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fsframework.api.experiments import Description
     from fsframework.api.running import Run
 
@@ -30,7 +32,9 @@ __all__ = ["run"]
 @shared("tensorboard", "image-size", "precision", "decoding", "broken", "workers", "offline")
 @shared(*DROPPING, *CONFIGURATION, "runs-dir", "cache-dir", "dry-run", "json")
 @click.pass_context
-def run(context: click.Context, /, dry_run: bool, as_json: bool, **_: Any) -> None:
+def run(
+    context: click.Context, /, seeds: str | None, dry_run: bool, as_json: bool, **_: Any
+) -> None:
     """Train a method, evaluate it on the tasks of every arm, print how they differ.
 
     With the sampler fewstab it prints wAcc-R (worst-class accuracy on random
@@ -41,10 +45,15 @@ def run(context: click.Context, /, dry_run: bool, as_json: bool, **_: Any) -> No
     the same command is run again. With --dry-run it prints every option with its
     origin.
 
+    With --seeds it trains one model per seed, evaluates all on the same tasks, and
+    prints the estimates over seeds and tasks first: mean, interval over both,
+    standard deviation between seeds.
+
     \b
     Examples:
       fsf run --method renet --sampler fewstab
       fsf run --method protonet --shot 1 --tasks 3000 --placebo
+      fsf run --method renet --seeds 0-4
       fsf run --dataset folder:./images --attributes words.csv --backbone resnet12
       fsf run --dataset folder:./images --detector vit-gpt2 --drop-class-words
       fsf run --method ncc --sampler depleting --tasks all --queries auto
@@ -59,8 +68,11 @@ def run(context: click.Context, /, dry_run: bool, as_json: bool, **_: Any) -> No
     from fsframework.cli import render
 
     description = description_of(context)
+    if seeds is not None:
+        _run_over_seeds(description, seeds, dry_run=dry_run, as_json=as_json)
+        return
     if dry_run:
-        _print_resolved(description, as_json)
+        _print_resolved(description.options, description.origins, as_json)
         return
     made = run_described(description)
     if as_json:
@@ -73,13 +85,32 @@ def run(context: click.Context, /, dry_run: bool, as_json: bool, **_: Any) -> No
     print_record(made.folder, made.record)
 
 
-def _print_resolved(description: Description, as_json: bool) -> None:
+def _run_over_seeds(description: Description, seeds: str, *, dry_run: bool, as_json: bool) -> None:
+    from fsframework.api.seeds import run_over_seeds, training_seeds
+    from fsframework.cli import render
+    from fsframework.cli.runs import print_group
+
+    chosen = training_seeds(seeds)
+    if dry_run:
+        options = {**description.options, "training_seed": list(chosen)}
+        _print_resolved(options, {**description.origins, "training_seed": "--seeds"}, as_json)
+        return
+    group = run_over_seeds(description, chosen)
+    if as_json:
+        render.print_json({**group.to_json(), "runs": [_as_json(one) for one in group.runs]})
+        return
+    if all(one.reused for one in group.runs):
+        click.echo("nothing to do: these runs are already finished", err=True)
+    print_group(group)
+
+
+def _print_resolved(options: Mapping[str, Any], origins: Mapping[str, Any], as_json: bool) -> None:
     from fsframework.cli import render
 
     if as_json:
-        render.print_json({"resolved": description.options, "origins": description.origins})
+        render.print_json({"resolved": options, "origins": origins})
         return
-    rows = flat_options(description.options, description.origins)
+    rows = flat_options(options, origins)
     render.print_table(("option", "value", "origin"), rows)
 
 

@@ -15,10 +15,11 @@ from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
     from fsframework.api.running import Run
+    from fsframework.api.seeds import SeedGroup
     from fsframework.records import RunRecord
     from fsframework.values import Estimate
 
-__all__ = ["print_record", "runs"]
+__all__ = ["print_group", "print_record", "runs"]
 
 _USUAL = (
     *("run", "status", "method", "backbone", "sampler", "way", "shot", "tasks"),
@@ -258,12 +259,45 @@ def print_record(folder: Path, record: RunRecord) -> None:
     click.echo(f"run: {folder}")
 
 
-def _intro(record: RunRecord) -> list[str]:
-    """Return what ran, in a few lines."""
-    from fsframework.api.run_rows import dataset_of, words_of
+def print_group(group: SeedGroup) -> None:
+    """Print runs of several training seeds: what ran, estimates over seeds, then each run."""
+    from fsframework.cli import render
 
+    record, runs = group.record, group.runs
+    for line in _what(record):
+        click.echo(line)
+    click.echo(f"training seeds: {', '.join(map(str, group.seeds))}")
+    click.echo()
+    render.estimates_table(record, group.estimates)
+    click.echo()
+    names = list(group.estimates)
+    heads = ("run", "training-seed", *names)
+    rows = [
+        (run.name, str(seed), *(str(run.estimates[name]) for name in names))
+        for run, seed in zip(runs, group.seeds, strict=True)
+    ]
+    render.print_table(heads, rows)
+    click.echo()
+    for line in _reading(record):
+        click.echo(line)
+    for note in dict.fromkeys([*group.notes, *(note for run in runs for note in run.record.notes)]):
+        own = [run for run in runs if note in run.record.notes]
+        seeds = ", ".join(str(run.record.training_seed) for run in own)
+        click.echo(f"note: {f'seed {seeds}: ' if 0 < len(own) < len(runs) else ''}{note}")
+    click.echo(f"runs: {runs[0].folder.parent}")
+
+
+def _intro(record: RunRecord) -> list[str]:
+    """Return what ran and how it was trained, in a few lines."""
     if record.imported is not None:
         return _imported(record)
+    return [*_what(record), _training(record), *_curves(record)]
+
+
+def _what(record: RunRecord) -> list[str]:
+    """Return method, data and tasks of a run that was made here, in a few lines."""
+    from fsframework.api.run_rows import dataset_of, words_of
+
     assert record.method is not None
     assert record.backbone is not None
     precision = record.settings.get("precision", "fp32")
@@ -273,19 +307,20 @@ def _intro(record: RunRecord) -> list[str]:
     ]
     if "attributes" in record.digests:
         lines.append(f"words: {words_of(record)}")
-    return [*lines, _training(record), *_curves(record)]
+    return lines
 
 
 def _tasks(record: RunRecord) -> str:
-    """Return sampler with the options that were given, shape and seed."""
+    """Return sampler with the options that were given, shape and seeds."""
     tested = record.tested
     if tested is None:
         return "no tasks yet"
     given = [f"{name}={tested.options[name]}" for name in tested.given_options]
     sampler = tested.sampler + (f" ({', '.join(given)})" if given else "")
-    return (
-        f"{sampler} tasks, {tested.shape}, {tested.n_query} queries per class, seed {tested.seed}"
-    )
+    seeds = f"seed {tested.seed}"
+    if record.training_seed not in (None, tested.seed):
+        seeds = f"task seed {tested.seed}, training seed {record.training_seed}"
+    return f"{sampler} tasks, {tested.shape}, {tested.n_query} queries per class, {seeds}"
 
 
 def _imported(record: RunRecord) -> list[str]:

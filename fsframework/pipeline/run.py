@@ -50,7 +50,7 @@ from fsframework.records import (
 from fsframework.statistics.estimation import estimates_of
 from fsframework.values import ArmOutcomes, ImagePool, Outcomes
 
-__all__ = ["RunResult", "run_experiment"]
+__all__ = ["RunResult", "run_experiment", "with_queries"]
 
 _TRAINED_ON = {"images of train": "train", "images of val": "val"}
 """Splits by the name of their images' digest in a record."""
@@ -73,16 +73,22 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     Raises:
         FsfError: bad input, in one sentence.
     """
-    if experiment.settings.queries == "auto" and not experiment.planned:
-        experiment = with_planned_queries(
-            experiment, session.registry, lambda pilot: run_experiment(pilot, session).folder
-        )
+    experiment = with_queries(experiment, session)
     timer = _Timer()
     with timer("tasks"):
         prepared = prepare(experiment, session)
     job = _Job(prepared, run_fingerprint(prepared), session, timer)
     with held(session.workspace.cache / "running" / job.fingerprint[:24], session.reporter):
         return job.run()
+
+
+def with_queries(experiment: Experiment, session: Session) -> Experiment:
+    """Return the experiment with the number of queries that a pilot run finds, if one is to."""
+    if experiment.settings.queries != "auto" or experiment.planned:
+        return experiment
+    return with_planned_queries(
+        experiment, session.registry, lambda pilot: run_experiment(pilot, session).folder
+    )
 
 
 class _Timer:

@@ -252,6 +252,7 @@ def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session)
     """Draw the tasks from one split, with the words of its images if needed."""
     settings, sampler = experiment.settings, experiment.sampler
     assert settings.split is not None
+    drawn = settings.tasks, settings.task_seed, session
     needs = sampler.create().needs_attributes
     if needs:
         _check_labels(experiment, source.pool_of(settings.split), session)
@@ -260,7 +261,7 @@ def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session)
         sampler,
         settings.split,
         pool,
-        lambda one: draw_arms(session.registry, one, pool, settings.tasks, settings.task_seed, session),
+        lambda one: draw_arms(session.registry, one, pool, *drawn),
     )
     if fit.sampler is not sampler:
         experiment = with_way(experiment, fit.sampler)

@@ -24,7 +24,6 @@ from fsframework.statistics.differences import (
     ComparisonOptions,
     Differences,
     benjamini_hochberg,
-    differences,
     holm,
 )
 from fsframework.statistics.estimation import contrast_images, task_values
@@ -32,6 +31,7 @@ from fsframework.statistics.estimators import LEVELS, Level
 from fsframework.statistics.intervals import answers_of, interval_over
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
+from fsframework.statistics.seeds import differences_over_seeds, means_over_seeds
 from fsframework.values import (
     Estimate,
     FloatArray,
@@ -54,6 +54,7 @@ __all__ = [
     "TaskValues",
     "compare_methods",
     "direct_sign",
+    "estimates_of_methods",
     "letters",
     "values_of",
 ]
@@ -86,7 +87,7 @@ class TaskValues:
     Args:
         measure: a statistic on an arm, or on a contrast.
         task_set: name of the tasks.
-        parts: float64 ``(T, methods)``: one part for an arm, or for the gap of arms that are paired
+        parts: float64 ``(T, models)``: one part for an arm, or for the gap of arms that are paired
             task by task; two for the gap of arms drawn independently, whose means add up to it.
         scope: of every interval over tasks; ``n_images`` distinct images in all parts, 0 if not
             known.
@@ -94,6 +95,7 @@ class TaskValues:
         query_batch: which queries a method received together.
         paired_arms: whether it is the gap of arms that are paired task by task.
         images: for intervals over images; ``None`` if they are not available.
+        seeds: models of each method, which are side by side; empty for one each.
     """
 
     measure: Measure
@@ -105,6 +107,17 @@ class TaskValues:
     query_batch: QueryBatch = "task"
     paired_arms: bool = False
     images: ImageFacts | None = None
+    seeds: tuple[int, ...] = ()
+
+    @property
+    def n_seeds(self) -> tuple[int, ...]:
+        """Models of each method."""
+        return self.seeds or (1,) * self.parts[0].shape[1]
+
+    @property
+    def means(self) -> tuple[FloatArray, ...]:
+        """The parts with the mean of each method's models, ``(T, methods)`` each."""
+        return tuple(means_over_seeds(values, self.n_seeds) for values in self.parts)
 
     @property
     def n_tasks(self) -> int:
@@ -370,18 +383,34 @@ def values_of(
         first.outcomes[measure.arms[-1]].query_batch,
         paired,
         images,
+        tuple(len(one.models) for one in results),
     )
 
 
 def _columns(
     results: Sequence[MethodResult], name: str, arm: str, statistic: Statistic
 ) -> FloatArray:
-    """Return a statistic of each task, a column per result."""
+    """Return a statistic of each task, a column per model."""
     values = []
     for one in results:
         about = f"{Measure(name, (arm,)).name} of {one.label}"
-        values.append(task_values(about, statistic, one.outcomes[arm]))
+        values += [task_values(about, statistic, outcomes[arm]) for outcomes in one.models]
     return np.column_stack(values)
+
+
+def estimates_of_methods(
+    labels: Sequence[str], values: TaskValues, how: ComparisonOptions | None = None
+) -> dict[str, Estimate]:
+    """Return the value of each method by its label, over the seeds of its models.
+
+    Raises:
+        OptionError: a method has several models, and the interval is not Student's.
+    """
+    how = how or ComparisonOptions()
+    found = differences_over_seeds(values.parts, np.eye(len(labels)), values.n_seeds, how)
+    return {
+        label: _estimate(values, found, row, how.choice.level) for row, label in enumerate(labels)
+    }
 
 
 def compare_methods(
@@ -395,7 +424,8 @@ def compare_methods(
 
     Raises:
         DataError: there is one method.
-        OptionError: no method has the name of the baseline.
+        OptionError: no method has the name of the baseline; or methods have several seeds, and the
+            interval is not Student's.
     """
     how, n = how or ComparisonOptions(), len(labels)
     if n < 2:
@@ -409,7 +439,7 @@ def compare_methods(
     chosen = _chosen(labels, how.baseline)
     columns = np.eye(n)
     contrasts = np.vstack([columns, *(columns[i] - columns[j] for i, j in chosen)])
-    found = differences(values.parts, contrasts, how)
+    found = differences_over_seeds(values.parts, contrasts, values.n_seeds, how)
     over, why_not = found, ""
     if how.choice.method in LEVELS:
         over, why_not = _over_images(values, contrasts, found, how)
@@ -526,7 +556,7 @@ def _over_images(
             f"since the sampler of the tasks, {tasks.sampler}, does not draw classes and images "
             "uniformly"
         )
-    combined = values.parts[0] @ contrasts.T
+    combined = values.means[0] @ contrasts.T
     answers: FloatArray | None = None
     if over == "image-level":
         per_task = facts.statistic.per_task
@@ -577,7 +607,7 @@ def _letter(index: int) -> str:
 
 def _correlations(values: TaskValues) -> FloatArray:
     """Return Pearson's correlation of each two methods over the tasks, NaN where there is none."""
-    columns, *more = values.parts
+    columns, *more = values.means
     n = columns.shape[1]
     if more or len(columns) < 2:
         return np.full((n, n), np.nan)
@@ -609,7 +639,7 @@ def _paired(difference: Estimate) -> str:
 
 def _few(values: TaskValues, labels: tuple[str, str], places: tuple[int, int]) -> str:
     """Return a warning if an interval rests on few tasks, else an empty text."""
-    for columns in values.parts:
+    for columns in values.means:
         differ = int((np.abs(columns[:, places[0]] - columns[:, places[1]]) > NO_SPREAD).sum())
         if differ < FEWEST_DIFFERENT:
             return (
@@ -635,6 +665,25 @@ def _why(values: TaskValues, labels: tuple[str, str], difference: float) -> str:
     )
 
 
+def _seed_notes(labels: Sequence[str], n_seeds: Sequence[int]) -> list[str]:
+    """Return what the numbers of seeds mean for the intervals, if any method has several."""
+    if max(n_seeds) == 1:
+        return []
+    notes = []
+    if single := [label for label, n in zip(labels, n_seeds, strict=True) if n == 1]:
+        notes.append(
+            f"{', '.join(single)}: one seed, so intervals and differences speak of "
+            f"{'these' if len(single) == 1 else 'their'} weights only, and not of the method "
+            "trained again"
+        )
+    if two := [label for label, n in zip(labels, n_seeds, strict=True) if n == 2]:
+        notes.append(
+            f"{', '.join(two)}: two seeds say little of the variance between seeds; the interval "
+            "is wide, and may hold the truth less often than its level"
+        )
+    return notes
+
+
 def _notes(
     labels: Sequence[str],
     values: TaskValues,
@@ -645,7 +694,7 @@ def _notes(
     fewest = values.fewest_tasks
     if fewest < 2:
         return ["one task says nothing about others: there is no interval and no p"]
-    notes = []
+    notes = _seed_notes(labels, values.n_seeds)
     if how.choice.method in ("percentile", "bca") and fewest < FEWEST_RESAMPLED:
         notes.append(
             f"a bootstrap of {fewest} tasks gives intervals that are too short, and p that are too "

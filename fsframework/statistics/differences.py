@@ -15,6 +15,7 @@ from fsframework.values import BoolArray, FloatArray
 __all__ = [
     "FEWEST_RESAMPLED",
     "NO_SPREAD",
+    "Bounds",
     "ComparisonOptions",
     "Differences",
     "benjamini_hochberg",
@@ -64,6 +65,10 @@ class ComparisonOptions:
             raise OptionError(f"{argument('resamples')} must be at least 1, not {self.n_resamples}")
 
 
+Bounds = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+"""Value, low, high and p of each contrast."""
+
+
 @dataclass(frozen=True, eq=False)
 class Differences:
     """Contrasts of methods, one entry per contrast.
@@ -88,14 +93,8 @@ class Differences:
     seed_deviation: tuple[float | None, ...]
 
     @classmethod
-    def of_one_seed(
-        cls, bounds: tuple[FloatArray, ...], varies: BoolArray, estimator: str
-    ) -> Differences:
-        """Return contrasts of methods that have one model each, all with the same estimator.
-
-        Args:
-            bounds: value, low, high and p.
-        """
+    def of_one_seed(cls, bounds: Bounds, varies: BoolArray, estimator: str) -> Differences:
+        """Return contrasts of methods that have one model each, all with the same estimator."""
         n = len(varies)
         return cls(*bounds, varies, (estimator,) * n, (1,) * n, (None,) * n)
 
@@ -131,9 +130,7 @@ def differences(
     return Differences.of_one_seed(bounds, varies, estimator)
 
 
-def without_spread(
-    bounds: tuple[FloatArray, ...], varies: BoolArray, contrasts: FloatArray
-) -> tuple[FloatArray, ...]:
+def without_spread(bounds: Bounds, varies: BoolArray, contrasts: FloatArray) -> Bounds:
     """Return value, low, high and p of contrasts, corrected where nothing varies.
 
     Without spread an interval of zero width would claim certainty that nobody has, except for a

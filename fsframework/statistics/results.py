@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.records import RECORD_NAME, RunRecord, find_run, load_outcomes
+from fsframework.statistics.seeds import grouped_by_seeds
 from fsframework.values import Arms, Contrast, Outcomes
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "comparable",
     "find_results",
     "grouped_by_tasks",
+    "joined_over_seeds",
     "result_of_run",
     "thread_cautions",
 ]
@@ -36,6 +38,11 @@ class MethodResult:
         cautions: to print under every table that shows it; see ``RunRecord``.
         threads: of PyTorch that computed it, 0 if not known; ``trained`` whether it was trained.
         longer_labels: each more specific than the last, for methods whose labels are equal.
+        group: of its run; see ``RunRecord``. Results of equal groups are one method trained with
+            several seeds.
+        training_seed: of its model, ``None`` if unknown.
+        other_seeds: outcomes of models that were trained with other seeds, by name of the arm, on
+            the same tasks.
     """
 
     label: str
@@ -48,6 +55,14 @@ class MethodResult:
     threads: int = 0
     trained: bool = False
     longer_labels: tuple[str, ...] = ()
+    group: str = ""
+    training_seed: int | None = None
+    other_seeds: tuple[Mapping[str, Outcomes], ...] = ()
+
+    @property
+    def models(self) -> tuple[Mapping[str, Outcomes], ...]:
+        """Outcomes of each of its models by name of the arm."""
+        return (self.outcomes, *self.other_seeds)
 
     @property
     def contrast(self) -> Contrast | None:
@@ -123,6 +138,34 @@ def result_of_run(folder: Path, record: RunRecord | None = None) -> MethodResult
         threads=record.environment.threads,
         trained=bool(record.training.history),
         longer_labels=(with_backbone, f"{with_backbone} {record.fingerprint[:8]}"),
+        group=record.group,
+        training_seed=record.training_seed,
+    )
+
+
+def joined_over_seeds(results: Sequence[MethodResult]) -> list[MethodResult]:
+    """Return results with those that differ only in their training seed joined to one.
+
+    Results are joined if their groups and labels are equal, in the order of their seeds. A seed
+    that appears again, as in a copy of a run, begins another result.
+    """
+
+    def told(one: MethodResult) -> tuple[str, int | None]:
+        return one.group and f"{one.group} {one.label}", one.training_seed
+
+    return [_joined(group) for group in grouped_by_seeds(results, told)]
+
+
+def _joined(group: Sequence[MethodResult]) -> MethodResult:
+    """Return results of different training seeds as one."""
+    first, *others = group
+    threads = thread_cautions({str(i): (one.threads, one.trained) for i, one in enumerate(group)})
+    said = [caution for one in group for caution in one.cautions]
+    said += [caution for one in threads.values() for caution in one]
+    return dataclasses.replace(
+        first,
+        cautions=tuple(dict.fromkeys(said)),
+        other_seeds=tuple(one.outcomes for one in others),
     )
 
 
@@ -194,6 +237,7 @@ def comparable(results: Sequence[MethodResult]) -> list[MethodResult]:
             one,
             label=label,
             outcomes={arm: one.outcomes[arm] for arm in arms},
+            other_seeds=tuple({arm: o[arm] for arm in arms} for o in one.other_seeds),
             arms=_only(one.arms, arms, one_contrast),
         )
         for one, label in zip(results, _labels(results), strict=True)

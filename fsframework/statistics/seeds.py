@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,9 +16,11 @@ from fsframework.statistics.differences import (
     differences,
     without_spread,
 )
-from fsframework.values import FloatArray
+from fsframework.values import FloatArray, IntArray
 
-__all__ = ["OVER_SEEDS", "differences_over_seeds", "means_over_seeds"]
+__all__ = ["OVER_SEEDS", "differences_over_seeds", "grouped_by_seeds", "means_over_seeds"]
+
+T = TypeVar("T")
 
 OVER_SEEDS = "crossed-t"
 """Estimator of intervals over seeds and tasks, two crossed random effects."""
@@ -50,7 +53,7 @@ def differences_over_seeds(
         return differences(parts, contrasts, how)
     if how.choice.method != "student-t":
         raise OptionError(
-            f"{argument('interval', how.choice.method)}: is for one model per method; intervals "
+            f"{argument('interval', how.choice.method)} is for one model per method; intervals "
             f"over several training seeds are {argument('interval', 'student-t')}"
         )
     means = [means_over_seeds(values, n_seeds) for values in parts]
@@ -59,10 +62,8 @@ def differences_over_seeds(
         return single
     columns = np.split(np.arange(sum(n_seeds)), np.cumsum(n_seeds)[:-1])
     found = [_over_seeds(parts, columns, row, how.choice.level) for row in contrasts]
-    bounds = tuple(
-        np.array([getattr(one, name) for one in found]) for name in ("value", "low", "high", "p")
-    )
-    bounds = (np.where(np.abs(bounds[0]) < NO_SPREAD, 0.0, bounds[0]), *bounds[1:])
+    value, low, high, p = np.array([(one.value, one.low, one.high, one.p) for one in found]).T
+    bounds = np.where(np.abs(value) < NO_SPREAD, 0.0, value), low, high, p
     varies = np.array([one.varies for one in found])
     most = [max(n for n, weight in zip(n_seeds, row, strict=True) if weight) for row in contrasts]
     return Differences(
@@ -75,7 +76,7 @@ def differences_over_seeds(
 
 
 def _over_seeds(
-    parts: Sequence[FloatArray], columns: Sequence[np.ndarray], weights: FloatArray, level: float
+    parts: Sequence[FloatArray], columns: Sequence[IntArray], weights: FloatArray, level: float
 ) -> Crossed:
     cells = [
         Cell(values[:, own].T, str(method), str(part), float(weights[method]))
@@ -94,3 +95,31 @@ def means_over_seeds(values: FloatArray, n_seeds: Sequence[int]) -> FloatArray:
     """
     starts = np.cumsum([0, *n_seeds[:-1]])
     return np.asarray(np.add.reduceat(values, starts, axis=1) / np.asarray(n_seeds))
+
+
+def grouped_by_seeds(
+    items: Sequence[T], told: Callable[[T], tuple[str, int | None]]
+) -> list[list[T]]:
+    """Return items that differ only in their training seed together, in the order of their seeds.
+
+    Args:
+        items: groups are in the order of their first items.
+        told: group of an item and its training seed. Without a group, which is empty then, or a
+            seed an item stays alone; one with a seed that its group has already begins another.
+
+    >>> runs = [("a", 1), ("b", 0), ("a", 0), ("a", 1)]
+    >>> grouped_by_seeds(runs, lambda run: run)
+    [[('a', 0), ('a', 1)], [('b', 0)], [('a', 1)]]
+    """
+    found: list[dict[int | None, T]] = []
+    by_group: dict[str, list[dict[int | None, T]]] = {}
+    for item in items:
+        group, seed = told(item)
+        alike = by_group.setdefault(group, []) if group and seed is not None else []
+        own = next((one for one in alike if seed not in one), None)
+        if own is None:
+            own = {}
+            alike.append(own)
+            found.append(own)
+        own[seed] = item
+    return [[own[seed] for seed in sorted(own, key=lambda one: one or 0)] for own in found]

@@ -26,7 +26,8 @@ SEEDS = ("task_seed", "training_seed")
 """Settings that ``seed`` sets, unless they are given beside it or by a stronger source."""
 
 ARGUMENTS: Mapping[str, str] = {
-    **{name: name for name in (*COMPONENTS, "attributes", "split", "tasks", "device", "seed", *SEEDS)},
+    **{name: name for name in (*COMPONENTS, "attributes", "split", "tasks", "device")},
+    **{name: name for name in ("seed", *SEEDS)},
     "way": "sampler.n_way",
     "shot": "sampler.n_shot",
     "queries": "sampler.n_query",
@@ -37,7 +38,7 @@ ARGUMENTS: Mapping[str, str] = {
             *("training", "recipe", "model", "tensorboard", "statistics", "level", "interval"),
             *("placebo", "image_size", "precision", "decoding", "broken", "task_file"),
             *("query_batch", "drop_class_words", "drop_words", "min_count", "offline", "name"),
-            "pilot_tasks",
+            *("pilot_tasks", "launcher"),
         )
     },
 }

@@ -48,7 +48,7 @@ _DEFAULTS = {
 }
 ROLES = tuple(_DEFAULTS)
 """The components that every experiment has."""
-OVERRIDING = ("command line", "call", "environment")
+OVERRIDING = ("grid", "command line", "call", "environment")
 """Origins of what the user gave for this run, in order of precedence."""
 FROM_TASKS = "the tasks"
 """Origin of a method's number of ways that follows the tasks."""

@@ -51,6 +51,7 @@ class ComparisonTable:
 def values_table(parts: Sequence[MeasureComparison]) -> ComparisonTable:
     """Return the methods' own values in one measure, on one or several sets of tasks."""
     several, name = len(parts) > 1, parts[0].measure.name
+    over_seeds = _over_seeds(parts)
     grouped = any(part.groups for part in parts)
     rows = []
     for part in parts:
@@ -58,7 +59,8 @@ def values_table(parts: Sequence[MeasureComparison]) -> ComparisonTable:
         for label in part.groups or part.values:
             letters: tuple[str, ...] = (part.groups[label],) if grouped else ()
             value = part.values[label]
-            rows.append((*start, label, _number(value), *letters, *_read_with(value)))
+            seeds = (value.between_seeds, str(value.n_seeds)) if over_seeds else ()
+            rows.append((*start, label, _number(value), *letters, *seeds, *_read_with(value)))
             if label in part.other_scope:
                 value, letters = part.other_scope[label], ("",) * len(letters)
                 rows.append((*start, label, _number(value), *letters, *_read_with(value)))
@@ -69,6 +71,7 @@ def values_table(parts: Sequence[MeasureComparison]) -> ComparisonTable:
             "method",
             name,
             *(("group",) if grouped else ()),
+            *(("between seeds", "seeds") if over_seeds else ()),
             *READ_WITH,
         ),
         tuple(rows),
@@ -78,7 +81,7 @@ def values_table(parts: Sequence[MeasureComparison]) -> ComparisonTable:
 
 def pairs_table(parts: Sequence[MeasureComparison]) -> ComparisonTable:
     """Return the paired differences in one measure, on one or several sets of tasks."""
-    several = len(parts) > 1
+    several, over_seeds = len(parts) > 1, _over_seeds(parts)
     rows = [
         (
             *((part.task_set,) if several else ()),
@@ -91,6 +94,7 @@ def pairs_table(parts: Sequence[MeasureComparison]) -> ComparisonTable:
             SIGNS[pair.direct],
             SIGNS[pair.paired] + (" !" if pair.inverted else ""),
             _verdict(pair, 1 - part.level),
+            *((_seeds(part, pair),) if over_seeds else ()),
             *_read_with(pair.difference),
         )
         for part in parts
@@ -99,10 +103,26 @@ def pairs_table(parts: Sequence[MeasureComparison]) -> ComparisonTable:
     columns = ("pair", "difference", "p", "Holm", "BH", "r", "direct", "paired", "verdict")
     return ComparisonTable(
         f"{parts[0].measure.name}, paired differences",
-        (*(("tasks of",) if several else ()), *columns, *READ_WITH),
+        (
+            *(("tasks of",) if several else ()),
+            *columns,
+            *(("seeds",) if over_seeds else ()),
+            *READ_WITH,
+        ),
         tuple(rows),
         (_PAIRS,),
     )
+
+
+def _over_seeds(parts: Sequence[MeasureComparison]) -> bool:
+    """Return whether any method has several training seeds."""
+    return any(value.n_seeds > 1 for part in parts for value in part.values.values())
+
+
+def _seeds(part: MeasureComparison, pair: Pair) -> str:
+    """Return the number of seeds of both methods, or of each if they differ."""
+    both = [part.values[label].n_seeds for label in (pair.first, pair.second)]
+    return ", ".join(map(str, dict.fromkeys(both)))
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fsframework.api.planned import plain_tree
 from fsframework.api.data import opened
 from fsframework.api.experiments import overlay
+from fsframework.api.planned import plain_tree
 from fsframework.api.session import Session
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces import Benchmark, Dataset, Labelled, Selection

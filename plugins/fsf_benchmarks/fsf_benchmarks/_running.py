@@ -9,21 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_choices
-from fsframework.api.planned import (
-    arms_of,
-    check_options,
-    described_over,
-    find_finished,
-    identity_of,
-    options_of,
-)
-from fsframework.api.overrides import Override, check_overrides, read_overrides
 from fsframework.api.components import Given, component
 from fsframework.api.experiments import Description, given_tree, tree_of_call
-from fsframework.api.running import Run, run_described
+from fsframework.api.overrides import Override, check_overrides, read_overrides
+from fsframework.api.planned import arms_of, check_options, find_finished, identity_of
+from fsframework.api.running import Run
 from fsframework.api.session import Session, open_session
-from fsframework.errors import FsfError, OptionError, argument
-from fsframework.interfaces import Benchmark, BenchmarkResults, Selection
+from fsframework.api.sweeps import (
+    Planned,
+    planned_over,
+    result_of,
+    run_sweep,
+    sweep_of,
+    without_launcher,
+)
+from fsframework.errors import OptionError, argument
+from fsframework.interfaces import Benchmark, BenchmarkResults, Launcher, Selection
 from fsframework.interfaces.benchmark import AXES
 from fsframework.values import (
     ExperimentDescription,
@@ -90,6 +91,8 @@ class Job:
         given: options of every experiment.
         config: options from a file; ``given`` takes precedence over them.
         overrides: options of some experiments; they take precedence over those of the file.
+        launcher: of the workers that run the experiments; without one, this process does.
+        plugins: files whose plugin classes are loaded.
     """
 
     name: str
@@ -99,6 +102,8 @@ class Job:
     given: Tree
     config: Tree
     overrides: tuple[Override, ...] = ()
+    launcher: Launcher | None = None
+    plugins: Sequence[str | Path] = ()
 
     def listed(self) -> list[Listed]:
         """Return the experiments that are known so far, each once, without running them.
@@ -111,9 +116,9 @@ class Job:
         if all(one.run is not None for one in found):
             of = {identity_of(o.description): o.run for o in found if o.description and o.run}
             results = [
-                _result(experiment, description, of[identity_of(description)])
-                for experiment in first
-                for description in [self._described(experiment)]
+                result_of(one, of[identity_of(one.description)])
+                for one in self._planned(first)
+                if one.description is not None
             ]
             done = BenchmarkResults(self.selection, results)
             found += self._listed(tuple(self.benchmark.further_experiments(done)))
@@ -123,12 +128,12 @@ class Job:
         known: dict[str, tuple[ExperimentDescription, Description]] = {}
         failed = []
         for experiment in experiments:
-            try:
-                description = self._described(experiment)
-            except FsfError as error:
-                failed.append(Listed(experiment, None, None, " ".join(str(error).split())))
+            planned = planned_over(experiment, self._layers(experiment), self.session)
+            if planned.description is None:
+                failed.append(Listed(experiment, None, None, planned.reason))
             else:
-                known.setdefault(identity_of(description), (experiment, description))
+                key = identity_of(planned.description)
+                known.setdefault(key, (experiment, planned.description))
         runs = find_finished([description for _, description in known.values()])
         listed = [Listed(*pair, run) for pair, run in zip(known.values(), runs, strict=True)]
         return listed + failed
@@ -143,19 +148,14 @@ class Job:
         """
         first = tuple(self.benchmark.experiments(self.selection))
         check_overrides(self.overrides, first, self.selection.installed.get("method", ()))
-        described = [self._described(experiment) for experiment in first]
-        check_options(described)
-        self._check_arms(described)
+        planned = self._planned(first)
+        self._check_arms(planned)
         self.benchmark.check(self.selection)
         done: dict[str, ExperimentResult] = {}
-        results = self._run(first, described, done)
-        further = tuple(
-            self.benchmark.further_experiments(BenchmarkResults(self.selection, results))
-        )
-        if further:
-            described = [self._described(experiment) for experiment in further]
-            check_options(described)
-            results += self._run(further, described, done)
+        results = self._run(planned, done)
+        further = self.benchmark.further_experiments(BenchmarkResults(self.selection, results))
+        if further := tuple(further):
+            results += self._run(self._planned(further), done)
         found = BenchmarkResults(self.selection, results)
         return FinishedBenchmark(
             self.name,
@@ -164,9 +164,10 @@ class Job:
             tuple(self.benchmark.figures(found)),
         )
 
-    def _check_arms(self, described: Sequence[Description]) -> None:
+    def _check_arms(self, planned: Sequence[Planned]) -> None:
         """Check that every sampler has the arms that the benchmark needs."""
-        for one in described if self.benchmark.arms else ():
+        descriptions = [one.description for one in planned if one.description is not None]
+        for one in descriptions if self.benchmark.arms else ():
             if arms_of(one) != self.benchmark.arms:
                 raise OptionError(
                     f"{argument('sampler', one.options['sampler']['name'])}: its arms are "
@@ -174,78 +175,43 @@ class Job:
                     f"{' and '.join(self.benchmark.arms)}"
                 )
 
-    def _described(self, experiment: ExperimentDescription) -> Description:
+    def _layers(self, experiment: ExperimentDescription) -> list[Tree]:
+        """Return the options of an experiment, those that take precedence first."""
         origin = f"benchmark {self.name}"
         holding = [o.options for o in self.overrides if o.holds_for(experiment)]
-        layers = [
+        return [
             given_tree(experiment.arguments, origin),
             self.given,
             *reversed(holding),
             self.config,
             given_tree(experiment.defaults, origin),
         ]
-        return described_over(layers, self.session)
+
+    def _planned(self, experiments: Sequence[ExperimentDescription]) -> list[Planned]:
+        """Return planned experiments whose options are checked.
+
+        Raises:
+            FsfError: an option is unknown or not allowed.
+        """
+        planned = [planned_over(one, self._layers(one), self.session) for one in experiments]
+        for one in planned:
+            if one.description is None:
+                raise OptionError(one.reason)
+        check_options(one.description for one in planned if one.description is not None)
+        return planned
 
     def _run(
-        self,
-        experiments: Sequence[ExperimentDescription],
-        described: Sequence[Description],
-        done: dict[str, ExperimentResult],
+        self, planned: Sequence[Planned], done: dict[str, ExperimentResult]
     ) -> list[ExperimentResult]:
-        """Run experiments, equal ones once, and store their results in ``done``."""
-        keys = [identity_of(description) for description in described]
-        new = list(dict.fromkeys(key for key in keys if key not in done))
+        """Run experiments, equal ones once, and add their results to ``done``, by key."""
+        sweep = sweep_of(planned, self.session, plugins=self.plugins)
         results = []
-        for key, experiment, description in zip(keys, experiments, described, strict=True):
-            if key not in done:
-                where = f"experiment {new.index(key) + 1} of {len(new)}"
-                self.session.reporter.say(f"{where}: {experiment.name}")
-                done[key] = _run_one(experiment, description)
-                if reason := done[key].reason:
-                    self.session.reporter.say(f"{where} failed: {reason}")
-            # The name of the experiment that ran, with the tags of the one that was described.
-            named = dataclasses.replace(experiment, name=done[key].description.name)
-            results.append(dataclasses.replace(done[key], description=named))
+        for key, result in zip(sweep.keys, run_sweep(sweep, self.launcher), strict=True):
+            first = done.setdefault(key, result)
+            # The name of the experiment that ran, with the tags of the one that was planned.
+            named = dataclasses.replace(result.description, name=first.description.name)
+            results.append(dataclasses.replace(result, description=named))
         return results
-
-
-def _run_one(experiment: ExperimentDescription, description: Description) -> ExperimentResult:
-    try:
-        run = run_described(description)
-    except FsfError as error:
-        reason = " ".join(str(error).split())
-    except Exception as error:
-        # For example, one method needs more GPU memory than there is; the others may still fit.
-        first = (str(error).splitlines() or [""])[0]
-        reason = f"unexpected {type(error).__name__}: {first}"
-    else:
-        return _result(experiment, description, run)
-    return ExperimentResult(description=experiment, options=description.options, reason=reason)
-
-
-def _result(
-    experiment: ExperimentDescription, description: Description, run: Run
-) -> ExperimentResult:
-    record = run.record
-    return ExperimentResult(
-        description=experiment,
-        # Options such as statistics are those asked for now, not those of the stored run.
-        options={
-            **description.options,
-            **options_of(run),
-            "level": description.options["level"],
-        },
-        folder=run.folder,
-        fingerprint=record.fingerprint,
-        data_fingerprint=record.digests.get("data", ""),
-        reused=run.reused,
-        trained=bool(record.training.history),
-        n_tasks={arm: one.n_tasks for arm, one in record.arms.items()},
-        estimates=run.estimates,
-        notes=record.notes,
-        cautions=record.cautions,
-        load_outcomes=lambda: run.outcomes,
-    )
 
 
 def make_job(
@@ -254,6 +220,7 @@ def make_job(
     given: Tree,
     config: Tree,
     chosen: Mapping[str, Sequence[Any]],
+    plugins: Sequence[str | Path] = (),
 ) -> Job:
     """Return a benchmark by name with everything that is needed to run it.
 
@@ -263,10 +230,12 @@ def make_job(
         given: options; those of the benchmark itself are below the key ``benchmark``.
         config: options from a file, with ``overrides``; ``given`` takes precedence over them.
         chosen: values by axis; see ``fsframework.interfaces.benchmark.AXES``.
+        plugins: files whose plugin classes are loaded, for workers.
 
     Raises:
         FsfError: the benchmark does not exist, or an option is unknown or not allowed.
     """
+    launcher, [given, config] = without_launcher([given, config], session)
     own: dict[str, Any] = {}
     for tree in (config, given):
         part = tree.get("benchmark", {})
@@ -286,6 +255,8 @@ def make_job(
         without_choices(trees[0]),
         without_choices(trees[1]),
         overrides,
+        launcher,
+        plugins,
     )
 
 
@@ -309,8 +280,9 @@ def run_benchmark(
         cache_dir: where stages are cached; see ``fsframework.run``.
         progress: whether progress is shown on standard error.
         **arguments: those of ``fsframework.run``, of which ``dataset``, ``method``, ``backbone``,
-            ``shot``, ``detector`` and ``model`` may be lists, or mappings of options, and
-            ``benchmark_options``, a mapping of the benchmark's own options.
+            ``shot``, ``detector`` and ``model`` may be lists, or mappings of options;
+            ``benchmark_options``, a mapping of the benchmark's own options; and ``launcher``, of
+            the workers that run the experiments.
 
     Raises:
         FsfError: an argument is wrong; a failed experiment becomes a result with its reason.
@@ -328,7 +300,7 @@ def run_benchmark(
         **given_tree(arguments, "call"),
         "benchmark": {key: Given(value, "call") for key, value in own.items()},
     }
-    return make_job(benchmark, session, given, tree_of_call({}, config), chosen).run()
+    return make_job(benchmark, session, given, tree_of_call({}, config), chosen, plugins).run()
 
 
 def _several(values: Any) -> Sequence[Any]:

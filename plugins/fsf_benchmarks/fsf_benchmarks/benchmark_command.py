@@ -91,7 +91,7 @@ __all__ = ["benchmark"]
 )
 @shared("sampler", "way", "queries", "tasks", "split", "attributes", "seed", "device")
 @shared("query-batch", "recipe", *DROPPING, "offline")
-@shared("workers", *CONFIGURATION, "runs-dir", "cache-dir")
+@shared("launcher", "workers", *CONFIGURATION, "runs-dir", "cache-dir")
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
@@ -154,7 +154,8 @@ def benchmark(  # noqa: PLR0913 - a parameter per option
     asked = {axis: chosen.get(f"{axis}s", ()) for axis in AXES}
     asked["model"] = _folders(models, session.workspace.runs)
     tree = tree_of(context, config=False)
-    job = make_job(name, session, tree, tree_of_call({}, config), asked)
+    files = context.params["plugin_files"]
+    job = make_job(name, session, tree, tree_of_call({}, config), asked, files)
     if dry_run:
         _print_listed(name, job.listed(), as_json)
         return

@@ -1,0 +1,334 @@
+"""The public call for sweeps: a grid of options, and what came of each combination."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fsframework.api.components import Given
+from fsframework.api.experiments import given_tree, tree_of_call
+from fsframework.api.grids import (
+    Axes,
+    axes_of_table,
+    experiments_of,
+    read_seeds,
+    shown,
+    tree_of_cell,
+)
+from fsframework.api.overrides import Override, check_conditions, read_excluded, read_overrides
+from fsframework.api.planned import check_options
+from fsframework.api.running import Run, load_run
+from fsframework.api.seeds import SeedGroup, groups_over_seeds
+from fsframework.api.session import Session, open_session
+from fsframework.api.sweeps import (
+    Planned,
+    Sweep,
+    planned_over,
+    run_sweep,
+    sweep_of,
+    without_launcher,
+)
+from fsframework.errors import OptionError, argument
+from fsframework.interfaces.launcher import Launcher
+from fsframework.pipeline.experiment.arguments import ARGUMENTS, SEEDS
+from fsframework.values import ExperimentDescription, ExperimentResult, html_table, text_table
+
+__all__ = ["Finished", "PlannedSweep", "SweepRow", "plan_sweep", "sweep"]
+
+_LISTS = ("statistics", "drop_words", "training")
+"""Arguments whose value is a list; an axis of one is a list of lists."""
+_SEEDS_AXIS = "training_seed"
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """One line of the table of a sweep: runs that differ only in their training seed.
+
+    Args:
+        tags: what tells the line from the others, by name of the option.
+        group: the runs, with estimates over their seeds; ``None`` if none is finished.
+        reasons: why experiments of the line failed, each once.
+    """
+
+    tags: Mapping[str, Any]
+    group: SeedGroup | None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Finished:
+    """The results of a sweep.
+
+    Args:
+        name: of the sweep.
+        results: of each experiment, in the order of the grid.
+    """
+
+    name: str
+    results: tuple[ExperimentResult, ...]
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        """The finished runs, each once, in the order of the grid."""
+        folders = dict.fromkeys(one.folder for one in self.results if one.folder is not None)
+        return tuple(load_run(folder) for folder in folders)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Why experiments failed, by their names."""
+        return {one.description.name: one.reason for one in self.results if one.reason}
+
+    @cached_property
+    def rows(self) -> tuple[SweepRow, ...]:
+        """One row per combination of values, training seeds aside."""
+        by_folder = {run.folder: run for run in self.runs}
+        lines: dict[str, tuple[Mapping[str, Any], list[Run], list[str]]] = {}
+        for one in self.results:
+            tags = {key: value for key, value in one.tags.items() if key != _SEEDS_AXIS}
+            line = lines.setdefault(repr(sorted(tags.items())), (tags, [], []))
+            if one.folder is not None:
+                line[1].append(by_folder[one.folder])
+            else:
+                line[2].append(one.reason)
+        found = []
+        for tags, runs, reasons in lines.values():
+            groups = groups_over_seeds(runs) if runs else [None]
+            told = tuple(dict.fromkeys(reasons))
+            found += [SweepRow(tags, group, told) for group in groups]
+        return tuple(found)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the estimates over seeds must know, each sentence once."""
+        groups = [row.group for row in self.rows if row.group is not None]
+        return tuple(dict.fromkeys(note for group in groups for note in group.notes))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every experiment, and the estimates over seeds, as JSON values."""
+        rows = [
+            {
+                "tags": dict(row.tags),
+                **({} if row.group is None else row.group.to_json()),
+                "reasons": list(row.reasons),
+            }
+            for row in self.rows
+        ]
+        experiments = [one.to_json() for one in self.results]
+        return {"sweep": self.name, "rows": rows, "experiments": experiments}
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return heads and cells: what varies, the number of seeds, and each estimate.
+
+        A line without a finished run has dashes.
+        """
+        axes = _varied([row.tags for row in self.rows])
+        groups = [row.group for row in self.rows if row.group is not None]
+        names = list(dict.fromkeys(name for group in groups for name in group.estimates))
+        labels = {
+            name: group.record.label(group.estimates[name]).partition(" = ")[0]
+            for group in reversed(groups)
+            for name in group.estimates
+        }
+        cells = []
+        for row in self.rows:
+            known: Mapping[str, Any] = {} if row.group is None else row.group.estimates
+            seeds = "–" if row.group is None else str(len(row.group.runs))
+            shown = [str(known[name]) if name in known else "–" for name in names]
+            cells.append([*(str(row.tags.get(axis, "")) for axis in axes), seeds, *shown])
+        heads = [axis.replace("_", " ") for axis in axes]
+        return [*heads, "seeds", *(labels[name] for name in names)], cells
+
+    def __repr__(self) -> str:
+        failed = "".join(f"\nfailed: {name}: {why}" for name, why in self.failures.items())
+        return f"<Sweep {self.name}>\n{text_table(*self.table())}{failed}"
+
+    def _repr_html_(self) -> str:
+        return html_table(*self.table(), caption=self.name)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedSweep:
+    """A sweep that is checked, before it runs.
+
+    Args:
+        sweep: its experiments.
+        launcher: of the workers; without one, this process runs them.
+    """
+
+    sweep: Sweep
+    launcher: Launcher | None = None
+
+    def run(self) -> Finished:
+        """Run what is left, and return all results; a failed experiment is one with a reason.
+
+        Raises:
+            FsfError: workers cannot be started, or end again and again without a result.
+        """
+        return Finished(self.sweep.name, tuple(run_sweep(self.sweep, self.launcher)))
+
+
+def sweep(
+    *,
+    name: str | None = None,
+    config: str | Path | Mapping[str, Any] | None = None,
+    plugins: Sequence[str | Path] = (),
+    runs_dir: str | Path | None = None,
+    cache_dir: str | Path | None = None,
+    progress: bool = True,
+    **arguments: Any,
+) -> Finished:
+    """Run every combination of several values of options, and return the results.
+
+    Each experiment is a run, as ``fsframework.run`` makes it; finished ones are reused, and after
+    an interruption the same call goes on. A failing experiment keeps its reason and hinders no
+    other. The same sweep started elsewhere at the same time, with the same folder of runs, shares
+    the work.
+
+    Args:
+        name: of the sweep, by default one that calls with the same grid have in common.
+        config: a TOML file, or a mapping of the same shape: options of all experiments, ``grid``
+            with lists of values, ``overrides`` and ``exclude``.
+        plugins: Python files whose plugin classes are loaded too.
+        runs_dir: where runs are written; by default ``FSF_RUNS``, else ``./runs``.
+        cache_dir: where stages are cached; see ``fsframework.run``.
+        progress: whether progress is shown on standard error.
+        **arguments: those of ``fsframework.run``. A list or a range of values is an axis of the
+            grid (for ``statistics``, ``drop_words`` and ``training``: a list of lists); an option
+            of a component is an axis in a list of components, such as
+            ``method=[{"name": "r2d2", "initial_alpha": a} for a in (1.0, 20.0)]``. ``seeds``:
+            training seeds. ``launcher``: a name, a mapping of name and options, or a launcher.
+
+    Raises:
+        FsfError: an argument is wrong, or no experiment can be resolved.
+
+    >>> import fsframework as fsf
+    >>> found = fsf.sweep(
+    ...     method=["ncc", "logistic"], shot=[1, 2], sampler="random", tasks=20, way=2, queries=2,
+    ...     dataset={"name": "planted", "n_per_class": 8, "size": 16}, training={"epochs": 0},
+    ...     progress=False,
+    ... )
+    >>> len(found.runs), found.rows[0].tags
+    (4, {'method': 'ncc', 'shot': '1'})
+    """
+    session = open_session(
+        runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress
+    )
+    axes, single = _divided(arguments)
+    below = tree_of_call({}, config)
+    made = plan_sweep(axes, given_tree(single, "call"), below, session, name=name, plugins=plugins)
+    return made.run()
+
+
+def _varied(tags: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the axes with several values; of a single line, all."""
+    axes = list(dict.fromkeys(key for one in tags for key in one))
+    return [a for a in axes if len(tags) == 1 or len({str(one.get(a)) for one in tags}) > 1]
+
+
+def _divided(arguments: Mapping[str, Any]) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """Return the axes among the arguments of a call, and the others."""
+    axes: dict[str, list[Any]] = {}
+    single: dict[str, Any] = {}
+    for key, value in arguments.items():
+        several = isinstance(value, (list, tuple, range))
+        if key in _LISTS:
+            several = several and bool(value) and all(isinstance(v, (list, tuple)) for v in value)
+        if key == "seeds":
+            axes[key] = list(value) if several else [value]
+        elif several:
+            if not value:
+                raise OptionError(f"{argument(key)}: the list is empty")
+            axes[key] = list(value)
+        else:
+            single[key] = value
+    return axes, single
+
+
+def plan_sweep(
+    axes: Axes,
+    given: Mapping[str, Any],
+    config: Mapping[str, Any],
+    session: Session,
+    *,
+    name: str | None = None,
+    plugins: Sequence[str | Path] = (),
+) -> PlannedSweep:
+    """Return a sweep whose grid and options are checked; nothing runs.
+
+    Args:
+        axes: values by option; they take precedence over those of the same option in ``config``.
+        given: options of all experiments, a tree of ``Given``.
+        config: those of a file, over which ``given`` takes precedence, with its tables ``grid``,
+            ``overrides`` and ``exclude``.
+        session: of the runs.
+        name: of the sweep.
+        plugins: files whose plugin classes are loaded.
+
+    Raises:
+        FsfError: an option is unknown or not allowed, or nothing is left to run.
+    """
+    launcher, [own, file] = without_launcher([given, config], session)
+    grid = {**axes_of_table(file.pop("grid", {})), **axes}
+    overrides = read_overrides(file.pop("overrides", []))
+    excluded = read_excluded(file.pop("exclude", []))
+    for tree in (own, file):
+        if "name" in tree:
+            raise OptionError(
+                f"{argument('name')}: the runs of a sweep are named after their components; give "
+                "a name to the sweep"
+            )
+    axes = _axes(grid)
+    experiments = experiments_of(axes)
+    values = {key: [shown(value) for value in own] for key, own in axes.items()}
+    check_conditions(overrides, excluded, values)
+    left = [one for one in experiments if not any(e.holds_for(one) for e in excluded)]
+    if not left:
+        raise OptionError(f"all {len(experiments)} experiments of the grid are excluded")
+    planned = [_planned(one, overrides, own, file, session) for one in left]
+    check_options(one.description for one in planned if one.description is not None)
+    made = sweep_of(planned, session, name=name, plugins=plugins)
+    return PlannedSweep(made, launcher)
+
+
+def _axes(grid: Axes) -> dict[str, list[Any]]:
+    """Return the axes with their arguments checked; ``seeds`` are training seeds.
+
+    Raises:
+        OptionError: an option is unknown, or two axes set the same.
+    """
+    found: dict[str, list[Any]] = {}
+    for key, values in grid.items():
+        own = list(values)
+        if key == "seeds":
+            if any(seed in grid for seed in (*SEEDS[1:], "seed")):
+                raise OptionError(
+                    f"{argument('seeds')} are training seeds: leave out "
+                    f"{argument('training_seed')} and {argument('seed')}, or give "
+                    f"{argument('task_seed')} for the tasks"
+                )
+            key, own = _SEEDS_AXIS, list(read_seeds(_flat(own)))
+        elif "." not in key and key not in ARGUMENTS:
+            tree_of_cell({key: own[0]}, "grid")  # explains what is known
+        found[key] = own
+    return found
+
+
+def _flat(values: Sequence[Any]) -> Any:
+    """Return what was given for seeds: one text, or numbers."""
+    bare = [value.value if isinstance(value, Given) else value for value in values]
+    return bare[0] if len(bare) == 1 and isinstance(bare[0], str) else bare
+
+
+def _planned(
+    experiment: ExperimentDescription,
+    overrides: Sequence[Override],
+    given: Mapping[str, Any],
+    config: Mapping[str, Any],
+    session: Session,
+) -> Planned:
+    holding = [one.options for one in overrides if one.holds_for(experiment)]
+    layers = [tree_of_cell(experiment.arguments, "grid"), given, *reversed(holding), config]
+    return planned_over(experiment, layers, session)

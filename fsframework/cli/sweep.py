@@ -1,0 +1,178 @@
+"""`fsf sweep`: many experiments, each once, on one machine or many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsframework.cli.options import (
+    CONFIGURATION,
+    key_values,
+    listed,
+    runnable_group,
+    session_of,
+    shared,
+    tree_of,
+)
+
+if TYPE_CHECKING:
+    from fsframework.api.sweep_listing import Listed
+    from fsframework.api.sweeping import Finished, PlannedSweep
+
+__all__ = ["sweep"]
+
+_AXES = (
+    *("method", "sampler", "dataset", "backbone", "attributes", "shot", "tasks", "detector"),
+    *("split", "way", "queries", "seed", "task-seed", "recipe", "init-from", "model"),
+    *("image-size", "precision", "query-batch", "min-count"),
+)
+"""Options with one or more values."""
+
+
+@runnable_group(epilog="Options left out come from --config, then from the defaults.")
+@listed(*_AXES)
+@shared("seeds", "device", "placebo", "drop-class-words", "drop-words", "statistic", "level")
+@shared("interval", "tensorboard", "decoding", "broken", "workers", "offline", "launcher")
+@click.option("--name", metavar="NAME", help="Name of the sweep.  [default: from its experiments]")
+@shared(*CONFIGURATION, "runs-dir", "cache-dir", "dry-run", "json")
+@click.pass_context
+def sweep(
+    context: click.Context, /, name: str | None, dry_run: bool, as_json: bool, **_: Any
+) -> None:
+    """Run every combination of the values of several options, then print one table.
+
+    Values are separated by commas; \\, is a comma within a value. Every experiment is a run, as
+    fsf run makes it: what is finished is reused, and after an interruption the same command goes
+    on. A failing experiment keeps its reason and hinders no other; the exit code is then 1, and the
+    same command tries it again. The same sweep started in a second terminal, or on another machine
+    with the same folder of runs, shares the work.
+
+    \b
+    A file for --config has options of all experiments, and may have
+      [grid]                        lists of values: method = ["protonet", "renet"]
+      [[exclude]]                   experiments to leave out: method = "renet", shot = 1
+      [[overrides]]                 options of some: conditions as in [[exclude]], and
+      [overrides.set.training]      the options below set
+
+    \b
+    Examples:
+      fsf sweep --method protonet,renet --shot 1,5 --seeds 0-2
+      fsf sweep --method r2d2 -o training.learning_rate=1e-3,1e-2 --dry-run
+      fsf sweep --config grid.toml --name table-1 --launcher local -o launcher.processes=4
+      fsf sweep status table-1
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from fsframework.cli import render
+
+    planned = _planned(context, name)
+    if dry_run:
+        from fsframework.api.sweep_listing import listed_experiments
+
+        _print_listed(planned.sweep.name, listed_experiments(planned.sweep), as_json)
+        return
+    found = planned.run()
+    if as_json:
+        render.print_json(found.to_json())
+    else:
+        _print_finished(found)
+    if found.failures:
+        context.exit(1)
+
+
+def _planned(context: click.Context, name: str | None) -> PlannedSweep:
+    """Return the sweep that the options of the command describe."""
+    from fsframework.api.experiments import tree_of_call
+    from fsframework.api.grids import split_values
+    from fsframework.api.sweeping import plan_sweep
+
+    given = context.params
+    axes: dict[str, list[Any]] = {}
+    for option in (*_AXES, "seeds"):
+        key = option.replace("-", "_")
+        if (text := given[key]) is not None:
+            axes[key] = [text] if key == "seeds" else split_values(text)
+    single = []
+    for key, value in key_values(given["options"]).items():
+        values = split_values(value) if "," in value else [value]
+        if len(values) > 1 and not key.startswith("launcher."):
+            axes[key] = values
+        else:
+            single.append(f"{key}={value}")
+    return plan_sweep(
+        axes,
+        tree_of(context, config=False, leaving=(*axes, "name"), options=single),
+        tree_of_call({}, given["config"]),
+        session_of(context),
+        name=name,
+        plugins=given["plugin_files"],
+    )
+
+
+def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
+    """Print the state of each experiment, and how long those left may take."""
+    from fsframework.api.sweep_listing import STATES, expected_time
+    from fsframework.cli import render
+
+    if as_json:
+        render.print_json({"sweep": name, "experiments": [one.to_json() for one in listed]})
+        return
+    rows = [(str(n), one.name, one.told) for n, one in enumerate(listed, start=1)]
+    render.print_table(("", "experiment", "state"), rows)
+    click.echo()
+    states = Counter(one.state for one in listed)
+    counts = ", ".join(f"{states[state]} {state}" for state in STATES if states[state])
+    click.echo(f"sweep {name}: {len(listed)} experiments: {counts}")
+    if left := expected_time(listed):
+        click.echo(left)
+
+
+def _print_finished(found: Finished) -> None:
+    from fsframework.cli import render
+    from fsframework.values import footnotes
+
+    heads, cells = found.table()
+    render.print_table(heads, cells)
+    click.echo()
+    for name, reason in found.failures.items():
+        click.echo(f"failed: {name}: {reason}")
+    for note in found.notes:
+        click.echo(f"note: {note}")
+    for caution in footnotes({run.name: run.record.cautions for run in found.runs}):
+        click.echo(caution)
+    reused = sum(one.reused for one in found.results if one.finished)
+    failed = len(found.failures)
+    done = len(found.results) - failed
+    click.echo(
+        f"sweep {found.name}: {done} of {len(found.results)} experiments finished"
+        + (f", {reused} of them before" if reused else "")
+        + (f", {failed} failed" if failed else "")
+    )
+
+
+@sweep.command("status")
+@click.argument("name")
+@shared("runs-dir", "cache-dir", "json")
+@click.pass_context
+def sweep_status(context: click.Context, /, name: str, as_json: bool, **_: Any) -> None:
+    """Show which experiments of a sweep are done, running, failed or left.
+
+    NAME is the name of the sweep, which it prints at its end.
+    """
+    from fsframework.api.sweep_listing import listed_sweep
+
+    _print_listed(name, listed_sweep(name, session_of(context)), as_json)
+
+
+@sweep.command("work", hidden=True)
+@click.argument("name")
+@shared("runs-dir", "cache-dir")
+@click.pass_context
+def sweep_work(context: click.Context, /, name: str, **_: Any) -> None:
+    """Do experiments of a sweep until none is free; launchers start this."""
+    from fsframework.api.sweeps import work_on
+
+    work_on(name, context.params["runs_dir"], context.params["cache_dir"])
