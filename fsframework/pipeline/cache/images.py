@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
@@ -20,6 +20,7 @@ import xxhash
 from fsframework.errors import DataError, argument
 from fsframework.interfaces.dataset import Dataset, Decoding
 from fsframework.pipeline.cache.rows import Made, Records, Rows
+from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.progress import Reporter
 from fsframework.values import BoolArray, IntArray, UInt8Array, demand_disk, digest_of
@@ -37,7 +38,6 @@ __all__ = [
     "decoding_difference",
     "image_size",
     "known_digest",
-    "pack_images",
     "pixels_of",
     "store_of",
     "without_broken",
@@ -49,6 +49,8 @@ Broken = Literal["fatal", "skip"]
 _IMAGES_A_BLOCK, _BYTES_A_BLOCK = 256, 32 << 20
 """Limits of a decoded block: the smaller applies."""
 _DIGEST_BYTES = 16
+_APART = "decoded"
+"""Folder of the files of processes that decode for another one."""
 
 
 def image_size(dataset: Dataset, preprocessing: Preprocessing, wanted: int | None) -> int:
@@ -167,10 +169,14 @@ class ImageStore:
     workspace: Workspace
 
     @cached_property
-    def _rows(self) -> _ImageRows:
+    def key(self) -> str:
+        """Digest of what the images depend on."""
         described = f"{self.size} {self.interpolation} {self.decoding}"
-        key = digest_of("images", self.identity, self.dataset.pixels_fingerprint, described)
-        folder = self.workspace.cache / "images" / key[:24]
+        return digest_of("images", self.identity, self.dataset.pixels_fingerprint, described)
+
+    @cached_property
+    def _rows(self) -> _ImageRows:
+        folder = self.workspace.cache / "images" / self.key[:24]
         return _ImageRows(folder, (len(self), self.size, self.size, 3), self._states)
 
     @property
@@ -213,13 +219,7 @@ class ImageStore:
 
         def find() -> IntArray:
             missing = self.missing(rows, broken, reporter)
-            new = len(self.undecoded(missing, reporter))
-            demand_disk(
-                new * self.row_bytes,
-                self._rows.folder,
-                f"{new:,} images of {self.size} x {self.size} pixels",
-                f"use a smaller {argument('image_size')}, or another {argument('cache_dir')}",
-            )
+            self.demand_disk(missing, reporter)
             return missing
 
         self._make(find, broken, (label, len(rows)), reporter)
@@ -236,6 +236,63 @@ class ImageStore:
                 f"{count:,} cached {changed} decoded, although size and time of the file are "
                 "the same; what was computed from the old pixels is computed again"
             )
+
+    def demand_disk(self, rows: IntArray, reporter: Reporter) -> None:
+        """Check that those of some rows that are not on disk have space there.
+
+        Raises:
+            FsfError: there is too little.
+        """
+        new = len(self.undecoded(rows, reporter))
+        demand_disk(
+            new * self.row_bytes,
+            self._rows.folder,
+            f"{new:,} images of {self.size} x {self.size} pixels",
+            f"use a smaller {argument('image_size')}, or another {argument('cache_dir')}",
+        )
+
+    def decode_apart(self, folder: Path, name: str, rows: IntArray, broken: Broken) -> None:
+        """Decode images into files of their own, for ``take``.
+
+        Args:
+            folder: of the files.
+            name: begins their names; files that exist are kept.
+            rows: of the images.
+            broken: how images that cannot be decoded are treated.
+
+        Raises:
+            DataError: an image cannot be read and ``broken`` is not ``skip``.
+        """
+        from safetensors.numpy import save_file
+
+        for first in range(0, len(rows), self.images_a_block):
+            path = folder / _APART / f"{name}-{first:07d}.safetensors"
+            if load_sealed(path, _loaded_apart, Reporter()) is None:
+                block = rows[first : first + self.images_a_block]
+                pixels, facts = self._made(block, broken)
+                save_sealed(path, partial(save_file, {"rows": block, "pixels": pixels, **facts}))
+
+    def take(self, folder: Path, reporter: Reporter, *, of_earlier: bool = False) -> None:
+        """Move what other processes have decoded with ``decode_apart`` into this store.
+
+        Args:
+            folder: of the files, which are removed.
+            reporter: is told of damaged files.
+            of_earlier: whether an earlier call left them, so that images may have been edited
+                since. Else they were decoded after this process first saw the images' files.
+
+        Raises:
+            FsfError: the disk is full or cannot be written to.
+        """
+        for path in sorted((folder / _APART).glob("*.safetensors")):
+            found = load_sealed(path, _loaded_apart, reporter)
+            if found is not None:
+                rows, states = found["rows"], self._states(found["rows"])
+                good = states == found["state"] if of_earlier else np.ones(len(rows), bool)
+                # Other machines may see other states of the same files.
+                facts = {"identity": found["identity"][good], "state": states[good]}
+                self._rows.accept(rows[good], (found["pixels"][good], facts), reporter)
+            remove_sealed(path)
 
     def undecoded(self, rows: IntArray, reporter: Reporter) -> IntArray:
         """Return the rows that are not on disk; the files of others may have been edited since."""
@@ -291,13 +348,21 @@ class ImageStore:
         reporter: Reporter,
     ) -> None:
         def made(rows: IntArray) -> Made:
-            pixels, undecodable = self._decoded(rows, broken)
-            identities = _identities(pixels)
-            identities[undecodable] = 255
-            return pixels, {"identity": identities, "state": self._states(rows)}
+            return self._made(rows, broken)
 
-        at_once = max(1, min(_IMAGES_A_BLOCK, _BYTES_A_BLOCK // self.row_bytes))
-        self._rows.fill(find, made, at_once, stage, reporter)
+        self._rows.fill(find, made, self.images_a_block, stage, reporter)
+
+    @property
+    def images_a_block(self) -> int:
+        """Images that are decoded together."""
+        return max(1, min(_IMAGES_A_BLOCK, _BYTES_A_BLOCK // self.row_bytes))
+
+    def _made(self, rows: IntArray, broken: Broken) -> Made:
+        states = self._states(rows)
+        pixels, undecodable = self._decoded(rows, broken)
+        identities = _identities(pixels)
+        identities[undecodable] = 255
+        return pixels, {"identity": identities, "state": states}
 
     def _states(self, rows: IntArray) -> npt.NDArray[np.uint64]:
         """Return a hash of the state of each image's file, as this process first saw it."""
@@ -346,6 +411,13 @@ class ImageStore:
                 f"{found.dtype} of {found.shape}"
             )
         return found
+
+
+def _loaded_apart(path: Path) -> dict[str, npt.NDArray[Any]]:
+    from safetensors.numpy import load_file
+
+    found: dict[str, npt.NDArray[Any]] = load_file(path)
+    return found
 
 
 def _identities(pixels: UInt8Array) -> UInt8Array:
@@ -400,18 +472,6 @@ class Readable(Dataset):
     def problems(self) -> list[str]:
         """Return what is wrong with the data, one sentence each."""
         return self.original.problems()
-
-
-def pack_images(store: ImageStore, broken: Broken, reporter: Reporter) -> int:
-    """Fill a whole store and return how many images were decoded.
-
-    Raises:
-        DataError: an image cannot be read and ``broken`` is not ``skip``; the message names it.
-    """
-    everything = np.arange(len(store))
-    missing = store.missing(everything, broken, reporter).size
-    store.fill(everything, broken, "images", reporter)
-    return int(missing)
 
 
 def without_broken(

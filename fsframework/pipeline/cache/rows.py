@@ -170,6 +170,23 @@ class Rows:
         except OSError as error:
             raise explain_os_error(error, self.path) from error
 
+    def accept(self, rows: IntArray, made: Made, reporter: Reporter) -> None:
+        """Write rows that another process has made, where they are still missing.
+
+        Raises:
+            FsfError: the disk is full or cannot be written to.
+        """
+        content, facts = made
+        try:
+            with held(self.folder, reporter):
+                records = self._records = self._reported(self._settled(), reporter)
+                new = np.flatnonzero(records["check"][rows] == 0)
+                if new.size:
+                    chosen = {name: values[new] for name, values in facts.items()}
+                    self._put(rows[new], content[new], chosen, records)
+        except OSError as error:
+            raise explain_os_error(error, self.path) from error
+
     def _put(
         self, rows: IntArray, made: npt.NDArray[Any], facts: dict[str, Any], records: Records
     ) -> None:
