@@ -22,6 +22,7 @@ _HOMES = {
     "api.results": ("Comparison", "compare", "estimate"),
     "api.running": ("Run", "Runs", "load_run", "run", "runs"),
     "api.seeds": ("SeedGroup", "groups_over_seeds", "over_seeds"),
+    "api.sweeping": ("sweep",),
     "api.words": ("attributes",),
     "values.arms": ("ArmOutcomes", "Arms"),
     "values.attributes": ("AttributeTable",),

@@ -14,14 +14,13 @@ from fsframework.api.grids import (
     Axes,
     axes_of_table,
     experiments_of,
-    read_seeds,
     shown,
     tree_of_cell,
 )
 from fsframework.api.overrides import Override, check_conditions, read_excluded, read_overrides
 from fsframework.api.planned import check_options
 from fsframework.api.running import Run, load_run
-from fsframework.api.seeds import SeedGroup, groups_over_seeds
+from fsframework.api.seeds import SeedGroup, groups_over_seeds, training_seeds
 from fsframework.api.session import Session, open_session
 from fsframework.api.sweeps import (
     Planned,
@@ -34,7 +33,13 @@ from fsframework.api.sweeps import (
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces.launcher import Launcher
 from fsframework.pipeline.experiment.arguments import ARGUMENTS, SEEDS
-from fsframework.values import ExperimentDescription, ExperimentResult, html_table, text_table
+from fsframework.values import (
+    Estimates,
+    ExperimentDescription,
+    ExperimentResult,
+    html_table,
+    text_table,
+)
 
 __all__ = ["Finished", "PlannedSweep", "SweepRow", "plan_sweep", "sweep"]
 
@@ -95,9 +100,10 @@ class Finished:
                 line[2].append(one.reason)
         found = []
         for tags, runs, reasons in lines.values():
-            groups = groups_over_seeds(runs) if runs else [None]
-            told = tuple(dict.fromkeys(reasons))
-            found += [SweepRow(tags, group, told) for group in groups]
+            why = tuple(dict.fromkeys(reasons))
+            if not runs:
+                found.append(SweepRow(tags, None, why))
+            found += [SweepRow(tags, group, why) for group in groups_over_seeds(runs)]
         return tuple(found)
 
     @property
@@ -119,27 +125,36 @@ class Finished:
         experiments = [one.to_json() for one in self.results]
         return {"sweep": self.name, "rows": rows, "experiments": experiments}
 
+    @cached_property
+    def _measures(self) -> dict[str, tuple[str, str]]:
+        """Label and statistic of every estimate, by its name."""
+        return {
+            name: (group.record.label(one).partition(" = ")[0], one.statistic)
+            for row in self.rows
+            if (group := row.group) is not None
+            for name, one in group.estimates.items()
+        }
+
+    @property
+    def spare_columns(self) -> list[str]:
+        """Heads of the table that a narrow one leaves out: all statistics but the last."""
+        statistics = [statistic for _, statistic in self._measures.values()]
+        return [label for label, one in self._measures.values() if one != statistics[-1]]
+
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return heads and cells: what varies, the number of seeds, and each estimate.
 
         A line without a finished run has dashes.
         """
         axes = _varied([row.tags for row in self.rows])
-        groups = [row.group for row in self.rows if row.group is not None]
-        names = list(dict.fromkeys(name for group in groups for name in group.estimates))
-        labels = {
-            name: group.record.label(group.estimates[name]).partition(" = ")[0]
-            for group in reversed(groups)
-            for name in group.estimates
-        }
         cells = []
         for row in self.rows:
-            known: Mapping[str, Any] = {} if row.group is None else row.group.estimates
+            estimates = Estimates({}) if row.group is None else row.group.estimates
             seeds = "–" if row.group is None else str(len(row.group.runs))
-            shown = [str(known[name]) if name in known else "–" for name in names]
-            cells.append([*(str(row.tags.get(axis, "")) for axis in axes), seeds, *shown])
+            told = [str(estimates[m]) if m in estimates else "–" for m in self._measures]
+            cells.append([*(str(row.tags.get(axis, "")) for axis in axes), seeds, *told])
         heads = [axis.replace("_", " ") for axis in axes]
-        return [*heads, "seeds", *(labels[name] for name in names)], cells
+        return [*heads, "seeds", *(label for label, _ in self._measures.values())], cells
 
     def __repr__(self) -> str:
         failed = "".join(f"\nfailed: {name}: {why}" for name, why in self.failures.items())
@@ -309,7 +324,7 @@ def _axes(grid: Axes) -> dict[str, list[Any]]:
                     f"{argument('training_seed')} and {argument('seed')}, or give "
                     f"{argument('task_seed')} for the tasks"
                 )
-            key, own = _SEEDS_AXIS, list(read_seeds(_flat(own)))
+            key, own = _SEEDS_AXIS, list(training_seeds(_flat(own)))
         elif "." not in key and key not in ARGUMENTS:
             tree_of_cell({key: own[0]}, "grid")  # explains what is known
         found[key] = own

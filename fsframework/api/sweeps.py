@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fsframework._calls import interrupt
 from fsframework._digest import digest_of
 from fsframework.api.components import component
 from fsframework.api.experiments import Description, overlay
@@ -251,6 +253,8 @@ def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[Experiment
     with SweepView(sweep.items, session) as view:
         job = SweepJob(sweep.items, session, told=view.told, ended=view.ended)
         leases = Leases(files.leases, f"{this_machine()}, {sweep.name}")
+        if job.left():
+            view.begin()
         if launcher is None:
             work_off(job, leases)
         else:
@@ -290,4 +294,5 @@ def work_on(name: str, runs_dir: Path | None = None, cache_dir: Path | None = No
     items = [item for item in manifest.items if item.tree is not None]
     job = SweepJob(items, session, alone=True)
     worker = f"{this_machine()}, process {os.getpid()}"
+    signal.signal(signal.SIGTERM, interrupt)  # gives back what is held
     work_off(job, Leases(job.files.leases, worker), wait=False)

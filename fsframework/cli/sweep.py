@@ -135,7 +135,7 @@ def _print_finished(found: Finished) -> None:
     from fsframework.values import footnotes
 
     heads, cells = found.table()
-    render.print_table(heads, cells)
+    render.print_table(heads, cells, spare=found.spare_columns)
     click.echo()
     for name, reason in found.failures.items():
         click.echo(f"failed: {name}: {reason}")

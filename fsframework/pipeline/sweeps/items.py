@@ -140,13 +140,13 @@ def group_of(experiment: Experiment) -> str:
     the second for the weights of the first.
     """
     parts = [experiment.dataset, experiment.backbone]
-    stages: Sequence[Any] = ()
     if experiment.learns:
         parts.append(experiment.method)
-        stages = experiment.training_json()
-    settings = experiment.settings
-    text = canonical([stages, settings.training_seed if stages else 0, settings.image_size])
-    return digest_of("group", text, _fingerprints(parts))[:16]
+    told: list[Any] = [experiment.settings.image_size]
+    if experiment.learns:
+        shape = [experiment.sampler.options.get(name) for name in ("n_way", "n_shot")]
+        told += [experiment.training_json(), experiment.settings.training_seed, shape]
+    return digest_of("group", canonical(told), _fingerprints(parts))[:16]
 
 
 def _fingerprints(components: Sequence[Component]) -> list[str]:

@@ -34,7 +34,7 @@ class SweepView:
 
     def __init__(self, items: Sequence[Item], session: Session) -> None:
         self._names = {item.key: item.name for item in items}
-        self._total, self._done, self._before = len(items), 0, 0
+        self._total, self._done = len(items), 0
         self._session, self._reporter = session, session.reporter
         self._stack = ExitStack()
         self._advance: Advance | None = None
@@ -50,14 +50,14 @@ class SweepView:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._advance is not None:
+            self._advance(0, " ")  # what was done last no longer matters
         self._stack.close()
 
-    def _bar(self) -> Advance:
-        """Return the bar, which begins after what earlier calls had done."""
-        if self._advance is None:
-            stage = self._reporter.stage("experiments", self._total, self._done)
-            self._advance = self._stack.enter_context(stage)
-        return self._advance
+    def begin(self) -> None:
+        """Open the bar, after the results of earlier calls were counted."""
+        stage = self._reporter.stage("experiments", self._total, self._done)
+        self._advance = self._stack.enter_context(stage)
 
     def told(self, item: Item, text: str) -> None:
         """Show what an experiment of this process is doing."""
@@ -85,9 +85,9 @@ class SweepView:
 
     def _remark(self, text: str) -> None:
         now = time.monotonic()
-        if now - self._last >= _SECONDS_BETWEEN_REMARKS:
+        if self._advance is not None and now - self._last >= _SECONDS_BETWEEN_REMARKS:
             self._last = now
-            self._bar()(0, text)
+            self._advance(0, text)
 
     def ended(self, item: Item, result: ItemResult) -> None:
         """Show a result; those of earlier calls only count."""

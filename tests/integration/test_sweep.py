@@ -1,0 +1,205 @@
+"""`fsf sweep`: a grid of experiments, each run once, by whoever takes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fsframework as fsf_api
+from fsframework.errors import OptionError
+from fsframework.interfaces import Statistic
+from fsframework.records import RunRecord
+from fsframework.values import Outcomes
+
+Fsf = Callable[..., subprocess.CompletedProcess[str]]
+
+SMALL = (
+    *("--sampler", "random", "--way", "2", "--queries", "2", "--tasks", "10", "--device", "cpu"),
+    *("-o", "dataset.n_per_class=8", "-o", "dataset.size=16", "-o", "training.epochs=0"),
+)
+GRID = ("--method", "ncc,protonet", "--shot", "1,2", *SMALL)
+
+
+def results(folder: Path) -> dict[str, dict[str, Any]]:
+    found = {}
+    for path in (folder / "runs").glob("*/run.json"):
+        record = RunRecord.load(path.parent)
+        assert record.method is not None
+        key = f"{record.method.name} {record.arms['random'].n_shot} {record.training_seed}"
+        assert key not in found, "an experiment ran twice"
+        found[key] = {**record.digests, "estimates": record.estimates, "status": record.status}
+    return found
+
+
+def test_every_combination_is_one_run(fsf: Fsf, tmp_path: Path) -> None:
+    done = fsf("sweep", *GRID, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    found = results(tmp_path)
+    assert sorted(found) == ["ncc 1 0", "ncc 2 0", "protonet 1 0", "protonet 2 0"]
+    tags = [(row["tags"]["method"], row["tags"]["shot"]) for row in told["rows"]]
+    assert tags == [("ncc", "1"), ("ncc", "2"), ("protonet", "1"), ("protonet", "2")]
+    single = fsf("run", "--method", "ncc", "--shot", "2", *SMALL, "--json")
+    assert json.loads(single.stdout)["reused"], "a sweep makes the runs that fsf run makes"
+    again = fsf("sweep", *GRID, "--json")
+    assert json.loads(again.stdout)["rows"] == told["rows"]
+
+
+def test_the_table_has_a_line_per_method_with_its_number_of_seeds(fsf: Fsf) -> None:
+    done = fsf("sweep", "--method", "ncc,protonet", "--seeds", "0-1", "--shot", "1", *SMALL)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["method", "seeds", "Acc", "wAcc"]
+    assert [line.split()[:2] for line in lines[1:3]] == [["ncc", "2"], ["protonet", "2"]]
+    assert "4 of 4 experiments finished" in lines[-1]
+    assert "4 of 4: method protonet, training seed 1: wAcc" in done.stderr
+
+
+def test_a_failing_experiment_hinders_no_other_and_is_tried_again(fsf: Fsf, tmp_path: Path) -> None:
+    broken = ("--method", "ncc", "--shot", "1,7", *SMALL)  # 8 images per class: too few for 7 + 2
+    done = fsf("sweep", *broken, "--name", "mine")
+    assert done.returncode == 1
+    assert "failed: shot 7: " in done.stdout
+    assert "1 of 2 experiments finished, 1 failed" in done.stdout
+    status = fsf("sweep", "status", "mine")
+    assert "failed: " in status.stdout
+    assert "sweep mine: 2 experiments: 1 finished, 1 failed" in status.stdout
+    again = fsf("sweep", *broken, "--name", "mine")
+    assert again.returncode == 1
+    assert "2 of 2: shot 7: failed: " in again.stderr
+    assert len(results(tmp_path)) == 1
+
+
+def test_a_dry_run_tells_what_is_done_and_left_and_writes_nothing(fsf: Fsf, tmp_path: Path) -> None:
+    assert fsf("run", "--method", "ncc", "--shot", "1", *SMALL).returncode == 0
+    before = sorted(tmp_path.rglob("*"))
+    done = fsf("sweep", *GRID, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+    assert "4 experiments: 1 finished, 3 to do" in done.stdout
+    assert "about 0 s on one worker, besides 2 of which no earlier run tells" in done.stdout
+
+
+def test_a_file_has_lists_conditions_and_exclusions(fsf: Fsf, tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(
+        """
+        tasks = 10
+        [grid]
+        method = ["ncc", { name = "r2d2", initial_alpha = 20.0 }]
+        shot = [1, 2]
+        [[exclude]]
+        method = "ncc"
+        shot = [2]
+        [[overrides]]
+        shot = 2
+        [overrides.set]
+        tasks = 12
+        """
+    )
+    options = [one for one in SMALL if one not in ("--tasks", "10")]
+    done = fsf("sweep", "--config", "grid.toml", *options, "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    told = [(r["tags"]["method"], r["tags"]["shot"]) for r in rows]
+    r2d2 = "r2d2 (initial_alpha=20.0)"
+    assert told == [("ncc", "1"), (r2d2, "1"), (r2d2, "2")]
+    records = [RunRecord.load(Path(row["folders"][0])) for row in rows]
+    assert [record.arms["random"].n_tasks for record in records] == [10, 10, 12]
+    assert records[1].components["method"].options["initial_alpha"] == 20.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--method", "ncc,,maml"), "'ncc,,maml': a value between commas is empty"),
+        (("--method", "nccc,protone"), "unknown method 'nccc'"),
+        (("--seeds", "0-1", "--seed", "1,2"), "--seeds are training seeds"),
+        (("--name", "../mine"), "--name must consist of letters"),
+        (("--launcher", "nowhere"), "unknown launcher 'nowhere'"),
+        (("--config", "wrong.toml"), "exclude, number 1: 'methd' is not an axis of the grid"),
+        (("--config", "all.toml"), "all 2 experiments of the grid are excluded"),
+        (("status", "unknown"), "no such sweep"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    fsf: Fsf, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    grid = '[grid]\nmethod = ["ncc", "protonet"]\n[[exclude]]\n'
+    (tmp_path / "wrong.toml").write_text(f'{grid}methd = "ncc"\n')
+    (tmp_path / "all.toml").write_text(f'{grid}method = ["ncc", "protonet"]\n')
+    done = fsf("sweep", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def _command(folder: Path, *more: str) -> list[str]:
+    where = ("--runs-dir", str(folder / "runs"), "--cache-dir", str(folder / "cache"))
+    return [sys.executable, "-m", "fsframework", "sweep", *GRID, *where, *more]
+
+
+def test_a_killed_sweep_goes_on_and_two_share_the_work(tmp_path: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    alone = subprocess.run(
+        _command(tmp_path / "alone"), env=environment, capture_output=True, check=False
+    )
+    assert alone.returncode == 0, alone.stderr
+    folder = tmp_path / "shared"
+    killed = subprocess.Popen(
+        _command(folder), env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    while killed.poll() is None and not [*folder.glob("runs/sweeps/results/*.json")]:
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    assert killed.wait() != 0, "it ended before it could be killed"
+    both = [
+        subprocess.Popen(
+            _command(folder), env=environment, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    tables = [process.communicate()[0].splitlines()[:5] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert tables[0] == tables[1]
+    assert results(folder) == results(tmp_path / "alone")
+    logs = [path.read_text() for path in folder.glob("runs/sweeps/logs/*.txt")]
+    assert [log.count("\nfinished\n") for log in logs] == [1] * 4
+
+
+class FirstTask(Statistic):
+    """Accuracy of the first way."""
+
+    def per_task(self, outcomes: Outcomes) -> Any:
+        return np.asarray(outcomes.class_accuracy[:, 0])
+
+
+def test_classes_run_in_this_process_only() -> None:
+    arguments: dict[str, Any] = {
+        "method": ["ncc", "protonet"],
+        "sampler": "random",
+        "tasks": 10,
+        "way": 2,
+        "shot": 1,
+        "queries": 2,
+        "dataset": {"name": "planted", "n_per_class": 8, "size": 16},
+        "training": {"epochs": 0},
+        "statistics": [FirstTask],
+        "progress": False,
+    }
+    found = fsf_api.sweep(**arguments)
+    assert [row.tags["method"] for row in found.rows] == ["ncc", "protonet"]
+    assert list(found.runs[0].estimates) == ["first-task-random"]
+    with pytest.raises(OptionError, match="known to this process only"):
+        fsf_api.sweep(**arguments, launcher="local")
