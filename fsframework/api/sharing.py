@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fsframework.api.launchers import without_launcher
 from fsframework.api.session import Session, open_session
-from fsframework.api.sweeps import without_launcher
 from fsframework.pipeline.work.leases import Leases, this_machine
 from fsframework.pipeline.work.shards import Do, ShardJob, Sharing, Task
 from fsframework.pipeline.work.worker import work_off
@@ -78,7 +78,8 @@ def _images(task: Task, folder: Path, session: Session) -> Do:
     from fsframework.api.packing import described_store
 
     store, broken = described_store(task.tree, session)
-    return lambda name, rows: store.decode_apart(folder, name, rows, broken)
+    # What is no longer wanted is at worst decoded in vain.
+    return lambda name, rows, wanted: store.decode_apart(folder, name, rows, broken)
 
 
 _WORK = {"images": _images, "words": _words}

@@ -1,4 +1,4 @@
-"""Work that the workers of a launcher divide: killed in the middle, nothing is lost or made twice."""
+"""Work that the workers of a launcher divide: one is killed, nothing is lost or made twice."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ class Noise(Dataset):
         self.labels = np.arange(120) // 20
         self.class_names = tuple("abcdef")
         self.splits = {"train": ("a", "b"), "val": ("c",), "test": ("d", "e", "f")}
-        self.metadata = {}
+        words = ["grass", "snow", "sofa", "road", "sand"]
+        self.metadata = {"words": tuple(f"{words[i % 5]};{words[i % 7 % 5]}" for i in range(120))}
         self.fingerprint = digest_of("noise")
 
     def image(self, index):
@@ -126,10 +127,10 @@ class Procs(Launcher):
 '''
 PLUGIN = ("--plugin", "plugins.py")
 EXTRACT = ("attributes", "extract", *PLUGIN, "--detector", "telling", "--batch-size", "5")
-DATA = ("--dataset", "planted", "-o", "dataset.n_per_class=20", "-o", "dataset.size=16")
+DATA = ("--dataset", "noise", "--split", "all")
 PACK = ("data", "pack", *PLUGIN, "--dataset", "noise", "--image-size", "16", "--json")
 SHARED = ("--launcher", "procs", "-o", "launcher.processes=2")
-N_IMAGES = 400
+N_IMAGES = 120
 
 
 @pytest.fixture(autouse=True)
@@ -156,12 +157,10 @@ def test_words_of_workers_are_those_of_one_process(
     assert len(calls) == N_IMAGES // 5
 
     monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "fatal.txt").write_text(calls[37].split()[0])
+    (tmp_path / "fatal.txt").write_text(calls[13].split()[0])
     done = fsf(*EXTRACT, "shared.parquet", *DATA, *SHARED, "--json")
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "fatal.txt").exists(), "a worker was killed"
-    assert "worker process " in done.stderr
-    assert "failed: exit code -9" in done.stderr
     assert sorted(told(tmp_path)) == sorted(calls), "the same calls, each once"
     assert json.loads(done.stdout)["reused"] == 0
     files = [tmp_path / name for name in ("alone.parquet", "shared.parquet")]
@@ -182,7 +181,7 @@ def test_the_process_that_shares_the_work_may_be_killed(fsf: Fsf, tmp_path: Path
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     path = tmp_path / "told.txt"
-    while not path.exists() or len(path.read_text().splitlines()) < 20:
+    while not path.exists() or len(path.read_text().splitlines()) < 8:
         assert process.poll() is None
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
@@ -211,16 +210,16 @@ def test_images_of_workers_are_those_of_one_process(
 ) -> None:
     monkeypatch.setenv("FSF_CACHE", str(tmp_path / "other"))
     alone = json.loads(fsf(*PACK).stdout)
-    assert sorted(told(tmp_path)) == [f"{i:03d}" for i in range(120)]
+    assert sorted(told(tmp_path)) == [f"{i:03d}" for i in range(N_IMAGES)]
 
     monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
     (tmp_path / "fatal.txt").write_text("050")
     done = fsf(*PACK, *SHARED)
     assert done.returncode == 0, done.stderr
     shared = json.loads(done.stdout)
-    assert shared["decoded_now"] == 120
+    assert shared["decoded_now"] == N_IMAGES
     counts = Counter(told(tmp_path))
-    assert len(counts) == 120
+    assert len(counts) == N_IMAGES
     # A worker died of image 50; what it had decoded of the block in hand is decoded again.
     assert {key for key, count in counts.items() if count > 1} <= {
         f"{i:03d}" for i in range(40, 50)
@@ -237,7 +236,7 @@ def test_what_is_wrong_in_a_shard_is_one_sentence(fsf: Fsf, tmp_path: Path) -> N
     done = fsf(*PACK, *broken, *SHARED)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
-        "fsf: '070': 070: is broken; --broken skip leaves out images that cannot be read"
+        "fsf: 070: is broken; --broken skip leaves out images that cannot be read"
     )
     told(tmp_path)
     # The fingerprint does not tell, so that what was decoded before counts.

@@ -8,7 +8,7 @@ which other words can be selected without processing an image again.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -159,7 +159,7 @@ class Detection:
         with DetectionLog.opened(self._folder, job.keys, job.shard, self._session.reporter) as log:
             return log.missing(job.places)
 
-    def answer(self, name: str, places: IntArray) -> None:
+    def answer(self, name: str, places: IntArray, wanted: Callable[[], bool]) -> None:
         """Process images that no other process does meanwhile, and that had no answer.
 
         Images that cannot be read stay without an answer.
@@ -167,13 +167,14 @@ class Detection:
         Args:
             name: of these images; an earlier call with the same name may have answered for some.
             places: positions in the split.
+            wanted: whether they are still without an answer, asked once the log is locked.
 
         Raises:
             FsfError: an answer is malformed.
         """
         reporter = self._session.reporter
         with DetectionLog.opened_by_worker(self._folder, self.job.keys, name, reporter) as log:
-            todo = places[~log.done[places]]
+            todo = places[~log.done[places]] if wanted() else places[:0]
             _fill(log, self.job, self._ready.detector, todo, self.batch_size, reporter)
 
     def result(self) -> Detected:

@@ -1,13 +1,18 @@
 """Work on many rows, such as the images of a data set, in shards that several workers take.
 
 A shard is some of the rows that a stage lacks. A worker computes it and keeps what it computed in
-a file of its own; the process that shares the work waits for all shards, then reads the files. The
-rows are listed once and shards end where batches end, so that batches are those of one process.
+a file of its own; the process that shares the work waits for all shards, then moves what is in the
+files to where one process would have put it. The rows are listed once and shards end where batches
+end, so that batches are those of one process.
+
+A command that is killed may leave workers. The next one ends their job, then waits for the locks
+that they hold, then lists what is missing; whoever gets a lock later finds the job ended.
 """
 
 from __future__ import annotations
 
 import io
+import secrets
 import shutil
 import sys
 import traceback
@@ -26,7 +31,7 @@ from fsframework._files import atomic_write
 from fsframework._reading import read_file
 from fsframework.errors import FsfError, RecordError, refusal
 from fsframework.interfaces.launcher import Launcher, Work, WorkerState
-from fsframework.pipeline.cache.sealed import held
+from fsframework.pipeline.cache.sealed import discard, held
 from fsframework.pipeline.progress import Advance
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.work.driver import drive
@@ -36,8 +41,9 @@ from fsframework.values import IntArray
 
 __all__ = ["Do", "MissingRows", "ShardJob", "Shared", "Sharing", "Task"]
 
-Do = Callable[[str, IntArray], None]
-"""Computes some rows and keeps them in files whose names begin with a name."""
+Do = Callable[[str, IntArray, Callable[[], bool]], None]
+"""Computes some rows, and keeps them in files whose names begin with a name. The function returns
+whether they are still wanted, to be asked once what keeps others from computing them is locked."""
 
 _LEAST_ROWS, _MOST_SHARDS = 256, 256
 _TASK, _ROWS = "task.json", "rows.npy"
@@ -86,9 +92,9 @@ class _Result(msgspec.Struct, frozen=True):
 
 
 class _File(msgspec.Struct, frozen=True):
-    """The file that describes a job to workers; ``digest`` tells it from other jobs."""
+    """The file that describes a job to workers; ``token`` tells it from every other job."""
 
-    digest: str
+    token: str
     stage: str
     tree: Any
     plugins: tuple[str, ...]
@@ -111,10 +117,12 @@ class ShardJob:
         try:
             self._file = msgspec.json.decode(read_file(folder / _TASK), type=_File)
             self._rows: IntArray = np.load(folder / _ROWS, allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            raise RecordError(f"{folder}: {error.strerror}") from None
+        except ValueError as error:
             raise RecordError(f"{folder}: does not describe work in shards ({error})") from None
         self.keys = tuple(
-            f"{self._file.digest}-{number:05d}"
+            f"{self._file.token}-{number:05d}"
             for number in range(-(-len(self._rows) // self._file.shard_size))
         )
         self.do_rows: Do | None = None
@@ -123,26 +131,42 @@ class ShardJob:
 
     @classmethod
     def made(cls, folder: Path, task: Task, rows: MissingRows) -> Self:
-        """Return the job of some rows, going on with an earlier one of the same rows.
+        """Return a new job in a folder, in place of an earlier one.
 
-        Shards that failed are tried again.
+        Raises:
+            OptionError: an option is a class or an object, which only this process knows.
         """
+        tree = packed(task.tree, task.stage)
+        for old in folder.iterdir():
+            if old.name != "lock":
+                discard(old)
         raw = io.BytesIO()
         np.save(raw, rows.rows, allow_pickle=False)
-        tree, size = packed(task.tree, task.stage), rows.shard_size
-        digest = digest_of("shards", task.stage, raw.getvalue(), str(size))[:12]
-        file = _File(digest, task.stage, tree, task.plugins, dict(task.options), size)
-        if _digest_in(folder) != digest:
-            for old in folder.iterdir():
-                if old.name != "lock":
-                    shutil.rmtree(old) if old.is_dir() else old.unlink()
-            atomic_write(folder / _ROWS, raw.getvalue())
-        atomic_write(folder / _TASK, msgspec.json.encode(file))
-        job = cls(folder)
-        for key in job.keys:
-            if (result := job._result(key)) is not None and result.reason:
-                job._result_file(key).unlink()
-        return job
+        atomic_write(folder / _ROWS, raw.getvalue())
+        made = _File(
+            secrets.token_hex(6),
+            task.stage,
+            tree,
+            task.plugins,
+            dict(task.options),
+            rows.shard_size,
+        )
+        atomic_write(folder / _TASK, msgspec.json.encode(made))
+        return cls(folder)
+
+    @staticmethod
+    def end(folder: Path) -> None:
+        """End the job of a folder, if there is one: its workers begin nothing more."""
+        (folder / _TASK).unlink(missing_ok=True)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the job goes on: no other one has replaced it."""
+        try:
+            found = msgspec.json.decode(read_file(self.folder / _TASK), type=_File)
+        except (OSError, ValueError):
+            return False
+        return found.token == self._file.token
 
     @property
     def task(self) -> Task:
@@ -161,7 +185,7 @@ class ShardJob:
         Raises:
             FsfError: a shard failed, and this process only watches.
         """
-        if _digest_in(self.folder) != self._file.digest:
+        if not self.is_current:
             return ()
         for key in self.keys:
             if key not in self._done and (result := self._result(key)) is not None:
@@ -184,7 +208,7 @@ class ShardJob:
         assert self.do_rows is not None
         reason = ""
         try:
-            self.do_rows(key, self.rows_of(key))
+            self.do_rows(key, self.rows_of(key), lambda: self.is_current)
         except FsfError as error:
             reason = " ".join(str(error).split())
         except Exception as error:
@@ -224,14 +248,6 @@ class ShardJob:
             return None
 
 
-def _digest_in(folder: Path) -> str:
-    """Return the digest of the job that a folder describes, empty if it describes none."""
-    try:
-        return msgspec.json.decode(read_file(folder / _TASK), type=_File).digest
-    except (OSError, ValueError):
-        return ""
-
-
 @dataclass(frozen=True)
 class Sharing:
     """Workers of a launcher that compute rows for this process.
@@ -263,8 +279,10 @@ class Sharing:
             reporter.say(f"waiting for another process that shares the same work: {label}")
 
         with held(folder, reporter, waiting=waiting):
+            ShardJob.end(folder)  # workers of a command that was killed may still be at work
             yield Shared(self, label, folder)
-            shutil.rmtree(folder)
+            ShardJob.end(folder)
+            shutil.rmtree(folder, ignore_errors=True)  # such a worker may still write
 
 
 @dataclass(frozen=True)
@@ -291,10 +309,8 @@ class Shared:
             return
         reporter = self.sharing.session.reporter
         job = ShardJob.made(self.folder, self.sharing.task, rows)
-        job.left()
-        done = job.n_done()
-        with reporter.stage(self.label, len(rows.rows), done) as advance:
-            watch = _Watch(job, advance, reporter.say, done)
+        with reporter.stage(self.label, len(rows.rows)) as advance:
+            watch = _Watch(job, advance, reporter.say)
             leases = Leases(job.leases, f"{this_machine()}, which shares the work")
             drive(job, leases, self.sharing.launcher, self._work(job), watch)
 
@@ -314,10 +330,9 @@ class Shared:
 class _Watch:
     """Shows how many rows are done, and which workers failed."""
 
-    def __init__(
-        self, job: ShardJob, advance: Advance, say: Callable[[str], None], done: int
-    ) -> None:
-        self._job, self._advance, self._say, self._done = job, advance, say, done
+    def __init__(self, job: ShardJob, advance: Advance, say: Callable[[str], None]) -> None:
+        self._job, self._advance, self._say = job, advance, say
+        self._done = 0
         self._failed: set[str] = set()
 
     def __call__(self, states: Sequence[WorkerState]) -> None:
