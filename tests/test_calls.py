@@ -12,7 +12,7 @@ import pytest
 from fsframework._calls import about, is_out_of_memory, text_of, unguarded
 from fsframework.components.kinds import COMPONENTS
 from fsframework.errors import DataError, PluginError
-from fsframework.interfaces import Dataset, Statistic, TaskSampler
+from fsframework.interfaces import Dataset, Statistic, TaskSampler, Workers
 from fsframework.interfaces.method import FewShotMethod
 
 INTERFACES = {kind: known.load() for kind, known in COMPONENTS.items()}
@@ -51,6 +51,16 @@ def test_every_method_of_every_kind_is_guarded(kind: str, name: str, error: Base
 def test_some_kinds_have_methods() -> None:
     """If an interface declared nothing, the test above would test nothing."""
     assert {kind for kind, _ in METHODS} == set(COMPONENTS)
+
+
+def test_the_workers_of_a_launcher_are_guarded() -> None:
+    def broken(self: Any) -> Any:
+        raise KeyError("node")
+
+    workers = toy(Workers, states=broken, stop=broken)
+    for name in ("states", "stop"):
+        with pytest.raises(PluginError, match=f"^workers 'Toy': {name} raised KeyError: 'node'"):
+            getattr(workers, name)()
 
 
 def test_a_base_class_and_a_mixin_are_guarded_too() -> None:
@@ -119,6 +129,7 @@ def test_a_generator_is_guarded_while_it_yields() -> None:
             "returned a result of type str; it must return list or tuple",
         ),
         ("backbone", "forward", 1, "returned a result of type int; it must return Tensor"),
+        ("launcher", "start", None, "returned a result of type None; it must return Workers"),
     ],
 )
 def test_a_result_of_another_type_is_refused(

@@ -145,7 +145,7 @@ def _facts(cls: type[Any]) -> dict[str, Any]:
         name: getattr(cls, name)
         for interface in interfaces
         for name, annotation in inspect.get_annotations(interface).items()
-        if "ClassVar" in str(annotation)
+        if "ClassVar" in str(annotation) and not name.startswith("_")
     }
     usual = vars(Configurable)
     return {n: _json(v) for n, v in facts.items() if n not in usual or v != usual[n]}

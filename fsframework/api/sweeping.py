@@ -99,11 +99,11 @@ class Finished:
             else:
                 line[2].append(one.reason)
         found = []
-        for tags, runs, reasons in lines.values():
+        for told, runs, reasons in lines.values():
             why = tuple(dict.fromkeys(reasons))
             if not runs:
-                found.append(SweepRow(tags, None, why))
-            found += [SweepRow(tags, group, why) for group in groups_over_seeds(runs)]
+                found.append(SweepRow(told, None, why))
+            found += [SweepRow(told, group, why) for group in groups_over_seeds(runs)]
         return tuple(found)
 
     @property

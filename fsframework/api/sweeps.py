@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,19 @@ class Planned:
 
     Args:
         experiment: what is to run.
-        description: with every option, ``None`` if it cannot be resolved; ``reason`` says why.
+        description: with every option, ``None`` if it cannot be resolved; ``error`` says why.
         tree: its options, a tree of ``Given``.
     """
 
     experiment: ExperimentDescription
     description: Description | None
     tree: Mapping[str, Any] = field(default_factory=dict)
-    reason: str = ""
+    error: FsfError | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be resolved, in one line; empty if it can."""
+        return " ".join(str(self.error).split()) if self.error else ""
 
 
 def planned_over(
@@ -63,7 +68,7 @@ def planned_over(
     try:
         return Planned(experiment, described_over([tree], session), tree)
     except FsfError as error:
-        return Planned(experiment, None, tree, " ".join(str(error).split()))
+        return Planned(experiment, None, tree, error)
 
 
 def _over(tree: Mapping[str, Any], below: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -95,18 +100,23 @@ class Sweep:
         """Where results, leases and logs are kept."""
         return SweepFiles(self.session.workspace.runs)
 
-    def results(self) -> list[ExperimentResult]:
+    def results(self, before: Collection[str] = ()) -> list[ExperimentResult]:
         """Return what is known of each planned experiment.
 
         An experiment without a result is one whose reason says so.
+
+        Args:
+            before: keys of those that were finished before; their runs are reused.
         """
         found = {item.key: self.files.result(item.key) for item in self.items}
         return [
-            self._result(planned, found.get(key))
+            self._result(planned, found.get(key), reused=key in before)
             for planned, key in zip(self.planned, self.keys, strict=True)
         ]
 
-    def _result(self, planned: Planned, result: ItemResult | None) -> ExperimentResult:
+    def _result(
+        self, planned: Planned, result: ItemResult | None, *, reused: bool
+    ) -> ExperimentResult:
         if planned.description is None:
             return ExperimentResult(description=planned.experiment, reason=planned.reason)
         options = planned.description.options
@@ -114,7 +124,7 @@ class Sweep:
         if result is not None and not reason:
             try:
                 run = load_run(self.session.workspace.runs / result.run)
-                return result_of(planned, replace(run, reused=result.reused))
+                return result_of(planned, replace(run, reused=reused or result.reused))
             except FsfError as error:
                 reason = " ".join(str(error).split())
         return ExperimentResult(description=planned.experiment, options=options, reason=reason)
@@ -162,10 +172,12 @@ def sweep_of(
 
     Raises:
         OptionError: the name cannot be that of a file, or no experiment can be resolved.
+        PluginError: likewise.
     """
     planned = tuple(planned)
-    if planned and all(one.description is None for one in planned):
-        raise OptionError(planned[0].reason)
+    errors = [one.error for one in planned if one.error is not None]
+    if errors and len(errors) == len(planned):
+        raise errors[0]
     opened: dict[str, str] = {}
     items: dict[str, Item] = {}
     keys = []
@@ -209,8 +221,8 @@ def _checked_name(name: str | None) -> str:
 def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[ExperimentResult]:
     """Run what is left of a sweep, and return the result of each planned experiment.
 
-    Experiments that failed before are tried again. Those that another process holds are left to
-    it; their results count as well.
+    Experiments that failed before, and those whose files are damaged, are run again. Those that
+    another process holds are left to it; their results count as well.
 
     Args:
         sweep: the experiments.
@@ -220,8 +232,10 @@ def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[Experiment
         FsfError: the workers cannot be started, or end again and again without a result.
     """
     files, session = sweep.files, sweep.session
+    before = {item.key for item in sweep.items if files.is_sound(item.key)}
     for item in sweep.items:
-        files.forget_failure(item.key)
+        if item.key not in before:
+            files.forget(item.key)
     manifest = Manifest(sweep.name, sweep.items, sweep.plugins)
     manifest.save(files.manifest(sweep.name), for_workers=launcher is not None)
     with SweepView(sweep.items, session) as view:
@@ -238,7 +252,7 @@ def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[Experiment
                 view.watch(states, {i.key: leases.holder(i.key) for i in sweep.items})
 
             drive(job, leases, launcher, _work(sweep), watch)
-    return sweep.results()
+    return sweep.results(before)
 
 
 def _work(sweep: Sweep) -> Work:

@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
+from fsframework._calls import guard
 from fsframework.interfaces.component import Configurable
 
 __all__ = ["Launcher", "Work", "WorkerState", "Workers"]
@@ -22,9 +23,9 @@ class Work:
 
     Args:
         name: of the job, for names that an engine shows: letters, digits, ``-``, ``_`` and ``.``.
-        command: of one worker. It takes items until none is left, and exits with 0. A worker that
-            stops earlier loses nothing: what it held goes to others, or to the same command again.
-            ``SIGTERM`` makes it stop within seconds.
+        command: of one worker, run in the directory of the caller. It takes items until none is
+            left, and exits with 0. A worker that stops earlier loses nothing: what it held goes to
+            others, or to the same command again. ``SIGTERM`` makes it stop within seconds.
         n_items: that are to be done, at least 1; more workers would find nothing to do.
         logs: an existing folder on that disk, where each worker's output goes.
         environment: variables to set for every worker, over those of the place where it runs.
@@ -60,6 +61,13 @@ class WorkerState:
 class Workers(ABC):
     """The workers that a launcher has started."""
 
+    _kind: ClassVar[str] = "workers"
+
+    def __init_subclass__(cls, **rest: Any) -> None:
+        """Guard the methods, so that whatever an engine raises names the workers' class."""
+        super().__init_subclass__(**rest)
+        guard(cls, {"states": Workers.states, "stop": Workers.stop})
+
     @abstractmethod
     def states(self) -> Sequence[WorkerState]:
         """Return the state of every worker; called about once a second, so it must be quick.
@@ -72,7 +80,8 @@ class Workers(ABC):
     def stop(self) -> None:
         """Stop all workers, waiting ones included; return when none runs. May be called again.
 
-        Workers get ``SIGTERM`` first, and are killed if they do not stop within some seconds.
+        Workers get ``SIGTERM`` first. Those that do not stop within some seconds are killed, with
+        the processes that they have started.
         """
 
 

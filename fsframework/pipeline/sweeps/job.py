@@ -23,7 +23,7 @@ from fsframework.pipeline.run import run_experiment
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.sweeps.items import Item
 from fsframework.pipeline.work.leases import Lease, this_machine
-from fsframework.records import RECORD_NAME
+from fsframework.records import RECORD_NAME, RunRecord, checked_outcomes
 
 __all__ = ["ItemResult", "SweepFiles", "SweepJob"]
 
@@ -97,12 +97,22 @@ class SweepFiles:
         """Keep the result of an experiment."""
         atomic_write(self._result_file(key), msgspec.json.encode(result))
 
-    def forget_failure(self, key: str) -> None:
-        """Let an experiment that failed be tried again."""
+    def is_sound(self, key: str) -> bool:
+        """Return whether an experiment is finished, and its tasks and outcomes are as written."""
         result = self.result(key)
-        if result is not None and result.status == "failed":
-            with suppress(OSError):
-                self._result_file(key).unlink(missing_ok=True)
+        if result is None or result.status == "failed":
+            return False
+        try:
+            record = RunRecord.load(self.runs / result.run)
+            checked_outcomes(self.runs / result.run, record)
+        except FsfError:
+            return False
+        return record.status == "finished"
+
+    def forget(self, key: str) -> None:
+        """Let an experiment be run again."""
+        with suppress(OSError):
+            self._result_file(key).unlink(missing_ok=True)
 
 
 class SweepJob:

@@ -117,7 +117,7 @@ class Job:
             of = {identity_of(o.description): o.run for o in found if o.description and o.run}
             results = [
                 result_of(one, of[identity_of(one.description)])
-                for one in self._planned(first)
+                for one in self.planned(first)
                 if one.description is not None
             ]
             done = BenchmarkResults(self.selection, results)
@@ -148,14 +148,14 @@ class Job:
         """
         first = tuple(self.benchmark.experiments(self.selection))
         check_overrides(self.overrides, first, self.selection.installed.get("method", ()))
-        planned = self._planned(first)
+        planned = self.planned(first)
         self._check_arms(planned)
         self.benchmark.check(self.selection)
         done: dict[str, ExperimentResult] = {}
         results = self._run(planned, done)
         further = self.benchmark.further_experiments(BenchmarkResults(self.selection, results))
         if further := tuple(further):
-            results += self._run(self._planned(further), done)
+            results += self._run(self.planned(further), done)
         found = BenchmarkResults(self.selection, results)
         return FinishedBenchmark(
             self.name,
@@ -187,7 +187,7 @@ class Job:
             given_tree(experiment.defaults, origin),
         ]
 
-    def _planned(self, experiments: Sequence[ExperimentDescription]) -> list[Planned]:
+    def planned(self, experiments: Sequence[ExperimentDescription]) -> list[Planned]:
         """Return planned experiments whose options are checked.
 
         Raises:
@@ -195,8 +195,8 @@ class Job:
         """
         planned = [planned_over(one, self._layers(one), self.session) for one in experiments]
         for one in planned:
-            if one.description is None:
-                raise OptionError(one.reason)
+            if one.error is not None:
+                raise one.error
         check_options(one.description for one in planned if one.description is not None)
         return planned
 

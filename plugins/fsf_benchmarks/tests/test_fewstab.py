@@ -531,7 +531,7 @@ def test_progress_and_listing(grid: Grid, tmp_path: Path) -> None:
     assert "3 experiments, 0 of them finished" in listed.stdout
     assert not (tmp_path / "runs").exists()
     done = grid("--shot", "1")
-    assert "experiment 2 of 3: toy-first, toy-pixels, toy-images, 1-shot, own words" in done.stderr
+    assert "2 of 3: toy-first, toy-pixels, toy-images, 1-shot, own words: wAcc gap" in done.stderr
     assert "3 experiments: 3 run now, 0 finished before, 0 failed" in done.stdout
     assert "3 experiments, 3 of them finished" in grid("--shot", "1", "--dry-run").stdout
     # Other outcomes are other runs; the level of an interval is not.
