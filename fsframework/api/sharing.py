@@ -9,6 +9,7 @@ from typing import Any
 
 from fsframework.api.launchers import without_launcher
 from fsframework.api.session import Session, open_session
+from fsframework.errors import FsfError, argument
 from fsframework.pipeline.work.leases import Leases, this_machine
 from fsframework.pipeline.work.shards import Do, ShardJob, Sharing, Task
 from fsframework.pipeline.work.worker import work_off
@@ -26,7 +27,7 @@ def sharing_of(
     """Return the workers that a tree of ``Given`` asks for, if any, and the tree without them.
 
     Args:
-        stage: what they compute: ``words`` or ``images``.
+        stage: what they compute: ``words``, ``images`` or ``features``.
         tree: options of a command.
         session: of the command.
         plugins: the files of its plugins.
@@ -82,4 +83,17 @@ def _images(task: Task, folder: Path, session: Session) -> Do:
     return lambda name, rows, wanted: store.decode_apart(folder, name, rows, broken)
 
 
-_WORK = {"images": _images, "words": _words}
+def _features(task: Task, folder: Path, session: Session) -> Do:
+    from fsframework.api.experiments import described
+    from fsframework.pipeline.features import features_of
+
+    features = features_of(described(task.tree, session).experiment, session)
+    if features.key != task.options["key"]:
+        raise FsfError(
+            "this worker would compute other features than the command that started it, as on "
+            f"another kind of device; give {argument('device')}"
+        )
+    return lambda name, rows, wanted: features.make_apart(folder, name, rows)
+
+
+_WORK = {"features": _features, "images": _images, "words": _words}

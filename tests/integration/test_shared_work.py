@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fsframework.errors import FsfError
 from fsframework.pipeline.cache import images
 from fsframework.pipeline.work import shards
 from fsframework.values import AttributeTable
@@ -29,9 +30,12 @@ import time
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from fsframework.errors import DataError
-from fsframework.interfaces import AttributeDetector, Dataset, Launcher, Workers, WorkerState
+from fsframework.interfaces import (
+    AttributeDetector, Backbone, Dataset, Launcher, Workers, WorkerState
+)
 from fsframework.values import digest_of
 
 HERE = Path(__file__).parent
@@ -47,9 +51,6 @@ def meet(key):
     fatal = HERE / "fatal.txt"
     if fatal.exists() and fatal.read_text() == key:
         fatal.unlink()
-        os.kill(os.getpid(), signal.SIGKILL)
-    always = HERE / "always.txt"
-    if always.exists() and always.read_text() == key:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -86,6 +87,22 @@ class Noise(Dataset):
         tell(self.keys[index])
         time.sleep(0.002)
         return np.random.default_rng(index).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+
+
+class Small(Backbone):
+    """A convolution; tells the batches that it embeds."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv2d(3, 4, 3, stride=4)
+        self.calls = 0
+
+    def forward(self, images):
+        self.calls += 1
+        if self.calls == 4:  # the second batch
+            meet("batch")
+        tell(f"batch of {len(images)}: {images.double().sum().item()!r}")
+        return self.layer(images)
 
 
 class Processes(Workers):
@@ -129,7 +146,12 @@ PLUGIN = ("--plugin", "plugins.py")
 EXTRACT = ("attributes", "extract", *PLUGIN, "--detector", "telling", "--batch-size", "5")
 DATA = ("--dataset", "noise", "--split", "all")
 PACK = ("data", "pack", *PLUGIN, "--dataset", "noise", "--image-size", "16", "--json")
+EMBED = (
+    "data", "embed", *PLUGIN, "--method", "ncc", "--backbone", "small", "--dataset", "noise",
+    "--split", "all", "--image-size", "16", "--json", "-o", "training.epochs=0",
+)  # fmt: skip
 SHARED = ("--launcher", "procs", "-o", "launcher.processes=2")
+LOCAL = ("--launcher", "local", "-o", "launcher.processes=2")
 N_IMAGES = 120
 
 
@@ -214,7 +236,7 @@ def test_images_of_workers_are_those_of_one_process(
 
     monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
     (tmp_path / "fatal.txt").write_text("050")
-    done = fsf(*PACK, *SHARED)
+    done = fsf(*PACK, *LOCAL)
     assert done.returncode == 0, done.stderr
     shared = json.loads(done.stdout)
     assert shared["decoded_now"] == N_IMAGES
@@ -231,6 +253,39 @@ def test_images_of_workers_are_those_of_one_process(
     assert told(tmp_path) == []
 
 
+def batches_told(tmp_path: Path) -> list[str]:
+    """Return what was embedded, but for single images, by which each process finds the shape."""
+    lines = [line for line in told(tmp_path) if line.startswith("batch of ")]
+    return [line for line in lines if not line.startswith("batch of 1:")]
+
+
+def test_features_of_workers_are_those_of_one_process(
+    fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FSF_CACHE", str(tmp_path / "other"))
+    alone = json.loads(fsf(*EMBED).stdout)
+    batches = batches_told(tmp_path)
+    assert alone["shape"] == [N_IMAGES, 4]
+    assert len(set(batches)) == len(batches) == 8
+
+    monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "fatal.txt").write_text("batch")
+    done = fsf(*EMBED, *LOCAL)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "fatal.txt").exists(), "a worker was killed"
+    shared = json.loads(done.stdout)
+    assert shared["embedded_now"] == N_IMAGES
+    assert sorted(batches_told(tmp_path)) == sorted(batches), "the same batches, each once"
+    assert Path(shared["file"]).read_bytes() == Path(alone["file"]).read_bytes()
+
+    run = [*EMBED[2:], "--sampler", "random", "--way", "3", "--shot", "1", "--queries", "2"]
+    assert fsf("run", *run, "--tasks", "5").returncode == 0
+    assert batches_told(tmp_path) == [], "a run finds the features"
+    refused = fsf(*EMBED, "--method", "protonet", "-o", "training.epochs=1")
+    assert refused.returncode == 2
+    assert "protonet is to be trained, and has features only then; train it" in refused.stderr
+
+
 def test_what_is_wrong_in_a_shard_is_one_sentence(fsf: Fsf, tmp_path: Path) -> None:
     broken = ("-o", "dataset.broken=70")
     done = fsf(*PACK, *broken, *SHARED)
@@ -244,10 +299,22 @@ def test_what_is_wrong_in_a_shard_is_one_sentence(fsf: Fsf, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     packed = json.loads(done.stdout)
     assert list(packed["broken"]) == ["070"]
-    (tmp_path / "always.txt").write_text("003")
-    done = fsf(*PACK, *SHARED, "--image-size", "8")
-    assert done.returncode == 2
-    assert "3 processes that worked on the same 20 images died without a word" in done.stderr
+
+
+def test_a_shard_that_ends_its_workers_is_given_up(tmp_path: Path) -> None:
+    rows = shards.MissingRows(np.arange(50))
+    job = shards.ShardJob.made(tmp_path, shards.Task("images", {}), rows)
+    assert [list(job.rows_of(key)) for key in job.left()] == [
+        [*range(20)], [*range(20, 40)], [*range(40, 50)],
+    ]  # fmt: skip
+    worker = shards.ShardJob(tmp_path)
+    worker.do_rows = lambda name, rows, wanted: None
+    worker.give_up(job.keys[2], 3)
+    assert worker.left() == [*job.keys[:2]]
+    with pytest.raises(FsfError, match="3 processes that worked on the same 10 images died"):
+        job.left()
+    shards.ShardJob.made(tmp_path, shards.Task("images", {}), rows)
+    assert worker.left() == (), "another job has replaced this one"
 
 
 def test_shards_and_a_launcher_exclude_each_other(fsf: Fsf) -> None:

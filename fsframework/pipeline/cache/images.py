@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
@@ -20,7 +20,6 @@ import xxhash
 from fsframework.errors import DataError, argument
 from fsframework.interfaces.dataset import Dataset, Decoding
 from fsframework.pipeline.cache.rows import Made, Records, Rows
-from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.progress import Reporter
 from fsframework.values import BoolArray, IntArray, UInt8Array, demand_disk, digest_of
@@ -49,8 +48,6 @@ Broken = Literal["fatal", "skip"]
 _IMAGES_A_BLOCK, _BYTES_A_BLOCK = 256, 32 << 20
 """Limits of a decoded block: the smaller applies."""
 _DIGEST_BYTES = 16
-_APART = "decoded"
-"""Folder of the files of processes that decode for another one."""
 
 
 def image_size(dataset: Dataset, preprocessing: Preprocessing, wanted: int | None) -> int:
@@ -263,14 +260,11 @@ class ImageStore:
         Raises:
             DataError: an image cannot be read and ``broken`` is not ``skip``.
         """
-        from safetensors.numpy import save_file
 
-        for first in range(0, len(rows), self.images_a_block):
-            path = folder / _APART / f"{name}-{first:07d}.safetensors"
-            if load_sealed(path, _loaded_apart, Reporter()) is None:
-                block = rows[first : first + self.images_a_block]
-                pixels, facts = self._made(block, broken)
-                save_sealed(path, partial(save_file, {"rows": block, "pixels": pixels, **facts}))
+        def made(block: IntArray) -> Made:
+            return self._made(block, broken)
+
+        self._rows.make_apart(folder, name, rows, made, self.images_a_block)
 
     def take(self, folder: Path, reporter: Reporter, *, of_earlier: bool = False) -> None:
         """Move what other processes have decoded with ``decode_apart`` into this store.
@@ -284,15 +278,12 @@ class ImageStore:
         Raises:
             FsfError: the disk is full or cannot be written to.
         """
-        for path in sorted((folder / _APART).glob("*.safetensors")):
-            found = load_sealed(path, _loaded_apart, reporter)
-            if found is not None:
-                rows, states = found["rows"], self._states(found["rows"])
-                good = states == found["state"] if of_earlier else np.ones(len(rows), bool)
-                # Other machines may see other states of the same files.
-                facts = {"identity": found["identity"][good], "state": states[good]}
-                self._rows.accept(rows[good], (found["pixels"][good], facts), reporter)
-            remove_sealed(path)
+        for rows, (pixels, facts) in self._rows.made_apart(folder, reporter):
+            states = self._states(rows)
+            good = states == facts["state"] if of_earlier else np.ones(len(rows), bool)
+            # Other machines may see other states of the same files.
+            kept = {"identity": facts["identity"][good], "state": states[good]}
+            self._rows.accept(rows[good], (pixels[good], kept), reporter)
 
     def undecoded(self, rows: IntArray, reporter: Reporter) -> IntArray:
         """Return the rows that are not on disk; the files of others may have been edited since."""
@@ -411,13 +402,6 @@ class ImageStore:
                 f"{found.dtype} of {found.shape}"
             )
         return found
-
-
-def _loaded_apart(path: Path) -> dict[str, npt.NDArray[Any]]:
-    from safetensors.numpy import load_file
-
-    found: dict[str, npt.NDArray[Any]] = load_file(path)
-    return found
 
 
 def _identities(pixels: UInt8Array) -> UInt8Array:

@@ -54,7 +54,7 @@ class Task:
     """What a worker needs to know to compute rows.
 
     Args:
-        stage: what is computed: ``words`` or ``images``.
+        stage: what is computed: ``words``, ``images`` or ``features``.
         tree: options of the command, a tree of ``Given``.
         plugins: files whose plugin classes are loaded.
         options: further options, as JSON values.
