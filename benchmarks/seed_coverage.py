@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from _options import positive
 
 from fsframework.statistics.crossed import Cell, crossed
 
@@ -40,8 +41,8 @@ def covered(
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--replicates", type=int, default=2000, help="experiments per row")
-    parser.add_argument("--tasks", type=int, default=600, help="tasks per experiment")
+    parser.add_argument("--replicates", type=positive, default=2000, help="experiments per row")
+    parser.add_argument("--tasks", type=positive, default=600, help="tasks per experiment")
     given = parser.parse_args()
     generator = np.random.default_rng(0)
     print(f"{given.replicates:,} experiments of {given.tasks} tasks per row, level 95 %")

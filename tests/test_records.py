@@ -41,8 +41,8 @@ def record() -> RunRecord:
         created="2026-01-01T00:00:00+00:00",
         name="mine",
         given={"method": "protonet"},
-        settings={"seed": 3},
-        origins={"seed": "command line"},
+        settings={"task_seed": 3, "training_seed": 4},
+        origins={"task_seed": "command line", "training_seed": "default"},
         components={
             "dataset": ComponentRecord("folder", {"path": "birds"}, {}, "path"),
             "method": ComponentRecord("protonet", {"x": 1}, {"name": "command line"}),
@@ -183,5 +183,5 @@ def test_runs_of_version_1_open(
         assert outcomes.arms[arm].uniform == (arm == "random")
     assert record.method is not None
     assert record.method.name == raw["resolved"]["method"]["name"]
-    assert record.settings["seed"] == raw["resolved"]["seed"]
+    assert record.training_seed == record.settings["task_seed"] == raw["resolved"]["seed"]
     assert record.training.history[0].loss == raw["training"]["history"][0]["loss"]

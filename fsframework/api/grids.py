@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fsframework.api.components import Given
 from fsframework.api.experiments import given_tree, overlay
 from fsframework.components.resolution import set_dotted
-from fsframework.errors import OptionError
+from fsframework.errors import OptionError, argument
 from fsframework.pipeline.experiment.arguments import ARGUMENTS, leaves
 from fsframework.values import ExperimentDescription
 
@@ -18,6 +19,7 @@ __all__ = [
     "Axes",
     "axes_of_table",
     "experiments_of",
+    "read_seeds",
     "shown",
     "split_values",
     "tree_of_cell",
@@ -42,6 +44,41 @@ def split_values(text: str) -> list[str]:
     if not all(values):
         raise OptionError(f"{text!r}: a value between commas is empty")
     return values
+
+
+def read_seeds(given: Any) -> tuple[int, ...]:
+    """Return a list of seeds, each once.
+
+    Args:
+        given: a number, several, or a text with numbers and ranges.
+
+    Raises:
+        OptionError: one is not a number, a range is empty, or a seed appears twice.
+
+    >>> read_seeds("0-2,7"), read_seeds(range(3))
+    ((0, 1, 2, 7), (0, 1, 2))
+    """
+    several = [given] if isinstance(given, int) else given
+    parts = split_values(given) if isinstance(given, str) else [str(one) for one in several]
+    found: list[int] = []
+    for part in parts:
+        match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part)
+        if match is None:
+            raise OptionError(
+                f"{argument('seeds', given)}: {part!r} is neither a whole number from 0 nor a "
+                "range such as 0-9"
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not 0 <= last - first < _MOST_EXPERIMENTS:
+            raise OptionError(
+                f"{argument('seeds', given)}: the range {part} must have 1 to "
+                f"{_MOST_EXPERIMENTS:,} seeds"
+            )
+        found += range(first, last + 1)
+    for seed, times in Counter(found).items():
+        if times > 1:
+            raise OptionError(f"{argument('seeds', given)}: {seed} appears {times} times")
+    return tuple(found)
 
 
 def axes_of_table(table: Any) -> dict[str, list[Any]]:

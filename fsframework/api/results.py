@@ -114,8 +114,14 @@ def compare(  # noqa: PLR0913 - an option each
     otherwise the difference of two gaps has Welch's interval. A gap is positive where the tested
     arm is worse, so a higher gap is worse.
 
-    Caveats: intervals cover other tasks, and other images only where they are open; none covers
-    retrained models. Judge many pairs by ``p_holm`` or ``p_bh``, not by ``p``.
+    Runs that differ only in their training seed count as one method, unless they have labels of
+    their own. Seeds and tasks are then crossed random effects: tasks of two methods are paired,
+    their seeds never, and the interval adds the variance between seeds. See ``over_seeds``.
+
+    Caveats: intervals cover other tasks, and other images only where they are open; they cover
+    retrained models only for methods with several seeds. A note names methods with one seed next to
+    others with several: their intervals speak of these weights. Judge many pairs by ``p_holm`` or
+    ``p_bh``, not by ``p``.
 
     Args:
         results: runs, their folders, names or beginnings of names, folders of runs; or a mapping
@@ -125,7 +131,8 @@ def compare(  # noqa: PLR0913 - an option each
             options, a class, an instance; or several. By default Acc and wAcc in every arm, and
             the gap of wAcc.
         interval: ``student-t``; ``percentile`` or ``bca``, bootstraps of the tasks; ``image-level``
-            or ``class-level``, open intervals for uniformly drawn tasks that share images.
+            or ``class-level``, open intervals for uniformly drawn tasks that share images; only
+            ``student-t`` where a method has several seeds.
         level: confidence level, 0 < level < 1.
         resamples: of the bootstraps; ``seed`` their seed.
         baseline: label of a method that the others are compared with.
@@ -154,6 +161,11 @@ def compare(  # noqa: PLR0913 - an option each
     found = joined_over_seeds(list(_results(results, session.workspace.runs, pool)))
     if not found:
         raise OptionError("a comparison needs at least two methods, and none is given")
+    if len(found) == 1 and found[0].other_seeds:
+        raise OptionError(
+            f"all {len(found[0].models)} runs differ only in their training seed and count as one "
+            "method; give each a label of its own to compare them with each other"
+        )
     asked = _Asked(session.registry, statistic)
     groups = _groups(found, baseline) if by_tasks else [found]
     parts: list[MeasureComparison] = []

@@ -162,9 +162,10 @@ def run(
     description = described(tree_of_call(arguments, config), session)
     if seeds is None:
         return run_described(description)
-    from fsframework.api.seeds import run_over_seeds, training_seeds
+    from fsframework.api.grids import read_seeds
+    from fsframework.api.seeds import run_over_seeds
 
-    return run_over_seeds(description, training_seeds(seeds))
+    return run_over_seeds(description, read_seeds(seeds))
 
 
 def run_described(description: Description) -> Run:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from fsframework.api.experiments import Description
 from fsframework.api.running import Run, run_described
 from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
-from fsframework.errors import DataError, OptionError, RecordError, argument
+from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
 from fsframework.interfaces.statistic import Statistic
 from fsframework.pipeline.experiment.configuration import OVERRIDING, Experiment
 from fsframework.pipeline.run import with_queries
@@ -26,7 +25,7 @@ from fsframework.statistics.results import joined_over_seeds, result_of_run
 from fsframework.statistics.seeds import grouped_by_seeds
 from fsframework.values import Estimate, Estimates
 
-__all__ = ["SeedGroup", "groups_over_seeds", "over_seeds", "run_over_seeds", "training_seeds"]
+__all__ = ["SeedGroup", "groups_over_seeds", "over_seeds", "run_over_seeds"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -84,52 +83,6 @@ class SeedGroup:
         return title + self.estimates._repr_html_() + notes
 
 
-_MOST_SEEDS = 1_000
-
-
-def training_seeds(given: Iterable[int] | str) -> tuple[int, ...]:
-    """Return training seeds from a list such as ``0,1,2``, ``0-9`` or ``0-2,7``.
-
-    Args:
-        given: such a text, or whole numbers.
-
-    Raises:
-        OptionError: a part is neither a whole number nor a range, a seed appears twice, there are
-            none or more than 1,000.
-
-    >>> training_seeds("0-2,7"), training_seeds(range(2))
-    ((0, 1, 2, 7), (0, 1))
-    """
-    called = argument("seeds", given if isinstance(given, str) else None)
-    found: list[int] = []
-    for part in given.split(",") if isinstance(given, str) else given:
-        first, last = _range(part, called)
-        if last - first >= _MOST_SEEDS - len(found):
-            raise OptionError(f"{called}: gives more than {_MOST_SEEDS:,} seeds")
-        found += range(first, last + 1)
-    twice = next((seed for place, seed in enumerate(found) if seed in found[:place]), None)
-    if twice is not None:
-        raise OptionError(f"{called}: the seed {twice} appears twice")
-    if not found:
-        raise OptionError(f"{called}: gives no seed")
-    return tuple(found)
-
-
-def _range(part: int | str, called: str) -> tuple[int, int]:
-    """Return the first and the last seed of one part of a list."""
-    if isinstance(part, str):
-        ends = part.strip().split("-")
-        if len(ends) <= 2 and all(end.isascii() and end.isdecimal() for end in ends):
-            first, last = int(ends[0]), int(ends[-1])
-            if first <= last:
-                return first, last
-    elif isinstance(part, numbers.Integral) and not isinstance(part, bool):
-        return int(part), int(part)
-    raise OptionError(
-        f"{called}: {part!r} is neither a whole number of at least 0 nor a range such as 0-9"
-    )
-
-
 def run_over_seeds(description: Description, seeds: Sequence[int]) -> SeedGroup:
     """Run a described experiment once for each training seed, all on the same tasks.
 
@@ -137,12 +90,15 @@ def run_over_seeds(description: Description, seeds: Sequence[int]) -> SeedGroup:
     ones are reused. With ``queries=auto`` the pilot is that of the first seed.
 
     Args:
-        seeds: of the trainings; see ``training_seeds``.
+        seeds: of the trainings.
 
     Raises:
-        OptionError: the experiment cannot have several training seeds; the message says why.
+        OptionError: there are no seeds, or the experiment cannot have several; the message says
+            why.
     """
     experiment, session = description.experiment, description.session
+    if not seeds:
+        raise OptionError(f"{argument('seeds')} must have at least one seed")
     _check_several(experiment)
     # Every seed is checked before the first run.
     for seed in seeds:
@@ -312,7 +268,7 @@ def _group(runs: Sequence[Run], level: float | None, statistics: _Statistics) ->
         try:
             statistic = statistics.of(own.statistic, first)
             values = values_of([joined], Measure(own.statistic, own.arms), statistic)
-        except DataError as error:
+        except FsfError as error:
             notes.append(f"without {name}: {error}")
             continue
         [one] = estimates_of_methods([name], values, how).values()

@@ -14,6 +14,7 @@ from fsframework.api.grids import (
     Axes,
     axes_of_table,
     experiments_of,
+    read_seeds,
     shown,
     tree_of_cell,
 )
@@ -21,7 +22,7 @@ from fsframework.api.launchers import without_launcher
 from fsframework.api.overrides import Override, check_conditions, read_excluded, read_overrides
 from fsframework.api.planned import check_options
 from fsframework.api.running import Run, load_run
-from fsframework.api.seeds import SeedGroup, groups_over_seeds, training_seeds
+from fsframework.api.seeds import SeedGroup, groups_over_seeds
 from fsframework.api.session import Session, open_session
 from fsframework.api.sweeps import (
     Planned,
@@ -324,7 +325,7 @@ def _axes(grid: Axes) -> dict[str, list[Any]]:
                     f"{argument('training_seed')} and {argument('seed')}, or give "
                     f"{argument('task_seed')} for the tasks"
                 )
-            key, own = _SEEDS_AXIS, list(training_seeds(_flat(own)))
+            key, own = _SEEDS_AXIS, list(read_seeds(_flat(own)))
         elif "." not in key and key not in ARGUMENTS:
             tree_of_cell({key: own[0]}, "grid")  # explains what is known
         found[key] = own

@@ -86,11 +86,12 @@ def run(
 
 
 def _run_over_seeds(description: Description, seeds: str, *, dry_run: bool, as_json: bool) -> None:
-    from fsframework.api.seeds import run_over_seeds, training_seeds
+    from fsframework.api.grids import read_seeds
+    from fsframework.api.seeds import run_over_seeds
     from fsframework.cli import render
     from fsframework.cli.runs import print_group
 
-    chosen = training_seeds(seeds)
+    chosen = read_seeds(seeds)
     if dry_run:
         options = {**description.options, "training_seed": list(chosen)}
         _print_resolved(options, {**description.origins, "training_seed": "--seeds"}, as_json)

@@ -273,7 +273,7 @@ def print_group(group: SeedGroup) -> None:
     names = list(group.estimates)
     heads = ("run", "training-seed", *names)
     rows = [
-        (run.name, str(seed), *(str(run.estimates[name]) for name in names))
+        (run.name, str(seed), *(str(run.record.estimates.get(name, "")) for name in names))
         for run, seed in zip(runs, group.seeds, strict=True)
     ]
     render.print_table(heads, rows)

@@ -300,11 +300,17 @@ class Comparison:
         read_with = ("interval", "tasks", "images")
         for part in self.parts:
             title = f"{part.measure.name} on {part.task_set}"
+            over_seeds = any(one.n_seeds > 1 for one in part.values.values())
+            seeds = ("between seeds", "seeds") if over_seeds else ()
             values = [
-                (label, str(one), part.groups.get(label, ""), *_read_with(one))
+                (
+                    *(label, str(one), part.groups.get(label, "")),
+                    *((one.between_seeds, str(one.n_seeds)) if over_seeds else ()),
+                    *_read_with(one),
+                )
                 for label, one in part.values.items()
             ]
-            yield title, ("method", "value", "group", *read_with), values
+            yield title, ("method", "value", "group", *seeds, *read_with), values
             pairs = [
                 (
                     f"{pair.first} − {pair.second}",

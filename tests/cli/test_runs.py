@@ -35,28 +35,28 @@ def test_runs_are_sorted_by_numbers_as_numbers_and_by_estimates_from_the_largest
     fsf: Fsf, tmp_path: Path
 ) -> None:
     assert names(fsf) == ["a-ten", "b-two", "c-zero"]
-    assert names(fsf, "--sort", "seed") == ["c-zero", "b-two", "a-ten"]
-    assert names(fsf, "--sort", "-seed") == ["a-ten", "b-two", "c-zero"]
+    assert names(fsf, "--sort", "task-seed") == ["c-zero", "b-two", "a-ten"]
+    assert names(fsf, "--sort", "-training-seed") == ["a-ten", "b-two", "c-zero"]
     rows = json.loads(fsf("runs", "list", "--json", "--sort", "acc-random").stdout)
     values = [row["estimates"]["acc-random"]["value"] for row in rows]
     assert values == sorted(values, reverse=True)
     assert [row["tasks"] for row in json.loads(fsf("runs", "list", "--json").stdout)] == [6, 5, 7]
-    assert names(fsf, "--filter", "seed=1*") == ["a-ten"]
+    assert names(fsf, "--filter", "task-seed=1*", "--filter", "training-seed=1*") == ["a-ten"]
     assert names(fsf, "--filter", "run=*O", "--filter", "way=2") == ["b-two", "c-zero"]
     assert names(fsf, "--filter", "method=maml") == []
     (tmp_path / "runs/b-two/run.json").write_text("{")
-    listed = fsf("runs", "list", "--columns", "run,status,seed")
-    assert listed.stdout.splitlines()[0].split() == ["run", "status", "seed"]
+    listed = fsf("runs", "list", "--columns", "run,status,task-seed")
+    assert listed.stdout.splitlines()[0].split() == ["run", "status", "task-seed"]
     assert "b-two   broken" in listed.stdout
     assert "b-two is broken: " in listed.stdout
 
 
 @pytest.mark.usefixtures("three")
 def test_a_column_must_exist_even_if_no_run_passes_the_filter(fsf: Fsf) -> None:
-    for arguments in (("--columns", "sede"), ("--sort", "-sede"), ("--filter", "sede=1")):
+    for arguments in (("--columns", "shots"), ("--sort", "-shots"), ("--filter", "shots=1")):
         done = fsf("runs", "list", *arguments, "--filter", "method=maml")
         assert done.returncode == 2
-        assert "unknown column 'sede' (did you mean 'seed'?); known: run, folder" in done.stderr
+        assert "unknown column 'shots' (did you mean 'shot'?); known: run, folder" in done.stderr
     done = fsf("runs", "list", "--filter", "seed")
     assert "--filter seed: must be COLUMN=PATTERN" in done.stderr
     done = fsf("runs", "list", "--columns", "run,acc-random", "--filter", "method=maml")

@@ -72,3 +72,19 @@ def test_cells_of_equal_names_must_fit() -> None:
         crossed([Cell(np.ones((2, 5))), Cell(np.ones((3, 5)))])
     with pytest.raises(DataError, match="at least 2 tasks, not 1"):
         crossed([Cell(np.ones((2, 1)))])
+
+
+def test_a_method_with_one_model_adds_nothing_for_seeds_but_the_other_does() -> None:
+    several = _values(4, 60, 0.05)
+    single = several[:1] - 0.02
+    both = crossed([Cell(several, "a"), Cell(single, "b", "", -1.0)])
+    fixed = crossed([Cell(several.mean(axis=0, keepdims=True), "a"), Cell(single, "b", "", -1.0)])
+    assert (both.n_seeds, np.isnan(both.seed_deviation)) == (1, True)
+    assert both.value == pytest.approx(fixed.value)
+    assert both.high - both.low > 1.5 * (fixed.high - fixed.low)
+
+
+def test_without_spread_nothing_varies() -> None:
+    found = crossed([Cell(np.full((3, 4), 0.25))])
+    assert (found.low, found.high, found.varies) == (0.25, 0.25, False)
+    assert np.isnan(found.p)

@@ -37,6 +37,7 @@ _CSV = (
     *("measure", "tasks", "first", "second", "first_value", "second_value"),
     *("difference", "low", "high", "level", "scope", "estimator", "n_tasks", "n_images"),
     *("p", "p_holm", "p_bh", "correlation", "direct", "paired", "inverted", "note", "cautions"),
+    *("first_seeds", "second_seeds"),
 )
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -268,6 +269,8 @@ def as_csv(
                     int(pair.inverted),
                     pair.note,
                     "; ".join(footnotes(said)),
+                    c.values[pair.first].n_seeds,
+                    c.values[pair.second].n_seeds,
                 ]
             )
     return out.getvalue().rstrip("\n")

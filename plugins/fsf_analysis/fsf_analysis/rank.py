@@ -81,7 +81,8 @@ def rank(  # noqa: PLR0913 - a parameter per option
     """Compare how two columns of results rank methods.
 
     SOURCE is a CSV table with a row per method, or at least three runs. Spearman's rho
-    and Kendall's tau-b, each with a bootstrap interval over the rows.
+    and Kendall's tau-b, each with a bootstrap interval over the rows. Runs that differ
+    only in their training seed are one row, with the means over the seeds.
 
     \b
     Examples:
@@ -142,6 +143,7 @@ def _as_json(
         {
             **dict(zip(by, part.group, strict=True)),
             "rows": list(part.rows),
+            "n_seeds": list(part.n_seeds),
             "left_out": list(part.left_out),
             **{k: None if v != v else v for k, v in vars(made).items()},
         }
@@ -158,10 +160,12 @@ def _table(
 ) -> ComparisonTable:
     from fsf_analysis._compare_views import ComparisonTable
 
+    over_seeds = any(n > 1 for part, _ in found for n in part.n_seeds)
     rows = tuple(
         (
             *part.group,
             str(made.n_rows),
+            *((_seeds(part.n_seeds),) if over_seeds else ()),
             _shown(made.rho, made.rho_low, made.rho_high),
             _shown(made.tau, made.tau_low, made.tau_high),
             f"{100 * made.level:g} %, bootstrap-percentile over rows",
@@ -170,7 +174,7 @@ def _table(
     )
     return ComparisonTable(
         f"{columns[0]} against {columns[1]}",
-        (*by, "rows", "Spearman", "Kendall", "interval"),
+        (*by, "rows", *(("seeds",) if over_seeds else ()), "Spearman", "Kendall", "interval"),
         rows,
         (
             "intervals are about other methods like these, with values taken as exact; with only "
@@ -178,6 +182,12 @@ def _table(
             *(f"note: {note}" for note in notes),
         ),
     )
+
+
+def _seeds(n_seeds: tuple[int, ...]) -> str:
+    """Return the number of seeds per row, or the least and the greatest."""
+    fewest, most = min(n_seeds), max(n_seeds)
+    return str(most) if fewest == most else f"{fewest} to {most}"
 
 
 def _shown(value: float, low: float, high: float) -> str:
@@ -215,5 +225,10 @@ def _of_runs(
         for run in runs
     }
     notes += footnotes(thread_cautions(computed))
-    first, second = (np.array([run.estimates[name].value for run in runs]) for name in columns)
-    return RankedColumns((), tuple(run.name for run in runs), first, second)
+    groups = fsf.groups_over_seeds(runs)
+    for group in groups:
+        if lacking := [name for name in columns if name not in group.estimates]:
+            raise DataError(f"{group.name}: {lacking[0]} has no mean over seeds: {group.notes[-1]}")
+    first, second = (np.array([one.estimates[name].value for one in groups]) for name in columns)
+    n_seeds = tuple(len(group.runs) for group in groups)
+    return RankedColumns((), tuple(one.name for one in groups), first, second, (), n_seeds)

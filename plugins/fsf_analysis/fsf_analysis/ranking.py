@@ -131,6 +131,7 @@ class RankedColumns:
         group: values of the columns ``by`` in this part of the table.
         rows: name of each row; ``first`` and ``second`` float ``(rows,)``.
         left_out: rows that lack one of the two values.
+        n_seeds: training seeds behind each row, for runs.
     """
 
     group: tuple[str, ...]
@@ -138,6 +139,7 @@ class RankedColumns:
     first: FloatArray
     second: FloatArray
     left_out: tuple[str, ...] = ()
+    n_seeds: tuple[int, ...] = ()
 
 
 def read_columns(

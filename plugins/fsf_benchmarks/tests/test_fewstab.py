@@ -84,7 +84,7 @@ def test_ablations_are_5_shot_and_share_the_papers_construction(planned: Any) ->
     assert len(options_of(job)) == 3 * 2 + 3 * 4
     assert len(described(job)) == 3 * 2 + 3 * 6
     for one in described(job):
-        sampler = job._described(one).options["sampler"]
+        sampler = job.planned([one])[0].description.options["sampler"]
         assert TECHNIQUES.get(one.tags["technique"], {}).items() <= sampler.items()
     only = planned("fewstab", {**TOY, "shot": [1]}, {"ablation": True}, sampler="toy-sampler")
     assert {e.tags["shot"] for e in described(only) if e.tags["technique"]} == {1}
@@ -166,7 +166,7 @@ def test_what_is_left_out_has_the_papers_value(planned: Any) -> None:
     job = planned("fewstab", chosen, dataset={"wordless": True}, training={"epochs": 0})
     found = described(job)
     assert found[0].tags["label"] == "CUB-200"
-    first = job._described(found[0]).options
+    first = job.planned([found[0]])[0].description.options
     names = [first[role]["name"] for role in ("backbone", "sampler", "detector")]
     assert (*names, first["tasks"]) == ("resnet12", "fewstab", "vit-gpt2", 3000)
     assert {one.tags["shot"] for one in found} == {1, 5}

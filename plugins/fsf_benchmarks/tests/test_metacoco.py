@@ -53,7 +53,7 @@ def test_printed_rows_are_those_of_the_paper() -> None:
 def test_the_experiments_are_what_is_printed_and_installed(planned: Any) -> None:
     job = planned("metacoco", DATA)
     for experiment in job.benchmark.experiments(job.selection):
-        options, tags = job._described(experiment).options, experiment.tags
+        options, tags = job.planned([experiment])[0].description.options, experiment.tags
         assert options["sampler"]["name"] == "random"
         assert options["sampler"]["n_way"] == (10 if tags["table"] == "7" else 5)
         assert options["sampler"]["n_shot"] == tags["shot"]
