@@ -269,6 +269,12 @@ def parameters(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
     >>> parameters(Toy)
     {'size': (<class 'int'>, 3)}
     """
+    return dict(_parameters(cls))  # type: ignore[arg-type]  # mypy does not take a class as hashable
+
+
+@functools.lru_cache(maxsize=256)
+def _parameters(cls: type[Any]) -> Mapping[str, tuple[Any, Any]]:
+    """Read the options of a class once; a sweep asks for them again and again."""
     if cls.__init__ is object.__init__:
         return {}
     try:

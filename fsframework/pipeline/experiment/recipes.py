@@ -19,6 +19,7 @@ A package with methods may have a file ``recipes.toml`` next to its ``__init__.p
 from __future__ import annotations
 
 import datetime
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -137,7 +138,7 @@ def list_recipes(registry: Registry, method: str | None = None) -> list[Recipe]:
     plugins = [p for p in registry.plugins("method") if method in (None, p.name)]
     files = {path: None for p in plugins if (path := _file_of(p)) is not None}
     names = {p.name for p in plugins}
-    return [r for path in files for r in _read(path) if r.method in names]
+    return [r for path in files for r in _recipes_of(path) if r.method in names]
 
 
 def unknown_recipe(registry: Registry, method: str, name: str) -> OptionError:
@@ -163,6 +164,21 @@ def _file_of(plugin: Plugin) -> Path | None:
     if ":" not in plugin.target or plugin.status != "ok":
         return None  # a plugin of a file has no package
     return package_file(plugin.target, FILE_NAME)
+
+
+def _recipes_of(path: Path) -> tuple[Recipe, ...]:
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise PluginError(f"{path}: cannot be read as recipes ({error})") from None
+    return _read_once(path, stat.st_mtime_ns, stat.st_size)
+
+
+@functools.lru_cache(maxsize=64)
+def _read_once(path: Path, changed: int, size: int) -> tuple[Recipe, ...]:
+    """Read a file once, and again when it has changed."""
+    del changed, size
+    return tuple(_read(path))
 
 
 def _read(path: Path) -> Iterator[Recipe]:
