@@ -30,12 +30,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-import torch
-
 from fsframework.errors import DataError
-from fsframework.interfaces import (
-    AttributeDetector, Backbone, Dataset, Launcher, Workers, WorkerState
-)
+from fsframework.interfaces import AttributeDetector, Dataset, Launcher, Workers, WorkerState
 from fsframework.values import digest_of
 
 HERE = Path(__file__).parent
@@ -89,22 +85,6 @@ class Noise(Dataset):
         return np.random.default_rng(index).integers(0, 256, (16, 16, 3), dtype=np.uint8)
 
 
-class Small(Backbone):
-    """A convolution; tells the batches that it embeds."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Conv2d(3, 4, 3, stride=4)
-        self.calls = 0
-
-    def forward(self, images):
-        self.calls += 1
-        if self.calls == 4:  # the second batch
-            meet("batch")
-        tell(f"batch of {len(images)}: {images.double().sum().item()!r}")
-        return self.layer(images)
-
-
 class Processes(Workers):
     def __init__(self, work, number):
         self.logs = [work.logs / f"{os.getpid()}-{i}-{time.time_ns()}.txt" for i in range(number)]
@@ -142,13 +122,51 @@ class Procs(Launcher):
     def start(self, work):
         return Processes(work, min(self.processes, work.n_items))
 '''
+BACKBONE = '''
+"""A backbone that tells what it embeds, and that may end its process."""
+
+import os
+import signal
+from pathlib import Path
+
+import torch
+
+from fsframework.interfaces import Backbone
+
+HERE = Path(__file__).parent
+
+
+class Small(Backbone):
+    """A convolution; tells the batches that it embeds."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv2d(3, 4, 3, stride=4)
+        self.calls = 0
+
+    def forward(self, images):
+        self.calls += 1
+        if self.calls == 4:  # the second batch
+            self.meet()
+        with (HERE / "told.txt").open("ab", buffering=0) as file:
+            file.write(f"batch of {len(images)}: {images.double().sum().item()!r}\\n".encode())
+        return self.layer(images)
+
+    def meet(self):
+        try:
+            (HERE / "fatal.txt").unlink()
+        except FileNotFoundError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+'''
 PLUGIN = ("--plugin", "plugins.py")
 EXTRACT = ("attributes", "extract", *PLUGIN, "--detector", "telling", "--batch-size", "5")
 DATA = ("--dataset", "noise", "--split", "all")
 PACK = ("data", "pack", *PLUGIN, "--dataset", "noise", "--image-size", "16", "--json")
 EMBED = (
-    "data", "embed", *PLUGIN, "--method", "ncc", "--backbone", "small", "--dataset", "noise",
-    "--split", "all", "--image-size", "16", "--json", "-o", "training.epochs=0",
+    "data", "embed", *PLUGIN, "--plugin", "backbone.py", "--method", "ncc",
+    "--backbone", "small", "--dataset", "noise", "--split", "all", "--image-size", "16",
+    "--json", "-o", "training.epochs=0",
 )  # fmt: skip
 SHARED = ("--launcher", "procs", "-o", "launcher.processes=2")
 LOCAL = ("--launcher", "local", "-o", "launcher.processes=2")
@@ -158,6 +176,7 @@ N_IMAGES = 120
 @pytest.fixture(autouse=True)
 def _plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "plugins.py").write_text(PLUGINS)
+    (tmp_path / "backbone.py").write_text(BACKBONE)
     monkeypatch.setattr(shards, "_LEAST_ROWS", 20)
     monkeypatch.setattr(images, "_IMAGES_A_BLOCK", 4)
 
