@@ -236,8 +236,7 @@ def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[Experiment
     for item in sweep.items:
         if item.key not in before:
             files.forget(item.key)
-    manifest = Manifest(sweep.name, sweep.items, sweep.plugins)
-    manifest.save(files.manifest(sweep.name), for_workers=launcher is not None)
+    _save_manifest(sweep, for_workers=launcher is not None)
     with SweepView(sweep.items, session) as view:
         job = SweepJob(sweep.items, session, told=view.told, ended=view.ended)
         leases = Leases(files.leases, f"{this_machine()}, {sweep.name}")
@@ -249,22 +248,41 @@ def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[Experiment
             files.worker_logs(sweep.name).mkdir(parents=True, exist_ok=True)
 
             def watch(states: Sequence[WorkerState]) -> None:
-                view.watch(states, {i.key: leases.holder(i.key) for i in sweep.items})
+                view.watch(states, leases.holders(job.items))
 
             drive(job, leases, launcher, _work(sweep), watch)
     return sweep.results(before)
 
 
+def _save_manifest(sweep: Sweep, *, for_workers: bool) -> None:
+    """Write the file that describes a sweep, in place of an earlier one of the name.
+
+    Raises:
+        OptionError: another grid runs under the name now.
+    """
+    path = sweep.files.manifest(sweep.name)
+    if path.exists():
+        earlier = {item.key for item in Manifest.load(path).items}
+        others = earlier - {item.key for item in sweep.items}
+        if Leases(sweep.files.leases, this_machine()).holders(others):
+            raise OptionError(
+                f"{argument('name', sweep.name)}: a sweep with this name and other experiments "
+                "runs now; choose another name"
+            )
+    Manifest(sweep.name, sweep.items, sweep.plugins).save(path, for_workers=for_workers)
+
+
 def _work(sweep: Sweep) -> Work:
     """Return what the workers of a sweep run."""
     workspace = sweep.session.workspace
+    own = {name: value for name, value in os.environ.items() if name.startswith("FSF_")}
     folders = {"FSF_RUNS": workspace.runs, "FSF_CACHE": workspace.cache}
     return Work(
         name=sweep.name,
         command=(sys.executable, "-m", "fsframework", "sweep", "work", sweep.name),
         n_items=max(1, len(sweep.items)),
         logs=sweep.files.worker_logs(sweep.name).absolute(),
-        environment={name: str(path.absolute()) for name, path in folders.items()},
+        environment=own | {name: str(path.absolute()) for name, path in folders.items()},
     )
 
 

@@ -63,7 +63,7 @@ class SweepView:
         """Show what an experiment of this process is doing."""
         self._remark(f"{item.name}: {text}")
 
-    def watch(self, states: Sequence[WorkerState], holders: Mapping[str, Holder | None]) -> None:
+    def watch(self, states: Sequence[WorkerState], holders: Mapping[str, Holder]) -> None:
         """Show what the workers of a launcher are doing, or why one failed."""
         for state in states:
             if state.status == "failed" and state.name not in self._failed:
@@ -73,7 +73,6 @@ class SweepView:
         running = [
             f"{self._names[key]}{': ' + holder.note if holder.note else ''} ({holder.machine})"
             for key, holder in holders.items()
-            if holder is not None
         ]
         waiting = sum(state.status == "waiting" for state in states)
         parts = running[:_MOST_RUNNING]

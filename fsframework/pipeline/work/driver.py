@@ -73,7 +73,7 @@ def _start(
     starts: _Starts, leases: Leases, launcher: Launcher, work: Work, left: Sequence[str]
 ) -> None:
     """Start workers for the items that nobody holds, if there are any."""
-    free = sum(leases.holder(key) is None for key in left)
+    free = len(left) - len(leases.holders(left))
     if not free:
         return  # another job does them; should it die, they become free
     if starts.workers is not None:

@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -193,6 +193,15 @@ class Leases:
         """Return who holds an item, ``None`` if it is free, as far as this process knows."""
         last = self._last(key)
         return None if last is None else self._holder_by(last)
+
+    def holders(self, keys: Iterable[str]) -> dict[str, Holder]:
+        """Return who holds which of the items, listing the folder once."""
+        last: dict[str, Path] = {}
+        for path in self.folder.glob("*.*"):
+            if path.suffix[1:].isdecimal():
+                last[path.stem] = max(path, last.get(path.stem, path), key=_number)
+        found = {key: self._holder_by(last[key]) for key in keys if key in last}
+        return {key: holder for key, holder in found.items() if holder is not None}
 
     def clear(self, key: str) -> None:
         """Remove the leases of an item that is done."""

@@ -44,6 +44,7 @@ def test_a_held_item_is_refused_until_it_is_given_back(tmp_path: Path) -> None:
     holder = others.holder("a")
     assert holder is not None
     assert holder.worker == "mine"
+    assert others.holders("abc") == {"a": holder}
     with lease:
         assert others.take("b") is not None, "another item is free"
     taken = others.take("a")
