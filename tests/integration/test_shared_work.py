@@ -228,7 +228,7 @@ def test_the_process_that_shares_the_work_may_be_killed(fsf: Fsf, tmp_path: Path
     process.send_signal(signal.SIGKILL)
     process.wait()
     # Its workers end by themselves, as with an engine that goes on; the command waits for them.
-    done = fsf(*arguments)
+    done = fsf(*arguments, "-o", "launcher.processes=1")
     assert done.returncode == 0, done.stderr
     counts = Counter(key for line in told(tmp_path) for key in line.split())
     assert len(counts) == N_IMAGES

@@ -344,6 +344,7 @@ class _Watch:
                 self._say(f"worker {state.name} failed: {state.reason}{log}")
         now = self._job.n_done()
         waiting = sum(state.status == "waiting" for state in states)
-        remark = f"{waiting} {'worker waits' if waiting == 1 else 'workers wait'}"
-        self._advance(now - self._done, remark if waiting else "")
+        if now > self._done or waiting:
+            remark = f"{waiting} {'worker waits' if waiting == 1 else 'workers wait'}"
+            self._advance(now - self._done, remark if waiting else "")
         self._done = now
