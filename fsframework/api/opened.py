@@ -8,8 +8,13 @@ from pathlib import Path
 from fsframework.api.experiments import Description
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.attributes.detection import Shard
-from fsframework.pipeline.attributes.extraction import Extracted, extract_attributes
+from fsframework.pipeline.attributes.detection import Detection, Shard
+from fsframework.pipeline.attributes.extraction import (
+    Extracted,
+    detection_job,
+    extract_attributes,
+)
+from fsframework.pipeline.attributes.sources import WordSource
 from fsframework.pipeline.task_sources import (
     OpenedDataset,
     candidate_splits,
@@ -19,9 +24,18 @@ from fsframework.pipeline.task_sources import (
     split_of_tasks,
     word_source,
 )
+from fsframework.pipeline.work.shards import Sharing
 from fsframework.values import Arms, ImagePool, TaskSet
 
-__all__ = ["Extracted", "OpenedImages", "draw_tasks", "extract_words", "open_images", "open_tasks"]
+__all__ = [
+    "Extracted",
+    "OpenedImages",
+    "detection_of",
+    "draw_tasks",
+    "extract_words",
+    "open_images",
+    "open_tasks",
+]
 
 
 @dataclass(frozen=True)
@@ -102,25 +116,51 @@ def open_tasks(description: Description, file: str | Path) -> tuple[TaskSet, Ope
 
 
 def extract_words(
-    description: Description, *, batch_size: int | None = None, shard: str | None = None
+    description: Description,
+    *,
+    batch_size: int | None = None,
+    shard: str | None = None,
+    sharing: Sharing | None = None,
 ) -> Extracted:
     """Detect the words in the images of a described experiment, reusing earlier answers.
 
     Args:
         batch_size: images per call of the detector; by default 16 on a CPU, 64 on a GPU.
         shard: ``I/N`` for part ``I`` of ``N`` equal parts of the images, from 1 to ``N``.
+        sharing: workers that process the images, see ``fsframework.api.sharing``; by default this
+            process does.
 
     Raises:
         OptionError: no detector is given, or ``shard`` is malformed.
         FsfError: the detector cannot be prepared, or its answer is malformed.
     """
     part = None if shard is None else Shard.parse(shard)
+    source, dataset = _source_of_words(description)
+    return extract_attributes(
+        source, dataset, description.session, batch_size=batch_size, shard=part, sharing=sharing
+    )
+
+
+def detection_of(description: Description, *, batch_size: int | None = None) -> Detection:
+    """Return the detector of a described experiment, ready for its images: for workers.
+
+    Raises:
+        FsfError: no detector is given, or it cannot be prepared.
+    """
+    source, dataset = _source_of_words(description)
+    return Detection(
+        detection_job(source, dataset, description.session),
+        description.session,
+        device=source.device,
+        offline=source.offline,
+        batch_size=batch_size,
+    )
+
+
+def _source_of_words(description: Description) -> tuple[WordSource, Dataset]:
     experiment = description.experiment
     dataset: Dataset = experiment.dataset.create()
-    source = word_source(experiment, _usual_split(description, dataset))
-    return extract_attributes(
-        source, dataset, description.session, batch_size=batch_size, shard=part
-    )
+    return word_source(experiment, _usual_split(description, dataset)), dataset
 
 
 def _usual_split(description: Description, dataset: Dataset) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fsframework.records import RunRecord
 
-__all__ = ["dataset_of", "run_row", "run_settings", "words_of"]
+__all__ = ["dataset_of", "run_options", "run_row", "run_settings", "words_of"]
 
 
 def dataset_of(record: RunRecord) -> str:
@@ -63,6 +63,18 @@ def run_settings(folder: Path, record: RunRecord) -> dict[str, Any]:
         "device": record.environment.device,
         "fingerprint": record.fingerprint,
     }
+
+
+def run_options(record: RunRecord) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options of a run as a tree, and in the same shape where each value came from."""
+    values: dict[str, Any] = dict(record.settings)
+    origins: dict[str, Any] = dict(record.origins)
+    for role, component in record.components.items():
+        values[role], origins[role] = component.to_tree(), dict(component.origins)
+    if record.stages:
+        values["training"] = [dict(stage.options) for stage in record.stages]
+        origins["training"] = [dict(stage.origins) for stage in record.stages]
+    return values, origins
 
 
 def run_row(folder: Path, record: RunRecord) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from fsframework.api.grids import (
     shown,
     tree_of_cell,
 )
+from fsframework.api.launchers import without_launcher
 from fsframework.api.overrides import Override, check_conditions, read_excluded, read_overrides
 from fsframework.api.planned import check_options
 from fsframework.api.running import Run, load_run
@@ -29,7 +30,6 @@ from fsframework.api.sweeps import (
     planned_over,
     run_sweep,
     sweep_of,
-    without_launcher,
 )
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces.launcher import Launcher

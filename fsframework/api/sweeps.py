@@ -14,7 +14,6 @@ from typing import Any
 
 from fsframework._calls import interrupt
 from fsframework._digest import digest_of
-from fsframework.api.components import component
 from fsframework.api.experiments import Description, overlay
 from fsframework.api.planned import data_fingerprint, described_over, options_of
 from fsframework.api.running import Run, load_run
@@ -36,7 +35,6 @@ __all__ = [
     "result_of",
     "run_sweep",
     "sweep_of",
-    "without_launcher",
     "work_on",
 ]
 
@@ -218,30 +216,6 @@ def _checked_name(name: str | None) -> str:
             f"{argument('name')} must consist of letters, digits, '-', '_' and '.', not {name!r}"
         )
     return name or ""
-
-
-def without_launcher(
-    trees: Sequence[Mapping[str, Any]], session: Session
-) -> tuple[Launcher | None, list[dict[str, Any]]]:
-    """Return the launcher that trees of options ask for, if any, and the trees without it.
-
-    Args:
-        trees: of ``Given``; earlier ones take precedence.
-        session: whose plugins are available.
-
-    Raises:
-        PluginError: the launcher is unknown or cannot be loaded.
-        OptionError: an option of it is not allowed.
-    """
-    asked: list[Mapping[str, Any]] = [
-        {"launcher": tree["launcher"]} for tree in trees if "launcher" in tree
-    ]
-    rest = [{key: node for key, node in tree.items() if key != "launcher"} for tree in trees]
-    if not asked:
-        return None, rest
-    request = functools.reduce(_over, asked)["launcher"]
-    made: Launcher = component(session.registry, "launcher", request).create()
-    return made, rest
 
 
 def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[ExperimentResult]:

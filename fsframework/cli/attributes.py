@@ -11,9 +11,10 @@ from fsframework.cli.options import (
     CONFIGURATION,
     DROPPING,
     check_output,
-    description_of,
     group,
+    session_of,
     shared,
+    tree_of,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def attributes() -> None:
     metavar="N",
     help="Images per call of the detector.  [default: 16, on a GPU 64]",
 )
-@shared("device", "offline", *DROPPING, *CONFIGURATION, "cache-dir", "force", "json")
+@shared("device", "offline", "launcher", *DROPPING, *CONFIGURATION, "cache-dir", "force", "json")
 @click.pass_context
 def extract(
     context: click.Context,
@@ -68,13 +69,17 @@ def extract(
     Captions are stored as they are made. If the command is killed and run again, it
     resumes where it stopped: no image is captioned twice, and other words are
     selected from the same captions. An image that cannot be read is named and
-    skipped, and the exit code is 1.
+    skipped, and the exit code is 1. The workers of --launcher divide the images.
     """
+    from fsframework.api.experiments import described
     from fsframework.api.opened import extract_words
+    from fsframework.api.sharing import sharing_of
 
     check_output(output, ".parquet", force=force)
-    description = description_of(context)
-    extracted = extract_words(description, batch_size=batch_size, shard=shard)
+    session, plugins = session_of(context), context.params["plugin_files"]
+    sharing, tree = sharing_of("words", tree_of(context), session, plugins, batch_size=batch_size)
+    description = described(tree, session)
+    extracted = extract_words(description, batch_size=batch_size, shard=shard, sharing=sharing)
     extracted.table.save(output)
     if as_json:
         _print_json(output, extracted)

@@ -38,6 +38,7 @@ __all__ = [
     "group",
     "key_values",
     "listed",
+    "option_leaves",
     "option_of",
     "option_tree",
     "plugin_names",
@@ -657,18 +658,20 @@ def flat_options(
         values: a tree of options; the tables of a list are numbered from 1, an only one is not.
         origins: of the values, in the same shape; empty where there are none.
     """
-    found = dict(_leaves(origins or {}))
-    return [(key, _shown(value), str(found.get(key, ""))) for key, value in _leaves(values)]
+    found = dict(option_leaves(origins or {}))
+    leaves = option_leaves(values)
+    return [(key, _shown(value), str(found.get(key, ""))) for key, value in leaves]
 
 
-def _leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def option_leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted key and value of every option of a tree, as ``flat_options`` names them."""
     tables = node if isinstance(node, list) and any(isinstance(v, Mapping) for v in node) else []
     if isinstance(node, Mapping):
         for key, value in node.items():
-            yield from _leaves(value, f"{prefix}.{key}" if prefix else key)
+            yield from option_leaves(value, f"{prefix}.{key}" if prefix else key)
     elif tables:
         for number, table in enumerate(tables, start=1):
-            yield from _leaves(table, f"{prefix}.{number}" if len(tables) > 1 else prefix)
+            yield from option_leaves(table, f"{prefix}.{number}" if len(tables) > 1 else prefix)
     else:
         yield prefix, node
 

@@ -199,6 +199,7 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
 
     RUN is a folder, or the name or beginning of the name of one in the runs folder.
     """
+    from fsframework.api.run_rows import run_options
     from fsframework.api.running import load_run
     from fsframework.cli import render
 
@@ -208,14 +209,7 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
         render.print_json({"folder": str(opened.folder), **record.to_json()})
         return
     print_record(opened.folder, record)
-    values: dict[str, Any] = dict(record.settings)
-    origins: dict[str, Any] = dict(record.origins)
-    for role, component in record.components.items():
-        values[role], origins[role] = component.to_tree(), dict(component.origins)
-    if record.stages:
-        values["training"] = [dict(stage.options) for stage in record.stages]
-        origins["training"] = [dict(stage.origins) for stage in record.stages]
-    options = flat_options(values, origins)
+    options = flat_options(*run_options(record))
     given = [row for row in options if row[2] != "default"]
     if given:
         click.echo()

@@ -18,7 +18,6 @@ from fsframework.pipeline.fitting import (
     remedy,
     size_of,
 )
-from fsframework.pipeline.learning.training import check_stages
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.tasks import check_tasks, control_of, draw_arms, draw_tasks
@@ -234,6 +233,9 @@ def _why_all(source: OpenedDataset) -> str:
 
 
 def _with_fitted_training(drawn: FoundTasks, source: OpenedDataset, session: Session) -> FoundTasks:
+    # Detecting words needs this module, but no PyTorch.
+    from fsframework.pipeline.learning.training import check_stages
+
     tested = drawn.arms.tested
     way_shot, pool = (tested.n_way, tested.n_shot), source.pool_of("train")
     method = drawn.experiment.method.create()

@@ -8,7 +8,7 @@ which other words can be selected without processing an image again.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,9 +30,10 @@ from fsframework.pipeline.attributes.detection_log import DetectionLog, Shard
 from fsframework.pipeline.cache.sealed import load_sealed, save_sealed
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
+from fsframework.pipeline.work.shards import MissingRows, Sharing
 from fsframework.values import AttributeTable, IntArray, digest_of
 
-__all__ = ["Detected", "DetectionJob", "Shard", "detect_attributes"]
+__all__ = ["Detected", "Detection", "DetectionJob", "Shard", "detect_attributes"]
 
 _IMAGES_PER_CALL = {"cpu": 16, "cuda": 64}
 """Default number of images per call of a detector."""
@@ -114,6 +115,97 @@ class _Prepared:
     notes: tuple[str, ...]
 
 
+class Detection:
+    """A detector that is ready for the images of a job, and its earlier answers.
+
+    Memory grows with the table and with ``batch_size``, not with the images.
+
+    Args:
+        job: what is detected.
+        session: where answers are kept.
+        device: where the detector runs, see ``resolve_device``.
+        offline: whether it must not use the network.
+        batch_size: images per call of the detector; by default 16 on a CPU, 64 on a GPU, and
+            4,096 if it needs no pixels.
+
+    Raises:
+        FsfError: the detector cannot be prepared.
+    """
+
+    def __init__(
+        self,
+        job: DetectionJob,
+        session: Session,
+        *,
+        device: str = "auto",
+        offline: bool = False,
+        batch_size: int | None = None,
+    ) -> None:
+        if batch_size is not None and batch_size < 1:
+            raise OptionError(f"{argument('batch_size')} must be at least 1, not {batch_size}")
+        self.job, self._session = job, session
+        self._ready = _prepare(job, session.reporter, device, offline)
+        self.identity = _key(job, self._ready.provenance)
+        """Digest of what the answers depend on."""
+        self.batch_size = _batch_size(self._ready, batch_size)
+
+    @property
+    def _folder(self) -> Path:
+        return self._session.workspace.cache / "detections" / self.identity[:24]
+
+    def missing(self) -> IntArray:
+        """Return the positions in the split of the images without an answer, int64 ``(n,)``."""
+        job = self.job
+        with DetectionLog.opened(self._folder, job.keys, job.shard, self._session.reporter) as log:
+            return log.missing(job.places)
+
+    def answer(self, name: str, places: IntArray, wanted: Callable[[], bool]) -> None:
+        """Process images that no other process does meanwhile, and that had no answer.
+
+        Images that cannot be read stay without an answer.
+
+        Args:
+            name: of these images; an earlier call with the same name may have answered for some.
+            places: positions in the split.
+            wanted: whether they are still without an answer, asked once the log is locked.
+
+        Raises:
+            FsfError: an answer is malformed.
+        """
+        reporter = self._session.reporter
+        with DetectionLog.opened_by_worker(self._folder, self.job.keys, name, reporter) as log:
+            todo = places[~log.done[places]] if wanted() else places[:0]
+            _fill(log, self.job, self._ready.detector, todo, self.batch_size, reporter)
+
+    def result(self) -> Detected:
+        """Process the images without an answer, and return the table of all.
+
+        Raises:
+            FsfError: an answer is malformed.
+        """
+        job, ready, session = self.job, self._ready, self._session
+        table_key = digest_of(
+            self.identity,
+            job.detector.fingerprint,
+            canonical(ready.provenance),
+            str(job.shard or ""),
+        )
+        stored = session.workspace.cache / "attributes" / f"{table_key[:24]}.parquet"
+        with DetectionLog.opened(self._folder, job.keys, job.shard, session.reporter) as log:
+            todo = log.missing(job.places)
+            total = len(job.keys[job.places])
+            if not todo.size:
+                kept = load_sealed(stored, AttributeTable.load, session.reporter)
+                if kept is not None:
+                    return Detected(kept, (), ready.notes, total)
+            failed = _fill(log, job, ready.detector, todo, self.batch_size, session.reporter)
+            header = _header(job, ready.provenance, f"{len(failed)} of {total} images")
+            table = _table(log, job.places, ready.detector, header, session.reporter)
+        if not failed:
+            save_sealed(stored, table.save)
+        return Detected(table, tuple(failed), ready.notes, total - int(todo.size))
+
+
 def detect_attributes(
     job: DetectionJob,
     session: Session,
@@ -121,44 +213,27 @@ def detect_attributes(
     device: str = "auto",
     offline: bool = False,
     batch_size: int | None = None,
+    sharing: Sharing | None = None,
 ) -> Detected:
     """Run a detector over images, reusing its earlier answers.
 
     Args:
-        device: where the detector runs, see ``resolve_device``.
-        offline: whether it must not use the network.
-        batch_size: images per call of the detector; by default 16 on a CPU, 64 on a GPU, and
-            4,096 if it needs no pixels.
-
-    Memory grows with the table and with ``batch_size``, not with the images.
+        job: what is detected.
+        session: where answers are kept.
+        device: as of ``Detection``; ``offline`` and ``batch_size`` likewise.
+        sharing: workers that process the images; by default this process does.
 
     Raises:
         FsfError: the detector cannot be prepared, or its answer is malformed.
     """
-    if batch_size is not None and batch_size < 1:
-        raise OptionError(f"{argument('batch_size')} must be at least 1, not {batch_size}")
-    ready = _prepare(job, session.reporter, device, offline)
-    said = _key(job, ready.provenance)
-    table_key = digest_of(
-        said, job.detector.fingerprint, canonical(ready.provenance), str(job.shard or "")
-    )
-    cache = session.workspace.cache
-    stored = cache / "attributes" / f"{table_key[:24]}.parquet"
-    folder = cache / "detections" / said[:24]
-    with DetectionLog.opened(folder, job.keys, job.shard, session.reporter) as log:
-        todo = log.missing(job.places)
-        total = len(job.keys[job.places])
-        if not todo.size:
-            kept = load_sealed(stored, AttributeTable.load, session.reporter)
-            if kept is not None:
-                return Detected(kept, (), ready.notes, total)
-        size = _batch_size(ready, batch_size)
-        failed = _fill(log, job, ready.detector, todo, size, session.reporter)
-        header = _header(job, ready.provenance, f"{len(failed)} of {total} images")
-        table = _table(log, job.places, ready.detector, header, session.reporter)
-    if not failed:
-        save_sealed(stored, table.save)
-    return Detected(table, tuple(failed), ready.notes, total - int(todo.size))
+    detection = Detection(job, session, device=device, offline=offline, batch_size=batch_size)
+    if sharing is None:
+        return detection.result()
+    with sharing.opened("detection", detection.identity) as shared:
+        todo = detection.missing()
+        shared.compute(MissingRows(todo, detection.batch_size))
+        found = detection.result()  # of unreadable images, and of the table
+    return dataclasses.replace(found, reused=len(job.keys) - int(todo.size))
 
 
 def _prepare(job: DetectionJob, reporter: Reporter, device: str, offline: bool) -> _Prepared:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ __all__ = ["DetectionLog", "Shard"]
 _CHECK = b', "check": "'
 _ALL = "part-all.jsonl"
 """The file of a process that has no shard, which works alone."""
+_PARTS = "part-*.jsonl"
+_OF_WORKER = "part-worker-"
+"""Begins the names of the files of workers, each of which has a part that nobody else has."""
 _BLOCK = 1 << 16
 
 
@@ -72,9 +76,10 @@ class DetectionLog:
         folder: of the files.
         keys: of all images of the split.
         own: the file that this process writes to.
+        parts: pattern of the names of the files that are read.
     """
 
-    def __init__(self, folder: Path, keys: tuple[str, ...], own: Path) -> None:
+    def __init__(self, folder: Path, keys: tuple[str, ...], own: Path, parts: str = _PARTS) -> None:
         self.keys = keys
         self.done: BoolArray = np.zeros(len(keys), dtype=bool)
         self._own = own
@@ -85,9 +90,9 @@ class DetectionLog:
         self._files: list[Path] = []
         self._file = np.full(len(keys), -1, np.int16)
         self._offset = np.zeros(len(keys), np.int64)
-        parts = sorted(folder.glob("part-*.jsonl"))
-        place_of = {key: i for i, key in enumerate(keys)} if parts else {}
-        for path in parts:
+        found = sorted(folder.glob(parts))
+        place_of = {key: i for i, key in enumerate(keys)} if found else {}
+        for path in found:
             self._scan(path, place_of)
         self._out: IO[bytes] | None = None
 
@@ -108,17 +113,41 @@ class DetectionLog:
         with ExitStack() as stack:
             if shard is None:
                 stack.enter_context(held(folder, reporter, waiting=waiting))
+                _join_parts_of_workers(folder)
             else:
-                with locked(folder / "gate", waiting=waiting):
-                    for other in sorted(folder.glob("of-*")):
-                        if other.name != f"of-{shard.count}":
-                            with locked(other, waiting=waiting):
-                                pass
-                    stack.enter_context(locked(folder / f"of-{shard.count}", shared=True))
-                stack.enter_context(locked(folder, shared=True, waiting=waiting))
+                stack.enter_context(_beside_others(folder, str(shard.count), waiting))
                 stack.enter_context(locked(folder / f"part-{name}", waiting=waiting))
             own = folder / f"part-{name}.jsonl"
             log = cls._healed(folder, keys, own, reporter)
+            try:
+                yield log
+            finally:
+                if log._out is not None:
+                    log._out.close()
+
+    @classmethod
+    @contextmanager
+    def opened_by_worker(
+        cls, folder: Path, keys: tuple[str, ...], name: str, reporter: Reporter
+    ) -> Iterator[DetectionLog]:
+        """Open the log for a worker that does images which nobody else does meanwhile.
+
+        It knows the answers of earlier workers for the same images, and no others.
+
+        Args:
+            folder: of the files.
+            keys: of all images of the split.
+            name: of the images that it does.
+            reporter: is told if it has to wait.
+        """
+
+        def waiting() -> None:
+            reporter.say("waiting for another process that detects the same words")
+
+        with _beside_others(folder, "workers", waiting):
+            # A worker that seems dead may still write, so each has a file of its own.
+            own = folder / f"{_OF_WORKER}{name}-{secrets.token_hex(4)}.jsonl"
+            log = cls(folder, keys, own, f"{_OF_WORKER}{name}-*.jsonl")
             try:
                 yield log
             finally:
@@ -212,6 +241,42 @@ class DetectionLog:
                 said = json.loads(files[number].readline())
                 answers.append(said["caption"] if "caption" in said else said["words"])
         return answers
+
+
+@contextmanager
+def _beside_others(folder: Path, count: str, waiting: Callable[[], None]) -> Iterator[None]:
+    """Lock a folder for one of several processes that divide the images in the same way."""
+    with ExitStack() as stack:
+        with locked(folder / "gate", waiting=waiting):
+            for other in sorted(folder.glob("of-*")):
+                if other.name != f"of-{count}":
+                    with locked(other, waiting=waiting):
+                        pass
+            stack.enter_context(locked(folder / f"of-{count}", shared=True))
+        stack.enter_context(locked(folder, shared=True, waiting=waiting))
+        yield
+
+
+def _join_parts_of_workers(folder: Path) -> None:
+    """Move what workers have written into one file; no worker is at work.
+
+    If this is killed, an answer may be in two files, of which one is read.
+    """
+    own = folder / _ALL
+    for path in sorted(folder.glob(f"{_OF_WORKER}*.jsonl")):
+        if not is_readable_file(path):
+            discard(path)
+            continue
+        _cut_torn_line(path)
+        _cut_torn_line(own)
+        try:
+            with own.open("ab") as joined:
+                joined.write(path.read_bytes())
+                joined.flush()
+                os.fsync(joined.fileno())
+            path.unlink()
+        except OSError as error:
+            raise explain_os_error(error, own) from error
 
 
 def _seed_of(folder: Path) -> int:

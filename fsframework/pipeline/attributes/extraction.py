@@ -16,8 +16,9 @@ from fsframework.pipeline.attributes.detection import (
 from fsframework.pipeline.attributes.filtering import images_with_class_words
 from fsframework.pipeline.attributes.sources import WordSource, without_dropped_words
 from fsframework.pipeline.session import Session
+from fsframework.pipeline.work.shards import Sharing
 
-__all__ = ["Extracted", "extract_attributes"]
+__all__ = ["Extracted", "detection_job", "extract_attributes"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,20 @@ class Extracted(Detected):
     class_named: int
 
 
+def detection_job(
+    source: WordSource, dataset: Dataset, session: Session, shard: Shard | None = None
+) -> DetectionJob:
+    """Return which detector processes which images.
+
+    Raises:
+        OptionError: there is no detector.
+    """
+    if source.detector is None:
+        known = ", ".join(p.name for p in session.registry.plugins("detector"))
+        raise OptionError(f"{argument('detector')} is missing; give one of {known}")
+    return DetectionJob(source.detector, dataset, source.dataset, source.split, shard)
+
+
 def extract_attributes(
     source: WordSource,
     dataset: Dataset,
@@ -39,32 +54,38 @@ def extract_attributes(
     *,
     batch_size: int | None = None,
     shard: Shard | None = None,
+    sharing: Sharing | None = None,
 ) -> Extracted:
     """Detect the words in a split's images, or in a shard of them, and drop the unwanted ones.
 
     Args:
         source: names the detector.
         batch_size: images per call of the detector.
+        sharing: workers that process the images; by default this process does.
 
     Raises:
-        OptionError: there is no detector, or rare words are to be dropped from a shard.
+        OptionError: there is no detector, rare words are to be dropped from a shard, or a shard is
+            to be shared.
         FsfError: as of ``detect_attributes``.
     """
-    if source.detector is None:
-        known = ", ".join(p.name for p in session.registry.plugins("detector"))
-        raise OptionError(f"{argument('detector')} is missing; give one of {known}")
     words = source.words
+    if shard is not None and sharing is not None:
+        raise OptionError(
+            f"{argument('launcher')} divides the images by itself; give it without "
+            f"{argument('shard')}"
+        )
     if shard is not None and words.min_count > 1:
         raise OptionError(
             f"{argument('min_count')} counts the images of the whole split, not of a shard; give "
             f"it without {argument('shard')}, or to the commands that read the merged table"
         )
     detected = detect_attributes(
-        DetectionJob(source.detector, dataset, source.dataset, source.split, shard),
+        detection_job(source, dataset, session, shard),
         session,
         device=source.device,
         offline=source.offline,
         batch_size=batch_size,
+        sharing=sharing,
     )
     table = detected.table
     pool = dataset.pool(source.split)

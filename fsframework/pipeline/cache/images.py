@@ -37,7 +37,6 @@ __all__ = [
     "decoding_difference",
     "image_size",
     "known_digest",
-    "pack_images",
     "pixels_of",
     "store_of",
     "without_broken",
@@ -167,10 +166,14 @@ class ImageStore:
     workspace: Workspace
 
     @cached_property
-    def _rows(self) -> _ImageRows:
+    def key(self) -> str:
+        """Digest of what the images depend on."""
         described = f"{self.size} {self.interpolation} {self.decoding}"
-        key = digest_of("images", self.identity, self.dataset.pixels_fingerprint, described)
-        folder = self.workspace.cache / "images" / key[:24]
+        return digest_of("images", self.identity, self.dataset.pixels_fingerprint, described)
+
+    @cached_property
+    def _rows(self) -> _ImageRows:
+        folder = self.workspace.cache / "images" / self.key[:24]
         return _ImageRows(folder, (len(self), self.size, self.size, 3), self._states)
 
     @property
@@ -213,13 +216,7 @@ class ImageStore:
 
         def find() -> IntArray:
             missing = self.missing(rows, broken, reporter)
-            new = len(self.undecoded(missing, reporter))
-            demand_disk(
-                new * self.row_bytes,
-                self._rows.folder,
-                f"{new:,} images of {self.size} x {self.size} pixels",
-                f"use a smaller {argument('image_size')}, or another {argument('cache_dir')}",
-            )
+            self.demand_disk(missing, reporter)
             return missing
 
         self._make(find, broken, (label, len(rows)), reporter)
@@ -236,6 +233,57 @@ class ImageStore:
                 f"{count:,} cached {changed} decoded, although size and time of the file are "
                 "the same; what was computed from the old pixels is computed again"
             )
+
+    def demand_disk(self, rows: IntArray, reporter: Reporter) -> None:
+        """Check that those of some rows that are not on disk have space there.
+
+        Raises:
+            FsfError: there is too little.
+        """
+        new = len(self.undecoded(rows, reporter))
+        demand_disk(
+            new * self.row_bytes,
+            self._rows.folder,
+            f"{new:,} images of {self.size} x {self.size} pixels",
+            f"use a smaller {argument('image_size')}, or another {argument('cache_dir')}",
+        )
+
+    def decode_apart(self, folder: Path, name: str, rows: IntArray, broken: Broken) -> None:
+        """Decode images into files of their own, for ``take``.
+
+        Args:
+            folder: of the files.
+            name: begins their names; files that exist are kept.
+            rows: of the images.
+            broken: how images that cannot be decoded are treated.
+
+        Raises:
+            DataError: an image cannot be read and ``broken`` is not ``skip``.
+        """
+
+        def made(block: IntArray) -> Made:
+            return self._made(block, broken)
+
+        self._rows.make_apart(folder, name, rows, made, self.images_a_block)
+
+    def take(self, folder: Path, reporter: Reporter, *, of_earlier: bool = False) -> None:
+        """Move what other processes have decoded with ``decode_apart`` into this store.
+
+        Args:
+            folder: of the files, which are removed.
+            reporter: is told of damaged files.
+            of_earlier: whether an earlier call left them, so that images may have been edited
+                since. Else they were decoded after this process first saw the images' files.
+
+        Raises:
+            FsfError: the disk is full or cannot be written to.
+        """
+        for rows, (pixels, facts) in self._rows.made_apart(folder, reporter):
+            states = self._states(rows)
+            good = states == facts["state"] if of_earlier else np.ones(len(rows), bool)
+            # Other machines may see other states of the same files.
+            kept = {"identity": facts["identity"][good], "state": states[good]}
+            self._rows.accept(rows[good], (pixels[good], kept), reporter)
 
     def undecoded(self, rows: IntArray, reporter: Reporter) -> IntArray:
         """Return the rows that are not on disk; the files of others may have been edited since."""
@@ -291,13 +339,21 @@ class ImageStore:
         reporter: Reporter,
     ) -> None:
         def made(rows: IntArray) -> Made:
-            pixels, undecodable = self._decoded(rows, broken)
-            identities = _identities(pixels)
-            identities[undecodable] = 255
-            return pixels, {"identity": identities, "state": self._states(rows)}
+            return self._made(rows, broken)
 
-        at_once = max(1, min(_IMAGES_A_BLOCK, _BYTES_A_BLOCK // self.row_bytes))
-        self._rows.fill(find, made, at_once, stage, reporter)
+        self._rows.fill(find, made, self.images_a_block, stage, reporter)
+
+    @property
+    def images_a_block(self) -> int:
+        """Images that are decoded together."""
+        return max(1, min(_IMAGES_A_BLOCK, _BYTES_A_BLOCK // self.row_bytes))
+
+    def _made(self, rows: IntArray, broken: Broken) -> Made:
+        states = self._states(rows)
+        pixels, undecodable = self._decoded(rows, broken)
+        identities = _identities(pixels)
+        identities[undecodable] = 255
+        return pixels, {"identity": identities, "state": states}
 
     def _states(self, rows: IntArray) -> npt.NDArray[np.uint64]:
         """Return a hash of the state of each image's file, as this process first saw it."""
@@ -400,18 +456,6 @@ class Readable(Dataset):
     def problems(self) -> list[str]:
         """Return what is wrong with the data, one sentence each."""
         return self.original.problems()
-
-
-def pack_images(store: ImageStore, broken: Broken, reporter: Reporter) -> int:
-    """Fill a whole store and return how many images were decoded.
-
-    Raises:
-        DataError: an image cannot be read and ``broken`` is not ``skip``; the message names it.
-    """
-    everything = np.arange(len(store))
-    missing = store.missing(everything, broken, reporter).size
-    store.fill(everything, broken, "images", reporter)
-    return int(missing)
 
 
 def without_broken(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,14 @@ import xxhash
 
 from fsframework._files import atomic_path, atomic_write, explain_os_error, sweep
 from fsframework.errors import DataError, FsfError
-from fsframework.pipeline.cache.sealed import discard, discard_unless_file, held
+from fsframework.pipeline.cache.sealed import (
+    discard,
+    discard_unless_file,
+    held,
+    load_sealed,
+    remove_sealed,
+    save_sealed,
+)
 from fsframework.pipeline.progress import Reporter
 from fsframework.values import BoolArray, IntArray, UInt8Array
 
@@ -32,6 +40,8 @@ Made = tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]
 """Rows ``(k, ...)`` and the facts about them, each ``(k, ...)``."""
 
 _ID_BYTES = 16
+_APART = "rows"
+"""Folder of the files of processes that make rows for another one."""
 _BYTES_A_CHECK = 8 << 20
 _READS, _SECONDS_BETWEEN_READS = 5, 0.01
 
@@ -170,6 +180,23 @@ class Rows:
         except OSError as error:
             raise explain_os_error(error, self.path) from error
 
+    def accept(self, rows: IntArray, made: Made, reporter: Reporter) -> None:
+        """Write rows that another process has made, where they are still missing.
+
+        Raises:
+            FsfError: the disk is full or cannot be written to.
+        """
+        content, facts = made
+        try:
+            with held(self.folder, reporter):
+                records = self._records = self._reported(self._settled(), reporter)
+                new = np.flatnonzero(records["check"][rows] == 0)
+                if new.size:
+                    chosen = {name: values[new] for name, values in facts.items()}
+                    self._put(rows[new], content[new], chosen, records)
+        except OSError as error:
+            raise explain_os_error(error, self.path) from error
+
     def _put(
         self, rows: IntArray, made: npt.NDArray[Any], facts: dict[str, Any], records: Records
     ) -> None:
@@ -240,12 +267,9 @@ class Rows:
             used: the rows that are checked.
             reporter: of progress.
         """
-        everything = np.arange(len(self))
 
         def unmade() -> IntArray:
-            bad = np.union1d(self.missing(everything, reporter), self.damaged(used, reporter))
-            # Whole blocks, since the last digits depend on what is computed together.
-            return everything[np.isin(everything // block, np.unique(bad // block))]
+            return self.unmade(block, used, reporter)
 
         def made(rows: IntArray) -> Made:
             try:
@@ -258,6 +282,52 @@ class Rows:
             self.fill(unmade, made, block, (self.what, len(self)), reporter)
         # Copy-on-write, so that PyTorch can use the array without a copy.
         return np.memmap(self.path, self.dtype, "c", len(self._header), self.shape)
+
+    def unmade(self, block: int, used: IntArray, reporter: Reporter) -> IntArray:
+        """Return the rows that ``built`` makes: whole blocks with missing or damaged rows.
+
+        Args:
+            block: rows that are made together, on which their last digits depend.
+            used: the rows that are checked.
+            reporter: is told of damage.
+        """
+        everything = np.arange(len(self))
+        bad = np.union1d(self.missing(everything, reporter), self.damaged(used, reporter))
+        return everything[np.isin(everything // block, np.unique(bad // block))]
+
+    def make_apart(
+        self,
+        folder: Path,
+        name: str,
+        rows: IntArray,
+        make: Callable[[IntArray], Made],
+        at_once: int,
+    ) -> None:
+        """Make rows into files of their own, for the process that reads them by ``made_apart``.
+
+        Args:
+            folder: of that process.
+            name: begins the names of the files; those that exist are kept.
+            rows: to make, ``at_once`` at a time.
+            make: makes some rows.
+        """
+        from safetensors.numpy import save_file
+
+        for first in range(0, len(rows), at_once):
+            path = folder / _APART / f"{name}-{first:07d}.safetensors"
+            if load_sealed(path, _arrays, Reporter()) is None:
+                block = rows[first : first + at_once]
+                content, facts = make(block)
+                save_sealed(path, partial(save_file, {"rows": block, "content": content, **facts}))
+
+    def made_apart(self, folder: Path, reporter: Reporter) -> Iterator[tuple[IntArray, Made]]:
+        """Yield what other processes have made, and remove each file once it was used."""
+        for path in sorted((folder / _APART).glob("*.safetensors")):
+            found = load_sealed(path, _arrays, reporter)
+            if found is not None:
+                rows, content = found.pop("rows"), found.pop("content")
+                yield rows, (content, found)
+            remove_sealed(path)
 
     def is_of_earlier_version(self) -> bool:
         """Return whether an earlier version, which kept no such records, made the array."""
@@ -382,6 +452,13 @@ def stored_array(
     """
     rows = Rows(folder, shape, dtype, label)
     return rows.built(make, block, np.arange(len(rows)), reporter)
+
+
+def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    from safetensors.numpy import load_file
+
+    found: dict[str, npt.NDArray[Any]] = load_file(path)
+    return found
 
 
 def _content(path: Path) -> bytes:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from torch import Tensor
 from fsframework._calls import about, is_out_of_memory
 from fsframework.errors import DataError, argument
 from fsframework.pipeline.cache.images import Pixels, PixelSource
-from fsframework.pipeline.cache.rows import Rows
+from fsframework.pipeline.cache.rows import Made, Rows
 from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.stages import Precision
@@ -103,31 +104,10 @@ class ImageSource:
         """
         if model.method.consumes == "images":
             return cls(pixels=images, precision=precision)
-        device = model.mean.device
-        model.eval()
-        embed = _Embedder(model, precision)
-        key = digest_of(
-            "features",
-            model.weights_digest(),
-            images.digest,
-            model.embedding_identity,
-            [model.preprocessing_identity],
-            f"{device.type} {precision}",
-        )
-        first = embed(images[:1]).cpu().numpy()
-        rows = Rows(
-            workspace.cache / "features" / key[:24],
-            (len(images), *first.shape[1:]),
-            first.dtype,
-            "features",
-        )
-        stored = rows.built(
-            lambda start, stop: embed(images[start:stop]).cpu().numpy(),
-            embed.at_once,
-            np.arange(len(images)) if used is None else used,
-            reporter,
-        )
-        items = torch.from_numpy(stored)
+        features = FeatureStore(model, images, workspace, precision)
+        everything = np.arange(len(images))
+        stored = features.built(everything if used is None else used, reporter)
+        items, device = torch.from_numpy(stored), model.mean.device
         return cls(items.to(device) if _fits(items, device) else items)
 
     def gather(
@@ -210,6 +190,78 @@ class _Embedder:
             found = self._model.method.embed(items)
         check_tensor(self._model.method, "embed", found, (len(pixels), -1), device)
         return found.float().contiguous()
+
+
+class FeatureStore:
+    """The cached features of the images of a pool: one row per image, made when first needed.
+
+    The key covers the weights, the preprocessing, the precision, the kind of device and the pixels
+    of the images.
+
+    Args:
+        model: whose method works on features.
+        images: of the pool.
+        workspace: where features are cached.
+        precision: of the backbone.
+    """
+
+    def __init__(
+        self, model: FewShotModel, images: Pixels, workspace: Workspace, precision: Precision
+    ) -> None:
+        self._images, model = images, model.eval()
+        self._embed = _Embedder(model, precision)
+        self.key = digest_of(
+            "features",
+            model.weights_digest(),
+            images.digest,
+            model.embedding_identity,
+            [model.preprocessing_identity],
+            f"{model.mean.device.type} {precision}",
+        )
+        first = self._made(0, 1)
+        self.shape = (len(images), *first.shape[1:])
+        folder = workspace.cache / "features" / self.key[:24]
+        self._rows = Rows(folder, self.shape, first.dtype, "features")
+
+    @property
+    def path(self) -> Path:
+        """The NumPy file of float32 ``(n, *embedded)``."""
+        return self._rows.path
+
+    @property
+    def block(self) -> int:
+        """Number of images that are embedded together."""
+        return self._embed.at_once
+
+    def _made(self, start: int, stop: int) -> npt.NDArray[Any]:
+        found: npt.NDArray[Any] = self._embed(self._images[start:stop]).cpu().numpy()
+        return found
+
+    def built(self, used: IntArray, reporter: Reporter) -> npt.NDArray[Any]:
+        """Map the features into memory after making those that are missing or damaged.
+
+        Args:
+            used: images whose features will be used, and are checked.
+            reporter: of progress.
+        """
+        return self._rows.built(self._made, self.block, used, reporter)
+
+    def missing(self, reporter: Reporter) -> IntArray:
+        """Return the images to embed: whole blocks, ascending."""
+        return self._rows.unmade(self.block, np.arange(len(self._images)), reporter)
+
+    def make_apart(self, folder: Path, name: str, rows: IntArray) -> None:
+        """Embed whole blocks of images into files of their own, for ``take``."""
+
+        def made(block: IntArray) -> Made:
+            return self._made(int(block[0]), int(block[-1]) + 1), {}
+
+        self._rows.make_apart(folder, name, rows, made, self.block)
+
+    def take(self, folder: Path, reporter: Reporter) -> None:
+        """Move what other processes have embedded with ``make_apart`` into this store."""
+        for rows, made in self._rows.made_apart(folder, reporter):
+            self._rows.accept(rows, made, reporter)
 
 
 @torch.no_grad()

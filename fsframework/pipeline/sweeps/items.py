@@ -13,9 +13,10 @@ import fsframework
 from fsframework._digest import digest_of
 from fsframework._files import atomic_write
 from fsframework._reading import parse_json, read_file
-from fsframework.components.resolution import Component, Given, canonical
+from fsframework.components.resolution import Component, canonical
 from fsframework.errors import FsfError, OptionError, RecordError
-from fsframework.pipeline.experiment.configuration import Experiment, plain
+from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.pipeline.work.trees import packed, unpacked
 
 __all__ = ["Item", "Manifest", "group_of", "key_of_experiment"]
 
@@ -74,7 +75,7 @@ class Manifest:
         for item in self.items:
             tree: Any = None
             try:
-                tree = _packed(item.tree, item.name)
+                tree = packed(item.tree, item.name)
             except OptionError:
                 if for_workers:
                     raise
@@ -103,7 +104,7 @@ class Manifest:
                     key=str(one["key"]),
                     name=str(one["name"]),
                     tags=dict(one["tags"]),
-                    tree=None if one["tree"] is None else _unpacked(one["tree"]),
+                    tree=None if one["tree"] is None else unpacked(one["tree"]),
                     group=str(one["group"]),
                 )
                 for one in raw["items"]
@@ -115,32 +116,6 @@ class Manifest:
             raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise RecordError(f"{path}: is damaged ({error})") from None
-
-
-def _packed(node: Any, name: str) -> Any:
-    """Return a tree of ``Given`` as JSON values."""
-    if isinstance(node, Mapping):
-        return {"table": {str(key): _packed(value, name) for key, value in node.items()}}
-    if isinstance(node, list):
-        return {"list": [_packed(value, name) for value in node]}
-    given = node if isinstance(node, Given) else Given(node, "")
-    value = plain(given.value)
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError):
-        raise OptionError(
-            f"{name}: {given.value!r} is known to this process only; to run it in others, put the "
-            "class into a file, give the file with plugins, and name the class"
-        ) from None
-    return {"value": value, "origin": given.origin}
-
-
-def _unpacked(node: Any) -> Any:
-    if "table" in node:
-        return {key: _unpacked(value) for key, value in node["table"].items()}
-    if "list" in node:
-        return [_unpacked(value) for value in node["list"]]
-    return Given(node["value"], str(node["origin"]))
 
 
 def key_of_experiment(experiment: Experiment, data_fingerprint: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_choices
 from fsframework.api.components import Given, component
 from fsframework.api.experiments import Description, given_tree, tree_of_call
+from fsframework.api.launchers import without_launcher
 from fsframework.api.overrides import Override, check_overrides, read_overrides
 from fsframework.api.planned import arms_of, check_options, find_finished, identity_of
 from fsframework.api.running import Run
@@ -21,7 +22,6 @@ from fsframework.api.sweeps import (
     result_of,
     run_sweep,
     sweep_of,
-    without_launcher,
 )
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces import Benchmark, BenchmarkResults, Launcher, Selection

@@ -1,3 +1,3 @@
-"""Commands that add data sets, find problems in them and decode their images in advance."""
+"""Commands that add data sets, find problems in them, decode and embed images in advance."""
 
 __version__ = "0.1.0"

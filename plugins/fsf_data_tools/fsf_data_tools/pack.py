@@ -34,14 +34,15 @@ _MOST_NAMED = 20
     show_envvar=True,
     help="Use the size and interpolation that this backbone expects.",
 )
-@shared("decoding", "broken", "workers", *CONFIGURATION, "cache-dir", "json")
+@shared("decoding", "broken", "workers", "launcher", *CONFIGURATION, "cache-dir", "json")
 @click.pass_context
 def pack(context: click.Context, /, as_json: bool, **_: Any) -> None:
     """Decode and resize all images of a data set once, into one file.
 
     The file is an ordinary NumPy array of bytes in the cache, one per size. Runs on
     the same data and size read it, and decode what it lacks. An interrupted command
-    resumes where it stopped. With --decoding scaled it reports how far the pixels are
+    resumes where it stopped. The workers of --launcher divide the images.
+    With --decoding scaled it reports how far the pixels are
     from exact ones. The size is 84 pixels if neither the data set nor the backbone
     sets one.
 
@@ -55,7 +56,7 @@ def pack(context: click.Context, /, as_json: bool, **_: Any) -> None:
     from fsframework.cli import render
 
     started = time.perf_counter()
-    packed = pack_described(tree_of(context), session_of(context))
+    packed = pack_described(tree_of(context), session_of(context), context.params["plugin_files"])
     seconds = time.perf_counter() - started
     if as_json:
         render.print_json({**packed.to_json(), "seconds": round(seconds, 3)})
