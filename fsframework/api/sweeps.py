@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import sys
+import threading
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +39,9 @@ __all__ = [
     "sweep_of",
     "work_on",
 ]
+
+
+_SECONDS_BETWEEN_LOOKS = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,4 +306,12 @@ def work_on(name: str, runs_dir: Path | None = None, cache_dir: Path | None = No
     job = SweepJob(items, session, alone=True)
     worker = f"{this_machine()}, process {os.getpid()}"
     signal.signal(signal.SIGTERM, interrupt)  # gives back what is held
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     work_off(job, Leases(job.files.leases, worker), wait=False)
+
+
+def _end_with(parent: int) -> None:
+    """End this process, as SIGTERM does, when the one that started it has ended."""
+    while os.getppid() == parent:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    os.kill(os.getpid(), signal.SIGTERM)

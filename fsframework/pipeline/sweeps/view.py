@@ -66,8 +66,9 @@ class SweepView:
     def watch(self, states: Sequence[WorkerState], holders: Mapping[str, Holder]) -> None:
         """Show what the workers of a launcher are doing, or why one failed."""
         for state in states:
-            if state.status == "failed" and state.name not in self._failed:
-                self._failed.add(state.name)
+            told = f"{state.name} {state.log} {state.reason}"  # names begin anew with new workers
+            if state.status == "failed" and told not in self._failed:
+                self._failed.add(told)
                 log = f" (its output: {state.log})" if state.log else ""
                 self._reporter.say(f"worker {state.name} failed: {state.reason}{log}")
         running = [

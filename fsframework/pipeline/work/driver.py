@@ -14,6 +14,7 @@ from fsframework.pipeline.work.worker import Job
 __all__ = ["drive"]
 
 _SECONDS_BETWEEN_LOOKS = 0.5
+_SECONDS_TO_END = 5.0
 _MOST_VAIN_STARTS = 3
 """Times that workers are started in a row without a single result, before the job is given up."""
 
@@ -64,9 +65,18 @@ def drive(
             watch(starts.states)
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         watch(())
+        _let_end(starts)
     finally:
         if starts.workers is not None:
             starts.workers.stop()
+
+
+def _let_end(starts: _Starts) -> None:
+    """Wait a little for workers that have nothing left to do, so that none counts as stopped."""
+    waited_until = time.monotonic() + _SECONDS_TO_END
+    while starts.workers is not None and starts.alive and time.monotonic() < waited_until:
+        starts.states = starts.workers.states()
+        time.sleep(_SECONDS_BETWEEN_LOOKS / 5)
 
 
 def _start(
