@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from fsframework._calls import interrupt
 from fsframework.errors import FsfError
 from fsframework.interfaces.launcher import Launcher, Work, Workers, WorkerState
 from fsframework.pipeline.work.leases import Leases
@@ -56,6 +59,7 @@ def drive(
         FsfError: workers ended again and again without a result.
     """
     starts = _Starts()
+    former = _interrupted_by_sigterm()
     try:
         while left := job.left():
             if not starts.alive:
@@ -69,6 +73,23 @@ def drive(
     finally:
         if starts.workers is not None:
             starts.workers.stop()
+        if former is not None:
+            signal.signal(signal.SIGTERM, former)
+
+
+def _interrupted_by_sigterm() -> signal.Handlers | None:
+    """Let SIGTERM interrupt this process as Ctrl-C does, so that no worker outlives it.
+
+    Returns:
+        What was done before, ``None`` if nothing was changed: a handler of the user's stays, and
+        only the main thread can set one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return None
+    signal.signal(signal.SIGTERM, interrupt)
+    return signal.SIG_DFL
 
 
 def _let_end(starts: _Starts) -> None:
