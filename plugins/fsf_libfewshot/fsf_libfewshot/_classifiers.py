@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from fsf_libfewshot import _gradient, _metric, _transfer
+from fsf_libfewshot import _gradient, _local, _metric, _transfer
 from fsf_libfewshot._here import ClassifierHere, Tasks
 
 __all__ = ["CLASSIFIERS"]
@@ -16,6 +16,8 @@ CLASSIFIERS: Mapping[str, Callable[[object, str, Tasks], ClassifierHere]] = {
     "BaselinePlus": _transfer.baseline_plus,
     "CAN": _metric.can,
     "DN4": _metric.dn4,
+    "DeepBDC": _local.deepbdc,
+    "FRN": _local.frn,
     "LEO": _gradient.leo,
     "MAML": _gradient.maml,
     "ProtoNet": _metric.protonet,

@@ -18,6 +18,8 @@ CASES = [
         "BOIL": ["conv64f"],
         "CAN": ["conv64f"],
         "DN4": ["conv64f"],
+        "DeepBDC": ["resnet12"],
+        "FRN": ["conv64f"],
         "LEO": ["conv64f"],
         "MAML": ["conv64f"],
         "ProtoNet": ["conv64f", "resnet12"],
