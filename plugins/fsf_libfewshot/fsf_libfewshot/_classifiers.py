@@ -10,11 +10,14 @@ from fsf_libfewshot._here import ClassifierHere, Tasks
 __all__ = ["CLASSIFIERS"]
 
 CLASSIFIERS: Mapping[str, Callable[[object, str, Tasks], ClassifierHere]] = {
+    "ADM": _local.adm,
     "ANIL": _gradient.anil,
+    "ATLNet": _local.atlnet,
     "BOIL": _gradient.boil,
     "Baseline": _transfer.baseline,
     "BaselinePlus": _transfer.baseline_plus,
     "CAN": _metric.can,
+    "ConvMNet": _local.covamnet,
     "DN4": _metric.dn4,
     "DeepBDC": _local.deepbdc,
     "FRN": _local.frn,

@@ -113,7 +113,15 @@ FITTED = {
 }
 
 KWARGS: Mapping[str, Mapping[str, Any]] = {
+    "ADM": {"n_k": 2},
     "ANIL": {"feat_dim": DIM, "inner_param": STEPS},
+    "ATLNet": {
+        "atten_scale_value": 40,
+        "feat_dim": 64,
+        "from_value": 0.4,
+        "scale_value": 20,
+        "value_interval": 0.6,
+    },
     "BOIL": {
         "feat_dim": DIM,
         "inner_param": {"classifier_lr": 0.0, "extractor_lr": 0.02},
@@ -128,6 +136,7 @@ KWARGS: Mapping[str, Mapping[str, Any]] = {
         "num_classes": N_BASE,
         "scale_cls": 7,
     },
+    "ConvMNet": {"n_local": 4},
     "DN4": {"n_k": 2},
     "DeepBDC": {},
     "FRN": {},
@@ -153,7 +162,13 @@ KWARGS: Mapping[str, Mapping[str, Any]] = {
 }
 
 WEIGHTS: Mapping[str, Shapes] = {
+    "ADM": {**norm("adm_layer.normLayer", 2 * WAY), "adm_layer.fcLayer.weight": (1, 1, 2)},
     "ANIL": HEAD,
+    "ATLNet": {
+        **conv_norm("atlLayer.W", 64, 64, 1, 1),
+        **linear("atlLayer.attenLayer.f_psi.0", 4, 64),
+        **linear("atlLayer.attenLayer.f_psi.2", 1, 4),
+    },
     "BOIL": HEAD,
     "Baseline": linear("classifier", N_BASE, DIM),
     "BaselinePlus": {
@@ -161,6 +176,10 @@ WEIGHTS: Mapping[str, Shapes] = {
         "classifier.fc.weight_v": (N_BASE, DIM),
     },
     "CAN": can(2),
+    "ConvMNet": {
+        "convm_layer.conv1dLayer.2.weight": (1, 1, 4),
+        "convm_layer.conv1dLayer.2.bias": (1,),
+    },
     "DN4": {},
     "DeepBDC": {
         "emb_func.bdc_pool.temperature": (1, 1),
@@ -179,7 +198,7 @@ WEIGHTS: Mapping[str, Shapes] = {
     "RFSModel": linear("classifier", N_BASE, DIM),
 }
 
-ON_MAPS = ("CAN", "DN4", "FRN", "RENet")
+ON_MAPS = ("ADM", "ATLNet", "CAN", "ConvMNet", "DN4", "FRN", "RENet")
 
 
 def tried(name: str) -> Shapes:
@@ -344,6 +363,27 @@ def test_the_options_of_can(tmp_path: Path) -> None:
     found = options(tmp_path, "CAN")
     assert (found["scale"], found["reduction"], found["fusion"]) == (7.0, 2, "mean")
     assert not found["transductive"], "LibFewShot's is the inductive one"
+
+
+def test_the_options_of_adm(tmp_path: Path) -> None:
+    found = options(tmp_path, "ADM")
+    assert (found["n_way"], found["n_k"]) == (WAY, 2)
+
+
+def test_the_options_of_atlnet(tmp_path: Path) -> None:
+    expected = {
+        "scale": 20.0,
+        "attention_scale": 40.0,
+        "least_threshold": 0.4,
+        "threshold_range": 0.6,
+    }
+    assert options(tmp_path, "ATLNet") == expected
+
+
+def test_the_options_of_covamnet(tmp_path: Path) -> None:
+    found = imported(made_up(tmp_path, "ConvMNet"))
+    assert found.method.options == {"divisor": "locations", "dropout": 0.5}
+    assert found.read.check_method_options == {"dropout": 0.0}
 
 
 def test_the_options_of_deepbdc_are_those_of_its_backbone(tmp_path: Path) -> None:

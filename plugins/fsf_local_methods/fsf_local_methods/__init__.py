@@ -6,15 +6,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fsf_local_methods._adm import ADM
+    from fsf_local_methods._atlnet import ATLNet
+    from fsf_local_methods._covamnet import CovaMNet
+    from fsf_local_methods._cpea import CPEA
     from fsf_local_methods._deepbdc import DeepBDC, STLDeepBDC
     from fsf_local_methods._frn import FRN
 
-__all__ = ["FRN", "DeepBDC", "STLDeepBDC"]
+__all__ = ["ADM", "CPEA", "FRN", "ATLNet", "CovaMNet", "DeepBDC", "STLDeepBDC"]
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "ADM": "_adm",
+    "CPEA": "_cpea",
     "FRN": "_frn",
+    "ATLNet": "_atlnet",
+    "CovaMNet": "_covamnet",
     "DeepBDC": "_deepbdc",
     "STLDeepBDC": "_deepbdc",
 }
