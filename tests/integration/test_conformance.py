@@ -51,6 +51,14 @@ SMALL: dict[str, dict[str, Any]] = {
 """Options that make a large backbone a small one."""
 
 
+NESTED: dict[str, tuple[str, str]] = {"stl-deepbdc": ("classifier", "rfs")}
+"""The option of a method that takes another, and the name of one it can take."""
+
+
+def _nested(make: Any, option: str, inner: Any) -> Any:
+    return make(**{option: inner()})
+
+
 def captions(path: Path) -> Path:
     lines = [{"key": r.key, "caption": r.metadata["caption"]} for r in toy_records()]
     path.write_text("\n".join(map(json.dumps, lines)))
@@ -74,6 +82,9 @@ def test_a_first_party_plugin_keeps_its_contract(plugin: Plugin, tmp_path: Path)
         make = partial(make, **SMALL[plugin.name])
     elif plugin.name == "captions-file":
         make = partial(make, path=captions(tmp_path / "captions.jsonl"))
+    elif plugin.name in NESTED:
+        option, inner = NESTED[plugin.name]
+        make = partial(_nested, make, option, Registry().load(plugin.kind, inner).cls)
     results = check_component(make, plugin.kind)
     assert [f"{r.name}: {r.message}" for r in results if not r.passed] == []
     assert sum(r.outcome == "passed" for r in results) > len(results) / 2
