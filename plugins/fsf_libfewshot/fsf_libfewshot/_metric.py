@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from fsf_libfewshot._here import ClassifierHere, Tasks
 from fsf_libfewshot._names import affine, conv_norm, norm
 from fsf_libfewshot._section import Section
 
-__all__ = ["can", "dn4", "protonet", "r2d2", "renet"]
+__all__ = ["can", "dn4", "protonet", "r2d2", "relation_net", "renet"]
 
 
 def can(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
@@ -57,6 +58,34 @@ def r2d2(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
         "classifier.gamma": "method.regularisation",
     }
     return ClassifierHere("r2d2", "vectors", names=names)
+
+
+def relation_net(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read a RelationNet, whose pairs have the query's channels first."""
+    given = Section(kwargs, where, ("feat_dim", "feat_height", "feat_width"))
+    for key in ("feat_dim", "feat_height", "feat_width"):
+        given.whole(key, 3, least=1)
+    names: dict[str, str] = {}
+    for theirs, ours in ((0, "first"), (4, "second")):
+        names |= affine(f"relation_layer.layers.{theirs}", f"method.{ours}.conv")
+        names |= norm(f"relation_layer.layers.{theirs + 1}", f"method.{ours}.norm")
+    names |= affine("relation_layer.fc.0", "method.combine")
+    names |= affine("relation_layer.fc.2", "method.relate")
+    return ClassifierHere(
+        "relationnet",
+        "maps",
+        {"objective": "cross-entropy", "padding": False},
+        names,
+        shaped={"method.first.conv.weight": _class_first},
+    )
+
+
+def _class_first(weight: Tensor) -> Tensor:
+    """Swap the halves of the input channels."""
+    if weight.ndim != 4 or weight.shape[1] % 2:
+        return weight
+    query, of_class = weight.chunk(2, dim=1)
+    return torch.cat([of_class, query], dim=1)
 
 
 def renet(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:

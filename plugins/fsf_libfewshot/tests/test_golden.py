@@ -16,14 +16,19 @@ CASES = [
     for method, backbones in {
         "ANIL": ["conv64f"],
         "BOIL": ["conv64f"],
+        "Baseline": ["conv64f"],
+        "BaselinePlus": ["conv64f"],
         "CAN": ["conv64f"],
         "DN4": ["conv64f"],
         "LEO": ["conv64f"],
         "MAML": ["conv64f"],
+        "NegNet": ["conv64f"],
         "ProtoNet": ["conv64f", "resnet12"],
         "R2D2": ["conv64f", "resnet12"],
         "RENet": ["conv64f", "resnet12"],
         "RFS": ["conv64f"],
+        "RelationNet": ["conv64f"],
+        "SKD": ["conv64f"],
     }.items()
     for backbone in backbones
     for episode in ("1shot_s0", "5shot_s1")
@@ -39,7 +44,7 @@ TOLERANCE = 1e-3
 def test_agrees_with_the_reference(case: str) -> None:
     read = read_checkpoint("libfewshot", GOLDEN / case)
     reference = read_reference(GOLDEN / case / "episode.npz", read.read)
-    assert (reference.labels is not None) == case.startswith("RFS")
+    assert (reference.labels is not None) == case.startswith(("RFS", "SKD"))
     assert reference.train_loss is not None
     before = read.fingerprint
     found = deviation(read, reference, tolerance=TOLERANCE)
