@@ -25,5 +25,6 @@ CLASSIFIERS: Mapping[str, Callable[[object, str, Tasks], ClassifierHere]] = {
     "RFSModel": _transfer.rfs,
     "RelationNet": _metric.relation_net,
     "SKDModel": _transfer.skd,
+    "VERSA": _metric.versa,
 }
 """Functions of ``kwargs``, their location and the tasks that return the classifier here."""

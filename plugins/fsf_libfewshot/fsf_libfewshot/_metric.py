@@ -9,7 +9,7 @@ from fsf_libfewshot._here import ClassifierHere, Tasks
 from fsf_libfewshot._names import affine, conv_norm, norm
 from fsf_libfewshot._section import Section
 
-__all__ = ["can", "dn4", "protonet", "r2d2", "relation_net", "renet"]
+__all__ = ["can", "dn4", "protonet", "r2d2", "relation_net", "renet", "versa"]
 
 
 def can(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
@@ -118,3 +118,21 @@ def _without_depth(weight: Tensor) -> Tensor:
     if weight.ndim == 5 and 1 in (weight.shape[2], weight.shape[4]):
         return weight.squeeze(2 if weight.shape[2] == 1 else 4)
     return weight
+
+
+def versa(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read a VERSA; a comparison omits what is drawn at random."""
+    given = Section(kwargs, where, ("d_theta", "drop_rate", "feat_dim", "sample_num"))
+    options = {
+        "dim": given.whole("d_theta", least=1),
+        "n_samples": given.whole("sample_num", 10, least=1),
+        "dropout": given.number("drop_rate", 0.0),
+        "average": "logits",
+    }
+    names = affine("h.0", "method.enter") | norm("h.1", "method.norm")
+    for part in ("weight_mean", "weight_logvar", "bias_mean", "bias_logvar"):
+        for layer in (0, 2, 4):
+            names |= affine(f"{part}.layers.{layer}", f"method.{part}.{layer}")
+    exact = {"sample": False, "dropout": 0.0}
+    notes = ("LibFewShot scores with weights drawn at random; here they are the mean weights",)
+    return ClassifierHere("versa", "vectors", options, names, check_options=exact, notes=notes)
