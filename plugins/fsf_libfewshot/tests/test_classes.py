@@ -138,7 +138,15 @@ KWARGS: Mapping[str, Mapping[str, Any]] = {
     },
     "ConvMNet": {"n_local": 4},
     "DN4": {"n_k": 2},
+    "DSN": {"discriminative": True, "enable_scale": True, "eps": 0.2, "lamb": 0.05},
     "DeepBDC": {},
+    "FEAT": {
+        "balance": 0.1,
+        "hdim": DIM,
+        "mode": "cos_sim",
+        "temperature": 2,
+        "temperature2": 3,
+    },
     "FRN": {},
     "LEO": {
         "encoder_penalty_weight": 1e-9,
@@ -181,6 +189,13 @@ WEIGHTS: Mapping[str, Shapes] = {
         "convm_layer.conv1dLayer.2.bias": (1,),
     },
     "DN4": {},
+    "DSN": {"scale": (1,)},
+    "FEAT": {
+        **{f"slf_attn.w_{x}s.weight": (DIM, DIM) for x in "qkv"},
+        **linear("slf_attn.fc", DIM, DIM),
+        "slf_attn.layer_norm.weight": (DIM,),
+        "slf_attn.layer_norm.bias": (DIM,),
+    },
     "DeepBDC": {
         "emb_func.bdc_pool.temperature": (1, 1),
         **conv_norm("emb_func.bdc_pool.conv_dr_block", 3, PLANES[-1], 1, 1),
@@ -397,6 +412,36 @@ def test_the_options_of_frn(tmp_path: Path) -> None:
     found = options(tmp_path, "FRN")
     assert (found["divisor"], found["loss_divisor"]) == (1.0, math.sqrt(640))
     assert found["auxiliary_norm"] == "task"
+
+
+def test_the_options_of_dsn(tmp_path: Path) -> None:
+    expected = {
+        "centre": False,
+        "mirror": "channels",
+        "learn_scale": True,
+        "smoothing": 0.2,
+        "discriminative_weight": 0.05,
+    }
+    assert options(tmp_path, "DSN") == expected
+    plain = imported(made_up(tmp_path, "DSN", discriminative=False, enable_scale=False))
+    assert plain.method.options["discriminative_weight"] == 0.0
+    assert not plain.method.options["learn_scale"]
+    assert "method.scale" not in plain.read.weights
+
+
+def test_the_options_of_feat(tmp_path: Path) -> None:
+    found = imported(made_up(tmp_path, "FEAT"))
+    expected = {
+        "metric": "cosine",
+        "temperature": 2.0,
+        "regulariser_temperature": 3.0,
+        "balance": 0.1,
+        "objective": "libfewshot",
+        "dropout": 0.5,
+        "attention_dropout": 0.1,
+    }
+    assert found.method.options == expected
+    assert found.read.check_method_options == {"dropout": 0.0, "attention_dropout": 0.0}
 
 
 def test_the_options_of_dn4(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ PROTO = {"name": "ProtoNet"}
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"classifier": {"name": "FEAT"}}, "LibFewShot's FEAT has no counterpart here; known: "),
+        ({"classifier": {"name": "MetAL"}}, "LibFewShot's MetAL has no counterpart here; known: "),
         ({"classifier": {**PROTO, "args": 1}}, "classifier.args: unknown key; known: kwargs, name"),
         ({"classifier": {**PROTO, "kwargs": [1]}}, "classifier.kwargs must have keys, but is [1]"),
         ({"classifier": {**PROTO, "kwargs": {"k": 1}}}, "kwargs.k: unknown key; known: none"),

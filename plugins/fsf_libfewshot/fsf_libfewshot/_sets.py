@@ -1,0 +1,60 @@
+"""Classifiers of LibFewShot that transform the images of a task as sets, as they are here."""
+
+from __future__ import annotations
+
+from fsf_libfewshot._here import ClassifierHere, Tasks
+from fsf_libfewshot._names import affine
+from fsf_libfewshot._section import Section
+
+__all__ = ["dsn", "feat"]
+
+_METRICS = {"euclidean": "euclidean", "cos_sim": "cosine"}
+
+
+def dsn(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read a DSN; its factor is in the checkpoint even where it is not used."""
+    given = Section(kwargs, where, ("discriminative", "enable_scale", "eps", "lamb"))
+    scaled = given.flag("enable_scale", True)
+    weight = given.number("lamb", 0.03) if given.flag("discriminative", False) else 0.0
+    options = {
+        "centre": False,
+        "mirror": "channels",
+        "learn_scale": scaled,
+        "smoothing": given.number("eps", 0.1),
+        "discriminative_weight": weight,
+    }
+    return ClassifierHere(
+        "dsn",
+        "vectors",
+        options,
+        {"scale": "method.scale"} if scaled else {},
+        ignored=() if scaled else ("scale",),
+    )
+
+
+def feat(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read a FEAT."""
+    keys = ("balance", "hdim", "mode", "temperature", "temperature2")
+    given = Section(kwargs, where, keys)
+    options = {
+        "metric": _METRICS[given.choice("mode", tuple(_METRICS))],
+        "temperature": given.number("temperature"),
+        "regulariser_temperature": given.number("temperature2"),
+        "balance": given.number("balance"),
+        "objective": "libfewshot",
+    }
+    return ClassifierHere(
+        "feat",
+        "vectors",
+        options,
+        attention("slf_attn"),
+        check_options={"dropout": 0.0, "attention_dropout": 0.0},
+    )
+
+
+def attention(theirs: str) -> dict[str, str]:
+    """Return the names of a self-attention's weights there and here."""
+    layers = {"w_qs": "queries", "w_ks": "keys", "w_vs": "values"}
+    names = {f"{theirs}.{a}.weight": f"method.attention.{b}.weight" for a, b in layers.items()}
+    names |= affine(f"{theirs}.layer_norm", "method.attention.norm")
+    return names | affine(f"{theirs}.fc", "method.attention.leave")
