@@ -23,6 +23,7 @@ CLASSIFIERS: Mapping[str, Callable[[object, str, Tasks], ClassifierHere]] = {
     "DeepBDC": _local.deepbdc,
     "FEAT": _sets.feat,
     "FRN": _local.frn,
+    "GAINModel": _sets.fgfl,
     "LEO": _gradient.leo,
     "MAML": _gradient.maml,
     "ProtoNet": _metric.protonet,

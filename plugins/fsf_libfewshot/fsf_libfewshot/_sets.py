@@ -5,8 +5,9 @@ from __future__ import annotations
 from fsf_libfewshot._here import ClassifierHere, Tasks
 from fsf_libfewshot._names import affine
 from fsf_libfewshot._section import Section
+from fsframework.interfaces import DataError
 
-__all__ = ["dsn", "feat"]
+__all__ = ["dsn", "feat", "fgfl"]
 
 _METRICS = {"euclidean": "euclidean", "cos_sim": "cosine"}
 
@@ -49,6 +50,27 @@ def feat(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
         options,
         attention("slf_attn"),
         check_options={"dropout": 0.0, "attention_dropout": 0.0},
+    )
+
+
+def fgfl(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read a GAINModel, LibFewShot's name of FGFL, which does not use its configured backbone."""
+    keys = ("balance", "temperature", "temperature2", "use_euclidean")
+    given = Section(kwargs, where, keys)
+    if not given.flag("use_euclidean", False):
+        raise DataError(f"{where}.use_euclidean must be true: scores are distances here")
+    options = {
+        "temperature": given.number("temperature", 64),
+        "regulariser_temperature": given.number("temperature2", 64),
+        "balance": given.number("balance", 0.01),
+    }
+    return ClassifierHere(
+        "fgfl",
+        "two encoders",
+        options,
+        attention("slf_attn2"),
+        check_options={"dropout": 0.0, "attention_dropout": 0.0},
+        ignored=("emb_func.", "slf_attn2.attention.ba"),  # the latter is never used
     )
 
 

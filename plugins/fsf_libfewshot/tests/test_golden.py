@@ -24,6 +24,7 @@ CASES = [
         "DSN": ["conv64f"],
         "DeepBDC": ["resnet12"],
         "FEAT": ["resnet12"],
+        "FGFL": ["resnet12"],
         "FRN": ["conv64f"],
         "LEO": ["conv64f"],
         "MAML": ["conv64f"],

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fsf_set_methods._dsn import DSN
     from fsf_set_methods._feat import FEAT
+    from fsf_set_methods._fgfl import FGFL
 
-__all__ = ["DSN", "FEAT"]
+__all__ = ["DSN", "FEAT", "FGFL"]
 
 __version__ = "0.1.0"
 
 _HOME = {
     "DSN": "_dsn",
     "FEAT": "_feat",
+    "FGFL": "_fgfl",
 }
 """The module that defines each name; asking for one name imports no other module."""
 

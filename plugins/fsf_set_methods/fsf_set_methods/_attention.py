@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["SelfAttention"]
+__all__ = ["SelfAttention", "class_centres"]
 
 
 class SelfAttention(nn.Module):
@@ -49,3 +49,20 @@ class SelfAttention(nn.Module):
         found = self.leave(weights @ self.values(x))
         normed: Tensor = self.norm(functional.dropout(found, self.dropout, self.training) + x)
         return normed
+
+
+def class_centres(attention: SelfAttention, items: Tensor, classes: Tensor, way: int) -> Tensor:
+    """Transform the images of each class as a set of its own, and average over the set.
+
+    Args:
+        attention: transforms the sets, all at once.
+        items: float ``(tasks, m, length)``.
+        classes: int64 ``(tasks, m)``, 0..way-1, each of them there.
+        way: number of classes.
+
+    Returns:
+        float ``(tasks, way, length)``.
+    """
+    adapted = attention(items, classes[:, :, None] == classes[:, None])
+    members = functional.one_hot(classes, way).to(items.dtype)
+    return (members / members.sum(dim=1, keepdim=True)).mT @ adapted

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_set_methods._attention import SelfAttention
+from fsf_set_methods._attention import SelfAttention, class_centres
 from fsf_set_methods._vectors import full_precision, squared_distances
 from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
 
@@ -126,11 +126,8 @@ class FEAT(FewShotMethod):
         own = torch.arange(way, device=query.device).repeat_interleave(shot).expand(tasks, -1)
         items = torch.cat([support.flatten(1, 2), query], dim=1)
         classes = torch.cat([own, query_labels], dim=1)
-        # The sets of all classes at once: images attend to those of their own class.
-        adapted = self.attention(items, classes[:, :, None] == classes[:, None])
-        members = functional.one_hot(classes, way).to(items.dtype)
-        members = members / members.sum(dim=1, keepdim=True)
-        logits = self._compared(items, members.mT @ adapted) / self.regulariser_temperature
+        centres = class_centres(self.attention, items, classes, way)
+        logits = self._compared(items, centres) / self.regulariser_temperature
         if self.objective == "libfewshot":
             order = classes.argsort(dim=1, stable=True)
             logits = logits.gather(1, order[:, :, None].expand(-1, -1, way))
