@@ -32,10 +32,7 @@ def _conv64f(kwargs: object, where: str, items: Items, size: int) -> BackboneHer
     if given.flag("is_feature", False):
         raise DataError(f"{where}.is_feature: maps of all four blocks are not supported")
     flat = given.flag("is_flatten", False)
-    if flat != (items == "vectors"):
-        raise DataError(
-            f"{where}.is_flatten must be {str(not flat).lower()}: the classifier takes {items}"
-        )
+    _check_items(flat, items, where)
     options = {
         "last_pool": given.flag("last_pool", True),
         "maxpool_last2": given.flag("maxpool_last2", True),
@@ -63,10 +60,7 @@ def _resnet12(kwargs: object, where: str, items: Items, size: int) -> BackboneHe
     given = Section(kwargs, where, known)
     flat, average = given.flag("is_flatten", True), given.flag("avg_pool", True)
     pooled = given.flag("maxpool_last2", True)
-    if flat != (items == "vectors"):
-        raise DataError(
-            f"{where}.is_flatten must be {str(not flat).lower()}: the classifier takes {items}"
-        )
+    _check_items(flat, items, where)
     if average and items == "maps":
         raise DataError(f"{where}.avg_pool must be false: the classifier takes maps")
     side = size // (16 if pooled else 4)
@@ -87,6 +81,17 @@ def _resnet12(kwargs: object, where: str, items: Items, size: int) -> BackboneHe
     return BackboneHere(
         "resnet12", options, _stages("emb_func"), {"drop_rate": 0.0} if rate else {}, _counters()
     )
+
+
+def _check_items(flat: bool, items: Items, where: str) -> None:
+    if items == "two encoders":
+        raise DataError(
+            f"{where}: GAINModel makes encoders of its own, and its backbone must be fgfl_resnet12"
+        )
+    if flat != (items == "vectors"):
+        raise DataError(
+            f"{where}.is_flatten must be {str(not flat).lower()}: the classifier takes {items}"
+        )
 
 
 def _stages(theirs: str) -> dict[str, str]:
