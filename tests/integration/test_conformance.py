@@ -46,9 +46,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "resnet18": {"widths": (4, 6, 8, 10)},
     "resnet50": {"stem": "3x3", "widths": (4, 6, 8, 10)},
     "wrn-28-10": {"width": 1},
+    "gnn": {"nf": 32},
     "timm": {"model": "test_vit", "weights": "none", "image_size": 32},
 }
-"""Options that make a large backbone a small one."""
+"""Options that make a large component a small one."""
 
 
 NESTED: dict[str, tuple[str, str]] = {"stl-deepbdc": ("classifier", "rfs")}

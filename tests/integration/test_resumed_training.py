@@ -22,7 +22,13 @@ FAMILIES = {
     "anil": ("-o", "training.epochs=4", "-o", "training.steps=12"),
     # Two stages, the second with a teacher.
     "rfs": ("-o", "training.epochs=2", "-o", "training.steps=12"),
-}
+    # Two stages, with a method in the method.
+    "ifsl": (
+        "--recipe", "quick-maml", "-o", "training.epochs=2", "-o", "training.steps=12",
+        "-o", "method.n_splits=2",
+    ),
+}  # fmt: skip
+SLOW = ("ifsl",)
 
 
 def command(method: str, folder: Path) -> list[str]:
@@ -38,7 +44,10 @@ def finished(method: str, folder: Path) -> RunRecord:
     return RunRecord.load(record.parent)
 
 
-@pytest.mark.parametrize("method", FAMILIES)
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(m, marks=[pytest.mark.slow] if m in SLOW else []) for m in FAMILIES],
+)
 def test_killed_and_resumed_it_ends_in_equal_weights(tmp_path: Path, method: str) -> None:
     whole = finished(method, tmp_path / "whole")
     killed = tmp_path / "killed"

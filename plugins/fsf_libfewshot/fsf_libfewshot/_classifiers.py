@@ -26,9 +26,13 @@ CLASSIFIERS: Mapping[str, Callable[[object, str, Tasks], ClassifierHere]] = {
     "GAINModel": _sets.fgfl,
     "LEO": _gradient.leo,
     "MAML": _gradient.maml,
+    "NegNet": _transfer.neg_net,
     "ProtoNet": _metric.protonet,
     "R2D2": _metric.r2d2,
     "RENet": _metric.renet,
     "RFSModel": _transfer.rfs,
+    "RelationNet": _metric.relation_net,
+    "SKDModel": _transfer.skd,
+    "VERSA": _metric.versa,
 }
 """Functions of ``kwargs``, their location and the tasks that return the classifier here."""

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from fsframework.interfaces import FewShotMethod
+
 __all__ = ["BackboneHere", "ClassifierHere", "Items", "Tasks"]
 
 Items = Literal["vectors", "maps", "two encoders"]
@@ -52,6 +54,8 @@ class ClassifierHere:
         shaped: by name here, how a weight with another shape here is reshaped; weights of
             unexpected shapes stay unchanged.
         check_options: options for a comparison with outputs, which were made without randomness.
+        check_scores: how such a comparison scores from the starts or noise that lie beside the
+            outputs, under the names ``check_arrays``.
         ignored: prefixes of the names of weights that are not used here.
     """
 
@@ -62,5 +66,9 @@ class ClassifierHere:
     n_base_classes: int = 0
     shaped: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
     check_options: Mapping[str, Any] = field(default_factory=dict)
+    check_scores: Callable[[FewShotMethod, Tensor, Tensor, Mapping[str, Tensor]], Tensor] | None = (
+        None
+    )
+    check_arrays: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

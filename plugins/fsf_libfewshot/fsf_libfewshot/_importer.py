@@ -94,6 +94,8 @@ class LibFewShot(CheckpointImporter):
             n_query=tasks.query,
             check_method_options=classifier.check_options,
             check_backbone_options=backbone.check_options,
+            check_scores=classifier.check_scores,
+            check_arrays=classifier.check_arrays,
             names={ours: theirs for theirs, ours in names.items()},
             notes=classifier.notes,
         )
