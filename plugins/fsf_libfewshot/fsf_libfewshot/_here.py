@@ -12,8 +12,8 @@ from fsframework.interfaces import FewShotMethod
 
 __all__ = ["BackboneHere", "ClassifierHere", "Items", "Tasks"]
 
-Items = Literal["vectors", "maps"]
-"""What a classifier receives per image."""
+Items = Literal["vectors", "maps", "two encoders"]
+"""What a classifier receives per image; FGFL instead makes its own encoders, of one kind."""
 
 
 @dataclass(frozen=True)
