@@ -31,7 +31,7 @@ def _conv64f(kwargs: object, where: str, items: Items, size: int) -> BackboneHer
     if given.flag("is_feature", False):
         raise DataError(f"{where}.is_feature: maps of all four blocks are not supported")
     flat = given.flag("is_flatten", False)
-    if flat != (items == "vectors"):
+    if items != "either" and flat != (items == "vectors"):
         raise DataError(
             f"{where}.is_flatten must be {str(not flat).lower()}: the classifier takes {items}"
         )

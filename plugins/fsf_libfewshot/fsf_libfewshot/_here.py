@@ -12,8 +12,8 @@ from fsframework.interfaces import FewShotMethod
 
 __all__ = ["BackboneHere", "ClassifierHere", "Items", "Tasks"]
 
-Items = Literal["vectors", "maps"]
-"""What a classifier receives per image."""
+Items = Literal["vectors", "maps", "either"]
+"""What a classifier receives per image; ``either`` if it flattens maps by itself."""
 
 
 @dataclass(frozen=True)

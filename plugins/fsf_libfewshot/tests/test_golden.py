@@ -26,6 +26,7 @@ CASES = [
         "DN4": ["conv64f"],
         "LEO": ["conv64f"],
         "MAML": ["conv64f"],
+        "MTL": ["conv64f"],
         "NegNet": ["conv64f"],
         "ProtoNet": ["conv64f", "resnet12"],
         "R2D2": ["conv64f", "resnet12"],

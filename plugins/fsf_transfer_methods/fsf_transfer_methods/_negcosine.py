@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fsf_transfer_methods._base_classes import BaseClassifier
-from fsf_transfer_methods._classifiers import margin_loss, score_cosine
+from fsf_transfer_methods._classifiers import penalised_loss, score_cosine
 from fsf_transfer_methods._fit import Fit, Optimizer, Weights, check_fit, n_steps
 from fsframework.interfaces import Batch, OptionError
 
@@ -83,7 +83,7 @@ class NegCosine(BaseClassifier):
         assert batch.items is not None
         assert batch.classes is not None
         logits = self.class_logits(batch.items)
-        return margin_loss(logits, batch.classes, self.scale * self.margin), logits
+        return penalised_loss(logits, batch.classes, self.scale * self.margin), logits
 
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
         """Return scaled cosines, float ``(tasks, n, way)``, without gradients.
