@@ -183,7 +183,8 @@ class DistributionCalibration(BaseClassifier):
 
     def _root(self, vectors: Tensor) -> Tensor:
         vectors = vectors if vectors.dtype == torch.float64 else vectors.float()
-        return vectors.clamp(min=0) ** self.beta
+        roots: Tensor = vectors.clamp(min=0).pow(self.beta)
+        return roots
 
     def _statistics(self) -> tuple[Tensor, Tensor]:
         """Return the base classes' means ``(n, D)``, and deviations ``(n, memory, D)``.
@@ -199,7 +200,7 @@ class DistributionCalibration(BaseClassifier):
 
     def _near(self, roots: Tensor, means: Tensor) -> Tensor:
         """Return 1 for the nearest base classes that were seen, else 0: ``(..., n_base)``."""
-        distances = torch.cdist(roots.flatten(0, -2), means.to(roots))
+        distances = torch.cdist(roots.reshape(-1, roots.shape[-1]), means.to(roots))
         distances = distances.masked_fill(self.seen == 0, torch.inf)
         nearest = distances.topk(min(self.k, len(means)), dim=1, largest=False).indices
         near = torch.zeros_like(distances).scatter(1, nearest, 1.0)

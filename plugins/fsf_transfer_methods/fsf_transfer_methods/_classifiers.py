@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -21,7 +22,7 @@ from fsf_transfer_methods._fit import (
     unit,
 )
 
-__all__ = ["penalised_loss", "score_cosine", "score_linear"]
+__all__ = ["Cosines", "penalised_loss", "score_cosine", "score_linear"]
 
 _INITIAL_LENGTH = 1 / math.sqrt(3)
 """Mean length of a row of PyTorch's linear layer: D numbers, uniform within 1 / sqrt(D) of 0."""
@@ -53,43 +54,47 @@ def score_linear(
         return linear_logits(weights, query).to(dtype)
 
 
+@dataclass(frozen=True)
+class Cosines:
+    """What a cosine classifier is and is fitted for.
+
+    Args:
+        scale: factor of the cosines.
+        margin: subtracted from the cosine of an item's own class while fitting.
+        firth: weight of the penalty of ``penalised_loss``.
+        learn_lengths: whether the cosines of a class are also multiplied by a learned number.
+    """
+
+    scale: float
+    margin: float = 0.0
+    firth: float = 0.0
+    learn_lengths: bool = False
+
+
 def score_cosine(
-    support: Tensor,
-    query: Tensor,
-    fit: Fit,
-    *,
-    scale: float,
-    margin: float = 0.0,
-    firth: float = 0.0,
-    learn_lengths: bool = False,
-    start: Weights | None = None,
+    support: Tensor, query: Tensor, fit: Fit, kind: Cosines, start: Weights | None = None
 ) -> Tensor:
     """Return the scaled cosines of classifiers fitted to each task, ``(tasks, n, way)``.
 
     Args:
         support: float ``(tasks, way, shot, D)``.
         query: float ``(tasks, n, D)``.
-        scale: factor of the cosines.
-        margin: subtracted from the cosine of an item's own class while fitting.
-        firth: weight of the penalty of ``penalised_loss``.
-        learn_lengths: also multiply the cosines of a class by a learned number.
-        start: ``directions (tasks, way, D)`` and, with ``learn_lengths``, ``lengths (tasks, way)``;
+        start: ``directions (tasks, way, D)`` and, with learned lengths, ``lengths (tasks, way)``;
             by default the classes' means, with the mean length of a random start.
     """
     with torch.no_grad(), torch.autocast(support.device.type, enabled=False):
         dtype, support, query = query.dtype, precise(support), precise(query)
         if start is None and fit.optimizer == "sgd" and fit.batch_size is None:
-            start = _cosine_start(support, learn_lengths)
-            weights = _cosine_by_sgd(support, fit, start, (scale, margin, firth))
+            weights = _cosine_by_sgd(support, fit, kind)
         else:
             weights = fitted(
-                start or _cosine_start(support, learn_lengths),
+                start or _cosine_start(support, kind.learn_lengths),
                 support,
-                partial(cosine_logits, scale=scale),
+                partial(cosine_logits, scale=kind.scale),
                 fit,
-                loss=partial(penalised_loss, margin=scale * margin, firth=firth),
+                loss=partial(penalised_loss, margin=kind.scale * kind.margin, firth=kind.firth),
             )
-        return cosine_logits(weights, query, scale).to(dtype)
+        return cosine_logits(weights, query, kind.scale).to(dtype)
 
 
 def penalised_loss(
@@ -128,34 +133,30 @@ def _linear_by_sgd(support: Tensor, fit: Fit, firth: float) -> Weights:
     return {"weight": point[..., :-1] @ items, "bias": point[..., -1]}
 
 
-def _cosine_by_sgd(
-    support: Tensor, fit: Fit, start: Weights, scale_margin_firth: tuple[float, float, float]
-) -> Weights:
+def _cosine_by_sgd(support: Tensor, fit: Fit, kind: Cosines) -> Weights:
     """Fit by SGD on the whole support, from the classes' means."""
-    scale, margin, firth = scale_margin_firth
-    shot = support.shape[2]
+    way, shot = support.shape[1:3]
     items, targets = unit(support).flatten(1, 2), _targets(support)
     m = items.shape[1]
     products = items @ items.mT
     # The directions remain combinations of the items: (tasks, way, m) coefficients.
     point = targets.expand(len(items), -1, -1) / shot
     point = _INITIAL_LENGTH * point * _inverse_length(point, point @ products)
-    learn_lengths = "lengths" in start
-    length = start["lengths"][..., None] if learn_lengths else torch.ones_like(point[..., :1])
+    length = point.new_full((len(items), way, 1), _INITIAL_LENGTH if kind.learn_lengths else 1.0)
     velocity: Tensor | None = None
     speed: Tensor | None = None
     for _ in range(fit.steps):
         inner = point @ products
         inverse = _inverse_length(point, inner)
         cosines = inner * inverse
-        logits = scale * (length * cosines - margin * targets)
-        error = _residuals(logits, targets, firth) * (scale / m)
+        logits = kind.scale * (length * cosines - kind.margin * targets)
+        error = _residuals(logits, targets, kind.firth) * (kind.scale / m)
         # The gradient by a direction has no component along it.
         along = (error * cosines).sum(dim=2, keepdim=True)
         gradient = length * inverse * (error - along * inverse * point)
         gradient.add_(point, alpha=fit.weight_decay)
         velocity = _velocity(velocity, gradient)
-        if learn_lengths:
+        if kind.learn_lengths:
             speed = _velocity(speed, along + fit.weight_decay * length)
             length = length - fit.lr * speed
         point = point.add(velocity, alpha=-fit.lr)

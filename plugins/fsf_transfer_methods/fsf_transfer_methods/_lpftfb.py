@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from fsf_transfer_methods._base_classes import BaseClassifier
-from fsf_transfer_methods._classifiers import score_cosine, score_linear
+from fsf_transfer_methods._classifiers import Cosines, score_cosine, score_linear
 from fsf_transfer_methods._fit import Fit, Weights, check_fit, n_steps
 from fsframework.interfaces import OptionError
 
@@ -101,6 +101,5 @@ class LPFTFB(BaseClassifier):
         fit = Fit(steps, self.lr, self.weight_decay, batch_size=batch_size)
         if self.head == "softmax":
             return score_linear(support, query, fit, start, self.firth_c)
-        return score_cosine(
-            support, query, fit, scale=_SCALE, firth=self.firth_c, learn_lengths=True, start=start
-        )
+        kind = Cosines(_SCALE, firth=self.firth_c, learn_lengths=True)
+        return score_cosine(support, query, fit, kind, start)
