@@ -22,6 +22,10 @@ FAMILIES = {
     "anil": ("-o", "training.epochs=4", "-o", "training.steps=12"),
     # Two stages, the second with a teacher.
     "rfs": ("-o", "training.epochs=2", "-o", "training.steps=12"),
+    # Likewise, on images that it turns.
+    "skd": ("-o", "training.epochs=2", "-o", "training.steps=12", "-o", "training.batch_size=8"),
+    # Two stages, the second on a frozen backbone.
+    "mtl": ("-o", "training.epochs=2", "-o", "training.steps=12"),
 }
 
 
@@ -38,7 +42,13 @@ def finished(method: str, folder: Path) -> RunRecord:
     return RunRecord.load(record.parent)
 
 
-@pytest.mark.parametrize("method", FAMILIES)
+SLOW = ("mtl", "skd")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(m, marks=pytest.mark.slow) if m in SLOW else m for m in FAMILIES],
+)
 def test_killed_and_resumed_it_ends_in_equal_weights(tmp_path: Path, method: str) -> None:
     whole = finished(method, tmp_path / "whole")
     killed = tmp_path / "killed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -173,7 +175,7 @@ class DistributionCalibration(BaseClassifier):
         shares = near / near.sum(dim=-1, keepdim=True).clamp(min=1).sqrt()
         away = (shares.flatten(0, 2) @ own.flatten(1)).view(*near.shape[:3], *own.shape[1:])
         # A covariance with the same number everywhere moves all dimensions together.
-        together = self.alpha**0.5 * draws[0, :, :1].to(roots)
+        together = math.sqrt(self.alpha) * draws[0, :, :1].to(roots)
         return self._mean(roots, near, means)[..., None, :] + away + together
 
     def _draws(self, per_image: int) -> Tensor:
