@@ -26,7 +26,13 @@ FAMILIES = {
     "skd": ("-o", "training.epochs=2", "-o", "training.steps=12", "-o", "training.batch_size=8"),
     # Two stages, the second on a frozen backbone.
     "mtl": ("-o", "training.epochs=2", "-o", "training.steps=12"),
-}
+    # Two stages, with a method in the method.
+    "ifsl": (
+        "--recipe", "quick-maml", "-o", "training.epochs=2", "-o", "training.steps=12",
+        "-o", "method.n_splits=2",
+    ),
+}  # fmt: skip
+SLOW = ("ifsl", "mtl", "skd")
 
 
 def command(method: str, folder: Path) -> list[str]:
@@ -42,12 +48,9 @@ def finished(method: str, folder: Path) -> RunRecord:
     return RunRecord.load(record.parent)
 
 
-SLOW = ("mtl", "skd")
-
-
 @pytest.mark.parametrize(
     "method",
-    [pytest.param(m, marks=pytest.mark.slow) if m in SLOW else m for m in FAMILIES],
+    [pytest.param(m, marks=[pytest.mark.slow] if m in SLOW else []) for m in FAMILIES],
 )
 def test_killed_and_resumed_it_ends_in_equal_weights(tmp_path: Path, method: str) -> None:
     whole = finished(method, tmp_path / "whole")

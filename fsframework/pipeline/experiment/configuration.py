@@ -349,7 +349,16 @@ def divided(experiment: Experiment, n_processes: int) -> Experiment:
 
 
 def _following(component: Component, n_way: int) -> Component:
-    """Return a method that needs the number of ways with that of the tasks, unless it is given."""
+    """Return a method that needs the number of ways with that of the tasks, unless it is given.
+
+    The same holds for the methods nested in it.
+    """
+    nested = {
+        key: _following(value, n_way)
+        for key, value in component.options.items()
+        if isinstance(value, Component) and value.kind == "method"
+    }
+    component = dataclasses.replace(component, options={**component.options, **nested})
     if component.origins.get("n_way") not in ("default", FROM_TASKS):
         return component
     return component.with_options({"n_way": n_way}, FROM_TASKS)

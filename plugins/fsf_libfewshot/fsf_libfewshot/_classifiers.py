@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from fsf_libfewshot import _gradient, _metric, _transfer
+from fsf_libfewshot import _gradient, _local, _metric, _transfer
 from fsf_libfewshot._here import ClassifierHere, Tasks
 
 __all__ = ["CLASSIFIERS"]
 
 CLASSIFIERS: Mapping[str, Callable[[object, str, Tasks], ClassifierHere]] = {
+    "ADM": _local.adm,
     "ANIL": _gradient.anil,
+    "ATLNet": _local.atlnet,
     "BOIL": _gradient.boil,
     "Baseline": _transfer.baseline,
     "BaselinePlus": _transfer.baseline_plus,
     "CAN": _metric.can,
+    "ConvMNet": _local.covamnet,
     "DN4": _metric.dn4,
+    "DeepBDC": _local.deepbdc,
+    "FRN": _local.frn,
     "LEO": _gradient.leo,
     "MAML": _gradient.maml,
     "MTL": _gradient.mtl,

@@ -32,6 +32,9 @@ class BackboneHere:
     Args:
         check_options: options for a comparison with outputs, which were made without dropout.
         more: weights that only the backbone here has.
+        method_options: options of the method that there belong to the backbone, as do weights of it
+            among ``names``.
+        shaped: by name here, how a weight with another shape here is reshaped.
     """
 
     name: str
@@ -39,6 +42,8 @@ class BackboneHere:
     names: Mapping[str, str]
     check_options: Mapping[str, Any] = field(default_factory=dict)
     more: Mapping[str, Tensor] = field(default_factory=dict)
+    method_options: Mapping[str, Any] = field(default_factory=dict)
+    shaped: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

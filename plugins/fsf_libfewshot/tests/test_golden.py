@@ -18,12 +18,17 @@ GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "libfewshot
 CASES = [
     f"{method}_{backbone}_{episode}"
     for method, backbones in {
+        "ADM": ["conv64f"],
         "ANIL": ["conv64f"],
+        "ATLNet": ["conv64f"],
         "BOIL": ["conv64f"],
         "Baseline": ["conv64f"],
         "BaselinePlus": ["conv64f"],
         "CAN": ["conv64f"],
+        "ConvMNet": ["conv64f"],
         "DN4": ["conv64f"],
+        "DeepBDC": ["resnet12"],
+        "FRN": ["conv64f"],
         "LEO": ["conv64f"],
         "MAML": ["conv64f"],
         "MTL": ["conv64f"],

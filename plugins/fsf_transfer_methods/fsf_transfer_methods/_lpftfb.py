@@ -20,7 +20,7 @@ _SCALE = 2.0
 class LPFTFB(BaseClassifier):
     """Fit a classifier per task with a penalty against the bias of few examples.
 
-    Source: Wang, Yue, Ye, He, Li, Li 2023, "Revisit Finetuning Strategy for Few-shot Learning to
+    Source: Wang, Yue, Ye, He, Li and Li 2023, "Revisit Finetuning Strategy for Few-shot Learning to
     Transfer the Embeddings" (ICLR), and the authors' code; the penalty is that of Ghaffari,
     Saleh, Forsyth and Wang 2022, "On the Importance of Firth Bias Reduction in Few-Shot
     Classification" (ICLR): ``firth_c`` times minus the mean, over images and classes, of the
@@ -28,9 +28,9 @@ class LPFTFB(BaseClassifier):
     fitted to the support's pretrained vectors by SGD with momentum 0.9 and dampening 0.9. Before,
     all base classes train the backbone together.
 
-    This is the paper's linear probing with bias reduction. Its second step, which also fine-tunes
-    the backbone on the support, with the inverse penalty, is not here; ``finetune`` fine-tunes
-    without penalties.
+    This is the paper's linear probing with bias reduction, on vectors that are computed once. For
+    the fine-tuning of the backbone after it, which needs the images of each task, use ``finetune``
+    with ``probe_steps`` and ``firth_c``; the paper's inverse penalty of that step is not there.
 
     Two deviations make scores deterministic and independent of the order of shots and ways: a step
     uses the whole support, where the authors draw 4 images without replacement, with as many steps
