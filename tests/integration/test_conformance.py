@@ -52,10 +52,18 @@ SMALL: dict[str, dict[str, Any]] = {
 """Options that make a large component a small one."""
 
 
+WRAPPERS = ("ata", "ft", "lrp")
+"""Methods with a method in them."""
+
+
 def captions(path: Path) -> Path:
     lines = [{"key": r.key, "caption": r.metadata["caption"]} for r in toy_records()]
     path.write_text("\n".join(map(json.dumps, lines)))
     return path
+
+
+def around(outer: Any, inner: Any) -> Any:
+    return outer(base=inner())
 
 
 @pytest.mark.parametrize("plugin", FIRST_PARTY, ids=lambda p: f"{p.kind} {p.name}")
@@ -73,6 +81,9 @@ def test_a_first_party_plugin_keeps_its_contract(plugin: Plugin, tmp_path: Path)
         make = partial(make, model=str(tiny_model(TINY[plugin.name])))
     elif plugin.name in SMALL:
         make = partial(make, **SMALL[plugin.name])
+    elif plugin.name in WRAPPERS:
+        inner = Registry().load("method", "protonet").cls
+        make = partial(around, make, inner)
     elif plugin.name == "captions-file":
         make = partial(make, path=captions(tmp_path / "captions.jsonl"))
     results = check_component(make, plugin.kind)

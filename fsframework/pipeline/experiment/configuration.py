@@ -117,7 +117,8 @@ class Experiment:
     def learns(self) -> bool:
         """Whether anything is to be trained, judged by the options."""
         return any(
-            s.epochs and (s.method or self.method.cls.learns_from != "nothing") for s in self.stages
+            s.epochs and (s.method or self.method.create().learns_from != "nothing")
+            for s in self.stages
         )
 
 
@@ -336,7 +337,7 @@ def divided(experiment: Experiment, n_processes: int) -> Experiment:
     stages, origins = [], []
     told = experiment.origins["training"]
     for stage, origin in zip(experiment.stages, told, strict=True):
-        shown = stage.shown((stage.method or experiment.method).cls.learns_from)
+        shown = stage.shown((stage.method or experiment.method).create().learns_from)
         groups = min(n_processes, stage.most_groups(shown))
         if origin["groups"] == "default" and groups > 1:
             stage = dataclasses.replace(stage, groups=groups)
@@ -349,7 +350,16 @@ def divided(experiment: Experiment, n_processes: int) -> Experiment:
 
 
 def _following(component: Component, n_way: int) -> Component:
-    """Return a method that needs the number of ways with that of the tasks, unless it is given."""
+    """Return a method that needs the number of ways with that of the tasks, unless it is given.
+
+    Likewise methods within it.
+    """
+    inner = {
+        option: _following(value, n_way)
+        for option, value in component.options.items()
+        if isinstance(value, Component) and value.kind == component.kind
+    }
+    component = dataclasses.replace(component, options={**component.options, **inner})
     if component.origins.get("n_way") not in ("default", FROM_TASKS):
         return component
     return component.with_options({"n_way": n_way}, FROM_TASKS)
