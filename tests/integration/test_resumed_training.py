@@ -42,7 +42,13 @@ def finished(method: str, folder: Path) -> RunRecord:
     return RunRecord.load(record.parent)
 
 
-@pytest.mark.parametrize("method", FAMILIES)
+SLOW = ("ata",)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(m, marks=[pytest.mark.slow] if m in SLOW else []) for m in FAMILIES],
+)
 def test_killed_and_resumed_it_ends_in_equal_weights(tmp_path: Path, method: str) -> None:
     whole = finished(method, tmp_path / "whole")
     killed = tmp_path / "killed"
