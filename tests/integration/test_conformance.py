@@ -52,18 +52,23 @@ SMALL: dict[str, dict[str, Any]] = {
 """Options that make a large component a small one."""
 
 
-WRAPPERS = ("ata", "ft", "lrp")
-"""Methods with a method in them."""
+NESTED: dict[str, tuple[str, str]] = {
+    "ata": ("base", "protonet"),
+    "ft": ("base", "protonet"),
+    "lrp": ("base", "protonet"),
+    "stl-deepbdc": ("classifier", "rfs"),
+}
+"""The option of a method that takes another, and the name of one it can take."""
+
+
+def _nested(make: Any, option: str, inner: Any) -> Any:
+    return make(**{option: inner()})
 
 
 def captions(path: Path) -> Path:
     lines = [{"key": r.key, "caption": r.metadata["caption"]} for r in toy_records()]
     path.write_text("\n".join(map(json.dumps, lines)))
     return path
-
-
-def around(outer: Any, inner: Any) -> Any:
-    return outer(base=inner())
 
 
 @pytest.mark.parametrize("plugin", FIRST_PARTY, ids=lambda p: f"{p.kind} {p.name}")
@@ -81,11 +86,11 @@ def test_a_first_party_plugin_keeps_its_contract(plugin: Plugin, tmp_path: Path)
         make = partial(make, model=str(tiny_model(TINY[plugin.name])))
     elif plugin.name in SMALL:
         make = partial(make, **SMALL[plugin.name])
-    elif plugin.name in WRAPPERS:
-        inner = Registry().load("method", "protonet").cls
-        make = partial(around, make, inner)
     elif plugin.name == "captions-file":
         make = partial(make, path=captions(tmp_path / "captions.jsonl"))
+    elif plugin.name in NESTED:
+        option, inner = NESTED[plugin.name]
+        make = partial(_nested, make, option, Registry().load(plugin.kind, inner).cls)
     results = check_component(make, plugin.kind)
     assert [f"{r.name}: {r.message}" for r in results if not r.passed] == []
     assert sum(r.outcome == "passed" for r in results) > len(results) / 2

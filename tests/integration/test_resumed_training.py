@@ -26,7 +26,13 @@ FAMILIES = {
     "anil": ("-o", "training.epochs=4", "-o", "training.steps=12"),
     # Two stages, the second with a teacher.
     "rfs": ("-o", "training.epochs=2", "-o", "training.steps=12"),
-}
+    # Two stages, with a method in the method.
+    "ifsl": (
+        "--recipe", "quick-maml", "-o", "training.epochs=2", "-o", "training.steps=12",
+        "-o", "method.n_splits=2",
+    ),
+}  # fmt: skip
+SLOW = ("ata", "ifsl")
 
 
 def command(method: str, folder: Path) -> list[str]:
@@ -40,9 +46,6 @@ def finished(method: str, folder: Path) -> RunRecord:
     assert done.returncode == 0, done.stderr
     [record] = (folder / "runs").glob("*/run.json")
     return RunRecord.load(record.parent)
-
-
-SLOW = ("ata",)
 
 
 @pytest.mark.parametrize(

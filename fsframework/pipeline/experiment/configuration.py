@@ -353,14 +353,14 @@ def divided(experiment: Experiment, n_processes: int) -> Experiment:
 def _following(component: Component, n_way: int) -> Component:
     """Return a method that needs the number of ways with that of the tasks, unless it is given.
 
-    Likewise methods within it.
+    The same holds for the methods nested in it.
     """
-    inner = {
-        option: _following(value, n_way)
-        for option, value in component.options.items()
-        if isinstance(value, Component) and value.kind == component.kind
+    nested = {
+        key: _following(value, n_way)
+        for key, value in component.options.items()
+        if isinstance(value, Component) and value.kind == "method"
     }
-    component = dataclasses.replace(component, options={**component.options, **inner})
+    component = dataclasses.replace(component, options={**component.options, **nested})
     if component.origins.get("n_way") not in ("default", FROM_TASKS):
         return component
     return component.with_options({"n_way": n_way}, FROM_TASKS)

@@ -1,0 +1,301 @@
+"""Interventional few-shot learning."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Iterable
+from typing import ClassVar, Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
+
+__all__ = ["IFSL"]
+
+Adjustment = Literal["feature", "class", "combined"]
+_ADJUSTMENTS = ("feature", "class", "combined")
+
+
+class IFSL(FewShotMethod):
+    """Let another method classify as if what pretraining knows did not confound image and class.
+
+    Source: Yue, Zhang, Sun and Hua 2020, "Interventional Few-Shot Learning" (NeurIPS), section 3.2:
+    the pretrained knowledge is a confounder of a feature and its class. Backdoor adjustment
+    stratifies it: ``P(Y | do(X = x)) = sum_d P(Y | x, d) P(d)``. The ``base`` method is what
+    estimates ``P(Y | ...)``; any that consumes vectors or images works.
+
+    With ``x`` the vector of an image, ``x_i`` the i-th of ``n`` equal parts of it (strata of the
+    pretrained features), ``mu_a`` the mean vector of the base class ``a`` of ``m``, and
+    ``P(a | x)`` the pretrained classifier of the base classes, ``adjustment`` is one of
+
+    - ``feature``: ``1/n sum_i P(Y | x_i)``;
+    - ``class``: ``P(Y | x + d)``, where ``+`` concatenates and ``d = 1/m sum_a P(a | x) mu_a``;
+    - ``combined``: ``1/n sum_i P(Y | x_i + d_i)`` with ``d_i = 1/m sum_a P(a | x_i) mu_a,i``.
+
+    As in the authors' code, ``mu_a`` is the mean of the vectors of class ``a`` scaled to length 1;
+    ``x`` is scaled to length 1, the mean of all ``mu_a`` is subtracted, ``x`` is scaled to length 1
+    again, and so is each part. ``d`` is not scaled. The paper's index set of large entries, which
+    the code does not use either, is left out. The paper and the code differ in three points; the
+    paper's form is the default of ``average``, ``divide`` and ``posterior``.
+
+    Each part has a copy of the base with weights of its own. A base that consumes images receives
+    a part as an image of one location through a backbone without weights, so what it adapts to a
+    task is its head. This is IFSL on MAML as Yue et al. have it: MAML learns where the classifier
+    of pretrained features starts.
+
+    A step on batches trains the classifier of the base classes, and the backbone unless it is
+    frozen, and collects the class means. A step on episodes trains the bases by the mean of their
+    own losses on the parts; for a cross-entropy that is the negative log-likelihood of the averaged
+    log-probabilities. A step on both does both, and trains bases that learn from batches on these.
+    As in the paper, train the backbone first and freeze it for the bases, so that the means are
+    those of its final vectors; a stage with ``method = "baseline"`` may come before, too::
+
+        [[training.stages]]
+        learns_from = "batches"
+        [[training.stages]]
+        freeze = ["backbone"]
+
+    Args:
+        base: the method that scores the parts.
+        adjustment: by strata of the ``feature``, by base ``class``, or ``combined``.
+        n_splits: parts of a vector, at least 1, which must divide its length; the ``class``
+            adjustment does not cut.
+        average: of the parts' ``probabilities``, as in the paper, or ``log-probabilities``, as in
+            the code.
+        divide: whether ``d`` has the factor ``1/m`` of the paper, which the code leaves out.
+        posterior: whether ``P(a | .)`` is that of the ``part``, the vector with zeros elsewhere, as
+            in the paper, or of the ``whole`` vector, as in the code.
+        context: ``d`` is made of class ``means``, or it is the ``probabilities`` of the base
+            classes themselves, an option of the code for the ``class`` adjustment.
+        window: images per base class, at least 1, that its mean vector weighs most: each image
+            multiplies the weight of earlier ones by ``1 - 1 / window``, so that vectors of a
+            backbone that has changed since are forgotten. The code averages over all images after
+            pretraining.
+
+    Raises:
+        OptionError: an option is outside its range, or the base consumes maps.
+    """
+
+    learns_from: ClassVar[Literal["episodes", "batches", "both", "nothing"]] = "both"
+
+    sums: Tensor
+    counts: Tensor
+
+    def __init__(  # noqa: PLR0913 - its parameters are the options
+        self,
+        *,
+        base: FewShotMethod,
+        adjustment: Adjustment = "combined",
+        n_splits: int = 8,
+        average: Literal["probabilities", "log-probabilities"] = "probabilities",
+        divide: bool = True,
+        posterior: Literal["part", "whole"] = "part",
+        context: Literal["means", "probabilities"] = "means",
+        window: int = 100,
+    ) -> None:
+        super().__init__()
+        _check_one_of(_ADJUSTMENTS, adjustment=adjustment)
+        _check_one_of(("probabilities", "log-probabilities"), average=average)
+        _check_one_of(("part", "whole"), posterior=posterior)
+        _check_one_of(("means", "probabilities"), context=context)
+        for name, value in (("n_splits", n_splits), ("window", window)):
+            if value < 1:
+                raise OptionError(f"{name} must be at least 1, got {value}")
+        if context == "probabilities" and adjustment != "class":
+            raise OptionError(
+                f"context 'probabilities' needs adjustment 'class', got {adjustment!r}"
+            )
+        if base.consumes == "maps":
+            raise OptionError(
+                f"base must consume vectors or images, but {type(base).__name__} consumes maps"
+            )
+        self.adjustment = adjustment
+        self.n_splits = n_splits
+        self.n_parts = 1 if adjustment == "class" else n_splits
+        self.average = average
+        self.divide = divide
+        self.posterior = posterior
+        self.context = context
+        self.window = window
+        # The base of the first part, and those of the others.
+        self.base = copy.deepcopy(base)
+        self.others = nn.ModuleList(copy.deepcopy(base) for _ in range(self.n_parts - 1))
+        self.n_way = base.n_way
+        self.transductive = base.transductive
+        self.reads_values = base.reads_values
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        """Create the classifier and the means of the base classes, and build the bases.
+
+        Raises:
+            OptionError: there are no base classes, or the vectors cannot be cut into equal parts.
+        """
+        (size,) = item_shape
+        if n_base_classes < 1:
+            raise OptionError("IFSL needs base classes, but nothing is trained")
+        if size % self.n_parts:
+            raise OptionError(
+                f"n_splits must divide the length of the vectors, {size}, got {self.n_parts}"
+            )
+        self.classify = nn.Linear(size, n_base_classes)
+        self.register_buffer("sums", torch.zeros(n_base_classes, size))
+        self.register_buffer("counts", torch.zeros(n_base_classes))
+        length = size // self.n_parts
+        if self.adjustment != "feature":
+            length += n_base_classes if self.context == "probabilities" else length
+        for base in self.bases:
+            if base.consumes == "images":
+                base.build((length, 1, 1), n_base_classes, _Identity())
+            else:
+                base.build((length,), n_base_classes, backbone)
+
+    @property
+    def bases(self) -> list[FewShotMethod]:
+        """The base of each part."""
+        return [self.base, *cast("Iterable[FewShotMethod]", self.others)]
+
+    @property
+    def class_means(self) -> Tensor:
+        """The mean vector of each base class, float ``(n_base_classes, D)``; 0 before any image."""
+        tiny = torch.finfo(self.counts.dtype).tiny
+        return self.sums / self.counts.clamp(min=tiny)[:, None]
+
+    def class_logits(self, items: Tensor) -> Tensor:
+        """Score vectors ``(n, D)`` for the base classes, float ``(n, n_base_classes)``."""
+        logits: Tensor = self.classify(items)
+        return logits
+
+    def parts(self, items: Tensor) -> Tensor:
+        """Return what the bases see of vectors ``(*, D)``, float ``(*, parts, length)``."""
+        means = self.class_means
+        x = functional.normalize(items, dim=-1) - means.mean(dim=0)
+        x = functional.normalize(x, dim=-1)
+        x = functional.normalize(x.unflatten(-1, (self.n_parts, -1)), dim=-1)
+        if self.adjustment == "feature":
+            return x
+        context = self._context(items, means)
+        return torch.cat([x, context.to(x.dtype)], dim=-1)
+
+    def _context(self, items: Tensor, means: Tensor) -> Tensor:
+        """Return the expected base class of each part of vectors, ``(*, parts, length)``."""
+        if self.posterior == "part":
+            cut = items.unflatten(-1, (self.n_parts, -1))
+            weight = self.classify.weight.unflatten(1, (self.n_parts, -1))
+            logits = torch.einsum("...pd,apd->...pa", cut, weight) + self.classify.bias
+        else:
+            logits = self.class_logits(items)[..., None, :].expand(
+                *items.shape[:-1], self.n_parts, -1
+            )
+        probabilities = logits.softmax(dim=-1)
+        if self.context == "probabilities":
+            return probabilities
+        cut_means = means.unflatten(1, (self.n_parts, -1))
+        expected = torch.einsum("...pa,apd->...pd", probabilities, cut_means.to(logits.dtype))
+        return expected / len(means) if self.divide else expected
+
+    def embed(self, items: Tensor) -> Tensor:
+        """Map vectors ``(n, D)`` to the bases' embedded parts ``(n, parts, *embedded)``."""
+        parts = self.parts(items)
+        embedded = [base.embed(_as_item(base, parts[:, i])) for i, base in enumerate(self.bases)]
+        return torch.stack(embedded, dim=1)
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return log-probabilities averaged over the parts, float ``(tasks, n, way)``.
+
+        Args:
+            support: float ``(tasks, way, shot, parts, *embedded)``.
+            query: float ``(tasks, n, parts, *embedded)``.
+
+        Raises:
+            OptionError: the base is for another number of ways.
+        """
+        scores = [
+            base.scores(support[:, :, :, i], query[:, :, i]) for i, base in enumerate(self.bases)
+        ]
+        each = torch.stack(scores).log_softmax(dim=-1)
+        if self.average == "log-probabilities":
+            return each.mean(dim=0)
+        return each.logsumexp(dim=0) - math.log(self.n_parts)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the cross-entropy of the base classes on batches plus the bases' mean loss.
+
+        In training mode it also adds the batch's vectors to the class means.
+
+        Raises:
+            OptionError: the step has neither images nor what the base learns from.
+        """
+        losses = []
+        if batch.items is not None and batch.classes is not None:
+            if self.training:
+                self._collect(batch.items.detach(), batch.classes)
+            logits = self.class_logits(batch.items)
+            losses.append(functional.cross_entropy(logits, batch.classes))
+        if self._base_learns(batch):
+            of_parts = [
+                base.loss(part) for base, part in zip(self.bases, self._batches(batch), strict=True)
+            ]
+            losses.append(torch.stack(of_parts).mean())
+        if not losses:
+            raise OptionError(
+                f"IFSL learns from batches, and its base {type(self.base).__name__} from "
+                f"{self.base.learns_from}, but this step has neither"
+            )
+        return torch.stack(losses).sum()
+
+    def _base_learns(self, batch: Batch) -> bool:
+        """Return whether a batch has what the bases learn from."""
+        has_episodes, has_items = batch.support is not None, batch.items is not None
+        known = {
+            "episodes": has_episodes,
+            "batches": has_items,
+            "both": has_episodes and has_items,
+        }
+        return known.get(self.base.learns_from, False)
+
+    def _batches(self, batch: Batch) -> list[Batch]:
+        """Return the batch of each part, with what the bases consume as items."""
+        given = {"support": batch.support, "query": batch.query, "items": batch.items}
+        parts = {k: self.parts(v) for k, v in given.items() if v is not None}
+        return [
+            dataclasses.replace(
+                batch, **{k: _as_item(self.base, v[..., i, :]) for k, v in parts.items()}
+            )
+            for i in range(self.n_parts)
+        ]
+
+    @torch.no_grad()
+    def _collect(self, items: Tensor, classes: Tensor) -> None:
+        """Add vectors ``(n, D)`` of base classes ``(n,)`` to the class means."""
+        units = functional.normalize(items.to(self.sums.dtype), dim=-1)
+        seen = torch.zeros_like(self.counts).index_add(0, classes, torch.ones_like(units[:, 0]))
+        kept = (1 - 1 / self.window) ** seen
+        self.sums.mul_(kept[:, None]).index_add_(0, classes, units)
+        self.counts.mul_(kept).add_(seen)
+
+
+class _Identity(Backbone):
+    """Images of one location are their own vectors."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the images ``(n, D, 1, 1)``."""
+        return images
+
+    def vectors(self, maps: Tensor) -> Tensor:
+        """Return ``(n, D)``."""
+        return maps.flatten(1)
+
+
+def _as_item(base: FewShotMethod, part: Tensor) -> Tensor:
+    """Return parts ``(*, length)`` as a base consumes them."""
+    return part[..., None, None] if base.consumes == "images" else part
+
+
+def _check_one_of(known: tuple[str, ...], **options: str) -> None:
+    for name, value in options.items():
+        if value not in known:
+            raise OptionError(f"{name} must be one of {', '.join(known)}, got {value!r}")
