@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_adaptation_methods._cdkt import CDKT
+    from fsf_adaptation_methods._tsa import TSA
 
-__all__ = ["CDKT"]
+__all__ = ["CDKT", "TSA"]
 
 __version__ = "0.1.0"
 
-_HOME = {"CDKT": "_cdkt"}
+_HOME = {"CDKT": "_cdkt", "TSA": "_tsa"}
 """The module that defines each name; asking for one name imports no other module."""
 
 
