@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_adaptation_methods._cdkt import CDKT
+    from fsf_adaptation_methods._deta import DETA
+    from fsf_adaptation_methods._putm import PUTM
     from fsf_adaptation_methods._tsa import TSA
 
-__all__ = ["CDKT", "TSA"]
+__all__ = ["CDKT", "DETA", "PUTM", "TSA"]
 
 __version__ = "0.1.0"
 
-_HOME = {"CDKT": "_cdkt", "TSA": "_tsa"}
+_HOME = {"CDKT": "_cdkt", "PUTM": "_putm", "DETA": "_deta", "TSA": "_tsa"}
 """The module that defines each name; asking for one name imports no other module."""
 
 
