@@ -22,8 +22,8 @@ class PUTM(FewShotMethod):
     model. Written from the paper's description, without reference outputs. The vectors of a task
     are scaled to length 1, their mean over support and queries is subtracted, and they are scaled
     again; without the two, lengths rather than directions decide and classes collapse. With such
-    vectors ``x``, ``n`` queries, ``S`` support images per class, prototypes ``mu_k`` that start as class
-    means, and the cost ``d_jk = 1 - cos(x_j, mu_k)``, each of ``steps`` rounds computes
+    vectors ``x``, ``n`` queries, ``S`` support images per class, prototypes ``mu_k`` that start as
+    class means, and the cost ``d_jk = 1 - cos(x_j, mu_k)``, each of ``steps`` rounds computes
 
     - the forward navigator, from queries to classes with the prior ``p_k``, which starts uniform:
       ``F_jk = p_k exp(-tau d_jk) / sum_k' p_k' exp(-tau d_jk')``;
@@ -92,7 +92,8 @@ class PUTM(FewShotMethod):
         for _ in range(self.steps):
             nearness = self._nearness(query, prototypes)
             forward = (nearness + log_prior).softmax(dim=2)
-            log_prior = forward.mean(dim=1, keepdim=True).log()
+            prior = forward.mean(dim=1, keepdim=True)
+            log_prior = prior.clamp(min=torch.finfo(prior.dtype).tiny).log()
             backward = nearness.softmax(dim=1)
             # The plan times the number of queries.
             plan = self.beta * forward + (1 - self.beta) * n / way * backward
