@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import sys
+import threading
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from fsframework._digest import digest_of
 from fsframework.api.experiments import Description, overlay
 from fsframework.api.planned import data_fingerprint, described_over, options_of
 from fsframework.api.running import Run, load_run
+from fsframework.api.seeds import over_seeds
 from fsframework.api.session import Session, open_session
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher, Work, WorkerState
@@ -31,12 +34,16 @@ from fsframework.values import ExperimentDescription, ExperimentResult
 __all__ = [
     "Planned",
     "Sweep",
+    "joined",
     "planned_over",
     "result_of",
     "run_sweep",
     "sweep_of",
     "work_on",
 ]
+
+
+_SECONDS_BETWEEN_LOOKS = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +159,34 @@ def result_of(planned: Planned, run: Run) -> ExperimentResult:
         notes=record.notes,
         cautions=record.cautions,
         load_outcomes=lambda: run.outcomes,
+    )
+
+
+def joined(planned: Planned, results: Sequence[ExperimentResult]) -> ExperimentResult:
+    """Return one result for an experiment that was run with several training seeds.
+
+    Its estimates are over seeds and tasks, its folder is that of the first run. It has no answers
+    to tasks, which are those of single models.
+
+    Args:
+        planned: the experiment.
+        results: of each seed; if one failed, so has the whole.
+    """
+    if len(results) == 1:
+        return replace(results[0], description=planned.experiment)
+    for result in results:
+        if result.reason:
+            return replace(result, description=planned.experiment)
+    first = results[0]
+    group = over_seeds(load_run(one.folder) for one in results if one.folder is not None)
+    told = (note for one in results for note in one.notes)
+    return replace(
+        first,
+        description=planned.experiment,
+        reused=all(one.reused for one in results),
+        estimates=group.estimates,
+        notes=tuple(dict.fromkeys((*told, *group.notes))),
+        load_outcomes=None,
     )
 
 
@@ -301,4 +336,12 @@ def work_on(name: str, runs_dir: Path | None = None, cache_dir: Path | None = No
     job = SweepJob(items, session, alone=True)
     worker = f"{this_machine()}, process {os.getpid()}"
     signal.signal(signal.SIGTERM, interrupt)  # gives back what is held
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     work_off(job, Leases(job.files.leases, worker), wait=False)
+
+
+def _end_with(parent: int) -> None:
+    """End this process, as SIGTERM does, when the one that started it has ended."""
+    while os.getppid() == parent:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -17,6 +17,7 @@ from fsframework.cli.options import (
     shared,
     tree_of,
 )
+from fsframework.errors import FsfError
 
 if TYPE_CHECKING:
     from fsframework.api.sweep_listing import Listed
@@ -46,9 +47,9 @@ def sweep(
 
     Values are separated by commas; \\, is a comma within a value. Every experiment is a run, as
     fsf run makes it: what is finished is reused, and after an interruption the same command goes
-    on. A failing experiment keeps its reason and hinders no other; the exit code is then 1, and the
-    same command tries it again. The same sweep started in a second terminal, or on another machine
-    with the same folder of runs, shares the work.
+    on. A failing experiment keeps its reason and hinders no other; the exit code is then 1 (2 if
+    none finished), and the same command tries it again. The same sweep started in a second
+    terminal, or on another machine with the same folder of runs, shares the work.
 
     \b
     A file for --config has options of all experiments, and may have
@@ -77,8 +78,11 @@ def sweep(
     found = planned.run()
     if as_json:
         render.print_json(found.to_json())
-    else:
+    elif found.runs:
         _print_finished(found)
+    if not found.runs:
+        name, reason = next(iter(found.failures.items()))
+        raise FsfError(f"no experiment of the sweep finished; {name}: {reason}")
     if found.failures:
         context.exit(1)
 

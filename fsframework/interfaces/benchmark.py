@@ -165,6 +165,10 @@ class Benchmark(Configurable, ABC, kind="benchmark"):
     """Arms that the tasks of every experiment must have, whatever sampler a user names; empty where
     any will do."""
 
+    one_model: bool = False
+    """Whether it needs the runs or the answers of single models, so that its experiments cannot be
+    joined over several training seeds; an option may set it for an instance."""
+
     def check(self, selection: Selection) -> None:
         """Find what would fail in every experiment; called once before anything runs.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,8 @@ from fsframework.interfaces.component import Configurable
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from fsframework.interfaces.method import FewShotMethod
 
 __all__ = ["CheckpointImporter", "ImportedModel"]
 
@@ -39,6 +41,11 @@ class ImportedModel:
         check_method_options: override ``method_options`` for a comparison with outputs of the other
             library, such as noise that was switched off when they were made;
             ``check_backbone_options`` likewise.
+        check_scores: how a comparison scores where the outputs were made from starts or noise that
+            the other library draws at random, and that lie beside the outputs: a function of the
+            method, support, query and the further arrays by name, which returns the scores;
+            ``None`` where ``scores`` does.
+        check_arrays: names of the arrays that ``check_scores`` needs.
         names: the checkpoint's own name of each weight, for messages.
         notes: what a user must know, one sentence each.
     """
@@ -56,6 +63,10 @@ class ImportedModel:
     n_query: int = 15
     check_method_options: Mapping[str, Any] = field(default_factory=dict)
     check_backbone_options: Mapping[str, Any] = field(default_factory=dict)
+    check_scores: Callable[[FewShotMethod, Tensor, Tensor, Mapping[str, Tensor]], Tensor] | None = (
+        None
+    )
+    check_arrays: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

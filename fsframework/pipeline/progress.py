@@ -67,18 +67,28 @@ class ConsoleReporter(Reporter):
             BarColumn,
             MofNCompleteColumn,
             Progress,
+            ProgressColumn,
+            Task,
             TextColumn,
             TimeElapsedColumn,
             TimeRemainingColumn,
         )
+        from rich.table import Column
+        from rich.text import Text
+
+        class Remark(ProgressColumn):
+            """Shows the remark in what room the other columns leave."""
+
+            def render(self, task: Task) -> Text:
+                return Text(task.fields["note"], no_wrap=True, overflow="ellipsis")
 
         with Progress(
-            TextColumn("{task.description:<22}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.description:<22}", table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=24, table_column=Column(no_wrap=True)),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
+            Remark(),
             console=self._console,
         ) as progress:
             task = progress.add_task(name, total=total, completed=done, note="")

@@ -59,7 +59,7 @@ def _attacks() -> list[tuple[str, ...]]:
 def _attack(world: World, attacks: list[tuple[str, ...]]) -> list[str]:
     faults = []
     for arguments in attacks:
-        small = QUICK if arguments[0] == "run" else ()
+        small = QUICK if arguments[0] in ("run", "sweep") else ()
         told = world.tell(arguments[0], *small, *arguments[1:])
         faults += [f"fsf {' '.join(arguments)[:100]!r}: {fault}" for fault in told.faults()]
     return faults

@@ -27,6 +27,8 @@ QUICK = (
 )  # fmt: skip
 """A run of a second."""
 
+_PARTLY = re.compile(r"^sweep .* experiments finished.*, \d+ failed$", re.M)
+"""What a sweep says at its end if some of its experiments failed; its exit code is then 1."""
 _FAULTS = re.compile(r"Traceback \(most recent call last\)|unexpected|a bug in fsframework", re.I)
 
 
@@ -40,7 +42,8 @@ class Told:
 
     def faults(self) -> list[str]:
         """Return what no command may do, in words; empty if it did nothing of the kind."""
-        found = [f"exit code {self.code}"] * (self.code not in (0, 2))
+        partly = self.code == 1 and _PARTLY.search(self.out) is not None
+        found = [f"exit code {self.code}"] * (self.code not in (0, 2) and not partly)
         match = _FAULTS.search(self.out + self.err)
         if match is not None:
             found.append(match.group())

@@ -113,6 +113,7 @@ KINDS = {
     "statistic": ("Statistic", "per_task", "", (*RUN, "--statistic", "mine")),
     "importer": ("CheckpointImporter", "read", "", ("import", "mine", "{tmp}")),
     "benchmark": ("Benchmark", "experiments", ABSTRACT, ("benchmark", "mine")),
+    "launcher": ("Launcher", "start", "", ("sweep", *RUN[1:], "--launcher", "mine")),
 }  # fmt: skip
 
 
@@ -141,7 +142,12 @@ def test_a_fault_of_every_kind_names_it(
         assert "returned a result of type generator; it must return " in last
     assert last.endswith("; check it with fsf plugins check mine")
     assert "Traceback" not in done.stderr
-    assert not (tmp_path / "runs").exists() or kind in ("method", "backbone", "statistic")
+    assert not (tmp_path / "runs").exists() or kind in (
+        "method",
+        "backbone",
+        "statistic",
+        "launcher",
+    )
 
 
 COMMANDS = """

@@ -46,9 +46,18 @@ SMALL: dict[str, dict[str, Any]] = {
     "resnet18": {"widths": (4, 6, 8, 10)},
     "resnet50": {"stem": "3x3", "widths": (4, 6, 8, 10)},
     "wrn-28-10": {"width": 1},
+    "gnn": {"nf": 32},
     "timm": {"model": "test_vit", "weights": "none", "image_size": 32},
 }
-"""Options that make a large backbone a small one."""
+"""Options that make a large component a small one."""
+
+
+NESTED: dict[str, tuple[str, str]] = {"stl-deepbdc": ("classifier", "rfs")}
+"""The option of a method that takes another, and the name of one it can take."""
+
+
+def _nested(make: Any, option: str, inner: Any) -> Any:
+    return make(**{option: inner()})
 
 
 def captions(path: Path) -> Path:
@@ -74,6 +83,9 @@ def test_a_first_party_plugin_keeps_its_contract(plugin: Plugin, tmp_path: Path)
         make = partial(make, **SMALL[plugin.name])
     elif plugin.name == "captions-file":
         make = partial(make, path=captions(tmp_path / "captions.jsonl"))
+    elif plugin.name in NESTED:
+        option, inner = NESTED[plugin.name]
+        make = partial(_nested, make, option, Registry().load(plugin.kind, inner).cls)
     results = check_component(make, plugin.kind)
     assert [f"{r.name}: {r.message}" for r in results if not r.passed] == []
     assert sum(r.outcome == "passed" for r in results) > len(results) / 2

@@ -215,6 +215,7 @@ def test_words_of_workers_are_those_of_one_process(
     assert told(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_the_process_that_shares_the_work_may_be_killed(fsf: Fsf, tmp_path: Path) -> None:
     arguments = [*EXTRACT, "words.parquet", *DATA, *SHARED]
     process = subprocess.Popen(

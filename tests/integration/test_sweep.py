@@ -178,6 +178,27 @@ def test_a_killed_sweep_goes_on_and_two_share_the_work(tmp_path: Path) -> None:
     assert [log.count("\nfinished\n") for log in logs] == [1] * 4
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_sweep_leaves_no_worker(tmp_path: Path, number: signal.Signals) -> None:
+    local = ("--launcher", "local", "-o", "launcher.processes=2", "-o", "launcher.threads=1")
+    process = subprocess.Popen(
+        _command(tmp_path, *local, "-o", "training.epochs=1000"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    leases = tmp_path / "runs" / "sweeps" / "leases"
+    while len([*leases.glob("*.0")]) < 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    holders = [json.loads(path.read_bytes())["pid"] for path in leases.glob("*.0")]
+    process.send_signal(number)
+    assert "interrupted; run the same command again to resume" in process.communicate()[1]
+    assert process.returncode == 130
+    assert not any(Path(f"/proc/{pid}").exists() for pid in holders)
+    assert all(json.loads(path.read_bytes())["given_back"] for path in leases.glob("*.0"))
+
+
 class FirstTask(Statistic):
     """Accuracy of the first way."""
 

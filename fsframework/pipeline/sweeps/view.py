@@ -14,7 +14,7 @@ from fsframework.pipeline.progress import Advance
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.sweeps.items import Item
 from fsframework.pipeline.sweeps.job import ItemResult
-from fsframework.pipeline.work.leases import Holder
+from fsframework.pipeline.work.leases import Holder, this_machine
 from fsframework.records import RunRecord
 
 __all__ = ["SweepView", "headline_of"]
@@ -66,14 +66,12 @@ class SweepView:
     def watch(self, states: Sequence[WorkerState], holders: Mapping[str, Holder]) -> None:
         """Show what the workers of a launcher are doing, or why one failed."""
         for state in states:
-            if state.status == "failed" and state.name not in self._failed:
-                self._failed.add(state.name)
+            told = f"{state.name} {state.log} {state.reason}"  # names begin anew with new workers
+            if state.status == "failed" and told not in self._failed:
+                self._failed.add(told)
                 log = f" (its output: {state.log})" if state.log else ""
                 self._reporter.say(f"worker {state.name} failed: {state.reason}{log}")
-        running = [
-            f"{self._names[key]}{': ' + holder.note if holder.note else ''} ({holder.machine})"
-            for key, holder in holders.items()
-        ]
+        running = [self._running(key, holder) for key, holder in holders.items()]
         waiting = sum(state.status == "waiting" for state in states)
         parts = running[:_MOST_RUNNING]
         if len(running) > _MOST_RUNNING:
@@ -81,6 +79,11 @@ class SweepView:
         if waiting:
             parts.append(f"{waiting} {'worker waits' if waiting == 1 else 'workers wait'}")
         self._remark("; ".join(parts))
+
+    def _running(self, key: str, holder: Holder) -> str:
+        doing = f": {holder.note}" if holder.note else ""
+        where = "" if holder.machine == this_machine() else f" ({holder.machine})"
+        return f"{self._names[key]}{doing}{where}"
 
     def _remark(self, text: str) -> None:
         now = time.monotonic()
@@ -93,7 +96,8 @@ class SweepView:
         self._done += 1
         if self._advance is None:
             return
-        took = f"{result.seconds:.1f} s" + (f" on {result.machine}" if result.machine else "")
+        elsewhere = result.machine not in ("", this_machine())
+        took = f"{result.seconds:.1f} s" + (f" on {result.machine}" if elsewhere else "")
         text = f"failed: {result.reason}" if result.reason else self._headline(result)
         self._reporter.say(f"{self._done} of {self._total}: {item.name}: {text} ({took})")
         self._advance(1)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from fsframework._calls import interrupt
 from fsframework.errors import FsfError
 from fsframework.interfaces.launcher import Launcher, Work, Workers, WorkerState
 from fsframework.pipeline.work.leases import Leases
@@ -14,6 +17,7 @@ from fsframework.pipeline.work.worker import Job
 __all__ = ["drive"]
 
 _SECONDS_BETWEEN_LOOKS = 0.5
+_SECONDS_TO_END = 5.0
 _MOST_VAIN_STARTS = 3
 """Times that workers are started in a row without a single result, before the job is given up."""
 
@@ -55,6 +59,7 @@ def drive(
         FsfError: workers ended again and again without a result.
     """
     starts = _Starts()
+    former = _interrupted_by_sigterm()
     try:
         while left := job.left():
             if not starts.alive:
@@ -64,9 +69,35 @@ def drive(
             watch(starts.states)
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         watch(())
+        _let_end(starts)
     finally:
         if starts.workers is not None:
             starts.workers.stop()
+        if former is not None:
+            signal.signal(signal.SIGTERM, former)
+
+
+def _interrupted_by_sigterm() -> signal.Handlers | None:
+    """Let SIGTERM interrupt this process as Ctrl-C does, so that no worker outlives it.
+
+    Returns:
+        What was done before, ``None`` if nothing was changed: a handler of the user's stays, and
+        only the main thread can set one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return None
+    signal.signal(signal.SIGTERM, interrupt)
+    return signal.SIG_DFL
+
+
+def _let_end(starts: _Starts) -> None:
+    """Wait a little for workers that have nothing left to do, so that none counts as stopped."""
+    waited_until = time.monotonic() + _SECONDS_TO_END
+    while starts.workers is not None and starts.alive and time.monotonic() < waited_until:
+        starts.states = starts.workers.states()
+        time.sleep(_SECONDS_BETWEEN_LOOKS / 5)
 
 
 def _start(

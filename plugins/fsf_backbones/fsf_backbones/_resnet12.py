@@ -33,6 +33,8 @@ class ResNet12(PooledBackbone):
         drop_ramp_steps: batches until DropBlock reaches ``drop_rate``; 0 for no ramp.
         maxpool_last2: pool in the last two stages; without it 84 x 84 images give 21 x 21 maps
             rather than 5 x 5.
+        last_pool: pool in the last stage; without only this 84 x 84 images give 10 x 10 maps, as
+            for Brownian distance covariances (DeepBDC).
         pooling: how ``vectors`` pools a map: the ``mean`` over locations, as in the papers, or
             ``flatten`` to ``C * h * w`` numbers, channel first.
         mean: red, green and blue, in 0..1; subtracted from the pixel values. The default is
@@ -56,6 +58,7 @@ class ResNet12(PooledBackbone):
         drop_block_size: int = 5,
         drop_ramp_steps: int = 40_000,
         maxpool_last2: bool = True,
+        last_pool: bool = True,
         pooling: Pooling = "mean",
         mean: Colour = Preprocessing.mean,
         std: Colour = Preprocessing.std,
@@ -74,8 +77,9 @@ class ResNet12(PooledBackbone):
         self.drop_block_size = drop_block_size
         self.drop_ramp_steps = drop_ramp_steps
         self.maxpool_last2 = maxpool_last2
+        self.last_pool = last_pool
 
-        pooled = (True, True, maxpool_last2, maxpool_last2)
+        pooled = (True, True, maxpool_last2, maxpool_last2 and last_pool)
         self.smallest_size = 2 ** sum(pooled)
         self.stages = nn.Sequential()
         for i, (in_width, width) in enumerate(zip((3, *widths), widths, strict=False)):

@@ -81,6 +81,7 @@ class FewStab(Benchmark):
     ) -> None:
         self.ablation = ablation
         self.agreement = agreement
+        self.one_model = agreement or training_shots
         self.training_shots = training_shots
 
     def experiments(self, selection: Selection) -> Iterator[ExperimentDescription]:

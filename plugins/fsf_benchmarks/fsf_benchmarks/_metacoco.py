@@ -358,8 +358,6 @@ def _entry(facts: Mapping[str, Any], result: ExperimentResult, printed: Quantity
     estimate = _accuracy(result)
     if estimate is None:
         return _absent(facts, f"failed: {result.reason}", printed)
-    outcomes = result.outcomes()[estimate.arms[0]]
-    values = outcomes.task_accuracy
     about = {
         **facts,
         "run": str(result.folder),
@@ -368,13 +366,23 @@ def _entry(facts: Mapping[str, Any], result: ExperimentResult, printed: Quantity
         "level": estimate.level,
         "n_tasks": estimate.n_tasks,
         "n_images": estimate.n_images,
-        # Each task depends only on the seed and its number, so sets of tasks are repetitions.
-        "repeats": [round(100 * float(np.mean(part)), 4) for part in np.array_split(values, _SETS)]
-        if len(values) >= _SETS
-        else None,
+        "repeats": _repeats(result, estimate),
     }
     row = (facts["method"], facts["backbone"])
     return Entry(row, f"{facts['shot']}-shot", Quantity.of(estimate), "", printed, about=about)
+
+
+def _repeats(result: ExperimentResult, estimate: Estimate) -> list[float] | None:
+    """Return the accuracy of each set of tasks of a single model, in percent.
+
+    Each task depends only on the seed and its number, so sets of tasks are repetitions.
+    """
+    if estimate.n_seeds > 1:
+        return None
+    values = result.outcomes()[estimate.arms[0]].task_accuracy
+    if len(values) < _SETS:
+        return None
+    return [round(100 * float(np.mean(part)), 4) for part in np.array_split(values, _SETS)]
 
 
 def _accuracy(result: ExperimentResult) -> Estimate | None:

@@ -92,6 +92,7 @@ class OpenIntervals(Benchmark):
 
     axes: ClassVar[tuple[str, ...]] = ("dataset", "model", "method", "shot")
     reserved: ClassVar[tuple[str, ...]] = ("tasks", "sampler", "backbone")
+    one_model = True
 
     def __init__(self, *, baseline: str | None = None, tasks_dir: Path | None = None) -> None:
         self.baseline = baseline

@@ -11,6 +11,7 @@ from typing import Any
 from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_choices
 from fsframework.api.components import Given, component
 from fsframework.api.experiments import Description, given_tree, tree_of_call
+from fsframework.api.grids import read_seeds
 from fsframework.api.launchers import without_launcher
 from fsframework.api.overrides import Override, check_overrides, read_overrides
 from fsframework.api.planned import arms_of, check_options, find_finished, identity_of
@@ -18,6 +19,7 @@ from fsframework.api.running import Run
 from fsframework.api.session import Session, open_session
 from fsframework.api.sweeps import (
     Planned,
+    joined,
     planned_over,
     result_of,
     run_sweep,
@@ -93,6 +95,7 @@ class Job:
         overrides: options of some experiments; they take precedence over those of the file.
         launcher: of the workers that run the experiments; without one, this process does.
         plugins: files whose plugin classes are loaded.
+        seeds: training seeds; every experiment is run with each, and its estimates are over them.
     """
 
     name: str
@@ -104,6 +107,7 @@ class Job:
     overrides: tuple[Override, ...] = ()
     launcher: Launcher | None = None
     plugins: Sequence[str | Path] = ()
+    seeds: tuple[int, ...] = ()
 
     def listed(self) -> list[Listed]:
         """Return the experiments that are known so far, each once, without running them.
@@ -113,7 +117,7 @@ class Job:
         first = tuple(self.benchmark.experiments(self.selection))
         check_overrides(self.overrides, first, self.selection.installed.get("method", ()))
         found = self._listed(first)
-        if all(one.run is not None for one in found):
+        if not self.seeds and all(one.run is not None for one in found):
             of = {identity_of(o.description): o.run for o in found if o.description and o.run}
             results = [
                 result_of(one, of[identity_of(one.description)])
@@ -128,12 +132,13 @@ class Job:
         known: dict[str, tuple[ExperimentDescription, Description]] = {}
         failed = []
         for experiment in experiments:
-            planned = planned_over(experiment, self._layers(experiment), self.session)
-            if planned.description is None:
-                failed.append(Listed(experiment, None, None, planned.reason))
-            else:
-                key = identity_of(planned.description)
-                known.setdefault(key, (experiment, planned.description))
+            whole = planned_over(experiment, self._layers(experiment), self.session)
+            for planned in self._over_seeds(whole):
+                if planned.description is None:
+                    failed.append(Listed(planned.experiment, None, None, planned.reason))
+                else:
+                    key = identity_of(planned.description)
+                    known.setdefault(key, (planned.experiment, planned.description))
         runs = find_finished([description for _, description in known.values()])
         listed = [Listed(*pair, run) for pair, run in zip(known.values(), runs, strict=True)]
         return listed + failed
@@ -204,14 +209,30 @@ class Job:
         self, planned: Sequence[Planned], done: dict[str, ExperimentResult]
     ) -> list[ExperimentResult]:
         """Run experiments, equal ones once, and add their results to ``done``, by key."""
-        sweep = sweep_of(planned, self.session, plugins=self.plugins)
+        several = [one for each in planned for one in self._over_seeds(each)]
+        sweep = sweep_of(several, self.session, plugins=self.plugins)
+        found = run_sweep(sweep, self.launcher)
+        n_seeds = max(1, len(self.seeds))
         results = []
-        for key, result in zip(sweep.keys, run_sweep(sweep, self.launcher), strict=True):
-            first = done.setdefault(key, result)
+        for number, one in enumerate(planned):
+            part = slice(number * n_seeds, (number + 1) * n_seeds)
+            result = joined(one, found[part])
+            first = done.setdefault(" ".join(sweep.keys[part]), result)
             # The name of the experiment that ran, with the tags of the one that was planned.
             named = dataclasses.replace(result.description, name=first.description.name)
             results.append(dataclasses.replace(result, description=named))
         return results
+
+    def _over_seeds(self, planned: Planned) -> list[Planned]:
+        """Return a planned experiment once for each training seed."""
+        if not self.seeds:
+            return [planned]
+        experiment, found = planned.experiment, []
+        for seed in self.seeds:
+            named = dataclasses.replace(experiment, name=f"{experiment.name}, training seed {seed}")
+            own = given_tree({"training_seed": seed}, "grid")
+            found.append(planned_over(named, [own, *self._layers(experiment)], self.session))
+        return found
 
 
 def make_job(
@@ -221,6 +242,7 @@ def make_job(
     config: Tree,
     chosen: Mapping[str, Sequence[Any]],
     plugins: Sequence[str | Path] = (),
+    seeds: Any = None,
 ) -> Job:
     """Return a benchmark by name with everything that is needed to run it.
 
@@ -231,6 +253,8 @@ def make_job(
         config: options from a file, with ``overrides``; ``given`` takes precedence over them.
         chosen: values by axis; see ``fsframework.interfaces.benchmark.AXES``.
         plugins: files whose plugin classes are loaded, for workers.
+        seeds: training seeds, as numbers or a text such as ``0-2``; ``None`` for that of the
+            options.
 
     Raises:
         FsfError: the benchmark does not exist, or an option is unknown or not allowed.
@@ -247,6 +271,11 @@ def make_job(
         for tree in (given, config)
     ]
     check_reserved(benchmark, name, trees)
+    if seeds is not None and benchmark.one_model:
+        raise OptionError(
+            f"{argument('seeds')}: the benchmark {name} with these options needs the answers of "
+            f"single models; give one {argument('training_seed')}"
+        )
     return Job(
         name,
         benchmark,
@@ -257,6 +286,7 @@ def make_job(
         overrides,
         launcher,
         plugins,
+        () if seeds is None else read_seeds(seeds),
     )
 
 
@@ -281,8 +311,8 @@ def run_benchmark(
         progress: whether progress is shown on standard error.
         **arguments: those of ``fsframework.run``, of which ``dataset``, ``method``, ``backbone``,
             ``shot``, ``detector`` and ``model`` may be lists, or mappings of options;
-            ``benchmark_options``, a mapping of the benchmark's own options; and ``launcher``, of
-            the workers that run the experiments.
+            ``benchmark_options``, a mapping of the benchmark's own options; ``launcher``, of the
+            workers that run the experiments; and ``seeds``, training seeds.
 
     Raises:
         FsfError: an argument is wrong; a failed experiment becomes a result with its reason.
@@ -296,11 +326,14 @@ def run_benchmark(
         for axis in AXES
         if axis in arguments and not isinstance(arguments[axis], Mapping)
     }
+    seeds = arguments.pop("seeds", None)
     given = {
         **given_tree(arguments, "call"),
         "benchmark": {key: Given(value, "call") for key, value in own.items()},
     }
-    return make_job(benchmark, session, given, tree_of_call({}, config), chosen, plugins).run()
+    return make_job(
+        benchmark, session, given, tree_of_call({}, config), chosen, plugins, seeds
+    ).run()
 
 
 def _several(values: Any) -> Sequence[Any]:

@@ -89,7 +89,8 @@ __all__ = ["benchmark"]
     shell_complete=run_names,
     help="Run whose backbone and weights are used without training; repeatable.",
 )
-@shared("sampler", "way", "queries", "tasks", "split", "attributes", "seed", "device")
+@shared("sampler", "way", "queries", "tasks", "split", "attributes", "device")
+@shared("seed", "task-seed", "training-seed", "seeds")
 @shared("query-batch", "recipe", *DROPPING, "offline")
 @shared("launcher", "workers", *CONFIGURATION, "runs-dir", "cache-dir")
 @click.option(
@@ -155,7 +156,9 @@ def benchmark(  # noqa: PLR0913 - a parameter per option
     asked["model"] = _folders(models, session.workspace.runs)
     tree = tree_of(context, config=False)
     files = context.params["plugin_files"]
-    job = make_job(name, session, tree, tree_of_call({}, config), asked, files)
+    job = make_job(
+        name, session, tree, tree_of_call({}, config), asked, files, context.params["seeds"]
+    )
     if dry_run:
         _print_listed(name, job.listed(), as_json)
         return

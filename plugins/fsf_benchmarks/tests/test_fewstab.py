@@ -537,3 +537,18 @@ def test_progress_and_listing(grid: Grid, tmp_path: Path) -> None:
     # Other outcomes are other runs; the level of an interval is not.
     assert "0 of them finished" in grid("--shot", "1", "--dry-run", "--seed", "1").stdout
     assert "3 of them finished" in grid("--shot", "1", "--dry-run", "-o", "level=0.9").stdout
+
+
+def test_experiments_are_joined_over_training_seeds(grid: Grid) -> None:
+    assert (
+        "6 experiments, 0 of them finished"
+        in grid("--shot", "1", "--seeds", "0-1", "--dry-run").stdout
+    )
+    done = grid("--shot", "1", "--seeds", "0-1", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["experiments"]
+    assert len(found) == 3
+    assert {one["estimates"]["wacc-gap"]["n_seeds"] for one in found} == {2}
+    refused = grid("--seeds", "0-1", "-o", "benchmark.agreement=true")
+    assert refused.returncode == 2
+    assert "--seeds: the benchmark fewstab with these options needs the answers" in refused.stderr

@@ -15,7 +15,7 @@ from fsf_importing.checkpoints import Checkpoint
 from fsf_importing.reference import Reference
 from fsframework.api.models import Model
 from fsframework.errors import DataError
-from fsframework.interfaces import Batch
+from fsframework.interfaces import Batch, ImportedModel
 
 __all__ = ["Deviation", "Difference", "deviation"]
 
@@ -127,7 +127,7 @@ def deviation(
         allow_tf32=False,
     ):
         scores, *moved = (
-            _scores(model, reference, images)
+            _scores(model, reference, images, checkpoint.read)
             for model, images in _variants(checkpoint, reference, device)
         )
         if reference.train_loss is None:
@@ -176,12 +176,18 @@ def _next(values: Tensor, random: torch.Generator) -> Tensor:
     return torch.nextafter(values, ends)
 
 
-def _scores(model: Model, reference: Reference, images: Tensor) -> npt.NDArray[np.float64]:
+def _scores(
+    model: Model, reference: Reference, images: Tensor, read: ImportedModel
+) -> npt.NDArray[np.float64]:
     """Return scores float64 ``(way * query, way)`` in evaluation mode."""
     network = model.network.eval()
     with torch.no_grad(), _seeded(images.device):
-        embedded = network.method.embed(network.encode(images))
-        scores = network.method.scores(*_split(embedded, reference))
+        support, query = _split(network.method.embed(network.encode(images)), reference)
+        if read.check_scores is None or len(reference.given) < len(read.check_arrays):
+            scores = network.method.scores(support, query)
+        else:
+            given = {k: torch.from_numpy(v).to(images) for k, v in reference.given.items()}
+            scores = read.check_scores(network.method, support, query, given)
     found: npt.NDArray[np.float64] = scores[0].double().cpu().numpy()
     return found
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ class Reference:
         scores: float64 ``(way * query, way)``; ``None`` if ``labels`` are given.
         labels: int64 ``(way * query,)``, the ways predicted.
         train_loss: loss on the same images with the model in training mode, if given.
+        given: the starts or noise that the outputs were made from, by name, if any.
     """
 
     path: Path
@@ -37,6 +39,7 @@ class Reference:
     scores: npt.NDArray[np.float64] | None
     labels: npt.NDArray[np.int64] | None
     train_loss: float | None
+    given: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
 def read_reference(path: Path, read: ImportedModel) -> Reference:
@@ -44,7 +47,8 @@ def read_reference(path: Path, read: ImportedModel) -> Reference:
 
     Images are uint8 ``(way * (shot + query), 3, H, W)``. Way, shot and query follow from the shape
     of scores, ``(way * query, way)``; labels, ``(way * query,)`` or ``(1, way * query)``, have as
-    many ways as the checkpoint was made for.
+    many ways as the checkpoint was made for. Outputs that were made from starts or noise drawn at
+    random come with these, under the names that the importer knows.
 
     Raises:
         DataError: the file cannot be read, or its arrays do not match each other or the model.
@@ -75,7 +79,8 @@ def read_reference(path: Path, read: ImportedModel) -> Reference:
         )
     pixels = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
     loss = _loss(stored["train_loss"], path) if "train_loss" in stored else None
-    return Reference(path, pixels, way, shot, query, scores, labels, loss)
+    given = {name: stored[name] for name in read.check_arrays if name in stored}
+    return Reference(path, pixels, way, shot, query, scores, labels, loss, given)
 
 
 def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import torch
+from torch import Tensor
 
 from fsf_libfewshot._here import BackboneHere, Items
 from fsf_libfewshot._names import affine, norm
@@ -83,22 +84,76 @@ def _resnet12(kwargs: object, where: str, items: Items, size: int) -> BackboneHe
         "maxpool_last2": pooled,
         "pooling": "mean" if average or items == "maps" else "flatten",
     }
+    return BackboneHere(
+        "resnet12", options, _stages("emb_func"), {"drop_rate": 0.0} if rate else {}, _counters()
+    )
+
+
+def _stages(theirs: str) -> dict[str, str]:
+    """Return the names of a ResNet-12's weights there and here."""
     names: dict[str, str] = {}
     for i in range(4):
-        theirs, ours = f"emb_func.layer{i + 1}.0", f"backbone.stages.{i}"
+        block, ours = f"{theirs}.layer{i + 1}.0", f"backbone.stages.{i}"
         for j in (1, 2, 3):
-            names[f"{theirs}.conv{j}.weight"] = f"{ours}.conv{j}.weight"
-            names |= norm(f"{theirs}.bn{j}", f"{ours}.norm{j}")
-        names[f"{theirs}.downsample.0.weight"] = f"{ours}.shortcut.weight"
-        names |= norm(f"{theirs}.downsample.1", f"{ours}.shortcut_norm")
-    # Batches that DropBlock has seen, which LibFewShot counts but does not save.
-    more = {f"backbone.stages.{i}.drop.n_steps": torch.tensor(0) for i in (2, 3)}
-    return BackboneHere("resnet12", options, names, {"drop_rate": 0.0} if rate else {}, more)
+            names[f"{block}.conv{j}.weight"] = f"{ours}.conv{j}.weight"
+            names |= norm(f"{block}.bn{j}", f"{ours}.norm{j}")
+        names[f"{block}.downsample.0.weight"] = f"{ours}.shortcut.weight"
+        names |= norm(f"{block}.downsample.1", f"{ours}.shortcut_norm")
+    return names
+
+
+def _counters() -> dict[str, Tensor]:
+    """Return the batches that DropBlock has seen, which LibFewShot counts but does not save."""
+    return {f"backbone.stages.{i}.drop.n_steps": torch.tensor(0) for i in (2, 3)}
+
+
+def _resnet12_bdc(kwargs: object, where: str, items: Items, size: int) -> BackboneHere:
+    """Read a ResNet-12 whose last stage does not pool, and the pooling that belongs to DeepBDC."""
+    keys = (
+        "avg_pool",  # of the map, which is never used
+        "drop_rate",
+        "dropblock_size",
+        "keep_prob",  # likewise
+        "planes",
+        "reduce_dim",
+    )
+    given = Section(kwargs, where, keys)
+    if items != "maps":
+        raise DataError(f"{where}: resnet12Bdc makes maps, but the classifier takes {items}")
+    rate = given.number("drop_rate", 0.0)
+    widths = given.wholes("planes", (64, 160, 320, 640))
+    reduce_dim = given.whole("reduce_dim", 640, least=2)
+    options = {
+        "widths": widths,
+        "drop_rate": rate,
+        "drop_block_size": given.whole("dropblock_size", 5, least=1),
+        "last_pool": False,
+    }
+    names = {**_stages("emb_func"), "emb_func.bdc_pool.temperature": "method.pool.log_scale"}
+    if reduce_dim != widths[-1]:
+        block = "emb_func.bdc_pool.conv_dr_block"
+        names |= {f"{block}.0.weight": "method.pool.reduce.0.weight"}
+        names |= norm(f"{block}.1", "method.pool.reduce.1")
+    return BackboneHere(
+        "resnet12",
+        options,
+        names,
+        {"drop_rate": 0.0} if rate else {},
+        _counters(),
+        method_options={"reduce_dim": reduce_dim},
+        shaped={"method.pool.log_scale": _single},
+    )
+
+
+def _single(weight: Tensor) -> Tensor:
+    """Return a matrix of one number as a number."""
+    return weight.reshape(()) if weight.numel() == 1 else weight
 
 
 BACKBONES: Mapping[str, Callable[[object, str, Items, int], BackboneHere]] = {
     "Conv64F": _conv64f,
     "resnet12": _resnet12,
+    "resnet12Bdc": _resnet12_bdc,
 }
 """By LibFewShot's name, a function of ``kwargs``, their location, the classifier's items and the
 image size that returns the backbone here."""

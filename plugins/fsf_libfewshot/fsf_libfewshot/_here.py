@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from fsframework.interfaces import FewShotMethod
+
 __all__ = ["BackboneHere", "ClassifierHere", "Items", "Tasks"]
 
 Items = Literal["vectors", "maps"]
@@ -30,6 +32,9 @@ class BackboneHere:
     Args:
         check_options: options for a comparison with outputs, which were made without dropout.
         more: weights that only the backbone here has.
+        method_options: options of the method that there belong to the backbone, as do weights of it
+            among ``names``.
+        shaped: by name here, how a weight with another shape here is reshaped.
     """
 
     name: str
@@ -37,6 +42,8 @@ class BackboneHere:
     names: Mapping[str, str]
     check_options: Mapping[str, Any] = field(default_factory=dict)
     more: Mapping[str, Tensor] = field(default_factory=dict)
+    method_options: Mapping[str, Any] = field(default_factory=dict)
+    shaped: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,8 @@ class ClassifierHere:
         shaped: by name here, how a weight with another shape here is reshaped; weights of
             unexpected shapes stay unchanged.
         check_options: options for a comparison with outputs, which were made without randomness.
+        check_scores: how such a comparison scores from the starts or noise that lie beside the
+            outputs, under the names ``check_arrays``.
         ignored: prefixes of the names of weights that are not used here.
     """
 
@@ -57,5 +66,9 @@ class ClassifierHere:
     n_base_classes: int = 0
     shaped: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
     check_options: Mapping[str, Any] = field(default_factory=dict)
+    check_scores: Callable[[FewShotMethod, Tensor, Tensor, Mapping[str, Tensor]], Tensor] | None = (
+        None
+    )
+    check_arrays: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -72,20 +72,20 @@ class LibFewShot(CheckpointImporter):
         backbone = BACKBONES[backbone_name](kwargs, where, classifier.items, size)
 
         names = {**backbone.names, **classifier.names}
+        shaped = {**backbone.shaped, **classifier.shaped}
         file = self._file(folder)
         stored = read_weights(file)
         used = {k: v for k, v in stored.items() if not k.startswith(classifier.ignored)}
         _check_names(used, names, file)
         weights = {
-            ours: classifier.shaped.get(ours, _as_it_is)(used[theirs])
-            for theirs, ours in names.items()
+            ours: shaped.get(ours, _as_it_is)(used[theirs]) for theirs, ours in names.items()
         }
         return ImportedModel(
             source=f"LibFewShot's {name} with {backbone_name}",
             method=classifier.method,
             backbone=backbone.name,
             weights={**weights, **backbone.more},
-            method_options=classifier.options,
+            method_options={**classifier.options, **backbone.method_options},
             backbone_options={**backbone.options, "mean": MEAN, "std": STD},
             image_size=size,
             n_base_classes=classifier.n_base_classes,
@@ -94,6 +94,8 @@ class LibFewShot(CheckpointImporter):
             n_query=tasks.query,
             check_method_options=classifier.check_options,
             check_backbone_options=backbone.check_options,
+            check_scores=classifier.check_scores,
+            check_arrays=classifier.check_arrays,
             names={ours: theirs for theirs, ours in names.items()},
             notes=classifier.notes,
         )

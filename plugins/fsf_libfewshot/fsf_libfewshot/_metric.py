@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from fsf_libfewshot._here import ClassifierHere, Tasks
 from fsf_libfewshot._names import affine, conv_norm, norm
 from fsf_libfewshot._section import Section
 
-__all__ = ["can", "dn4", "protonet", "r2d2", "renet"]
+__all__ = ["can", "dn4", "protonet", "r2d2", "relation_net", "renet", "versa"]
 
 
 def can(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
@@ -59,6 +60,34 @@ def r2d2(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
     return ClassifierHere("r2d2", "vectors", names=names)
 
 
+def relation_net(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read a RelationNet, whose pairs have the query's channels first."""
+    given = Section(kwargs, where, ("feat_dim", "feat_height", "feat_width"))
+    for key in ("feat_dim", "feat_height", "feat_width"):
+        given.whole(key, 3, least=1)
+    names: dict[str, str] = {}
+    for theirs, ours in ((0, "first"), (4, "second")):
+        names |= affine(f"relation_layer.layers.{theirs}", f"method.{ours}.conv")
+        names |= norm(f"relation_layer.layers.{theirs + 1}", f"method.{ours}.norm")
+    names |= affine("relation_layer.fc.0", "method.combine")
+    names |= affine("relation_layer.fc.2", "method.relate")
+    return ClassifierHere(
+        "relationnet",
+        "maps",
+        {"objective": "cross-entropy", "padding": False},
+        names,
+        shaped={"method.first.conv.weight": _class_first},
+    )
+
+
+def _class_first(weight: Tensor) -> Tensor:
+    """Swap the halves of the input channels."""
+    if weight.ndim != 4 or weight.shape[1] % 2:
+        return weight
+    query, of_class = weight.chunk(2, dim=1)
+    return torch.cat([of_class, query], dim=1)
+
+
 def renet(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
     """Read a RENet."""
     keys = ("feat_dim", "lambda_epi", "num_classes", "temperature", "temperature_attn")
@@ -89,3 +118,21 @@ def _without_depth(weight: Tensor) -> Tensor:
     if weight.ndim == 5 and 1 in (weight.shape[2], weight.shape[4]):
         return weight.squeeze(2 if weight.shape[2] == 1 else 4)
     return weight
+
+
+def versa(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read a VERSA; a comparison omits what is drawn at random."""
+    given = Section(kwargs, where, ("d_theta", "drop_rate", "feat_dim", "sample_num"))
+    options = {
+        "dim": given.whole("d_theta", least=1),
+        "n_samples": given.whole("sample_num", 10, least=1),
+        "dropout": given.number("drop_rate", 0.0),
+        "average": "logits",
+    }
+    names = affine("h.0", "method.enter") | norm("h.1", "method.norm")
+    for part in ("weight_mean", "weight_logvar", "bias_mean", "bias_logvar"):
+        for layer in (0, 2, 4):
+            names |= affine(f"{part}.layers.{layer}", f"method.{part}.{layer}")
+    exact = {"sample": False, "dropout": 0.0}
+    notes = ("LibFewShot scores with weights drawn at random; here they are the mean weights",)
+    return ClassifierHere("versa", "vectors", options, names, check_options=exact, notes=notes)

@@ -54,6 +54,27 @@ def conv64f() -> Shapes:
     return shapes
 
 
+def resnet12(*planes: int) -> Shapes:
+    shapes: Shapes = {}
+    for i, (before, width) in enumerate(zip((3, *planes), planes, strict=False), 1):
+        block = f"emb_func.layer{i}.0"
+        for j in (1, 2, 3):
+            shapes[f"{block}.conv{j}.weight"] = (width, before if j == 1 else width, 3, 3)
+            shapes |= norm(f"{block}.bn{j}", width)
+        shapes |= conv_norm(f"{block}.downsample", width, before, 1, 1)
+    return shapes
+
+
+PLANES = (4, 4, 6, 6)
+BACKBONE: Mapping[str, tuple[Mapping[str, Any], Shapes]] = {
+    "DeepBDC": (
+        {"name": "resnet12Bdc", "kwargs": {"planes": list(PLANES), "reduce_dim": 3}},
+        resnet12(*PLANES),
+    ),
+}
+"""Configuration and weights of the backbone, where it is not Conv64F."""
+
+
 def renet(channels: int) -> Shapes:
     scr, cca = "scr_layer.model.1", "cca_layer.cca_module.conv"
     shapes = linear("fc", N_BASE, channels)
@@ -92,7 +113,15 @@ FITTED = {
 }
 
 KWARGS: Mapping[str, Mapping[str, Any]] = {
+    "ADM": {"n_k": 2},
     "ANIL": {"feat_dim": DIM, "inner_param": STEPS},
+    "ATLNet": {
+        "atten_scale_value": 40,
+        "feat_dim": 64,
+        "from_value": 0.4,
+        "scale_value": 20,
+        "value_interval": 0.6,
+    },
     "BOIL": {
         "feat_dim": DIM,
         "inner_param": {"classifier_lr": 0.0, "extractor_lr": 0.02},
@@ -107,7 +136,10 @@ KWARGS: Mapping[str, Mapping[str, Any]] = {
         "num_classes": N_BASE,
         "scale_cls": 7,
     },
+    "ConvMNet": {"n_local": 4},
     "DN4": {"n_k": 2},
+    "DeepBDC": {},
+    "FRN": {},
     "LEO": {
         "encoder_penalty_weight": 1e-9,
         "feat_dim": DIM,
@@ -130,7 +162,13 @@ KWARGS: Mapping[str, Mapping[str, Any]] = {
 }
 
 WEIGHTS: Mapping[str, Shapes] = {
+    "ADM": {**norm("adm_layer.normLayer", 2 * WAY), "adm_layer.fcLayer.weight": (1, 1, 2)},
     "ANIL": HEAD,
+    "ATLNet": {
+        **conv_norm("atlLayer.W", 64, 64, 1, 1),
+        **linear("atlLayer.attenLayer.f_psi.0", 4, 64),
+        **linear("atlLayer.attenLayer.f_psi.2", 1, 4),
+    },
     "BOIL": HEAD,
     "Baseline": linear("classifier", N_BASE, DIM),
     "BaselinePlus": {
@@ -138,7 +176,16 @@ WEIGHTS: Mapping[str, Shapes] = {
         "classifier.fc.weight_v": (N_BASE, DIM),
     },
     "CAN": can(2),
+    "ConvMNet": {
+        "convm_layer.conv1dLayer.2.weight": (1, 1, 4),
+        "convm_layer.conv1dLayer.2.bias": (1,),
+    },
     "DN4": {},
+    "DeepBDC": {
+        "emb_func.bdc_pool.temperature": (1, 1),
+        **conv_norm("emb_func.bdc_pool.conv_dr_block", 3, PLANES[-1], 1, 1),
+    },
+    "FRN": {"frn_layer.scale": (1,), "frn_layer.r": (2,)},
     "LEO": {
         **linear("encoder.encoder_func", 8, DIM),
         **{f"encoder.relation_net.{i}.weight": (16, 16) for i in (0, 2, 4)},
@@ -151,7 +198,7 @@ WEIGHTS: Mapping[str, Shapes] = {
     "RFSModel": linear("classifier", N_BASE, DIM),
 }
 
-ON_MAPS = ("CAN", "DN4", "RENet")
+ON_MAPS = ("ADM", "ATLNet", "CAN", "ConvMNet", "DN4", "FRN", "RENet")
 
 
 def tried(name: str) -> Shapes:
@@ -175,8 +222,9 @@ def random_weights(shapes: Shapes) -> dict[str, Tensor]:
 
 def made_up(folder: Path, name: str, **changes: Any) -> Path:
     """Write a checkpoint of a class; ``changes`` are of its ``kwargs``."""
+    conv64f_there = {"name": "Conv64F", "kwargs": {"is_flatten": name not in ON_MAPS}}
     config = {
-        "backbone": {"name": "Conv64F", "kwargs": {"is_flatten": name not in ON_MAPS}},
+        "backbone": BACKBONE[name][0] if name in BACKBONE else conv64f_there,
         "classifier": {"name": name, "kwargs": {**KWARGS[name], **changes}},
         "image_size": SIZE,
         "way_num": WAY,
@@ -184,8 +232,14 @@ def made_up(folder: Path, name: str, **changes: Any) -> Path:
         "query_num": QUERY,
     }
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    torch.save(random_weights(conv64f() | WEIGHTS[name]), folder / "model_best.pth")
+    torch.save(random_weights(shapes_of(name)), folder / "model_best.pth")
     return folder
+
+
+def shapes_of(name: str) -> Shapes:
+    """Return the weights of a class and its backbone."""
+    backbone = BACKBONE[name][1] if name in BACKBONE else conv64f()
+    return backbone | WEIGHTS[name]
 
 
 def imported(folder: Path) -> Checkpoint:
@@ -194,13 +248,13 @@ def imported(folder: Path) -> Checkpoint:
 
 def test_every_class_is_covered() -> None:
     assert KWARGS.keys() == WEIGHTS.keys() == CLASSIFIERS.keys()
-    assert BACKBONES.keys() == {"Conv64F", "resnet12"}
+    assert BACKBONES.keys() == {"Conv64F", "resnet12", "resnet12Bdc"}
 
 
 @pytest.mark.parametrize("name", sorted(CLASSIFIERS))
 def test_a_class_is_read_and_works(name: str, tmp_path: Path) -> None:
     found = imported(made_up(tmp_path, name))
-    assert len(found.read.weights) == len(conv64f() | WEIGHTS[name])
+    assert set(shapes_of(name)) <= set(found.read.names.values())
     images = np.random.default_rng(0).integers(0, 256, (WAY * (SHOT + QUERY), 3, SIZE, SIZE))
     path = tmp_path / "episode.npz"
     arrays = {"images": images.astype(np.uint8), "train_loss": np.array(1.0)}
@@ -309,6 +363,40 @@ def test_the_options_of_can(tmp_path: Path) -> None:
     found = options(tmp_path, "CAN")
     assert (found["scale"], found["reduction"], found["fusion"]) == (7.0, 2, "mean")
     assert not found["transductive"], "LibFewShot's is the inductive one"
+
+
+def test_the_options_of_adm(tmp_path: Path) -> None:
+    found = options(tmp_path, "ADM")
+    assert (found["n_way"], found["n_k"]) == (WAY, 2)
+
+
+def test_the_options_of_atlnet(tmp_path: Path) -> None:
+    expected = {
+        "scale": 20.0,
+        "attention_scale": 40.0,
+        "least_threshold": 0.4,
+        "threshold_range": 0.6,
+    }
+    assert options(tmp_path, "ATLNet") == expected
+
+
+def test_the_options_of_covamnet(tmp_path: Path) -> None:
+    found = imported(made_up(tmp_path, "ConvMNet"))
+    assert found.method.options == {"divisor": "locations", "dropout": 0.5}
+    assert found.read.check_method_options == {"dropout": 0.0}
+
+
+def test_the_options_of_deepbdc_are_those_of_its_backbone(tmp_path: Path) -> None:
+    found = imported(made_up(tmp_path, "DeepBDC"))
+    assert found.method.options == {"reduce_dim": 3, "metric": "by-shot"}
+    assert found.backbone.options["widths"] == PLANES
+    assert not found.backbone.options["last_pool"]
+
+
+def test_the_options_of_frn(tmp_path: Path) -> None:
+    found = options(tmp_path, "FRN")
+    assert (found["divisor"], found["loss_divisor"]) == (1.0, math.sqrt(640))
+    assert found["auxiliary_norm"] == "task"
 
 
 def test_the_options_of_dn4(tmp_path: Path) -> None:

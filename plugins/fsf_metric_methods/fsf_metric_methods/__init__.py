@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from fsf_metric_methods._r2d2 import R2D2
     from fsf_metric_methods._relationnet import RelationNet
     from fsf_metric_methods._renet import RENet
+    from fsf_metric_methods._versa import Versa
 
-__all__ = ["CAN", "DN4", "R2D2", "MatchingNet", "ProtoNet", "RENet", "RelationNet"]
+__all__ = ["CAN", "DN4", "R2D2", "MatchingNet", "ProtoNet", "RENet", "RelationNet", "Versa"]
 
 __version__ = "0.1.0"
 
@@ -26,6 +27,7 @@ _HOME = {
     "ProtoNet": "_protonet",
     "RENet": "_renet",
     "RelationNet": "_relationnet",
+    "Versa": "_versa",
 }
 """The module that defines each name; asking for one name imports no other module."""
 

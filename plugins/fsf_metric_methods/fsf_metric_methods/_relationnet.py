@@ -16,6 +16,8 @@ from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
 __all__ = ["RelationNet"]
 
 _WIDTH = 64
+_SMALLEST = 8
+"""Height and width of the maps from which two blocks without padding leave one location."""
 _NUMBERS_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 26}
 """Activations of pairs per block in evaluation: on a CPU they should stay in the caches."""
 
@@ -33,11 +35,13 @@ class RelationNet(FewShotMethod):
 
     ``scores`` returns the relation scores before the sigmoid: the order is the same, and none are
     rounded to 1. Maps are padded with zeros so that any size works (the authors pad only those of
-    Omniglot), and a direction in which a map has one location left is not pooled.
+    Omniglot; see ``padding``), and a direction in which a map has one location left is not pooled.
 
     Args:
         objective: ``mse``, the paper's, or ``cross-entropy`` over the ways of the scores before
             the sigmoid, as Chen et al. 2019 and LibFewShot train it.
+        padding: whether the convolutions pad maps with zeros; LibFewShot's do not, and need maps of
+            at least 8 x 8.
         hidden: width of the first fully connected layer, at least 1; the paper uses 8.
 
     Raises:
@@ -47,7 +51,11 @@ class RelationNet(FewShotMethod):
     consumes: ClassVar[Literal["vectors", "maps", "images"]] = "maps"
 
     def __init__(
-        self, *, objective: Literal["mse", "cross-entropy"] = "mse", hidden: int = 8
+        self,
+        *,
+        objective: Literal["mse", "cross-entropy"] = "mse",
+        padding: bool = True,
+        hidden: int = 8,
     ) -> None:
         super().__init__()
         if objective not in ("mse", "cross-entropy"):
@@ -55,14 +63,24 @@ class RelationNet(FewShotMethod):
         if hidden < 1:
             raise OptionError(f"hidden must be at least 1, got {hidden}")
         self.objective = objective
+        self.padding = padding
         self.hidden = hidden
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
-        """Create the relation module for maps ``(C, h, w)``."""
+        """Create the relation module for maps ``(C, h, w)``.
+
+        Raises:
+            OptionError: without padding, the maps are too small.
+        """
         channels, height, width = item_shape
-        self.first = _Block(2 * channels)
-        self.second = _Block(_WIDTH)
-        locations = math.prod(_pooled(_pooled((height, width))))
+        if not self.padding and min(height, width) < _SMALLEST:
+            raise OptionError(
+                f"padding must be true for maps of {height} x {width}: without it they need at "
+                f"least {_SMALLEST} x {_SMALLEST}"
+            )
+        self.first = _Block(2 * channels, self.padding)
+        self.second = _Block(_WIDTH, self.padding)
+        locations = math.prod(self.second.pooled(self.first.pooled((height, width))))
         self.combine = nn.Linear(_WIDTH * locations, self.hidden)
         self.relate = nn.Linear(self.hidden, 1)
 
@@ -77,8 +95,8 @@ class RelationNet(FewShotMethod):
         # class and one per query, which cost next to nothing compared with one per pair.
         weight, bias = self.first.filters()
         channels = query.shape[2]
-        classes = _convolved(support.sum(dim=2), weight[:, :channels], None)
-        queries = _convolved(query, weight[:, channels:], bias)
+        classes = self._convolved(support.sum(dim=2), weight[:, :channels], None)
+        queries = self._convolved(query, weight[:, channels:], bias)
         if self.training:
             # In one call, since BatchNorm must see all of them.
             return self._relations(classes, queries)
@@ -94,10 +112,17 @@ class RelationNet(FewShotMethod):
         """Relate ``(tasks, way, 64, h, w)`` and ``(tasks, n, 64, h, w)``: ``(tasks, n, way)``."""
         pairs = classes[:, None] + queries[:, :, None]
         x = self.first.finish(pairs.flatten(0, 2))
-        x = self.second.finish(functional.conv2d(x, *self.second.filters(), padding=1))
+        convolved = functional.conv2d(x, *self.second.filters(), padding=int(self.padding))
+        x = self.second.finish(convolved)
         x = functional.relu(self.combine(x.flatten(1)))
         related: Tensor = self.relate(x)
         return related.reshape(pairs.shape[:3])
+
+    def _convolved(self, maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Convolve ``(tasks, n, C, h, w)``, with channels innermost in memory."""
+        flat = maps.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        convolved = functional.conv2d(flat, weight, bias, padding=int(self.padding))
+        return convolved.reshape(*maps.shape[:2], *convolved.shape[1:])
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the mean squared error of the relation scores, or their cross-entropy."""
@@ -115,10 +140,15 @@ class _Block(nn.Module):
     In evaluation the BatchNorm is folded into the convolution.
     """
 
-    def __init__(self, in_channels: int) -> None:
+    def __init__(self, in_channels: int, padding: bool) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(in_channels, _WIDTH, 3, padding=1)
+        self.conv = nn.Conv2d(in_channels, _WIDTH, 3, padding=int(padding))
         self.norm = nn.BatchNorm2d(_WIDTH)
+
+    def pooled(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return height and width of the output for maps of a size."""
+        lost = 0 if self.conv.padding == (1, 1) else 2
+        return max(1, (size[0] - lost) // 2), max(1, (size[1] - lost) // 2)
 
     def filters(self) -> tuple[Tensor, Tensor | None]:
         """Return weight and bias to convolve with before ``finish``."""
@@ -135,14 +165,3 @@ class _Block(nn.Module):
         if window != (1, 1):
             x = functional.max_pool2d(x, window)
         return functional.relu(x)
-
-
-def _pooled(size: tuple[int, int]) -> tuple[int, int]:
-    return max(1, size[0] // 2), max(1, size[1] // 2)
-
-
-def _convolved(maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Convolve ``(tasks, n, C, h, w)``, with channels innermost in memory."""
-    flat = maps.flatten(0, 1).contiguous(memory_format=torch.channels_last)
-    convolved = functional.conv2d(flat, weight, bias, padding=1)
-    return convolved.reshape(*maps.shape[:2], *convolved.shape[1:])

@@ -9,7 +9,7 @@ import pytest
 from fsf_slurm import SlurmLauncher
 from fsframework.testing import parametrize_with_checks
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]  # half a minute; test_cluster.py has the rest
 
 
 @pytest.fixture(autouse=True)

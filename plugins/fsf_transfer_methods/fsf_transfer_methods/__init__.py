@@ -10,18 +10,38 @@ if TYPE_CHECKING:
     from fsf_transfer_methods._centroids import NCC
     from fsf_transfer_methods._finetune import FineTune
     from fsf_transfer_methods._logistic import RFS, Logistic
+    from fsf_transfer_methods._negcosine import NegCosine
+    from fsf_transfer_methods._pretrained import KNN, Cosine, Linear
+    from fsf_transfer_methods._skd import SKD
 
-__all__ = ["NCC", "RFS", "Baseline", "BaselinePlusPlus", "FineTune", "Logistic"]
+__all__ = [
+    "KNN",
+    "NCC",
+    "RFS",
+    "SKD",
+    "Baseline",
+    "BaselinePlusPlus",
+    "Cosine",
+    "FineTune",
+    "Linear",
+    "Logistic",
+    "NegCosine",
+]
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "KNN": "_pretrained",
     "NCC": "_centroids",
     "RFS": "_logistic",
+    "SKD": "_skd",
     "Baseline": "_baseline",
     "BaselinePlusPlus": "_baseline",
+    "Cosine": "_pretrained",
     "FineTune": "_finetune",
+    "Linear": "_pretrained",
     "Logistic": "_logistic",
+    "NegCosine": "_negcosine",
 }
 """The module that defines each name; asking for one name imports no other module."""
 

@@ -6,15 +6,15 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fsf_transfer_methods._base_classes import BaseClassifier
+from fsf_transfer_methods._distill import divergence
 from fsf_transfer_methods._logreg import logistic_regression
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
 
-__all__ = ["RFS", "Logistic"]
+__all__ = ["READS_VALUES", "RFS", "Logistic", "check_regression", "regression_logits"]
 
-_READS_VALUES = "its solver ends when the gradients of all tasks are small enough"
+READS_VALUES = "its solver ends when the gradients of all tasks are small enough"
 
 
 class Logistic(FewShotMethod):
@@ -38,11 +38,11 @@ class Logistic(FewShotMethod):
     consumes: ClassVar[Literal["vectors", "maps", "images"]] = "vectors"
     learns_from: ClassVar[Literal["episodes", "batches", "both", "nothing"]] = "nothing"
     weightless = True
-    reads_values = _READS_VALUES
+    reads_values = READS_VALUES
 
     def __init__(self, *, normalize: bool = False, c: float = 1.0, tol: float = 1e-4) -> None:
         super().__init__()
-        _check(c, tol)
+        check_regression(c, tol)
         self.normalize = normalize
         self.c = c
         self.tol = tol
@@ -55,7 +55,7 @@ class Logistic(FewShotMethod):
             query: float ``(tasks, n, D)``.
         """
         c = self.c / 2 if support.shape[1] == 2 else self.c
-        return _logits(support, query, self.normalize, c, self.tol)
+        return regression_logits(support, query, self.normalize, c, self.tol)
 
 
 class RFS(BaseClassifier):
@@ -83,7 +83,7 @@ class RFS(BaseClassifier):
         OptionError: an option is outside its range.
     """
 
-    reads_values = _READS_VALUES
+    reads_values = READS_VALUES
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class RFS(BaseClassifier):
             raise OptionError(f"beta must be at least 0, got {beta}")
         if not temperature > 0:
             raise OptionError(f"temperature must be above 0, got {temperature}")
-        _check(c, tol)
+        check_regression(c, tol)
         self.alpha = alpha
         self.beta = beta
         self.temperature = temperature
@@ -117,30 +117,27 @@ class RFS(BaseClassifier):
             support: float ``(tasks, way, shot, D)``.
             query: float ``(tasks, n, D)``.
         """
-        return _logits(support, query, self.normalize, self.c, self.tol)
+        return regression_logits(support, query, self.normalize, self.c, self.tol)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the cross-entropy of the base classes; with a teacher, the two weighted losses."""
         of_classes, logits = self.class_loss(batch)
         if batch.teacher_logits is None:
             return of_classes
-        divergence = functional.kl_div(
-            (logits.float() / self.temperature).log_softmax(dim=1),
-            (batch.teacher_logits.float() / self.temperature).log_softmax(dim=1),
-            reduction="batchmean",
-            log_target=True,
-        )
-        return self.alpha * of_classes + self.beta * self.temperature**2 * divergence
+        taught = divergence(logits, batch.teacher_logits, self.temperature)
+        return self.alpha * of_classes + self.beta * taught
 
 
-def _check(c: float, tol: float) -> None:
+def check_regression(c: float, tol: float) -> None:
     if not c > 0:
         raise OptionError(f"c must be above 0, got {c}")
     if not tol > 0:
         raise OptionError(f"tol must be above 0, got {tol}")
 
 
-def _logits(support: Tensor, query: Tensor, normalize: bool, c: float, tol: float) -> Tensor:
+def regression_logits(
+    support: Tensor, query: Tensor, normalize: bool, c: float, tol: float
+) -> Tensor:
     """Return the logits of queries ``(tasks, n, D)``, float ``(tasks, n, way)``."""
     with torch.no_grad(), torch.autocast(support.device.type, enabled=False):
         dtype = query.dtype

@@ -1,0 +1,133 @@
+"""Asymmetric distribution measures."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fsf_local_methods._descriptors import by_blocks, descriptors
+from fsframework.interfaces import Backbone, FewShotMethod, OptionError
+
+__all__ = ["ADM"]
+
+
+class ADM(FewShotMethod):
+    """Compare the distributions of local descriptors, and add the nearest neighbours' cosines.
+
+    Source: Li, Wang, Huo, Shi, Gao and Luo 2020, "Asymmetric Distribution Measure for Few-shot
+    Learning" (IJCAI), sections 3.2 to 3.4, and the authors' code. The descriptors of a query and
+    those of all support images of a class are two normal distributions; the first measure is minus
+    the Kullback-Leibler divergence of the query's from the class's (equation 3), the second the
+    sum, over the query's descriptors, of the ``n_k`` largest cosines to the class's (equation 5).
+    A BatchNorm with statistics and weights per measure and way brings both to one scale, and their
+    sum with two learned weights is the score. The loss is the cross-entropy of the scores.
+
+    In training the BatchNorm sees the queries of all tasks of a step at once; LibFewShot normalises
+    those of each task separately, which is the same with one task per step. LibFewShot's code
+    works for five ways only.
+
+    Args:
+        n_way: ways of the tasks, at least 2, that the BatchNorm has weights for; others are
+            refused.
+        n_k: nearest neighbours of a descriptor, at least 1; the paper uses 3.
+        ridge: added to the variances, above 0; 0.01 in the authors' code.
+
+    Raises:
+        OptionError: an option is outside its range.
+    """
+
+    consumes: ClassVar[Literal["vectors", "maps", "images"]] = "maps"
+
+    def __init__(self, *, n_way: int = 5, n_k: int = 3, ridge: float = 0.01) -> None:
+        super().__init__()
+        if n_way < 2:
+            raise OptionError(f"n_way must be at least 2, got {n_way}")
+        if n_k < 1:
+            raise OptionError(f"n_k must be at least 1, got {n_k}")
+        if not ridge > 0:
+            raise OptionError(f"ridge must be above 0, got {ridge}")
+        self.n_way: int = n_way
+        self.n_k = n_k
+        self.ridge = ridge
+        self.norm = nn.BatchNorm1d(2 * n_way)
+        self.weights = nn.Parameter(nn.Conv1d(1, 1, 2, bias=False).weight.detach().flatten())
+        """Of the divergence and of the cosines."""
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        """Do nothing: no weight depends on the maps."""
+
+    def embed(self, items: Tensor) -> Tensor:
+        """Turn maps ``(n, C, h, w)`` into descriptors, ``(n, h * w, C)``."""
+        return descriptors(items)
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return weighted sums of the two measures, float ``(tasks, n, way)``.
+
+        Args:
+            support: float ``(tasks, way, shot, m, C)``, embedded.
+            query: float ``(tasks, n, m, C)``, embedded.
+
+        Raises:
+            OptionError: ``way`` is not ``n_way``.
+        """
+        if support.shape[1] != self.n_way:
+            raise OptionError(
+                f"this ADM has weights for n_way = {self.n_way} ways, but the tasks have "
+                f"{support.shape[1]}; set n_way to that number"
+            )
+        with torch.autocast(query.device.type, enabled=False):
+            measures = by_blocks(self._measures, support.flatten(2, 3), query, self._each(support))
+            normed = self.norm(measures.flatten(0, 1)).reshape(*query.shape[:2], 2, self.n_way)
+            return (normed * self.weights[:, None]).sum(dim=2)
+
+    def _each(self, support: Tensor) -> int:
+        m, channels = support.shape[3:]
+        return max(m * support.shape[1:4].numel(), 3 * channels**2)
+
+    def _measures(self, pools: Tensor, query: Tensor) -> Tensor:
+        """Return both measures side by side, ``(tasks, n, 2 * way)``."""
+        return torch.cat([-self.divergences(pools, query), self.cosines(pools, query)], dim=2)
+
+    def divergences(self, pools: Tensor, query: Tensor) -> Tensor:
+        """Return the divergences of queries from classes, float ``(tasks, n, way)``.
+
+        Args:
+            pools: float ``(tasks, way, k, C)``, the descriptors of a class.
+            query: float ``(tasks, n, m, C)``.
+        """
+        means, covariances = self._moments(pools)
+        query_means, query_covariances = self._moments(query)
+        # A failed factorisation shows in the scores; checking for it would make a GPU wait.
+        factors = torch.linalg.cholesky_ex(covariances).L
+        query_factors = torch.linalg.cholesky_ex(query_covariances).L
+        inverses = torch.cholesky_inverse(factors)
+        traces = query_covariances.flatten(2) @ inverses.flatten(2).mT
+        apart = query_means[:, :, None] - means[:, None]
+        distances = torch.einsum("tnwc,twcd,tnwd->tnw", apart, inverses, apart)
+        sizes = _log_determinants(factors)[:, None] - _log_determinants(query_factors)[:, :, None]
+        return (traces + distances + sizes - query.shape[3]) / 2
+
+    def _moments(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return means ``(..., C)`` and covariances ``(..., C, C)`` of rows ``(..., k, C)``."""
+        means = rows.mean(dim=2, keepdim=True)
+        centred = rows - means
+        covariances = centred.mT @ centred / max(1, rows.shape[2] - 1)
+        added = self.ridge * torch.eye(rows.shape[3], dtype=rows.dtype, device=rows.device)
+        return means[:, :, 0], covariances + added
+
+    def cosines(self, pools: Tensor, query: Tensor) -> Tensor:
+        """Return the sums of the ``n_k`` largest cosines, float ``(tasks, n, way)``."""
+        units = functional.normalize(pools, dim=3)
+        of_query = functional.normalize(query, dim=3).flatten(1, 2)
+        alike = of_query[:, None] @ units.mT
+        k = min(self.n_k, pools.shape[2])
+        sums = alike.topk(k, dim=3, sorted=False).values.sum(dim=3)
+        return sums.reshape(*sums.shape[:2], *query.shape[1:3]).sum(dim=3).mT
+
+
+def _log_determinants(factors: Tensor) -> Tensor:
+    """Return the logarithms of the determinants of matrices with these Cholesky factors."""
+    return 2 * factors.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)
