@@ -178,8 +178,9 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         recipe = _recipe(registry, whole, settings.recipe, n_shot)
     below = leaves(dict(recipe.options), f"recipe {recipe.name}") if recipe else {}
     below.pop("training", None)  # belongs to single stages
-    # A recipe may give an option that the method needs.
-    with_recipe = functools.reduce(overlay, (asked, below, _DEFAULTS))
+    # A recipe may give an option that the method needs; what NAME:VALUE sets takes precedence.
+    apart = _with_argument_apart(registry, asked) if recipe else asked
+    with_recipe = functools.reduce(overlay, (apart, below, _DEFAULTS))
     trained = "training" in asked or ("recipe" in asked and settings.recipe is not None)
     if not trained and _nothing_to_train(registry, with_recipe):
         recipe, whole["training"] = None, {"epochs": Given(0, "nothing to train")}
@@ -210,6 +211,22 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     )
     parts = {role: part.origins_json() for role, part in experiment.roles.items()}
     return dataclasses.replace(experiment, origins={**origins, **parts, "training": stage_origins})
+
+
+def _with_argument_apart(registry: Registry, tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tree with the method's ``NAME:VALUE`` as two options."""
+    node = tree.get("method")
+    found = dict(node) if isinstance(node, Mapping) else {"name": node}
+    given = found.get("name")
+    name, colon, value = str(_value(given) or "").partition(":")
+    if not colon or not isinstance(given, Given):
+        return dict(tree)
+    argument_of = registry.load("method", name).cls.argument
+    if argument_of is None:
+        return dict(tree)  # explained where the method is resolved
+    found["name"] = Given(name, given.origin)
+    found.setdefault(argument_of, Given(value, given.origin))
+    return {**tree, "method": found}
 
 
 def check_keys(tree: Mapping[str, Any]) -> None:

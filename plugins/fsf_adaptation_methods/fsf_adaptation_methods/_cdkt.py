@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +69,8 @@ class CDKT(FewShotMethod):
     Raises:
         OptionError: an option is outside its range.
     """
+
+    argument: ClassVar[str | None] = "objective"
 
     def __init__(  # noqa: PLR0913 - its parameters are the options
         self,

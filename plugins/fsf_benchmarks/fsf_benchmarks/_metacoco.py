@@ -56,9 +56,37 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "protonet": "ProtoNet",
         "relationnet": "RelationNet",
         "matchingnet": "MatchingNet",
+        "versa": "Versa",
+        "mtl": "MTL",
+        "sib": "SIB",
+        "covamnet": "CovaMNet",
+        "deepbdc": "DeepBDC",
+        "fgfl": "FGFL",
+        "frn": "FRN",
+        "gnn": "GNN",
+        "tpn": "TPN",
+        "putm": "PUTM",
+        "deta": "TSA+DETA",
+        "cdkt:ml": "CDKT+ML",
+        "cdkt:pl": "CDKT+PL",
+        "neg-cosine": "Neg-Cosine",
+        "skd": "SKD-GEN0",
+        "lp-ft-fb": "LP-FT-FB",
+        "linear": "Linear",
+        "cosine": "Cosine",
+        "knn": "k -NN",
+        **{
+            f"{wrapper}:{base}": f"{spelt} +{wrapper.upper()}"
+            for wrapper in ("ft", "ata")
+            for base, spelt in {"relationnet": "RelationNet", "gnn": "GNN", "tpn": "TPN"}.items()
+        },
+        "ifsl:maml": "MAML +IFSL",
+        "ifsl:matchingnet": "MatchingNet +IFSL",
+        "ifsl:sib": "SIB +IFSL",
+        "ifsl:mtl": "MTL +IFSL",
     }
 )
-"""The paper's methods that are plugins here: registry name and the paper's spelling."""
+"""The paper's methods that are plugins here: ``NAME`` or ``NAME:ARG``, and the paper's spelling."""
 
 BACKBONES: Mapping[str, str] = MappingProxyType(
     {
@@ -292,7 +320,10 @@ def _rows(
     selection: Selection, tables: tuple[str, ...]
 ) -> Iterator[tuple[PrintedRow, str, str, str]]:
     """Yield the printed rows asked for with their registry names, or why one cannot be measured."""
-    methods = {METHODS[name]: name for name in selection.usable("method", METHODS)}
+    installed = selection.installed.get("method", ())
+    methods = {
+        spelt: name for name, spelt in METHODS.items() if name.partition(":")[0] in installed
+    }
     backbones = {BACKBONES[name]: name for name in selection.usable("backbone", BACKBONES)}
     for row in printed_rows():
         method, backbone = methods.get(row.method, ""), backbones.get(row.backbone, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,8 @@ class Wrapper(FewShotMethod):
     Raises:
         OptionError: the base learns nothing.
     """
+
+    argument: ClassVar[str | None] = "base"
 
     def __init__(self, *, base: FewShotMethod) -> None:
         super().__init__()

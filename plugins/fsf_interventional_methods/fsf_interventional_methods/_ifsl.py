@@ -80,6 +80,8 @@ class IFSL(FewShotMethod):
         OptionError: an option is outside its range, or the base consumes maps.
     """
 
+    argument: ClassVar[str | None] = "base"
+
     learns_from: ClassVar[Literal["episodes", "batches", "both", "nothing"]] = "both"
 
     sums: Tensor
