@@ -48,6 +48,11 @@ def test_every_method_of_ours_has_a_quick_recipe_that_says_what_to_expect() -> N
         assert "embedded" in recipe.source
 
 
+def test_a_recipe_gives_an_option_that_its_method_needs() -> None:
+    method = resolved(method="stl-deepbdc").method
+    assert method.options["classifier"].name == "rfs"
+
+
 def test_every_recipe_can_be_resolved() -> None:
     registry = Registry()
     for recipe in list_recipes(registry):
