@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,8 @@ class Experiment:
     def learns(self) -> bool:
         """Whether anything is to be trained, judged by the options."""
         return any(
-            s.epochs and (s.method or self.method.cls.learns_from != "nothing") for s in self.stages
+            s.epochs and (s.method or self.method.create().learns_from != "nothing")
+            for s in self.stages
         )
 
 
@@ -338,7 +340,7 @@ def divided(experiment: Experiment, n_processes: int) -> Experiment:
     stages, origins = [], []
     told = experiment.origins["training"]
     for stage, origin in zip(experiment.stages, told, strict=True):
-        shown = stage.shown((stage.method or experiment.method).cls.learns_from)
+        shown = stage.shown((stage.method or experiment.method).create().learns_from)
         groups = min(n_processes, stage.most_groups(shown))
         if origin["groups"] == "default" and groups > 1:
             stage = dataclasses.replace(stage, groups=groups)
@@ -472,7 +474,16 @@ def _values(tree: Any) -> Any:
 
 
 def _nothing_to_train(registry: Registry, whole: Mapping[str, Any]) -> bool:
-    """Whether the method has no weights of its own, and the backbone keeps those it has."""
+    """Whether the method has no weights of its own, and the backbone keeps those it has.
+
+    A method that still lacks options that it needs, which a recipe may give, is taken to have some.
+    """
+    request = whole["method"]
+    cls = registry.load("method", str(_value(request)).partition(":")[0]).cls
+    given = {cls.argument, *(request if isinstance(request, Mapping) else ())}
+    needed = {name for name, (_, default) in parameters(cls).items() if default is Parameter.empty}
+    if needed - given:
+        return False
     if not resolve_component(registry, "method", whole["method"]).create().weightless:
         return False
     return bool(resolve_component(registry, "backbone", whole["backbone"]).create().keeps_weights)

@@ -88,7 +88,7 @@ def _check_items(flat: bool, items: Items, where: str) -> None:
         raise DataError(
             f"{where}: GAINModel makes encoders of its own, and its backbone must be fgfl_resnet12"
         )
-    if flat != (items == "vectors"):
+    if items != "either" and flat != (items == "vectors"):
         raise DataError(
             f"{where}.is_flatten must be {str(not flat).lower()}: the classifier takes {items}"
         )

@@ -26,6 +26,7 @@ CLASSIFIERS: Mapping[str, Callable[[object, str, Tasks], ClassifierHere]] = {
     "GAINModel": _sets.fgfl,
     "LEO": _gradient.leo,
     "MAML": _gradient.maml,
+    "MTL": _gradient.mtl,
     "NegNet": _transfer.neg_net,
     "ProtoNet": _metric.protonet,
     "R2D2": _metric.r2d2,

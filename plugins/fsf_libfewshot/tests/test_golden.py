@@ -34,6 +34,7 @@ CASES = [
         "FRN": ["conv64f"],
         "LEO": ["conv64f"],
         "MAML": ["conv64f"],
+        "MTL": ["conv64f"],
         "NegNet": ["conv64f"],
         "ProtoNet": ["conv64f", "resnet12"],
         "R2D2": ["conv64f", "resnet12"],
