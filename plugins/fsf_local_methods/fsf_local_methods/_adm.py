@@ -26,8 +26,9 @@ class ADM(FewShotMethod):
     sum with two learned weights is the score. The loss is the cross-entropy of the scores.
 
     In training the BatchNorm sees the queries of all tasks of a step at once; LibFewShot normalises
-    those of each task separately, which is the same with one task per step. LibFewShot's code
-    works for five ways only.
+    those of each task separately, which is the same with one task per step. Both weights start at
+    1, where the authors' are random and may start below 0. LibFewShot's code works for five ways
+    only.
 
     Args:
         n_way: ways of the tasks, at least 2, that the BatchNorm has weights for; others are
@@ -53,7 +54,7 @@ class ADM(FewShotMethod):
         self.n_k = n_k
         self.ridge = ridge
         self.norm = nn.BatchNorm1d(2 * n_way)
-        self.weights = nn.Parameter(nn.Conv1d(1, 1, 2, bias=False).weight.detach().flatten())
+        self.weights = nn.Parameter(torch.ones(2))
         """Of the divergence and of the cosines."""
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
