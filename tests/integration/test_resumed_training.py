@@ -19,6 +19,10 @@ COMMON = (
 )  # fmt: skip
 FAMILIES = {
     "relationnet": ("-o", "training.epochs=4", "-o", "training.steps=12"),
+    "ata": (
+        *("-o", "method.base=gnn", "-o", "method.base.nf=8", "-o", "method.steps=1"),
+        *("-o", "training.epochs=4", "-o", "training.steps=6"),
+    ),
     "anil": ("-o", "training.epochs=4", "-o", "training.steps=12"),
     # Two stages, the second with a teacher.
     "rfs": ("-o", "training.epochs=2", "-o", "training.steps=12"),
@@ -35,7 +39,7 @@ FAMILIES = {
         "-o", "method.n_splits=2",
     ),
 }  # fmt: skip
-SLOW = ("ifsl", "mtl", "skd")
+SLOW = ("ata", "ifsl", "mtl", "skd")
 
 
 def command(method: str, folder: Path) -> list[str]:

@@ -29,6 +29,8 @@ N_BASE = 11
 SIZE = 42
 """Images of 42 x 42 pixels leave maps of 2 x 2, which is enough here and fast."""
 DIM = 64 * 2 * 2
+SIZES = {"GAINModel": 84}
+"""Of the images, for classes that work with one size only."""
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -54,10 +56,10 @@ def conv64f() -> Shapes:
     return shapes
 
 
-def resnet12(*planes: int) -> Shapes:
+def resnet12(*planes: int, name: str = "emb_func") -> Shapes:
     shapes: Shapes = {}
     for i, (before, width) in enumerate(zip((3, *planes), planes, strict=False), 1):
-        block = f"emb_func.layer{i}.0"
+        block = f"{name}.layer{i}.0"
         for j in (1, 2, 3):
             shapes[f"{block}.conv{j}.weight"] = (width, before if j == 1 else width, 3, 3)
             shapes |= norm(f"{block}.bn{j}", width)
@@ -70,6 +72,10 @@ BACKBONE: Mapping[str, tuple[Mapping[str, Any], Shapes]] = {
     "DeepBDC": (
         {"name": "resnet12Bdc", "kwargs": {"planes": list(PLANES), "reduce_dim": 3}},
         resnet12(*PLANES),
+    ),
+    "GAINModel": (
+        {"name": "fgfl_resnet12", "kwargs": {"planes": list(PLANES)}},
+        resnet12(*PLANES, name="encoder") | resnet12(*PLANES, name="encoder_f"),
     ),
 }
 """Configuration and weights of the backbone, where it is not Conv64F."""
@@ -97,6 +103,15 @@ def can(side: int) -> Shapes:
         **norm(f"{cam}.conv1.bn", side),
         **linear(f"{cam}.conv2", side**2, side, 1, 1),
         **linear("cam_layer.classifier", N_BASE, 64, 1, 1),
+    }
+
+
+def attention(name: str, length: int) -> Shapes:
+    return {
+        **{f"{name}.w_{x}s.weight": (length, length) for x in "qkv"},
+        **linear(f"{name}.fc", length, length),
+        f"{name}.layer_norm.weight": (length,),
+        f"{name}.layer_norm.bias": (length,),
     }
 
 
@@ -148,8 +163,22 @@ KWARGS: Mapping[str, Mapping[str, Any]] = {
     },
     "ConvMNet": {"n_local": 4},
     "DN4": {"n_k": 2},
+    "DSN": {"discriminative": True, "enable_scale": True, "eps": 0.2, "lamb": 0.05},
     "DeepBDC": {},
+    "FEAT": {
+        "balance": 0.1,
+        "hdim": DIM,
+        "mode": "cos_sim",
+        "temperature": 2,
+        "temperature2": 3,
+    },
     "FRN": {},
+    "GAINModel": {
+        "balance": 0.02,
+        "temperature": 60.0,
+        "temperature2": 30,
+        "use_euclidean": True,
+    },
     "LEO": {
         "encoder_penalty_weight": 1e-9,
         "feat_dim": DIM,
@@ -208,11 +237,14 @@ WEIGHTS: Mapping[str, Shapes] = {
         "convm_layer.conv1dLayer.2.bias": (1,),
     },
     "DN4": {},
+    "DSN": {"scale": (1,)},
+    "FEAT": attention("slf_attn", DIM),
     "DeepBDC": {
         "emb_func.bdc_pool.temperature": (1, 1),
         **conv_norm("emb_func.bdc_pool.conv_dr_block", 3, PLANES[-1], 1, 1),
     },
     "FRN": {"frn_layer.scale": (1,), "frn_layer.r": (2,)},
+    "GAINModel": attention("slf_attn2", PLANES[-1]),
     "LEO": {
         **linear("encoder.encoder_func", 8, DIM),
         **{f"encoder.relation_net.{i}.weight": (16, 16) for i in (0, 2, 4)},
@@ -276,7 +308,7 @@ def made_up(folder: Path, name: str, **changes: Any) -> Path:
     config = {
         "backbone": BACKBONE[name][0] if name in BACKBONE else conv64f_there,
         "classifier": {"name": name, "kwargs": {**KWARGS[name], **changes}},
-        "image_size": SIZE,
+        "image_size": SIZES.get(name, SIZE),
         "way_num": WAY,
         "shot_num": SHOT,
         "query_num": QUERY,
@@ -298,14 +330,15 @@ def imported(folder: Path) -> Checkpoint:
 
 def test_every_class_is_covered() -> None:
     assert KWARGS.keys() == WEIGHTS.keys() == CLASSIFIERS.keys()
-    assert BACKBONES.keys() == {"Conv64F", "resnet12", "resnet12Bdc"}
+    assert BACKBONES.keys() == {"Conv64F", "fgfl_resnet12", "resnet12", "resnet12Bdc"}
 
 
 @pytest.mark.parametrize("name", sorted(CLASSIFIERS))
 def test_a_class_is_read_and_works(name: str, tmp_path: Path) -> None:
     found = imported(made_up(tmp_path, name))
     assert set(shapes_of(name)) <= set(found.read.names.values())
-    images = np.random.default_rng(0).integers(0, 256, (WAY * (SHOT + QUERY), 3, SIZE, SIZE))
+    shape = (WAY * (SHOT + QUERY), 3, found.read.image_size, found.read.image_size)
+    images = np.random.default_rng(0).integers(0, 256, shape)
     path = tmp_path / "episode.npz"
     arrays = {"images": images.astype(np.uint8), "train_loss": np.array(1.0)}
     np.savez(path, output=np.zeros((WAY * QUERY, WAY)), **arrays)
@@ -447,6 +480,58 @@ def test_the_options_of_frn(tmp_path: Path) -> None:
     found = options(tmp_path, "FRN")
     assert (found["divisor"], found["loss_divisor"]) == (1.0, math.sqrt(640))
     assert found["auxiliary_norm"] == "task"
+
+
+def test_the_options_of_dsn(tmp_path: Path) -> None:
+    expected = {
+        "centre": False,
+        "mirror": "channels",
+        "learn_scale": True,
+        "smoothing": 0.2,
+        "discriminative_weight": 0.05,
+    }
+    assert options(tmp_path, "DSN") == expected
+    plain = imported(made_up(tmp_path, "DSN", discriminative=False, enable_scale=False))
+    assert plain.method.options["discriminative_weight"] == 0.0
+    assert not plain.method.options["learn_scale"]
+    assert "method.scale" not in plain.read.weights
+
+
+def test_the_options_of_feat(tmp_path: Path) -> None:
+    found = imported(made_up(tmp_path, "FEAT"))
+    expected = {
+        "metric": "cosine",
+        "temperature": 2.0,
+        "regulariser_temperature": 3.0,
+        "balance": 0.1,
+        "objective": "libfewshot",
+        "dropout": 0.5,
+        "attention_dropout": 0.1,
+    }
+    assert found.method.options == expected
+    assert found.read.check_method_options == {"dropout": 0.0, "attention_dropout": 0.0}
+
+
+def test_the_options_of_fgfl(tmp_path: Path) -> None:
+    found = imported(made_up(tmp_path, "GAINModel"))
+    expected = {
+        "temperature": 60.0,
+        "regulariser_temperature": 30.0,
+        "balance": 0.02,
+        "dropout": 0.5,
+        "attention_dropout": 0.1,
+    }
+    assert found.method.options == expected
+    with pytest.raises(DataError, match="use_euclidean must be true"):
+        imported(made_up(tmp_path, "GAINModel", use_euclidean=False))
+
+
+def test_the_backbone_of_fgfl_that_is_not_used_is_ignored(tmp_path: Path) -> None:
+    path = made_up(tmp_path, "GAINModel") / "model_best.pth"
+    state = torch.load(path, weights_only=True)
+    more = {"slf_attn2.attention.ba": torch.zeros(()), "emb_func.any": torch.zeros(2)}
+    torch.save({**state, **more}, path)
+    assert len(imported(tmp_path).read.names) == len(state)
 
 
 def test_the_options_of_dn4(tmp_path: Path) -> None:
