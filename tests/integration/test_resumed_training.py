@@ -27,7 +27,10 @@ FAMILIES = {
     # Two stages, the second with a teacher.
     "rfs": ("-o", "training.epochs=2", "-o", "training.steps=12"),
     # Likewise, on images that it turns.
-    "skd": ("-o", "training.epochs=2", "-o", "training.steps=12", "-o", "training.batch_size=8"),
+    "skd": (
+        "--recipe", "quick-distilled", "-o", "training.epochs=2", "-o", "training.steps=12",
+        "-o", "training.batch_size=8",
+    ),
     # Two stages, the second on a frozen backbone.
     "mtl": ("-o", "training.epochs=2", "-o", "training.steps=12"),
     # Two stages, with a method in the method.

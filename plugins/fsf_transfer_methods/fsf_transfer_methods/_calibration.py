@@ -39,7 +39,8 @@ class DistributionCalibration(BaseClassifier):
         k: base classes per support image, at least 1.
         alpha: added to every entry of a covariance, at least 0.
         beta: the power, in (0, 1].
-        n_samples: draws per class, at least 1; the paper uses 750.
+        n_samples: draws per class, at least 1; the paper uses 750. Time and memory of the
+            regression grow with the square of the number of items.
         memory: vectors remembered per base class, at least 2.
         c: weight of the losses against the penalty ``|W|^2 / 2``, above 0.
         tol: the solver stops when no entry of the gradient exceeds it, above 0.
