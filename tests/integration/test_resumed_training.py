@@ -26,13 +26,17 @@ FAMILIES = {
     "anil": ("-o", "training.epochs=4", "-o", "training.steps=12"),
     # Two stages, the second with a teacher.
     "rfs": ("-o", "training.epochs=2", "-o", "training.steps=12"),
+    # Likewise, on images that it turns.
+    "skd": ("-o", "training.epochs=2", "-o", "training.steps=12", "-o", "training.batch_size=8"),
+    # Two stages, the second on a frozen backbone.
+    "mtl": ("-o", "training.epochs=2", "-o", "training.steps=12"),
     # Two stages, with a method in the method.
     "ifsl": (
         "--recipe", "quick-maml", "-o", "training.epochs=2", "-o", "training.steps=12",
         "-o", "method.n_splits=2",
     ),
 }  # fmt: skip
-SLOW = ("ata", "ifsl")
+SLOW = ("ata", "ifsl", "mtl", "skd")
 
 
 def command(method: str, folder: Path) -> list[str]:

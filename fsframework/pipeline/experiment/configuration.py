@@ -174,16 +174,18 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     sampler = resolve_component(registry, "sampler", whole["sampler"])
     n_way, n_shot = _shape(settings, sampler)
     recipe: Recipe | None = None
-    trained = "training" in asked or ("recipe" in asked and settings.recipe is not None)
-    if not trained and _nothing_to_train(registry, whole):
-        whole["training"] = {"epochs": Given(0, "nothing to train")}
-    elif settings.recipe is not None and settings.model is None:
+    if settings.recipe is not None and settings.model is None:
         recipe = _recipe(registry, whole, settings.recipe, n_shot)
+    below = leaves(dict(recipe.options), f"recipe {recipe.name}") if recipe else {}
+    below.pop("training", None)  # belongs to single stages
+    # A recipe may give an option that the method needs.
+    with_recipe = functools.reduce(overlay, (asked, below, _DEFAULTS))
+    trained = "training" in asked or ("recipe" in asked and settings.recipe is not None)
+    if not trained and _nothing_to_train(registry, with_recipe):
+        recipe, whole["training"] = None, {"epochs": Given(0, "nothing to train")}
     training = whole.get("training", {})
     if recipe is not None:
-        below = leaves(dict(recipe.options), f"recipe {recipe.name}")
-        below.pop("training", None)  # belongs to single stages
-        whole = functools.reduce(overlay, (asked, below, _DEFAULTS))
+        whole = with_recipe
     settings, origins = _settings(whole)
     settings = dataclasses.replace(settings, recipe=settings.recipe if recipe else None)
     detector = _detector(registry, settings, whole)

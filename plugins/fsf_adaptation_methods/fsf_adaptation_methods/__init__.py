@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_adaptation_methods._cdkt import CDKT
+    from fsf_adaptation_methods._deta import DETA
+    from fsf_adaptation_methods._putm import PUTM
+    from fsf_adaptation_methods._tsa import TSA
+    from fsf_adaptation_methods._yang import ContrastiveCentroids
 
-__all__ = ["CDKT"]
+__all__ = ["CDKT", "DETA", "PUTM", "TSA", "ContrastiveCentroids"]
 
 __version__ = "0.1.0"
 
-_HOME = {"CDKT": "_cdkt"}
+_HOME = {
+    "CDKT": "_cdkt",
+    "ContrastiveCentroids": "_yang",
+    "PUTM": "_putm",
+    "DETA": "_deta",
+    "TSA": "_tsa",
+}
 """The module that defines each name; asking for one name imports no other module."""
 
 

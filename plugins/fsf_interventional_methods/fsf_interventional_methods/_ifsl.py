@@ -43,9 +43,9 @@ class IFSL(FewShotMethod):
     paper's form is the default of ``average``, ``divide`` and ``posterior``.
 
     Each part has a copy of the base with weights of its own. A base that consumes images receives
-    a part as an image of one location through a backbone without weights, so what it adapts to a
-    task is its head. This is IFSL on MAML as Yue et al. have it: MAML learns where the classifier
-    of pretrained features starts.
+    a part as an image of one location, through a backbone that scales and shifts each number and
+    starts as the identity: this and its head is what MAML adapts and MTL learns. Yue et al. adapt
+    only the head of MAML, to fixed features; that is ``anil`` as the base.
 
     A step on batches trains the classifier of the base classes, and the backbone unless it is
     frozen, and collects the class means. A step on episodes trains the bases by the mean of their
@@ -149,7 +149,7 @@ class IFSL(FewShotMethod):
             length += n_base_classes if self.context == "probabilities" else length
         for base in self.bases:
             if base.consumes == "images":
-                base.build((length, 1, 1), n_base_classes, _Identity())
+                base.build((length, 1, 1), n_base_classes, _ScaleAndShift(length))
             else:
                 base.build((length,), n_base_classes, backbone)
 
@@ -278,12 +278,19 @@ class IFSL(FewShotMethod):
         self.counts.mul_(kept).add_(seen)
 
 
-class _Identity(Backbone):
-    """Images of one location are their own vectors."""
+class _ScaleAndShift(Backbone):
+    """Images of one location to vectors, with a learned scale and shift per number."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Conv2d(width, width, 1, groups=width)
+        nn.init.ones_(self.scale.weight)
+        nn.init.zeros_(self.scale.bias)  # type: ignore[arg-type]  # there is one
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the images ``(n, D, 1, 1)``."""
-        return images
+        """Map images ``(n, D, 1, 1)`` to maps of the same shape."""
+        maps: Tensor = self.scale(images)
+        return maps
 
     def vectors(self, maps: Tensor) -> Tensor:
         """Return ``(n, D)``."""

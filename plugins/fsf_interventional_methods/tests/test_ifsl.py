@@ -14,10 +14,18 @@ from fsf_backbones import Conv64F
 from fsf_gradient_methods import ANIL, MAML
 from fsf_interventional_methods import IFSL
 from fsf_metric_methods import DN4, MatchingNet, ProtoNet
-from fsf_transfer_methods import NCC, Baseline
+from fsf_transductive_methods import SIB
+from fsf_transfer_methods import NCC, Baseline, FineTune
+from fsframework.components.registry import Registry
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
+from fsframework.pipeline.experiment.arguments import leaves
+from fsframework.pipeline.experiment.configuration import resolve_experiment
 from fsframework.testing import parametrize_with_checks
 from tests.golden_heads import Case, assert_array, assert_scores, golden_heads, read_case
+
+
+def on_sib() -> IFSL:
+    return IFSL(base=SIB(n_way=4), n_splits=2)
 
 
 @parametrize_with_checks(
@@ -29,6 +37,7 @@ from tests.golden_heads import Case, assert_array, assert_scores, golden_heads, 
             adjustment="feature",
             n_splits=2,
         ),
+        on_sib,
         partial(
             IFSL,
             base=ProtoNet(),
@@ -214,17 +223,32 @@ def test_each_part_has_weights_of_its_own() -> None:
     assert method.n_way == 3
 
 
-def test_maml_adapts_its_head_as_anil_does() -> None:
-    maml = built(MAML(n_way=3, inner_lr=0.3), n_splits=2).eval()
-    anil = built(ANIL(n_way=3, inner_lr=0.3), n_splits=2).eval()
-    anil.load_state_dict(maml.state_dict())
+def test_a_base_that_consumes_images_starts_from_the_parts_themselves() -> None:
+    method = built(FineTune(steps=0, head="centroids"), n_splits=2).eval()
+    plain = built(NCC(), n_splits=2).eval()
     batch = episodes()
-    torch.testing.assert_close(
-        maml.scores(*maml.embed_episode(batch)),
-        anil.scores(*anil.embed_episode(batch)),
-        rtol=1e-4,
-        atol=1e-5,
-    )
+    # 10 times cosines there, cosines of the means of unit vectors here.
+    found = method.scores(*method.embed_episode(batch))
+    expected = [
+        10 * base.scores(support, query)
+        for base, support, query in zip(
+            plain.bases,
+            plain.parts(batch.support).unbind(3),  # type: ignore[arg-type]
+            plain.parts(batch.query).unbind(2),  # type: ignore[arg-type]
+            strict=True,
+        )
+    ]
+    each = torch.stack(expected).log_softmax(dim=3)
+    torch.testing.assert_close(found, each.logsumexp(dim=0) - math.log(2))
+
+
+def test_maml_adapts_scale_and_shift_of_the_parts() -> None:
+    method = built(MAML(n_way=3, inner_lr=0.3), n_splits=2).train()
+    method.loss(episodes()).backward()  # type: ignore[no-untyped-call]
+    for base in method.bases:
+        gradients = [p.grad for p in base.parameters()]
+        assert len(gradients) == 4
+        assert all(g is not None and g.any() for g in gradients)
 
 
 def test_a_base_that_learns_from_batches_gets_them() -> None:
@@ -265,3 +289,15 @@ def test_what_it_is_built_for_is_checked() -> None:
         built(NCC(), n_splits=3)
     with pytest.raises(OptionError, match="needs base classes, but nothing is trained"):
         built(NCC(), n_base=0)
+
+
+def test_the_number_of_ways_of_the_base_follows_the_tasks() -> None:
+    def resolved(method: dict[str, Any]) -> Any:
+        given = {"method": method, "sampler": {"name": "random", "n_way": 3}}
+        return resolve_experiment(Registry(), leaves(given, "call")).method
+
+    followed = resolved({"name": "ifsl", "base": "maml"})
+    assert followed.options["base"].options["n_way"] == 3
+    assert followed.create().n_way == 3
+    kept = resolved({"name": "ifsl", "base": {"name": "maml", "n_way": 4}})
+    assert kept.options["base"].options["n_way"] == 4

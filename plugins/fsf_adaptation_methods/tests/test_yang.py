@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from fsf_adaptation_methods import ContrastiveCentroids
+from fsf_adaptation_methods._yang import supervised_contrast
+from fsf_backbones import Conv64F
+from fsframework.interfaces import Batch, OptionError
+from fsframework.testing import parametrize_with_checks
+
+
+@parametrize_with_checks([ContrastiveCentroids, partial(ContrastiveCentroids, scale=2.0, weight=0)])
+def test_conformance(make: Any, check: Any) -> None:
+    check(make)
+
+
+def test_scores_worked_by_hand() -> None:
+    support = torch.tensor([[[[0.0, 0.0], [2.0, 0.0]], [[0.0, 3.0], [0.0, 5.0]]]])
+    query = torch.tensor([[[1.0, 2.0]]])
+    # The means are (1, 0) and (0, 4); squared distances 4 and 5, over a length of 2.
+    scores = ContrastiveCentroids().scores(support, query)
+    torch.testing.assert_close(scores, torch.tensor([[[-2.0, -2.5]]]))
+    scores = ContrastiveCentroids(scale=1.0).scores(support, query)
+    torch.testing.assert_close(scores, torch.tensor([[[-4.0, -5.0]]]))
+
+
+def test_the_contrastive_loss_worked_by_hand() -> None:
+    # Two of class 0 at a right angle, one of class 1 along the first, one alone in class 2.
+    vectors = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0], [0.0, -1.0]])
+    classes = torch.tensor([0, 0, 1, 2])
+    # The first: cosines 0 (its friend), 1, 0. The second: 0 (its friend), 0, -1.
+    first = math.log(1 + math.e**2 + 1)
+    second = math.log(1 + 1 + math.e**-2)
+    found = supervised_contrast(vectors, classes, temperature=0.5)
+    torch.testing.assert_close(found, torch.tensor((first + second) / 2))
+    assert supervised_contrast(vectors, torch.arange(4), temperature=0.5) == 0
+
+
+def test_a_step_has_the_loss_of_what_it_shows() -> None:
+    torch.manual_seed(0)
+    method = ContrastiveCentroids(weight=0.5)
+    method.build((4,), 3, Conv64F())
+    assert method.classify is not None
+    items, classes = torch.rand(6, 4), torch.arange(6) % 3
+    of_batch = method.loss(Batch(items=items, classes=classes))
+    contrast = supervised_contrast(method.project(items), classes, 0.1)
+    expected = functional.cross_entropy(method.classify(items), classes) + 0.5 * contrast
+    torch.testing.assert_close(of_batch, expected)
+    episode = {
+        "support": torch.rand(1, 2, 1, 4),
+        "query": torch.rand(1, 4, 4),
+        "query_labels": torch.tensor([[0, 1, 0, 1]]),
+    }
+    of_episode = method.loss(Batch(**episode))
+    scores = method.scores(episode["support"], episode["query"])[0]
+    torch.testing.assert_close(
+        of_episode, functional.cross_entropy(scores, episode["query_labels"][0])
+    )
+    both = method.loss(Batch(items=items, classes=classes, **episode))
+    torch.testing.assert_close(both, of_batch + of_episode)
+    with pytest.raises(OptionError, match="learns from batches or episodes"):
+        method.loss(Batch())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weight": -1.0}, "weight must be at least 0, got -1"),
+        ({"temperature": 0.0}, "temperature must be above 0, got 0"),
+        ({"width": 0}, "width must be at least 1, got 0"),
+        ({"scale": 0.0}, "scale must be above 0, got 0"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        ContrastiveCentroids(**options)
