@@ -11,6 +11,8 @@ from fsframework.interfaces import Backbone, FewShotMethod, OptionError
 
 __all__ = ["SIB"]
 
+_LEAST = 1e-12
+
 
 class SIB(FewShotMethod):
     """Move the prototypes by gradients that a network predicts from the scores of the queries.
@@ -94,16 +96,19 @@ class SIB(FewShotMethod):
             raise OptionError(
                 f"n_way is {self.n_way}, so tasks must have as many ways, not {support.shape[1]}"
             )
-        query = functional.normalize(query, dim=2)
-        prototypes = functional.normalize(support, dim=3).mean(dim=2) * self.weight
+        # Vectors are divided by their lengths within the products: copies would take longer.
+        share = _inverse_length(support) / support.shape[2]
+        prototypes = (share.mT @ support)[:, :, 0] * self.weight
+        inverse = _inverse_length(query)
         for _ in range(self.steps):
-            scores = self._scored(query, prototypes)
-            pull = self._pulled_back(self.gradient(scores), query, prototypes)
+            scores = self._scored(query, inverse, prototypes)
+            pull = self._pulled_back(inverse * self.gradient(scores), query, prototypes)
             prototypes = prototypes - self.lr * pull
-        return self._scored(query, prototypes)
+        return self._scored(query, inverse, prototypes)
 
-    def _scored(self, query: Tensor, prototypes: Tensor) -> Tensor:
-        cosine = query @ functional.normalize(prototypes, dim=2).mT
+    def _scored(self, query: Tensor, inverse: Tensor, prototypes: Tensor) -> Tensor:
+        # Rows as long as the vectors are faster than rows as short as the ways.
+        cosine = inverse * (functional.normalize(prototypes, dim=2) @ query.mT).mT
         return self.scale * (cosine + self.bias)
 
     def _pulled_back(self, gradient: Tensor, query: Tensor, prototypes: Tensor) -> Tensor:
@@ -112,12 +117,18 @@ class SIB(FewShotMethod):
         With u = w / |w|, the derivative of cos(q, w) with respect to w is (q - (q . u) u) / |w|.
 
         Args:
-            gradient: with respect to the scores, ``(tasks, n, way)``.
-            query: of length 1, ``(tasks, n, D)``.
+            gradient: with respect to the scores, over the lengths of the queries,
+                ``(tasks, n, way)``.
+            query: ``(tasks, n, D)``.
             prototypes: ``(tasks, way, D)``.
         """
-        length = prototypes.norm(dim=2, keepdim=True).clamp(min=1e-12)
+        length = prototypes.norm(dim=2, keepdim=True).clamp(min=_LEAST)
         unit = prototypes / length
         pull = gradient.mT @ query
         along = (pull * unit).sum(dim=2, keepdim=True)
         return self.scale * (pull - along * unit) / length
+
+
+def _inverse_length(x: Tensor) -> Tensor:
+    """Return one over the length of vectors, ``(..., 1)``."""
+    return 1 / torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp(min=_LEAST)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.nn import functional
 
 from fsf_transductive_methods import SIB
 from fsframework.interfaces import Batch, OptionError
@@ -59,12 +58,13 @@ def test_golden_heads_sib(path: Path) -> None:
 def test_the_pulled_back_gradient_is_that_of_the_scores() -> None:
     torch.manual_seed(0)
     method = SIB(n_way=3, initial_scale=4.0)
-    query = functional.normalize(torch.randn(2, 5, 6), dim=2)
+    query = torch.randn(2, 5, 6)
+    inverse = 1 / query.norm(dim=2, keepdim=True)
     prototypes = torch.randn(2, 3, 6, requires_grad=True)
     gradient = torch.randn(2, 5, 3)
-    scores = method._scored(query, prototypes)
+    scores = method._scored(query, inverse, prototypes)
     [expected] = torch.autograd.grad(scores, prototypes, gradient)
-    found = method._pulled_back(gradient, query, prototypes)
+    found = method._pulled_back(inverse * gradient, query, prototypes)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
