@@ -19,8 +19,8 @@ __all__ = ["MeanField", "drawn_probabilities", "expected_log_sigmoid", "log_prob
 
 _START_VARIANCE, _START_ALPHA, _START_OMEGA = 0.01, 7.5, 0.5
 _LEAST_OMEGA = 1e-6
-_NODES = 24
-_LOG_TIMES = np.linspace(-12.0, 9.0, 29)
+_NODES = 20
+_LOG_TIMES = np.linspace(-12.0, 8.0, 21)
 """Logarithms of the nodes of an integral over positive numbers; see ``log_probabilities``."""
 
 
