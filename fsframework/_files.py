@@ -71,10 +71,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise explain_os_error(error, path) from error
     finally:
-        if handle >= 0:
-            os.close(handle)
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            if handle >= 0:
+                os.close(handle)
+        with suppress(OSError):
+            if temporary is not None:
+                temporary.unlink(missing_ok=True)
 
 
 def sweep(folder: Path, pattern: str = ".*.tmp", older_than: float = 0.0) -> None:

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fsframework.api.components import Given
@@ -29,18 +30,22 @@ Axes = Mapping[str, Sequence[Any]]
 """Values by option: an argument of ``fsframework.run``, or a dotted key of a configuration."""
 
 _MOST_EXPERIMENTS = 100_000
+_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?([eE][-+]?\d{1,2})?")
 
 
 def split_values(text: str) -> list[str]:
-    r"""Return values that are separated by commas; ``\,`` is a comma within a value.
+    r"""Return values that are separated by commas outside of brackets.
+
+    ``\,`` is a comma within a value.
 
     Raises:
         OptionError: a value is empty.
 
-    >>> split_values("protonet,renet"), split_values(r"folder:./a\,b")
-    (['protonet', 'renet'], ['folder:./a,b'])
+    >>> split_values("protonet,renet"), split_values(r"folder:./a\,b"), split_values("[1, 2],[3]")
+    (['protonet', 'renet'], ['folder:./a,b'], ['[1, 2]', '[3]'])
     """
-    values = [part.strip().replace("\\,", ",") for part in re.split(r"(?<!\\),", text)]
+    parts = re.split(r"(?<!\\),(?![^\[]*\])", text)
+    values = [part.strip().replace("\\,", ",") for part in parts]
     if not all(values):
         raise OptionError(f"{text!r}: a value between commas is empty")
     return values
@@ -113,7 +118,7 @@ def experiments_of(axes: Axes) -> list[ExperimentDescription]:
     Its tags are the values as tables show them; its name has those of axes with several.
 
     Raises:
-        OptionError: there are more than 100,000 combinations.
+        OptionError: a value appears twice, or there are more than 100,000 combinations.
 
     >>> [one.name for one in experiments_of({"method": ["ncc", "maml"], "shot": [1], "seed": [0]})]
     ['method ncc', 'method maml']
@@ -126,10 +131,11 @@ def experiments_of(axes: Axes) -> list[ExperimentDescription]:
             f"the grid has {count:,} experiments; at most {_MOST_EXPERIMENTS:,} are allowed"
         )
     varied = [key for key, values in axes.items() if len(values) > 1]
+    labels = {key: _labels(key, values) for key, values in axes.items()}
     found = []
-    for combination in itertools.product(*axes.values()):
-        cell = dict(zip(axes, combination, strict=True))
-        tags = {key: shown(value) for key, value in cell.items()}
+    for places in itertools.product(*(range(len(values)) for values in axes.values())):
+        cell = {key: axes[key][place] for key, place in zip(axes, places, strict=True)}
+        tags = {key: labels[key][place] for key, place in zip(axes, places, strict=True)}
         name = ", ".join(f"{_spoken(key)} {tags[key]}" for key in varied)
         found.append(ExperimentDescription(name or "the only experiment", cell, tags=tags))
     return found
@@ -160,16 +166,49 @@ def _bare(value: Any) -> Any:
     return value
 
 
+def _labels(key: str, values: Sequence[Any]) -> list[str]:
+    """Return the values of an axis as tables show them; classes and objects are numbered if needed.
+
+    Raises:
+        OptionError: a value appears twice.
+    """
+    found: list[str] = []
+    for value in values:
+        label = shown(value)
+        times = sum(one == label or one.startswith(f"{label} (") for one in found)
+        if label in found and _is_plain(_bare(value)):
+            raise OptionError(f"{argument(key)}: {label} appears twice")
+        found.append(f"{label} ({times + 1})" if label in found else label)
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a label tells all of a value."""
+    if isinstance(value, Mapping):
+        return all(map(_is_plain, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return isinstance(value, (str, int, float, Path)) or value is None
+
+
 def shown(value: Any) -> str:
-    """Return a value as tables show it: of a component its name and the options given."""
+    """Return a value as tables show it: of a component its name and the options given.
+
+    >>> shown("1e-3"), shown(0.001), shown({"name": "r2d2", "initial_alpha": 20.0})
+    ('0.001', '0.001', 'r2d2 (initial_alpha=20.0)')
+    """
     value = _bare(value)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(shown, value))
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = float(value) if set(value) & set(".eE") else int(value)
     if isinstance(value, Mapping):
         options = ", ".join(f"{k}={shown(v)}" for k, v in value.items() if k != "name")
         name = shown(value.get("name", ""))
         return f"{name} ({options})" if options else name
     if isinstance(value, type):
         return value.__name__
-    return str(value) if isinstance(value, (str, int, float, bool)) else type(value).__name__
+    return str(value) if isinstance(value, (str, int, float, Path)) else type(value).__name__
 
 
 def _spoken(key: str) -> str:

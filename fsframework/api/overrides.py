@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fsframework.api.grids import shown
 from fsframework.api.planned import plain_tree
 from fsframework.errors import OptionError, close_matches
 from fsframework.values import ExperimentDescription
@@ -83,7 +84,7 @@ def _conditions(table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         if key != "set":
             value = plain_tree(node)
             several = value if isinstance(value, (list, tuple)) else [value]
-            found[key] = tuple(map(str, several))
+            found[key] = tuple(map(shown, several))
     return found
 
 

@@ -42,18 +42,23 @@ def described_over(layers: Sequence[Mapping[str, Any]], session: Session) -> Des
     return described(functools.reduce(overlay, layers, {}), session)
 
 
-def check_options(descriptions: Iterable[Description]) -> None:
+def check_options(descriptions: Iterable[Description], *, here: bool = True) -> None:
     """Check that components accept their options and that the device exists; run nothing.
 
     Equal components are made once. A component that cannot be made for another reason, such as a
     missing file, is left for its run to report.
+
+    Args:
+        descriptions: of the experiments.
+        here: whether this machine runs them, and must have their device.
 
     Raises:
         OptionError: a component refuses its options, or this machine lacks the device.
     """
     tried: set[str] = set()
     for one in descriptions:
-        resolve_device(one.experiment.settings.device)
+        if here:
+            resolve_device(one.experiment.settings.device)
         for component in one.experiment.components():
             key = canonical([component.kind, component.to_json()])
             if key in tried or component.kind == "dataset":

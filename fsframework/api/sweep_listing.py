@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,7 @@ def listed_experiments(sweep: Sweep) -> list[Listed]:
     """Return the experiments of a planned sweep, equal ones once; nothing runs."""
     files, costs = sweep.files, _Costs(runs(sweep.session.workspace.runs))
     leases = _leases(files)
+    holders = leases.holders(sweep.keys)
     found: list[Listed] = []
     seen: set[str] = set()
     unknown: list[tuple[int, Description]] = []
@@ -63,7 +64,7 @@ def listed_experiments(sweep: Sweep) -> list[Listed]:
             found.append(Listed(name, "cannot run", planned.reason))
         elif key not in seen:
             seen.add(key)
-            one = _listed(name, files.result(key), leases.holder(key), files)
+            one = _listed(name, files.result(key), _told(leases, holders, key), files)
             if one.state in ("to do", "failed"):
                 unknown.append((len(found), planned.description))
             found.append(one)
@@ -87,9 +88,11 @@ def listed_sweep(name: str, session: Session) -> list[Listed]:
     files, costs = SweepFiles(session.workspace.runs), _Costs(runs(session.workspace.runs))
     manifest = Manifest.load(files.manifest(name))
     leases = _leases(files)
+    holders = leases.holders(item.key for item in manifest.items)
     found = []
     for item in manifest.items:
-        one = _listed(item.name, files.result(item.key), leases.holder(item.key), files)
+        running = _told(leases, holders, item.key)
+        one = _listed(item.name, files.result(item.key), running, files)
         if one.state in ("to do", "running") and item.tree is not None:
             try:
                 seconds = costs.seconds(described(item.tree, session))
@@ -104,9 +107,18 @@ def _leases(files: SweepFiles) -> Leases:
     return Leases(files.leases, this_machine())
 
 
-def _listed(
-    name: str, result: ItemResult | None, holder: Holder | None, files: SweepFiles
-) -> Listed:
+def _told(leases: Leases, holders: Mapping[str, Holder], key: str) -> str:
+    """Return who holds an experiment and what they do; empty if nobody does."""
+    if key not in holders:
+        return ""
+    holder, silence = holders[key], leases.silence(key)
+    text = f"{holder.worker}, {holder.note}" if holder.note else holder.worker
+    if silence > holder.seconds:
+        text += f"; no sign of life for {spoken_time(silence)}"
+    return text
+
+
+def _listed(name: str, result: ItemResult | None, running: str, files: SweepFiles) -> Listed:
     if result is not None and result.status == "failed":
         return Listed(name, "failed", result.reason)
     if result is not None:
@@ -115,9 +127,8 @@ def _listed(
         except FsfError as error:
             headline = str(error)
         return Listed(name, "finished", f"{headline} ({result.run})")
-    if holder is not None:
-        note = f", {holder.note}" if holder.note else ""
-        return Listed(name, "running", f"{holder.worker}{note}")
+    if running:
+        return Listed(name, "running", running)
     return Listed(name, "to do")
 
 

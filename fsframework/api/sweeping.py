@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +33,7 @@ from fsframework.api.sweeps import (
 )
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces.launcher import Launcher
-from fsframework.pipeline.experiment.arguments import ARGUMENTS, SEEDS
+from fsframework.pipeline.experiment.arguments import ARGUMENTS, SEEDS, leaves
 from fsframework.values import (
     Estimates,
     ExperimentDescription,
@@ -47,6 +47,8 @@ __all__ = ["Finished", "PlannedSweep", "SweepRow", "plan_sweep", "sweep"]
 _LISTS = ("statistics", "drop_words", "training")
 """Arguments whose value is a list; an axis of one is a list of lists."""
 _SEEDS_AXIS = "training_seed"
+_TABLES = ("grid", "overrides", "exclude")
+"""What the file of a sweep may have besides options."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,7 @@ def sweep(
         runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress
     )
     axes, single = _divided(arguments)
-    below = tree_of_call({}, config)
+    below = _below(config)
     made = plan_sweep(axes, given_tree(single, "call"), below, session, name=name, plugins=plugins)
     return made.run()
 
@@ -242,6 +244,15 @@ def _varied(tags: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the axes with several values; of a single line, all."""
     axes = list(dict.fromkeys(key for one in tags for key in one))
     return [a for a in axes if len(tags) == 1 or len({str(one.get(a)) for one in tags}) > 1]
+
+
+def _below(config: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the tree of a configuration, with the tables that only sweeps have."""
+    if not isinstance(config, Mapping):
+        return tree_of_call({}, config)
+    own = {key: value for key, value in config.items() if key in _TABLES}
+    rest = {key: value for key, value in config.items() if key not in own}
+    return {**tree_of_call({}, rest), **leaves(own, "call")}
 
 
 def _divided(arguments: Mapping[str, Any]) -> tuple[dict[str, list[Any]], dict[str, Any]]:
@@ -287,7 +298,17 @@ def plan_sweep(
         FsfError: an option is unknown or not allowed, or nothing is left to run.
     """
     launcher, [own, file] = without_launcher([given, config], session)
-    grid = {**axes_of_table(file.pop("grid", {})), **axes}
+    given_keys = list(_keys_of(own))
+    _check_apart([*axes, *given_keys])
+    table = axes_of_table(file.pop("grid", {}))
+    _check_apart(list(table))
+    # What is given now takes precedence over the axes of a file.
+    left_of_file = {
+        key: values
+        for key, values in table.items()
+        if not any(_overlap(_set_by(key), _set_by(other)) for other in (*axes, *given_keys))
+    }
+    grid = {**left_of_file, **axes}
     overrides = read_overrides(file.pop("overrides", []))
     excluded = read_excluded(file.pop("exclude", []))
     for tree in (own, file):
@@ -298,15 +319,74 @@ def plan_sweep(
             )
     axes = _axes(grid)
     experiments = experiments_of(axes)
-    values = {key: [shown(value) for value in own] for key, own in axes.items()}
-    check_conditions(overrides, excluded, values)
+    _check_conditions(overrides, excluded, axes, table)
     left = [one for one in experiments if not any(e.holds_for(one) for e in excluded)]
     if not left:
         raise OptionError(f"all {len(experiments)} experiments of the grid are excluded")
     planned = [_planned(one, overrides, own, file, session) for one in left]
-    check_options(one.description for one in planned if one.description is not None)
+    known = (one.description for one in planned if one.description is not None)
+    check_options(known, here=launcher is None)
     made = sweep_of(planned, session, name=name, plugins=plugins)
     return PlannedSweep(made, launcher)
+
+
+def _check_conditions(
+    overrides: Sequence[Override], excluded: Sequence[Override], axes: Axes, table: Axes
+) -> None:
+    """Check conditions against the axes, and those of the file before anything replaced them."""
+    values: dict[str, list[str]] = {}
+    for source in (axes, table):
+        for key, own in source.items():
+            values.setdefault(key, []).extend(map(shown, own))
+    check_conditions(overrides, excluded, values)
+    for number, one in enumerate(overrides, start=1):
+        for key in _keys_of(one.options):
+            if any(_overlap(_set_by(key), _set_by(axis)) for axis in axes):
+                raise OptionError(
+                    f"overrides, number {number}: sets {key}, which is an axis of the grid"
+                )
+
+
+def _set_by(key: str) -> str:
+    """Return the dotted key of a configuration that an option sets."""
+    return _SEEDS_AXIS if key == "seeds" else ARGUMENTS.get(key, key)
+
+
+def _keys_of(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys that a tree of ``Given`` sets; the name of a component is its own."""
+    for key, node in tree.items():
+        if isinstance(node, Mapping):
+            yield from _keys_of(node, f"{prefix}{key}.")
+        else:
+            yield prefix.removesuffix(".") if key == "name" and prefix else f"{prefix}{key}"
+
+
+def _overlap(first: str, second: str) -> bool:
+    """Return whether two dotted keys set the same option.
+
+    >>> _overlap("training", "training.epochs"), _overlap("method", "method.temperature")
+    (True, False)
+    >>> _overlap("seed", "task_seed")
+    True
+    """
+    pair = {first, second}
+    if len(pair) == 1 or ("seed" in pair and pair & set(SEEDS)):
+        return True
+    return "training" in pair and all(key.partition(".")[0] == "training" for key in pair)
+
+
+def _check_apart(keys: Sequence[str]) -> None:
+    """Check that no two options of the same source set the same; ``seed`` may be refined.
+
+    Raises:
+        OptionError: they do.
+    """
+    for place, key in enumerate(keys):
+        for other in keys[:place]:
+            if "seed" not in (key, other) and _overlap(_set_by(key), _set_by(other)):
+                raise OptionError(
+                    f"{argument(other)} and {argument(key)} set the same option; give one of them"
+                )
 
 
 def _axes(grid: Axes) -> dict[str, list[Any]]:

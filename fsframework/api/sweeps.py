@@ -103,19 +103,28 @@ class Sweep:
     plugins: tuple[str, ...] = ()
 
     @property
+    def digest(self) -> str:
+        """Of its experiments, whatever its name."""
+        return digest_of("sweep", [*sorted(item.key for item in self.items), *self.plugins])[:16]
+
+    @property
     def files(self) -> SweepFiles:
         """Where results, leases and logs are kept."""
         return SweepFiles(self.session.workspace.runs)
 
-    def results(self, before: Collection[str] = ()) -> list[ExperimentResult]:
+    def results(
+        self, before: Collection[str] = (), known: Mapping[str, ItemResult] | None = None
+    ) -> list[ExperimentResult]:
         """Return what is known of each planned experiment.
 
         An experiment without a result is one whose reason says so.
 
         Args:
             before: keys of those that were finished before; their runs are reused.
+            known: results by key; others are read.
         """
-        found = {item.key: self.files.result(item.key) for item in self.items}
+        known = known or {}
+        found = {i.key: known.get(i.key) or self.files.result(i.key) for i in self.items}
         return [
             self._result(planned, found.get(key), reused=key in before)
             for planned, key in zip(self.planned, self.keys, strict=True)
@@ -267,11 +276,15 @@ def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[Experiment
         FsfError: the workers cannot be started, or end again and again without a result.
     """
     files, session = sweep.files, sweep.session
-    before = {item.key for item in sweep.items if files.is_sound(item.key)}
+    before = set()
     for item in sweep.items:
-        if item.key not in before:
+        if files.result(item.key) is None:
+            continue
+        if files.is_sound(item.key):
+            before.add(item.key)
+        else:
             files.forget(item.key)
-    _save_manifest(sweep, for_workers=launcher is not None)
+    _save_manifests(sweep, for_workers=launcher is not None)
     with SweepView(sweep.items, session) as view:
         job = SweepJob(sweep.items, session, told=view.told, ended=view.ended)
         leases = Leases(files.leases, f"{this_machine()}, {sweep.name}")
@@ -286,25 +299,14 @@ def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[Experiment
                 view.watch(states, leases.holders(job.items))
 
             drive(job, leases, launcher, _work(sweep), watch)
-    return sweep.results(before)
+    return sweep.results(before, job.results)
 
 
-def _save_manifest(sweep: Sweep, *, for_workers: bool) -> None:
-    """Write the file that describes a sweep, in place of an earlier one of the name.
-
-    Raises:
-        OptionError: another grid runs under the name now.
-    """
-    path = sweep.files.manifest(sweep.name)
-    if path.exists():
-        earlier = {item.key for item in Manifest.load(path).items}
-        others = earlier - {item.key for item in sweep.items}
-        if Leases(sweep.files.leases, this_machine()).holders(others):
-            raise OptionError(
-                f"{argument('name', sweep.name)}: a sweep with this name and other experiments "
-                "runs now; choose another name"
-            )
-    Manifest(sweep.name, sweep.items, sweep.plugins).save(path, for_workers=for_workers)
+def _save_manifests(sweep: Sweep, *, for_workers: bool) -> None:
+    """Describe a sweep to workers, and to whoever asks for it by its name."""
+    manifest = Manifest(sweep.name, sweep.items, sweep.plugins)
+    manifest.save(sweep.files.grid(sweep.digest), for_workers=for_workers)
+    manifest.save(sweep.files.manifest(sweep.name), for_workers=False)
 
 
 def _work(sweep: Sweep) -> Work:
@@ -314,21 +316,26 @@ def _work(sweep: Sweep) -> Work:
     folders = {"FSF_RUNS": workspace.runs, "FSF_CACHE": workspace.cache}
     return Work(
         name=sweep.name,
-        command=(sys.executable, "-m", "fsframework", "sweep", "work", sweep.name),
+        command=(sys.executable, "-m", "fsframework", "sweep", "work", sweep.digest),
         n_items=max(1, len(sweep.items)),
         logs=sweep.files.worker_logs(sweep.name).absolute(),
         environment=own | {name: str(path.absolute()) for name, path in folders.items()},
     )
 
 
-def work_on(name: str, runs_dir: Path | None = None, cache_dir: Path | None = None) -> None:
-    """Do experiments of a sweep that nobody holds until none is left: the job of one worker.
+def work_on(digest: str, runs_dir: Path | None = None, cache_dir: Path | None = None) -> None:
+    """Do experiments that nobody holds until none is left: the job of one worker.
+
+    Args:
+        digest: of the experiments.
+        runs_dir: folder of the runs.
+        cache_dir: folder of cached stages.
 
     Raises:
-        RecordError: the sweep is unknown.
+        RecordError: no such experiments are described.
     """
     workspace = open_session(runs_dir=runs_dir, cache_dir=cache_dir, progress=False).workspace
-    manifest = Manifest.load(SweepFiles(workspace.runs).manifest(name))
+    manifest = Manifest.load(SweepFiles(workspace.runs).grid(digest))
     session = open_session(
         runs_dir=runs_dir, cache_dir=cache_dir, plugins=manifest.plugins, progress=False
     )

@@ -31,6 +31,8 @@ _AXES = (
     *("image-size", "precision", "query-batch", "min-count"),
 )
 """Options with one or more values."""
+_WHOLE = ("statistics", "drop_words")
+"""Keys of options whose value is a list by itself."""
 
 
 @runnable_group(epilog="Options left out come from --config, then from the defaults.")
@@ -101,11 +103,11 @@ def _planned(context: click.Context, name: str | None) -> PlannedSweep:
             axes[key] = [text] if key == "seeds" else split_values(text)
     single = []
     for key, value in key_values(given["options"]).items():
-        values = split_values(value) if "," in value else [value]
-        if len(values) > 1 and not key.startswith("launcher."):
+        values = [value] if key in _WHOLE or key.startswith("launcher.") else split_values(value)
+        if len(values) > 1:
             axes[key] = values
         else:
-            single.append(f"{key}={value}")
+            single.append(f"{key}={values[0]}")
     return plan_sweep(
         axes,
         tree_of(context, config=False, leaving=(*axes, "name"), options=single),
@@ -172,11 +174,11 @@ def sweep_status(context: click.Context, /, name: str, as_json: bool, **_: Any) 
 
 
 @sweep.command("work", hidden=True)
-@click.argument("name")
+@click.argument("digest")
 @shared("runs-dir", "cache-dir")
 @click.pass_context
-def sweep_work(context: click.Context, /, name: str, **_: Any) -> None:
+def sweep_work(context: click.Context, /, digest: str, **_: Any) -> None:
     """Do experiments of a sweep until none is free; launchers start this."""
     from fsframework.api.sweeps import work_on
 
-    work_on(name, context.params["runs_dir"], context.params["cache_dir"])
+    work_on(digest, context.params["runs_dir"], context.params["cache_dir"])

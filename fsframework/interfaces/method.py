@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,9 @@ __all__ = ["Batch", "FewShotMethod"]
 
 @dataclass(frozen=True)
 class Batch:
-    """The data of a training step; items are what the method ``consumes``.
+    """The data of a training step.
+
+    Items are what the method ``consumes``, or images where it ``trains_on_images``.
 
     A step on episodes fills the first five fields, one on batches ``items`` and ``classes``, one on
     both all of these.
@@ -61,12 +63,18 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
     torch.Size([4, 75, 5])
     """
 
-    consumes: ClassVar[Literal["vectors", "maps", "images"]] = "vectors"
+    consumes: Literal["vectors", "maps", "images"] = "vectors"
     """An item is a vector ``(D,)``, a map ``(C, h, w)`` or an image ``(3, H, W)``. Vectors and maps
-    are computed once per image and cached; only ``images`` methods see pixels in every task."""
+    are computed once per image and cached; only ``images`` methods see pixels in every task. An
+    option may set it for an instance, as the method within another one does."""
 
-    learns_from: ClassVar[Literal["episodes", "batches", "both", "nothing"]] = "episodes"
-    """What ``loss`` needs in a training step."""
+    learns_from: Literal["episodes", "batches", "both", "nothing"] = "episodes"
+    """What ``loss`` needs in a training step; an option may set it for an instance."""
+
+    trains_on_images: bool = False
+    """Whether ``loss`` receives normalised images ``(3, H, W)`` although the method ``consumes``
+    vectors or maps: it stores the backbone and makes these itself in training. In evaluation they
+    are still computed once per image. An option may set it for an instance."""
 
     weightless: bool = False
     """Whether it has no weights of its own once it is built; on a backbone that keeps its weights
@@ -94,8 +102,10 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
         Args:
             item_shape: shape of one item as ``embed`` receives it.
             n_base_classes: classes of the training split; 0 where nothing is trained.
-            backbone: makes the items. A method that ``consumes`` images stores it
-                (``self.backbone = backbone``) and runs it itself; others ignore it.
+            backbone: makes the items. A method that ``consumes`` images or ``trains_on_images``
+                stores it (``self.backbone = backbone``) and runs it itself. Others do not store
+                it; they may hook into its layers, as long as nothing changes while they are in
+                evaluation mode.
         """
 
     def embed(self, items: Tensor) -> Tensor:
@@ -141,7 +151,8 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
     def loss(self, batch: Batch) -> Tensor:
         """Return the scalar that a training step minimises; by default the queries' cross-entropy.
 
-        Items come from the backbone, before ``embed``. In mixed precision this runs under
+        Items come from the backbone, before ``embed``, or are images where the method
+        ``trains_on_images``. In mixed precision this runs under
         ``torch.autocast`` with the weights in float32; linear algebra without half precision must
         request float32 itself.
         """

@@ -29,7 +29,7 @@ def features_of(experiment: Experiment, session: Session) -> FeatureStore:
             f"with fsf run and give the run with {argument('model')}, or train nothing with "
             f"{argument('training.epochs', 0)}"
         )
-    if experiment.method.cls.consumes == "images":
+    if experiment.method.create().consumes == "images":
         raise OptionError(
             f"{experiment.method.called} adapts its backbone to each task, so that images have no "
             "features that could be kept"

@@ -55,7 +55,7 @@ def _identity(prepared: Prepared) -> dict[str, Any]:
         "data": prepared.source.dataset.fingerprint,
         "tasks": {arm: tasks.digest for arm, tasks in prepared.arms.items()},
         "training": experiment.training_json(),
-        "stages": _stage_digests(experiment.stages),
+        "stages": stage_digests(experiment.stages),
         "seed": settings.training_seed,
         "image_size": settings.image_size,
         "decoding": settings.decoding,
@@ -90,7 +90,7 @@ def training_key(
         [model.weights_digest()],
         canonical([experiment.training_json(), shape, experiment.settings.training_seed]),
         [episodes.fingerprint],
-        canonical(_stage_digests(experiment.stages)),
+        canonical(stage_digests(experiment.stages)),
         prepared.device.type,
     )
 
@@ -120,7 +120,7 @@ def outcomes_key(
     return f"{key[:24]}.parquet"
 
 
-def _stage_digests(stages: Sequence[Stage]) -> list[list[str]]:
+def stage_digests(stages: Sequence[Stage]) -> list[list[str]]:
     """Return what decides each stage besides its options: weights read, code of its method."""
     return [[_init_digest(s.init_from), s.method.fingerprint if s.method else ""] for s in stages]
 

@@ -1,7 +1,8 @@
 """Checks of few-shot methods on small synthetic episodes.
 
 Items are vectors ``(32,)``, maps ``(32, 5, 5)`` or images ``(3, 20, 20)``, as the method
-``consumes``; images go through ``ToyBackbone``. Every class is a cluster around its own centre.
+``consumes``; images go through ``ToyBackbone``, in training only for a method that
+``trains_on_images``. Every class is a cluster around its own centre.
 Scoring runs in evaluation mode under ``torch.no_grad``, on the items that ``embed`` returns; a
 method that adapts by gradients enables them itself. Scores are compared to within a thousandth of
 their range, in float32.
@@ -71,8 +72,29 @@ class Episode:
 
 
 def _episode(method: FewShotMethod, *, way: int = 5, **shape: Any) -> Episode:
-    """Return a toy episode of the method's ``n_way`` ways if it has one, else of ``way``."""
-    return toy_episode(method.consumes, way=method.n_way or way, **shape)
+    """Return a toy episode of the method's ``n_way`` ways if it has one, else of ``way``.
+
+    A method that ``trains_on_images`` is shown images that its backbone has encoded.
+    """
+    way = method.n_way or way
+    if not method.trains_on_images:
+        return toy_episode(method.consumes, way=way, **shape)
+    episode = toy_episode("images", way=way, **shape)
+    return dataclasses.replace(
+        episode,
+        support=_encoded(method, episode.support),
+        query=_encoded(method, episode.query),
+    )
+
+
+def _encoded(method: FewShotMethod, images: Tensor) -> Tensor:
+    """Return what the backbone that a method holds makes of images ``(..., 3, 20, 20)``."""
+    found = [m for m in method.modules() if isinstance(m, ToyBackbone)]
+    require(found, "trains_on_images is True, but build has not stored the backbone")
+    with torch.no_grad():
+        maps = found[0](images.flatten(0, -4))
+        items = found[0].vectors(maps) if method.consumes == "vectors" else maps
+    return items.reshape(*images.shape[:-3], *items.shape[1:])
 
 
 def toy_episode(
@@ -169,6 +191,7 @@ def check_declarations(make: Make) -> None:
     for name, known in (
         ("consumes", tuple(ITEM_SHAPES)),
         ("learns_from", ("episodes", "batches", "both", "nothing")),
+        ("trains_on_images", (False, True)),
         ("transductive", (False, True)),
         ("weightless", (False, True)),
     ):
@@ -393,10 +416,11 @@ def _batch(
     method: FewShotMethod, *, seed: int, noise: float = 1.0, requires_grad: bool = False
 ) -> tuple[list[Tensor], Batch]:
     """Return the batch of a training step, and the leaf tensors in it."""
-    episode = _episode(method, seed=seed, noise=noise)
+    kind = "images" if method.trains_on_images else method.consumes
+    episode = toy_episode(kind, way=method.n_way or 5, seed=seed, noise=noise)
     generator = torch.Generator().manual_seed(seed)
     classes = torch.randint(_N_BASE, (24,), generator=generator)
-    items = _items(method.consumes, classes, noise, generator)
+    items = _items(kind, classes, noise, generator)
     leaves = [t.requires_grad_(requires_grad) for t in (episode.support, episode.query, items)]
     whole = Batch(
         support=episode.support,
@@ -420,8 +444,9 @@ def check_scores_on_device(make: Make) -> None:
 
     They run on PyTorch's meta device, whose tensors have no values.
     """
-    method = built(make).to("meta")
+    method = built(make)
     made = _episode(method, tasks=2, shot=2, n=5)
+    method.to("meta")
     episode = _on_meta(Batch(support=made.support, query=made.query))
     embedded: list[Tensor] = []
     with torch.no_grad():

@@ -52,7 +52,12 @@ SMALL: dict[str, dict[str, Any]] = {
 """Options that make a large component a small one."""
 
 
-NESTED: dict[str, tuple[str, str]] = {"stl-deepbdc": ("classifier", "rfs")}
+NESTED: dict[str, tuple[str, str]] = {
+    "ata": ("base", "protonet"),
+    "ft": ("base", "protonet"),
+    "lrp": ("base", "protonet"),
+    "stl-deepbdc": ("classifier", "rfs"),
+}
 """The option of a method that takes another, and the name of one it can take."""
 
 

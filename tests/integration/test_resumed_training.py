@@ -19,16 +19,24 @@ COMMON = (
 )  # fmt: skip
 FAMILIES = {
     "relationnet": ("-o", "training.epochs=4", "-o", "training.steps=12"),
+    "ata": (
+        *("-o", "method.base=gnn", "-o", "method.base.nf=8", "-o", "method.steps=1"),
+        *("-o", "training.epochs=4", "-o", "training.steps=6"),
+    ),
     "anil": ("-o", "training.epochs=4", "-o", "training.steps=12"),
     # Two stages, the second with a teacher.
     "rfs": ("-o", "training.epochs=2", "-o", "training.steps=12"),
+    # Likewise, on images that it turns.
+    "skd": ("-o", "training.epochs=2", "-o", "training.steps=12", "-o", "training.batch_size=8"),
+    # Two stages, the second on a frozen backbone.
+    "mtl": ("-o", "training.epochs=2", "-o", "training.steps=12"),
     # Two stages, with a method in the method.
     "ifsl": (
         "--recipe", "quick-maml", "-o", "training.epochs=2", "-o", "training.steps=12",
         "-o", "method.n_splits=2",
     ),
 }  # fmt: skip
-SLOW = ("ifsl",)
+SLOW = ("ata", "ifsl", "mtl", "skd")
 
 
 def command(method: str, folder: Path) -> list[str]:

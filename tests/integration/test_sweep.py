@@ -118,12 +118,46 @@ def test_a_file_has_lists_conditions_and_exclusions(fsf: Fsf, tmp_path: Path) ->
     assert records[1].components["method"].options["initial_alpha"] == 20.0
 
 
+def test_what_is_given_now_takes_precedence_over_a_file(fsf: Fsf, tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(
+        """
+        [grid]
+        method = ["ncc", "protonet"]
+        "training.learning_rate" = [1e-3, 1e-2]
+        [[exclude]]
+        method = "protonet"
+        """
+    )
+    chosen = ("--method", "ncc", "-o", "training.learning_rate=0.5")
+    done = fsf("sweep", "--config", "grid.toml", *chosen, "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [one["experiment"] for one in json.loads(done.stdout)["experiments"]] == [
+        "the only experiment"
+    ]
+
+
+def test_other_weights_to_start_from_are_another_experiment(fsf: Fsf, tmp_path: Path) -> None:
+    chosen = ("--method", "protonet", "--init-from", "start.safetensors", *SMALL, "--shot", "1")
+    for seed in ("0", "1"):
+        made = fsf("run", "--method", "protonet", *SMALL, "--shot", "1", "--seed", seed, "--json")
+        weights = Path(json.loads(made.stdout)["folder"]) / "weights.safetensors"
+        (tmp_path / "start.safetensors").write_bytes((tmp_path / weights).read_bytes())
+        done = fsf("sweep", *chosen)
+        assert done.stdout.splitlines()[-1].endswith(": 1 of 1 experiments finished"), seed
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--method", "ncc,,maml"), "'ncc,,maml': a value between commas is empty"),
         (("--method", "nccc,protone"), "unknown method 'nccc'"),
         (("--seeds", "0-1", "--seed", "1,2"), "--seeds are training seeds"),
+        (("--seeds", "0-1", "-o", "training_seed=7"), "--seeds and --training-seed set the same"),
+        (
+            ("--shot", "1,2", "-o", "sampler.n_shot=2,3"),
+            "--shot and sampler.n_shot set the same",
+        ),
+        (("--method", "ncc,protonet,ncc"), "--method: ncc appears twice"),
         (("--name", "../mine"), "--name must consist of letters"),
         (("--launcher", "nowhere"), "unknown launcher 'nowhere'"),
         (("--config", "wrong.toml"), "exclude, number 1: 'methd' is not an axis of the grid"),
@@ -204,6 +238,20 @@ class FirstTask(Statistic):
 
     def per_task(self, outcomes: Outcomes) -> Any:
         return np.asarray(outcomes.class_accuracy[:, 0])
+
+
+def test_a_mapping_has_the_tables_of_a_file() -> None:
+    small = {"name": "planted", "n_per_class": 8, "size": 16}
+    config = {
+        "sampler": {"name": "random", "n_way": 2, "n_shot": 1, "n_query": 2},
+        "tasks": 10,
+        "dataset": small,
+        "training": {"epochs": 0},
+        "grid": {"method": ["ncc", "protonet"]},
+        "exclude": [{"method": "protonet"}],
+    }
+    found = fsf_api.sweep(config=config, progress=False)
+    assert [run.record.components["method"].name for run in found.runs] == ["ncc"]
 
 
 def test_classes_run_in_this_process_only() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,8 @@ class Experiment:
     def learns(self) -> bool:
         """Whether anything is to be trained, judged by the options."""
         return any(
-            s.epochs and (s.method or self.method.cls.learns_from != "nothing") for s in self.stages
+            s.epochs and (s.method or self.method.create().learns_from != "nothing")
+            for s in self.stages
         )
 
 
@@ -172,16 +174,18 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     sampler = resolve_component(registry, "sampler", whole["sampler"])
     n_way, n_shot = _shape(settings, sampler)
     recipe: Recipe | None = None
-    trained = "training" in asked or ("recipe" in asked and settings.recipe is not None)
-    if not trained and _nothing_to_train(registry, whole):
-        whole["training"] = {"epochs": Given(0, "nothing to train")}
-    elif settings.recipe is not None and settings.model is None:
+    if settings.recipe is not None and settings.model is None:
         recipe = _recipe(registry, whole, settings.recipe, n_shot)
+    below = leaves(dict(recipe.options), f"recipe {recipe.name}") if recipe else {}
+    below.pop("training", None)  # belongs to single stages
+    # A recipe may give an option that the method needs.
+    with_recipe = functools.reduce(overlay, (asked, below, _DEFAULTS))
+    trained = "training" in asked or ("recipe" in asked and settings.recipe is not None)
+    if not trained and _nothing_to_train(registry, with_recipe):
+        recipe, whole["training"] = None, {"epochs": Given(0, "nothing to train")}
     training = whole.get("training", {})
     if recipe is not None:
-        below = leaves(dict(recipe.options), f"recipe {recipe.name}")
-        below.pop("training", None)  # belongs to single stages
-        whole = functools.reduce(overlay, (asked, below, _DEFAULTS))
+        whole = with_recipe
     settings, origins = _settings(whole)
     settings = dataclasses.replace(settings, recipe=settings.recipe if recipe else None)
     detector = _detector(registry, settings, whole)
@@ -336,7 +340,7 @@ def divided(experiment: Experiment, n_processes: int) -> Experiment:
     stages, origins = [], []
     told = experiment.origins["training"]
     for stage, origin in zip(experiment.stages, told, strict=True):
-        shown = stage.shown((stage.method or experiment.method).cls.learns_from)
+        shown = stage.shown((stage.method or experiment.method).create().learns_from)
         groups = min(n_processes, stage.most_groups(shown))
         if origin["groups"] == "default" and groups > 1:
             stage = dataclasses.replace(stage, groups=groups)
@@ -470,7 +474,16 @@ def _values(tree: Any) -> Any:
 
 
 def _nothing_to_train(registry: Registry, whole: Mapping[str, Any]) -> bool:
-    """Whether the method has no weights of its own, and the backbone keeps those it has."""
+    """Whether the method has no weights of its own, and the backbone keeps those it has.
+
+    A method that still lacks options that it needs, which a recipe may give, is taken to have some.
+    """
+    request = whole["method"]
+    cls = registry.load("method", str(_value(request)).partition(":")[0]).cls
+    given = {cls.argument, *(request if isinstance(request, Mapping) else ())}
+    needed = {name for name, (_, default) in parameters(cls).items() if default is Parameter.empty}
+    if needed - given:
+        return False
     if not resolve_component(registry, "method", whole["method"]).create().weightless:
         return False
     return bool(resolve_component(registry, "backbone", whole["backbone"]).create().keeps_weights)

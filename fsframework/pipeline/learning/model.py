@@ -96,7 +96,8 @@ class FewShotModel(nn.Module):
 
     Args:
         backbone: its maps, or their pooled vectors, are the items, unless the method
-            ``consumes`` images and runs the backbone itself.
+            ``consumes`` images and runs the backbone itself. The method then holds it, as one
+            that ``trains_on_images`` does.
         size: height and width of the images in pixels.
         n_base_classes: classes of the training split, 0 without training.
     """
@@ -120,7 +121,7 @@ class FewShotModel(nn.Module):
         self._sees_images = method.consumes == "images"
         # In a tuple, so that PyTorch does not count it twice where the method holds it.
         self._extractor = (backbone,)
-        if not self._sees_images:
+        if not (self._sees_images or method.trains_on_images):
             self.backbone = backbone
         pre = backbone.preprocessing
         self.preprocessing_identity = f"{size} {pre.interpolation} {pre.mean} {pre.std}"
@@ -160,8 +161,8 @@ class FewShotModel(nn.Module):
         if self._sees_images:
             return images
         if self.method.consumes == "vectors":
-            return self.backbone.encode(images)
-        maps: Tensor = self.backbone(images)
+            return self.extractor.encode(images)
+        maps: Tensor = self.extractor(images)
         return maps
 
     def items(self, pixels: Tensor) -> Tensor:

@@ -334,7 +334,7 @@ def check_stages(
                 f"{where}: distill needs batches, and the method under test as the teacher; omit "
                 "training.method and use a method that learns from batches, such as rfs"
             )
-        if stage.compile and trained.consumes == "images":
+        if stage.compile and (trained.consumes == "images" or trained.trains_on_images):
             raise OptionError(
                 f"{where}: compile works only where the backbone sees each image once, not with "
                 f"{name}, which runs the backbone itself"
@@ -573,6 +573,8 @@ class _StageLoop:
             self._advance(left * stage.steps, f"stopped after epoch {progress.epoch}")
         if self.best:
             self.model.load_state_dict(self.best)
+        # The next stage may have another method, and what this one does in training is then over.
+        self.model.eval()
         for parameter in self.frozen:
             parameter.requires_grad_(True)
 
@@ -751,7 +753,7 @@ class _StageLoop:
             pixels = pixels_to(split.pixels[index], self.device)
             images = self.model.images(pixels, self.stage.augment)
         if kept is None:
-            items = self.encode(images)
+            items = images if self.model.method.trains_on_images else self.encode(images)
         else:
             items = kept[torch.from_numpy(index).to(self.device)]
         n = 0
@@ -772,7 +774,10 @@ class _StageLoop:
     def _kept_items(self) -> Tensor | None:
         """The items of all training images if no step changes them, else ``None``."""
         model, pixels = self.model, self.train_split.pixels
-        if self.stage.augment or model.method.consumes == "images" or not self._backbone_is_fixed():
+        method = model.method
+        if method.consumes == "images" or method.trains_on_images:
+            return None
+        if self.stage.augment or not self._backbone_is_fixed():
             return None
         with torch.no_grad():
             one = model.items(pixels_to(pixels[:1], self.device))

@@ -16,6 +16,7 @@ from fsframework._reading import parse_json, read_file
 from fsframework.components.resolution import Component, canonical
 from fsframework.errors import FsfError, OptionError, RecordError
 from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.pipeline.identity import stage_digests
 from fsframework.pipeline.work.trees import packed, unpacked
 
 __all__ = ["Item", "Manifest", "group_of", "key_of_experiment"]
@@ -121,7 +122,8 @@ class Manifest:
 def key_of_experiment(experiment: Experiment, data_fingerprint: str) -> str:
     """Return the digest of everything that an experiment is told, its code and its data.
 
-    Unlike the fingerprint of its run, it needs neither words nor tasks.
+    Unlike the fingerprint of its run, it needs neither words nor tasks; nor does it know the device
+    that ``auto`` becomes, which may differ where workers run.
     """
     options = {k: v for k, v in experiment.to_json().items() if k not in _INDIFFERENT}
     return digest_of(
@@ -129,8 +131,16 @@ def key_of_experiment(experiment: Experiment, data_fingerprint: str) -> str:
         fsframework.__version__,
         canonical([options, experiment.name]),
         _fingerprints(experiment.components()),
-        [data_fingerprint],
+        [data_fingerprint, _weights_of(experiment)],
     )[:24]
+
+
+def _weights_of(experiment: Experiment) -> str:
+    """Return what decides the stages besides their options: weights read, code of methods."""
+    try:
+        return canonical(stage_digests(experiment.stages))
+    except FsfError as error:  # the run will say so
+        return str(error)
 
 
 def group_of(experiment: Experiment) -> str:

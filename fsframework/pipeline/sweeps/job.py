@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -69,8 +71,19 @@ class SweepFiles:
         return self.runs / "sweeps" / "leases"
 
     def manifest(self, name: str) -> Path:
-        """Return the file that describes a sweep."""
+        """Return the file that describes a sweep, as it was started last."""
         return self.runs / "sweeps" / f"{name}.json"
+
+    def grid(self, digest: str) -> Path:
+        """Return the file that describes certain experiments to workers."""
+        return self.runs / "sweeps" / "grids" / f"{digest}.json"
+
+    def with_results(self) -> set[str]:
+        """Return the keys of the experiments that have a file of results."""
+        try:
+            return {Path(entry.name).stem for entry in os.scandir(self.runs / "sweeps" / "results")}
+        except FileNotFoundError:
+            return set()
 
     def log(self, key: str) -> Path:
         """Return the log of an experiment."""
@@ -143,8 +156,9 @@ class SweepJob:
 
     def left(self) -> list[str]:
         """Return the keys of the experiments without a result."""
+        new = self.files.with_results() - self.results.keys()
         for key, item in self.items.items():
-            if key not in self.results and (found := self.files.result(key)) is not None:
+            if key in new and (found := self.files.result(key)) is not None:
                 self.results[key] = found
                 self._ended(item, found)
         return [key for key in self.items if key not in self.results]
@@ -162,6 +176,11 @@ class SweepJob:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         result = replace(result, seconds=seconds, machine=this_machine(), finished=now)
         self.files.save_result(key, result)
+        if result.reason and _gpu_is_lost():
+            raise FsfError(
+                f"the GPU of this process no longer answers after {item.name}, which failed; other "
+                "processes go on"
+            )
 
     def give_up(self, key: str, deaths: int) -> None:
         """Keep that an experiment ends its workers."""
@@ -208,6 +227,18 @@ class SweepJob:
             return ItemResult("failed", refusal(error) or text_of(error))
         reporter.say("finished")
         return ItemResult("finished", run=made.folder.name, reused=made.reused)
+
+
+def _gpu_is_lost() -> bool:
+    """Return whether every further call to the GPU fails in this process, as after some errors."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
 
 
 def _opened(log: Path) -> IO[str]:

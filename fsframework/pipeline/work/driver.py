@@ -12,14 +12,15 @@ from fsframework._calls import interrupt
 from fsframework.errors import FsfError
 from fsframework.interfaces.launcher import Launcher, Work, Workers, WorkerState
 from fsframework.pipeline.work.leases import Leases
-from fsframework.pipeline.work.worker import Job
+from fsframework.pipeline.work.worker import MOST_DEATHS, Job
 
 __all__ = ["drive"]
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _SECONDS_TO_END = 5.0
-_MOST_VAIN_STARTS = 3
-"""Times that workers are started in a row without a single result, before the job is given up."""
+_MOST_VAIN_STARTS = MOST_DEATHS + 1
+"""Times that workers are started in a row without a single result, before the job is given up; an
+item that ends its workers is given up before that."""
 
 
 @dataclass

@@ -10,6 +10,7 @@ machines are never compared, and no lock of the file system is needed.
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import threading
 import time
@@ -46,6 +47,7 @@ class Holder:
         deaths: how often the item was left by a holder that did not give it back.
         given_back: whether the holder has given the item back.
         note: what the holder is doing, for people.
+        token: tells this lease from any other.
     """
 
     worker: str
@@ -58,13 +60,21 @@ class Holder:
     deaths: int = 0
     given_back: bool = False
     note: str = ""
+    token: str = ""
 
     @property
     def is_dead(self) -> bool:
         """Whether its process is known to be dead; unknown for other machines."""
         if not self.system or self.system != _system():
             return False
-        return _start_of(self.pid) != self.started
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False  # it lives, and is somebody else's
+        started = _start_of(self.pid)
+        return started is not None and started != self.started
 
 
 def this_machine() -> str:
@@ -82,12 +92,16 @@ def _system() -> str:
         return ""
 
 
-def _start_of(pid: int) -> str:
-    """Return when a process was started, in ticks; empty if there is none, or only its remains."""
+def _start_of(pid: int) -> str | None:
+    """Return when a process was started, in ticks.
+
+    Returns:
+        An empty text if only the remains of the process are left; ``None`` if it is not known.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return ""
+        return None
     return "" if fields[0] in ("Z", "X") else fields[19]
 
 
@@ -110,6 +124,14 @@ class Lease:
     def deaths(self) -> int:
         """How often a holder of the item has died."""
         return self._holder.deaths
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nobody has taken the item since, as from a process that had stopped for long."""
+        number = _number(self._path) + 1
+        found = _read(self._path)
+        taken = self._path.with_suffix(f".{number}").exists()
+        return found is not None and found.token == self._holder.token and not taken
 
     def note(self, text: str) -> None:
         """Tell what this process is doing; others see it from the next renewal on."""
@@ -139,8 +161,9 @@ class Lease:
             self._write()
 
     def _write(self) -> None:
-        if self._path.exists():  # else the item is done, and its leases are removed
-            with suppress(FsfError):  # a full disk costs the lease at worst, never the work
+        # What the disk refuses costs the lease at worst, never the work.
+        with suppress(FsfError, OSError):
+            if self.is_held:
                 atomic_write(self._path, msgspec.json.encode(self._holder))
 
 
@@ -156,7 +179,7 @@ class Leases:
     def __init__(self, folder: Path, worker: str, seconds: float = LEASE_SECONDS) -> None:
         self.folder = folder
         pid = os.getpid()
-        self._me = Holder(worker, this_machine(), _system(), pid, _start_of(pid), seconds)
+        self._me = Holder(worker, this_machine(), _system(), pid, _start_of(pid) or "", seconds)
         self._held: set[Lease] = set()
         self._seen: dict[str, tuple[bytes, float]] = {}
         self._wake = threading.Event()
@@ -175,7 +198,7 @@ class Leases:
         deaths = 0 if former is None else former.deaths + (not former.given_back)
         number = 0 if last is None else _number(last) + 1
         path = self.folder / f"{key}.{number}"
-        holder = replace(self._me, deaths=deaths)
+        holder = replace(self._me, deaths=deaths, token=secrets.token_hex(8))
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with path.open("xb") as file:
@@ -202,6 +225,14 @@ class Leases:
                 last[path.stem] = max(path, last.get(path.stem, path), key=_number)
         found = {key: self._holder_by(last[key]) for key in keys if key in last}
         return {key: holder for key, holder in found.items() if holder is not None}
+
+    def silence(self, key: str) -> float:
+        """Return the seconds since the last renewal, by the clocks of disk and machine: roughly."""
+        last = self._last(key)
+        try:
+            return 0.0 if last is None else max(0.0, time.time() - last.stat().st_mtime)
+        except OSError:
+            return 0.0
 
     def clear(self, key: str) -> None:
         """Remove the leases of an item that is done."""

@@ -77,5 +77,6 @@ def _do(job: Job, leases: Leases, lease: Lease) -> bool:
             job.give_up(key, lease.deaths)
         else:
             job.do(key, lease)
-        leases.clear(key)
+        if lease.is_held:
+            leases.clear(key)
     return True

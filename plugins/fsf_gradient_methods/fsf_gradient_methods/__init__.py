@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from fsf_gradient_methods._boil import BOIL
     from fsf_gradient_methods._leo import LEO
     from fsf_gradient_methods._maml import MAML
+    from fsf_gradient_methods._mtl import MTL
 
-__all__ = ["ANIL", "BOIL", "LEO", "MAML"]
+__all__ = ["ANIL", "BOIL", "LEO", "MAML", "MTL"]
 
 __version__ = "0.1.0"
 
@@ -20,6 +21,7 @@ _HOME = {
     "BOIL": "_boil",
     "LEO": "_leo",
     "MAML": "_maml",
+    "MTL": "_mtl",
 }
 """The module that defines each name; asking for one name imports no other module."""
 

@@ -32,10 +32,7 @@ def _conv64f(kwargs: object, where: str, items: Items, size: int) -> BackboneHer
     if given.flag("is_feature", False):
         raise DataError(f"{where}.is_feature: maps of all four blocks are not supported")
     flat = given.flag("is_flatten", False)
-    if flat != (items == "vectors"):
-        raise DataError(
-            f"{where}.is_flatten must be {str(not flat).lower()}: the classifier takes {items}"
-        )
+    _check_items(flat, items, where)
     options = {
         "last_pool": given.flag("last_pool", True),
         "maxpool_last2": given.flag("maxpool_last2", True),
@@ -63,10 +60,7 @@ def _resnet12(kwargs: object, where: str, items: Items, size: int) -> BackboneHe
     given = Section(kwargs, where, known)
     flat, average = given.flag("is_flatten", True), given.flag("avg_pool", True)
     pooled = given.flag("maxpool_last2", True)
-    if flat != (items == "vectors"):
-        raise DataError(
-            f"{where}.is_flatten must be {str(not flat).lower()}: the classifier takes {items}"
-        )
+    _check_items(flat, items, where)
     if average and items == "maps":
         raise DataError(f"{where}.avg_pool must be false: the classifier takes maps")
     side = size // (16 if pooled else 4)
@@ -87,6 +81,17 @@ def _resnet12(kwargs: object, where: str, items: Items, size: int) -> BackboneHe
     return BackboneHere(
         "resnet12", options, _stages("emb_func"), {"drop_rate": 0.0} if rate else {}, _counters()
     )
+
+
+def _check_items(flat: bool, items: Items, where: str) -> None:
+    if items == "two encoders":
+        raise DataError(
+            f"{where}: GAINModel makes encoders of its own, and its backbone must be fgfl_resnet12"
+        )
+    if items != "either" and flat != (items == "vectors"):
+        raise DataError(
+            f"{where}.is_flatten must be {str(not flat).lower()}: the classifier takes {items}"
+        )
 
 
 def _stages(theirs: str) -> dict[str, str]:
@@ -145,6 +150,25 @@ def _resnet12_bdc(kwargs: object, where: str, items: Items, size: int) -> Backbo
     )
 
 
+def _fgfl_resnet12(kwargs: object, where: str, items: Items, size: int) -> BackboneHere:
+    """Read the two encoders of FGFL, which it makes whatever ``kwargs`` say except widths."""
+    keys = ("avg_pool", "drop_rate", "dropblock_size", "keep_prob", "planes")
+    given = Section(kwargs, where, keys)
+    if items != "two encoders":
+        raise DataError(f"{where}: fgfl_resnet12 is for GAINModel only")
+    if size // 16 != 5:
+        raise DataError(
+            f"{where}: averages windows of 5 x 5 locations, so images must have 84 x 84 pixels"
+        )
+    options = {"widths": given.wholes("planes", (64, 160, 320, 640)), "drop_rate": 0.1}
+    first, second = _stages("encoder"), _stages("encoder_f")
+    prefix = "method.frequency_backbone."
+    names = first | {k: prefix + v.removeprefix("backbone.") for k, v in second.items()}
+    more = _counters()
+    more |= {prefix + k.removeprefix("backbone."): v for k, v in _counters().items()}
+    return BackboneHere("resnet12", options, names, {"drop_rate": 0.0}, more)
+
+
 def _single(weight: Tensor) -> Tensor:
     """Return a matrix of one number as a number."""
     return weight.reshape(()) if weight.numel() == 1 else weight
@@ -152,6 +176,7 @@ def _single(weight: Tensor) -> Tensor:
 
 BACKBONES: Mapping[str, Callable[[object, str, Items, int], BackboneHere]] = {
     "Conv64F": _conv64f,
+    "fgfl_resnet12": _fgfl_resnet12,
     "resnet12": _resnet12,
     "resnet12Bdc": _resnet12_bdc,
 }

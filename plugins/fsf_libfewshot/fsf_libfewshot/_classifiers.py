@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from fsf_libfewshot import _gradient, _local, _metric, _transfer
+from fsf_libfewshot import _gradient, _local, _metric, _sets, _transfer
 from fsf_libfewshot._here import ClassifierHere, Tasks
 
 __all__ = ["CLASSIFIERS"]
@@ -19,10 +19,14 @@ CLASSIFIERS: Mapping[str, Callable[[object, str, Tasks], ClassifierHere]] = {
     "CAN": _metric.can,
     "ConvMNet": _local.covamnet,
     "DN4": _metric.dn4,
+    "DSN": _sets.dsn,
     "DeepBDC": _local.deepbdc,
+    "FEAT": _sets.feat,
     "FRN": _local.frn,
+    "GAINModel": _sets.fgfl,
     "LEO": _gradient.leo,
     "MAML": _gradient.maml,
+    "MTL": _gradient.mtl,
     "NegNet": _transfer.neg_net,
     "ProtoNet": _metric.protonet,
     "R2D2": _metric.r2d2,

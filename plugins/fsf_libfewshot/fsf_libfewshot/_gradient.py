@@ -7,11 +7,15 @@ from typing import Any
 from fsf_libfewshot._here import ClassifierHere, Tasks
 from fsf_libfewshot._names import affine
 from fsf_libfewshot._section import Section
+from fsframework.interfaces import DataError
 
-__all__ = ["anil", "boil", "leo", "maml"]
+__all__ = ["anil", "boil", "leo", "maml", "mtl"]
 
 _TESTING = {"NIL": "nil", "Once_update": "adapted"}
 """LibFewShot's ways to test a BOIL; testing it unadapted with its head is not supported."""
+
+_MTL_RATE = 0.01
+"""Of LibFewShot's MTL, whatever its configuration says."""
 
 _HEAD = affine("classifier.layers.0", "method.classify")
 
@@ -69,6 +73,30 @@ def maml(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
     """Read a MAML; its head is made for the ways of its training."""
     given = Section(kwargs, where, ("feat_dim", "inner_param"))
     return ClassifierHere("maml", "vectors", _inner(given, tasks), _HEAD)
+
+
+def mtl(kwargs: object, where: str, tasks: Tasks) -> ClassifierHere:
+    """Read an MTL on Conv64F, whose steps are of 0.01 and whose head is stored twice."""
+    given = Section(kwargs, where, ("feat_dim", "inner_param", "num_classes", "use_MTL"))
+    if not given.flag("use_MTL", True):
+        raise DataError(f"{where}.use_MTL must be true: without it there are no scales and shifts")
+    steps = given.section("inner_param", ("iter", "lr")).whole("iter", least=1)
+    options = {
+        "n_way": tasks.way,
+        "inner_lr": _MTL_RATE,
+        "train_steps": steps,
+        "test_steps": steps,
+        "first_order": True,
+    }
+    names = {
+        "base_learner.vars.0": "method.classify.weight",
+        "base_learner.vars.1": "method.classify.bias",
+    }
+    for i in range(4):
+        names[f"emb_func.layer{i + 1}.0.mtl_weight"] = f"method.scales.{i}"
+        names[f"emb_func.layer{i + 1}.0.mtl_bias"] = f"method.shifts.{i}"
+    twice = ("base_learner.fc1_",)
+    return ClassifierHere("mtl", "either", options, names, ignored=twice)
 
 
 def _inner(given: Section, tasks: Tasks) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from fsframework.interfaces import FewShotMethod
 
 __all__ = ["BackboneHere", "ClassifierHere", "Items", "Tasks"]
 
-Items = Literal["vectors", "maps"]
-"""What a classifier receives per image."""
+Items = Literal["vectors", "maps", "either", "two encoders"]
+"""What a classifier receives per image; ``either`` if it flattens maps by itself. FGFL makes its
+own encoders instead, of one kind."""
 
 
 @dataclass(frozen=True)

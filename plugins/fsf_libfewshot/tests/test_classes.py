@@ -29,6 +29,8 @@ N_BASE = 11
 SIZE = 42
 """Images of 42 x 42 pixels leave maps of 2 x 2, which is enough here and fast."""
 DIM = 64 * 2 * 2
+SIZES = {"GAINModel": 84}
+"""Of the images, for classes that work with one size only."""
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -54,10 +56,10 @@ def conv64f() -> Shapes:
     return shapes
 
 
-def resnet12(*planes: int) -> Shapes:
+def resnet12(*planes: int, name: str = "emb_func") -> Shapes:
     shapes: Shapes = {}
     for i, (before, width) in enumerate(zip((3, *planes), planes, strict=False), 1):
-        block = f"emb_func.layer{i}.0"
+        block = f"{name}.layer{i}.0"
         for j in (1, 2, 3):
             shapes[f"{block}.conv{j}.weight"] = (width, before if j == 1 else width, 3, 3)
             shapes |= norm(f"{block}.bn{j}", width)
@@ -70,6 +72,10 @@ BACKBONE: Mapping[str, tuple[Mapping[str, Any], Shapes]] = {
     "DeepBDC": (
         {"name": "resnet12Bdc", "kwargs": {"planes": list(PLANES), "reduce_dim": 3}},
         resnet12(*PLANES),
+    ),
+    "GAINModel": (
+        {"name": "fgfl_resnet12", "kwargs": {"planes": list(PLANES)}},
+        resnet12(*PLANES, name="encoder") | resnet12(*PLANES, name="encoder_f"),
     ),
 }
 """Configuration and weights of the backbone, where it is not Conv64F."""
@@ -100,6 +106,25 @@ def can(side: int) -> Shapes:
     }
 
 
+def attention(name: str, length: int) -> Shapes:
+    return {
+        **{f"{name}.w_{x}s.weight": (length, length) for x in "qkv"},
+        **linear(f"{name}.fc", length, length),
+        f"{name}.layer_norm.weight": (length,),
+        f"{name}.layer_norm.bias": (length,),
+    }
+
+
+def versa(dim: int) -> Shapes:
+    shapes = {**linear("h.0", dim, DIM), **norm("h.1", dim)}
+    for part in ("weight_mean", "weight_logvar", "bias_mean", "bias_logvar"):
+        for layer in (0, 2, 4):
+            out = 1 if part.startswith("bias") and layer == 4 else dim
+            shapes |= linear(f"{part}.layers.{layer}", out, dim)
+    return shapes
+
+
+LAYERS = (1, 2, 3, 4)
 STEPS = {"lr": 0.02, "train_iter": 2, "test_iter": 3}
 HEAD = linear("classifier.layers.0", WAY, DIM)
 
@@ -138,8 +163,22 @@ KWARGS: Mapping[str, Mapping[str, Any]] = {
     },
     "ConvMNet": {"n_local": 4},
     "DN4": {"n_k": 2},
+    "DSN": {"discriminative": True, "enable_scale": True, "eps": 0.2, "lamb": 0.05},
     "DeepBDC": {},
+    "FEAT": {
+        "balance": 0.1,
+        "hdim": DIM,
+        "mode": "cos_sim",
+        "temperature": 2,
+        "temperature2": 3,
+    },
     "FRN": {},
+    "GAINModel": {
+        "balance": 0.02,
+        "temperature": 60.0,
+        "temperature2": 30,
+        "use_euclidean": True,
+    },
     "LEO": {
         "encoder_penalty_weight": 1e-9,
         "feat_dim": DIM,
@@ -149,6 +188,14 @@ KWARGS: Mapping[str, Mapping[str, Any]] = {
         "orthogonality_penalty_weight": 0.003,
     },
     "MAML": {"feat_dim": DIM, "inner_param": STEPS},
+    "MTL": {"feat_dim": DIM, "inner_param": {"iter": 4}, "num_classes": N_BASE, "use_MTL": True},
+    "NegNet": {
+        "feat_dim": DIM,
+        "inner_param": {**FITTED, "inner_margin": -0.1, "inner_scale_factor": 5.0},
+        "margin": -0.2,
+        "num_class": N_BASE,
+        "scale_factor": 10.0,
+    },
     "ProtoNet": {},
     "R2D2": {},
     "RENet": {
@@ -159,6 +206,15 @@ KWARGS: Mapping[str, Mapping[str, Any]] = {
         "temperature_attn": 2,
     },
     "RFSModel": {"feat_dim": DIM, "num_class": N_BASE, "is_distill": False},
+    "RelationNet": {"feat_dim": 64, "feat_height": 1, "feat_width": 1},
+    "SKDModel": {
+        "alpha": 0.2,
+        "feat_dim": DIM,
+        "gamma": 0.9,
+        "is_distill": False,
+        "num_class": N_BASE,
+    },
+    "VERSA": {"d_theta": 8, "drop_rate": 0.1, "feat_dim": DIM, "sample_num": 4},
 }
 
 WEIGHTS: Mapping[str, Shapes] = {
@@ -181,24 +237,49 @@ WEIGHTS: Mapping[str, Shapes] = {
         "convm_layer.conv1dLayer.2.bias": (1,),
     },
     "DN4": {},
+    "DSN": {"scale": (1,)},
+    "FEAT": attention("slf_attn", DIM),
     "DeepBDC": {
         "emb_func.bdc_pool.temperature": (1, 1),
         **conv_norm("emb_func.bdc_pool.conv_dr_block", 3, PLANES[-1], 1, 1),
     },
     "FRN": {"frn_layer.scale": (1,), "frn_layer.r": (2,)},
+    "GAINModel": attention("slf_attn2", PLANES[-1]),
     "LEO": {
         **linear("encoder.encoder_func", 8, DIM),
         **{f"encoder.relation_net.{i}.weight": (16, 16) for i in (0, 2, 4)},
         **linear("decoder.decoder_func", 2 * DIM, 8),
     },
     "MAML": HEAD,
+    "MTL": {
+        **{f"emb_func.layer{i}.0.mtl_weight": (64, 3 if i == 1 else 64, 1, 1) for i in LAYERS},
+        **{f"emb_func.layer{i}.0.mtl_bias": (64,) for i in LAYERS},
+        "base_learner.vars.0": (WAY, DIM),
+        "base_learner.vars.1": (WAY,),
+    },
+    "NegNet": {"NegLayer.weight": (N_BASE, DIM)},
     "ProtoNet": {},
     "R2D2": {f"classifier.{name}": (1,) for name in ("alpha", "beta", "gamma")},
     "RENet": renet(64),
     "RFSModel": linear("classifier", N_BASE, DIM),
+    "RelationNet": {
+        **linear("relation_layer.layers.0", 64, 128, 3, 3),
+        **norm("relation_layer.layers.1", 64),
+        **linear("relation_layer.layers.4", 64, 64, 3, 3),
+        **norm("relation_layer.layers.5", 64),
+        **linear("relation_layer.fc.0", 8, 64),
+        **linear("relation_layer.fc.2", 1, 8),
+    },
+    "SKDModel": {
+        **linear("cls_classifier", N_BASE, DIM),
+        **linear("rot_classifier", 4, N_BASE),
+    },
+    "VERSA": versa(8),
 }
 
-ON_MAPS = ("ADM", "ATLNet", "CAN", "ConvMNet", "DN4", "FRN", "RENet")
+ON_MAPS = ("ADM", "ATLNet", "CAN", "ConvMNet", "DN4", "FRN", "RENet", "RelationNet")
+ON_LARGE_MAPS = {"last_pool": False, "maxpool_last2": False}
+"""For RelationNet, whose convolutions do not pad: maps of 10 x 10 here."""
 
 
 def tried(name: str) -> Shapes:
@@ -222,11 +303,12 @@ def random_weights(shapes: Shapes) -> dict[str, Tensor]:
 
 def made_up(folder: Path, name: str, **changes: Any) -> Path:
     """Write a checkpoint of a class; ``changes`` are of its ``kwargs``."""
-    conv64f_there = {"name": "Conv64F", "kwargs": {"is_flatten": name not in ON_MAPS}}
+    larger = ON_LARGE_MAPS if name == "RelationNet" else {}
+    conv64f_there = {"name": "Conv64F", "kwargs": {"is_flatten": name not in ON_MAPS, **larger}}
     config = {
         "backbone": BACKBONE[name][0] if name in BACKBONE else conv64f_there,
         "classifier": {"name": name, "kwargs": {**KWARGS[name], **changes}},
-        "image_size": SIZE,
+        "image_size": SIZES.get(name, SIZE),
         "way_num": WAY,
         "shot_num": SHOT,
         "query_num": QUERY,
@@ -248,14 +330,15 @@ def imported(folder: Path) -> Checkpoint:
 
 def test_every_class_is_covered() -> None:
     assert KWARGS.keys() == WEIGHTS.keys() == CLASSIFIERS.keys()
-    assert BACKBONES.keys() == {"Conv64F", "resnet12", "resnet12Bdc"}
+    assert BACKBONES.keys() == {"Conv64F", "fgfl_resnet12", "resnet12", "resnet12Bdc"}
 
 
 @pytest.mark.parametrize("name", sorted(CLASSIFIERS))
 def test_a_class_is_read_and_works(name: str, tmp_path: Path) -> None:
     found = imported(made_up(tmp_path, name))
     assert set(shapes_of(name)) <= set(found.read.names.values())
-    images = np.random.default_rng(0).integers(0, 256, (WAY * (SHOT + QUERY), 3, SIZE, SIZE))
+    shape = (WAY * (SHOT + QUERY), 3, found.read.image_size, found.read.image_size)
+    images = np.random.default_rng(0).integers(0, 256, shape)
     path = tmp_path / "episode.npz"
     arrays = {"images": images.astype(np.uint8), "train_loss": np.array(1.0)}
     np.savez(path, output=np.zeros((WAY * QUERY, WAY)), **arrays)
@@ -399,6 +482,58 @@ def test_the_options_of_frn(tmp_path: Path) -> None:
     assert found["auxiliary_norm"] == "task"
 
 
+def test_the_options_of_dsn(tmp_path: Path) -> None:
+    expected = {
+        "centre": False,
+        "mirror": "channels",
+        "learn_scale": True,
+        "smoothing": 0.2,
+        "discriminative_weight": 0.05,
+    }
+    assert options(tmp_path, "DSN") == expected
+    plain = imported(made_up(tmp_path, "DSN", discriminative=False, enable_scale=False))
+    assert plain.method.options["discriminative_weight"] == 0.0
+    assert not plain.method.options["learn_scale"]
+    assert "method.scale" not in plain.read.weights
+
+
+def test_the_options_of_feat(tmp_path: Path) -> None:
+    found = imported(made_up(tmp_path, "FEAT"))
+    expected = {
+        "metric": "cosine",
+        "temperature": 2.0,
+        "regulariser_temperature": 3.0,
+        "balance": 0.1,
+        "objective": "libfewshot",
+        "dropout": 0.5,
+        "attention_dropout": 0.1,
+    }
+    assert found.method.options == expected
+    assert found.read.check_method_options == {"dropout": 0.0, "attention_dropout": 0.0}
+
+
+def test_the_options_of_fgfl(tmp_path: Path) -> None:
+    found = imported(made_up(tmp_path, "GAINModel"))
+    expected = {
+        "temperature": 60.0,
+        "regulariser_temperature": 30.0,
+        "balance": 0.02,
+        "dropout": 0.5,
+        "attention_dropout": 0.1,
+    }
+    assert found.method.options == expected
+    with pytest.raises(DataError, match="use_euclidean must be true"):
+        imported(made_up(tmp_path, "GAINModel", use_euclidean=False))
+
+
+def test_the_backbone_of_fgfl_that_is_not_used_is_ignored(tmp_path: Path) -> None:
+    path = made_up(tmp_path, "GAINModel") / "model_best.pth"
+    state = torch.load(path, weights_only=True)
+    more = {"slf_attn2.attention.ba": torch.zeros(()), "emb_func.any": torch.zeros(2)}
+    torch.save({**state, **more}, path)
+    assert len(imported(tmp_path).read.names) == len(state)
+
+
 def test_the_options_of_dn4(tmp_path: Path) -> None:
     assert options(tmp_path, "DN4") == {"n_k": 2}
 
@@ -415,7 +550,7 @@ def test_the_options_of_baselines(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("optimiser", "message"),
     [
-        ({"name": "Adam", "kwargs": {"lr": 0.01}}, "by Adam"),
+        ({"name": "RMSprop", "kwargs": {"lr": 0.01}}, "by RMSprop"),
         ({"name": "SGD", "kwargs": {"lr": 0.01}}, "by SGD with momentum 0 and dampening 0"),
     ],
 )
@@ -427,6 +562,72 @@ def test_another_optimiser_of_baseline_is_noted(
     assert found.method.options["lr"] == 0.01, "the default, which suits the momentum"
     assert found.method.options["weight_decay"] == 0.001
     assert message in found.read.notes[-1]
+
+
+@pytest.mark.parametrize("name", ["Baseline", "BaselinePlus", "NegNet"])
+def test_adam_fits_as_the_configuration_says(name: str, tmp_path: Path) -> None:
+    adam = {"name": "Adam", "kwargs": {"lr": 0.02}}
+    inner = {**KWARGS[name]["inner_param"], "inner_optim": adam}
+    found = options(tmp_path, name, inner_param=inner)
+    assert (found["optimizer"], found["lr"], found["weight_decay"]) == ("adam", 0.02, 0.0)
+
+
+def test_the_options_of_negnet(tmp_path: Path) -> None:
+    found = options(tmp_path, "NegNet")
+    assert (found["margin"], found["scale"]) == (-0.2, 10.0)
+    assert (found["inner_margin"], found["inner_scale"]) == (-0.1, 5.0)
+    of_eight = {**KWARGS["NegNet"]["inner_param"], "inner_batch_size": 8}
+    found = options(tmp_path, "NegNet", inner_param=of_eight)
+    assert found["steps"] == 20, "its batches are of 4 whatever the configuration says"
+
+
+def test_a_comparison_starts_where_the_reference_did(tmp_path: Path) -> None:
+    found = imported(made_up(tmp_path, "NegNet"))
+    images = np.random.default_rng(0).integers(0, 256, (WAY * (SHOT + QUERY), 3, SIZE, SIZE))
+    arrays = {"images": images.astype(np.uint8), "output": np.zeros((WAY * QUERY, WAY))}
+    values = []
+    for start in (None, np.eye(WAY, DIM, dtype=np.float32), -np.eye(WAY, DIM, dtype=np.float32)):
+        given = {} if start is None else {"inner_weight": start}
+        np.savez(tmp_path / "episode.npz", **arrays, **given)
+        reference = read_reference(tmp_path / "episode.npz", found.read)
+        assert set(reference.given) == set(given)
+        values.append(deviation(found, reference, tolerance=1e-3).outputs.value)
+    assert len(set(values)) == 3
+
+
+def test_the_options_of_mtl(tmp_path: Path) -> None:
+    found = options(tmp_path, "MTL")
+    assert (found["n_way"], found["inner_lr"]) == (WAY, 0.01)
+    assert (found["train_steps"], found["test_steps"]) == (4, 4)
+    with pytest.raises(DataError, match="use_MTL must be true"):
+        imported(made_up(tmp_path, "MTL", use_MTL=False))
+
+
+def test_the_options_of_versa(tmp_path: Path) -> None:
+    found = imported(made_up(tmp_path, "VERSA"))
+    chosen = found.method.options
+    assert (chosen["dim"], chosen["n_samples"], chosen["dropout"]) == (8, 4, 0.1)
+    assert chosen["average"] == "logits"
+    assert chosen["sample"], "only a comparison is made without random numbers"
+
+
+@pytest.mark.parametrize(
+    ("distilled", "names"),
+    [(False, ("gamma", "alpha")), (True, ("distill_gamma", "distill_alpha"))],
+)
+def test_the_options_of_skd(distilled: bool, names: tuple[str, str], tmp_path: Path) -> None:
+    found = options(tmp_path, "SKDModel", is_distill=distilled, kd_T=3)
+    assert [found[name] for name in names] == [0.9, 0.2]
+    assert found["temperature"] == 3.0
+
+
+def test_relationnets_kernels_have_the_class_first(tmp_path: Path) -> None:
+    found = imported(made_up(tmp_path, "RelationNet"))
+    theirs = torch.load(tmp_path / "model_best.pth", weights_only=True)
+    kernel = theirs["relation_layer.layers.0.weight"]
+    ours = found.read.weights["method.first.conv.weight"]
+    assert torch.equal(ours[:, :64], kernel[:, 64:])
+    assert torch.equal(ours[:, 64:], kernel[:, :64])
 
 
 def test_a_distilled_rfs_omits_its_teacher(tmp_path: Path) -> None:

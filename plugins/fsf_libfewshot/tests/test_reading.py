@@ -192,7 +192,7 @@ PROTO = {"name": "ProtoNet"}
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"classifier": {"name": "FEAT"}}, "LibFewShot's FEAT has no counterpart here; known: "),
+        ({"classifier": {"name": "MetAL"}}, "LibFewShot's MetAL has no counterpart here; known: "),
         ({"classifier": {**PROTO, "args": 1}}, "classifier.args: unknown key; known: kwargs, name"),
         ({"classifier": {**PROTO, "kwargs": [1]}}, "classifier.kwargs must have keys, but is [1]"),
         ({"classifier": {**PROTO, "kwargs": {"k": 1}}}, "kwargs.k: unknown key; known: none"),
@@ -223,6 +223,15 @@ PROTO = {"name": "ProtoNet"}
         (
             {"backbone": {**RESNET, "kwargs": {"maxpool_last2": False}}},
             "leave maps of 21 x 21",
+        ),
+        (
+            {"backbone": {"name": "resnet12Bdc"}},
+            "resnet12Bdc makes maps, but the classifier takes vectors",
+        ),
+        ({"backbone": {"name": "fgfl_resnet12"}}, "fgfl_resnet12 is for GAINModel only"),
+        (
+            {"classifier": {"name": "GAINModel", "kwargs": {"use_euclidean": True}}},
+            "encoders of its own, and its backbone must be fgfl_resnet12",
         ),
         ({"image_size": [84, 96]}, "image_size must be a number, not [84, 96]"),
         ({"way_num": 1}, "way_num must be a whole number of at least 2, not 1"),

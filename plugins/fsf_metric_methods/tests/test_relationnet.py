@@ -44,7 +44,7 @@ def literal(method: RelationNet, support: Tensor, query: Tensor) -> Tensor:
     x = torch.cat([classes[:, None].expand(shape), query[:, :, None].expand(shape)], dim=3)
     x = x.flatten(0, 2)
     for block in (method.first, method.second):
-        x = block.norm(block.conv(x)).relu()
+        x = block.norm(block.conv(x)).relu()  # the layer itself pads or not
         x = functional.max_pool2d(x, [min(2, side) for side in x.shape[2:]])
     return method.relate(method.combine(x.flatten(1)).relu()).reshape(shape[:3])
 
@@ -64,6 +64,17 @@ def test_scores_are_those_of_concatenated_pairs(size: tuple[int, int], training:
     with torch.no_grad():
         expected = literal(copy.deepcopy(method), *items(size))
         torch.testing.assert_close(method.scores(*items(size)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("size", [(8, 8), (21, 10)])
+def test_without_padding_the_maps_shrink(size: tuple[int, int], training: bool) -> None:
+    method = built(size, padding=False).train(training)
+    with torch.no_grad():
+        expected = literal(copy.deepcopy(method), *items(size))
+        torch.testing.assert_close(method.scores(*items(size)), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(OptionError, match="padding must be true for maps of 7 x 21"):
+        built((7, 21), padding=False)
 
 
 def test_running_statistics_after_a_step_are_the_literal_ones() -> None:

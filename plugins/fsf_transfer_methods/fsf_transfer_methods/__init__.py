@@ -7,21 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_transfer_methods._baseline import Baseline, BaselinePlusPlus
+    from fsf_transfer_methods._calibration import DistributionCalibration
     from fsf_transfer_methods._centroids import NCC
     from fsf_transfer_methods._finetune import FineTune
     from fsf_transfer_methods._logistic import RFS, Logistic
+    from fsf_transfer_methods._lpftfb import LPFTFB
     from fsf_transfer_methods._negcosine import NegCosine
     from fsf_transfer_methods._pretrained import KNN, Cosine, Linear
     from fsf_transfer_methods._skd import SKD
 
 __all__ = [
     "KNN",
+    "LPFTFB",
     "NCC",
     "RFS",
     "SKD",
     "Baseline",
     "BaselinePlusPlus",
     "Cosine",
+    "DistributionCalibration",
     "FineTune",
     "Linear",
     "Logistic",
@@ -32,12 +36,14 @@ __version__ = "0.1.0"
 
 _HOME = {
     "KNN": "_pretrained",
+    "LPFTFB": "_lpftfb",
     "NCC": "_centroids",
     "RFS": "_logistic",
     "SKD": "_skd",
     "Baseline": "_baseline",
     "BaselinePlusPlus": "_baseline",
     "Cosine": "_pretrained",
+    "DistributionCalibration": "_calibration",
     "FineTune": "_finetune",
     "Linear": "_pretrained",
     "Logistic": "_logistic",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fsf_transfer_methods._base_classes import BaseClassifier
-from fsf_transfer_methods._classifiers import score_cosine, score_linear
+from fsf_transfer_methods._classifiers import Cosines, score_cosine, score_linear
 from fsf_transfer_methods._fit import Fit, Optimizer, Weights, check_fit, n_steps, unit
 from fsframework.interfaces import OptionError
 
@@ -162,10 +162,8 @@ class BaselinePlusPlus(BaseClassifier):
         return self._scores(support, query, self._fit(support, batch_size), start)
 
     def _scores(self, support: Tensor, query: Tensor, fit: Fit, start: Weights | None) -> Tensor:
-        scale = self._scale(support.shape[1])
-        return score_cosine(
-            support, query, fit, scale=scale, learn_lengths=self.learn_lengths, start=start
-        )
+        kind = Cosines(self._scale(support.shape[1]), learn_lengths=self.learn_lengths)
+        return score_cosine(support, query, fit, kind, start)
 
     def _fit(self, support: Tensor, batch_size: int | None) -> Fit:
         steps = self.steps or n_steps(support.shape[1:3].numel())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -21,78 +22,100 @@ from fsf_transfer_methods._fit import (
     unit,
 )
 
-__all__ = ["margin_loss", "score_cosine", "score_linear"]
+__all__ = ["Cosines", "penalised_loss", "score_cosine", "score_linear"]
 
 _INITIAL_LENGTH = 1 / math.sqrt(3)
 """Mean length of a row of PyTorch's linear layer: D numbers, uniform within 1 / sqrt(D) of 0."""
 
 
-def score_linear(support: Tensor, query: Tensor, fit: Fit, start: Weights | None = None) -> Tensor:
+def score_linear(
+    support: Tensor, query: Tensor, fit: Fit, start: Weights | None = None, firth: float = 0.0
+) -> Tensor:
     """Return the logits of linear classifiers fitted to each task, ``(tasks, n, way)``.
 
     Args:
         support: float ``(tasks, way, shot, D)``.
         query: float ``(tasks, n, D)``.
         start: ``weight (tasks, way, D)`` and ``bias (tasks, way)``; zeros by default.
+        firth: weight of the penalty of ``penalised_loss``.
     """
     with torch.no_grad(), torch.autocast(support.device.type, enabled=False):
         dtype, support, query = query.dtype, precise(support), precise(query)
         if start is None and fit.optimizer == "sgd" and fit.batch_size is None:
-            weights = _linear_by_sgd(support, fit)
+            weights = _linear_by_sgd(support, fit, firth)
         else:
             tasks, way, _, dim = support.shape
             zeros = {
                 "weight": support.new_zeros(tasks, way, dim),
                 "bias": support.new_zeros(tasks, way),
             }
-            weights = fitted(start or zeros, support, linear_logits, fit)
+            loss = partial(penalised_loss, firth=firth)
+            weights = fitted(start or zeros, support, linear_logits, fit, loss=loss)
         return linear_logits(weights, query).to(dtype)
 
 
+@dataclass(frozen=True)
+class Cosines:
+    """What a cosine classifier is and is fitted for.
+
+    Args:
+        scale: factor of the cosines.
+        margin: subtracted from the cosine of an item's own class while fitting.
+        firth: weight of the penalty of ``penalised_loss``.
+        learn_lengths: whether the cosines of a class are also multiplied by a learned number.
+    """
+
+    scale: float
+    margin: float = 0.0
+    firth: float = 0.0
+    learn_lengths: bool = False
+
+
 def score_cosine(
-    support: Tensor,
-    query: Tensor,
-    fit: Fit,
-    *,
-    scale: float,
-    margin: float = 0.0,
-    learn_lengths: bool = False,
-    start: Weights | None = None,
+    support: Tensor, query: Tensor, fit: Fit, kind: Cosines, start: Weights | None = None
 ) -> Tensor:
     """Return the scaled cosines of classifiers fitted to each task, ``(tasks, n, way)``.
 
     Args:
         support: float ``(tasks, way, shot, D)``.
         query: float ``(tasks, n, D)``.
-        scale: factor of the cosines.
-        margin: subtracted from the cosine of an item's own class while fitting.
-        learn_lengths: also multiply the cosines of a class by a learned number.
-        start: ``directions (tasks, way, D)`` and, with ``learn_lengths``, ``lengths (tasks, way)``;
+        start: ``directions (tasks, way, D)`` and, with learned lengths, ``lengths (tasks, way)``;
             by default the classes' means, with the mean length of a random start.
     """
     with torch.no_grad(), torch.autocast(support.device.type, enabled=False):
         dtype, support, query = query.dtype, precise(support), precise(query)
         if start is None and fit.optimizer == "sgd" and fit.batch_size is None:
-            weights = _cosine_by_sgd(support, fit, scale, margin, learn_lengths)
+            weights = _cosine_by_sgd(support, fit, kind)
         else:
             weights = fitted(
-                start or _cosine_start(support, learn_lengths),
+                start or _cosine_start(support, kind.learn_lengths),
                 support,
-                partial(cosine_logits, scale=scale),
+                partial(cosine_logits, scale=kind.scale),
                 fit,
-                loss=partial(margin_loss, scaled_margin=scale * margin),
+                loss=partial(penalised_loss, margin=kind.scale * kind.margin, firth=kind.firth),
             )
-        return cosine_logits(weights, query, scale).to(dtype)
+        return cosine_logits(weights, query, kind.scale).to(dtype)
 
 
-def margin_loss(logits: Tensor, labels: Tensor, scaled_margin: float) -> Tensor:
-    """Return the cross-entropy with a margin subtracted from the logit of the own class."""
-    if scaled_margin:
-        logits = logits - scaled_margin * functional.one_hot(labels, logits.shape[1])
-    return functional.cross_entropy(logits, labels)
+def penalised_loss(
+    logits: Tensor, labels: Tensor, margin: float = 0.0, firth: float = 0.0
+) -> Tensor:
+    """Return the cross-entropy with a margin and Firth's penalty.
+
+    Args:
+        logits: ``(n, classes)``.
+        labels: int64 ``(n,)``.
+        margin: subtracted from the logit of the own class.
+        firth: weight of the penalty, minus the mean over items and classes of the logarithm of the
+            probability.
+    """
+    if margin:
+        logits = logits - margin * functional.one_hot(labels, logits.shape[1])
+    loss = functional.cross_entropy(logits, labels)
+    return loss - firth * logits.log_softmax(dim=1).mean() if firth else loss
 
 
-def _linear_by_sgd(support: Tensor, fit: Fit) -> Weights:
+def _linear_by_sgd(support: Tensor, fit: Fit, firth: float) -> Weights:
     """Fit by SGD on the whole support, from zeros."""
     # The weights remain a combination of the items, so only coefficients are learned.
     items, targets = support.flatten(1, 2), _targets(support)
@@ -102,7 +125,7 @@ def _linear_by_sgd(support: Tensor, fit: Fit) -> Weights:
     point = items.new_zeros(len(items), support.shape[1], m + 1)
     velocity: Tensor | None = None
     for _ in range(fit.steps):
-        error = ((point @ products).softmax(dim=1) - targets) / m
+        error = _residuals(point @ products, targets, firth) / m
         gradient = torch.cat([error, error.sum(dim=2, keepdim=True)], dim=2)
         gradient = gradient.add_(point, alpha=fit.weight_decay)
         velocity = _velocity(velocity, gradient)
@@ -110,9 +133,7 @@ def _linear_by_sgd(support: Tensor, fit: Fit) -> Weights:
     return {"weight": point[..., :-1] @ items, "bias": point[..., -1]}
 
 
-def _cosine_by_sgd(
-    support: Tensor, fit: Fit, scale: float, margin: float, learn_lengths: bool
-) -> Weights:
+def _cosine_by_sgd(support: Tensor, fit: Fit, kind: Cosines) -> Weights:
     """Fit by SGD on the whole support, from the classes' means."""
     way, shot = support.shape[1:3]
     items, targets = unit(support).flatten(1, 2), _targets(support)
@@ -121,22 +142,21 @@ def _cosine_by_sgd(
     # The directions remain combinations of the items: (tasks, way, m) coefficients.
     point = targets.expand(len(items), -1, -1) / shot
     point = _INITIAL_LENGTH * point * _inverse_length(point, point @ products)
-    length = point.new_full((len(items), way, 1), _INITIAL_LENGTH if learn_lengths else 1.0)
+    length = point.new_full((len(items), way, 1), _INITIAL_LENGTH if kind.learn_lengths else 1.0)
     velocity: Tensor | None = None
     speed: Tensor | None = None
     for _ in range(fit.steps):
         inner = point @ products
         inverse = _inverse_length(point, inner)
         cosines = inner * inverse
-        logits = scale * (length * cosines - margin * targets)
-        error = logits.softmax(dim=1) - targets
-        error *= scale / m
+        logits = kind.scale * (length * cosines - kind.margin * targets)
+        error = _residuals(logits, targets, kind.firth) * (kind.scale / m)
         # The gradient by a direction has no component along it.
         along = (error * cosines).sum(dim=2, keepdim=True)
         gradient = length * inverse * (error - along * inverse * point)
         gradient.add_(point, alpha=fit.weight_decay)
         velocity = _velocity(velocity, gradient)
-        if learn_lengths:
+        if kind.learn_lengths:
             speed = _velocity(speed, along + fit.weight_decay * length)
             length = length - fit.lr * speed
         point = point.add(velocity, alpha=-fit.lr)
@@ -157,6 +177,13 @@ def _targets(support: Tensor) -> Tensor:
     way, shot = support.shape[1:3]
     ways = torch.arange(way, device=support.device)[:, None]
     return (ways == ways.repeat_interleave(shot)).to(support.dtype)
+
+
+def _residuals(logits: Tensor, targets: Tensor, firth: float) -> Tensor:
+    """Return the gradient by the logits ``(tasks, way, m)``, times ``m``, of ``penalised_loss``."""
+    if not firth:
+        return logits.softmax(dim=1) - targets
+    return (1 + firth) * logits.softmax(dim=1) - (targets + firth / len(targets))
 
 
 def _inverse_length(point: Tensor, inner: Tensor) -> Tensor:

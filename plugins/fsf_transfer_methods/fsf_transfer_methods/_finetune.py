@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -14,6 +14,8 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fsf_transfer_methods._classifiers import penalised_loss
+from fsf_transfer_methods._fit import Fit, fitted
 from fsframework.interfaces import Backbone, FewShotMethod, OptionError
 
 __all__ = ["FineTune"]
@@ -34,6 +36,11 @@ class FineTune(FewShotMethod):
     steps, a ``head_lr`` of 0.1 and an ``lr`` of 0.001 for DINO, 0.0001 for CLIP and DINOv2; Luo et
     al. choose them on validation tasks.
 
+    With ``probe_steps`` the head is fitted to the vectors of the unchanged backbone first, so that
+    the backbone is not distorted for the sake of a head that knows nothing (Kumar, Raghunathan,
+    Jones, Ma and Liang 2022, "Fine-Tuning can Distort Pretrained Features and Underperform
+    Out-of-Distribution", section 3.4), and ``firth_c`` penalises that fit as in ``lp-ft-fb``.
+
     Two deviations: a step uses the whole support, where the authors draw 100 images without
     replacement, which is the same for at most 100; and the ``cosine`` head, random there, starts as
     the classes' means, so that it is deterministic and treats all ways alike.
@@ -46,6 +53,10 @@ class FineTune(FewShotMethod):
         steps: steps of SGD, at least 0.
         lr: initial learning rate of the backbone, at least 0.
         head_lr: initial learning rate of the head, at least 0.
+        probe_steps: steps that move only a head of weights, before the others, at least 0; by SGD
+            with momentum 0.9, dampening 0.9 and ``head_lr``.
+        firth_c: weight of the penalty in these steps, at least 0: minus the mean, over images and
+            classes, of the logarithm of the class's probability.
         batch_norm: whether BatchNorms use their ``running`` statistics or those of the task's
             ``support``, also for its queries.
         tasks_at_once: tasks adapted in parallel, at least 1, which bounds the memory. ``None`` for
@@ -59,24 +70,30 @@ class FineTune(FewShotMethod):
     learns_from: ClassVar[Literal["episodes", "batches", "both", "nothing"]] = "nothing"
     weightless = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         *,
         head: Literal["linear", "cosine", "centroids"] = "linear",
         steps: int = 30,
         lr: float = 0.001,
         head_lr: float = 0.1,
+        probe_steps: int = 0,
+        firth_c: float = 0.0,
         batch_norm: Literal["running", "support"] = "running",
         tasks_at_once: int | None = None,
     ) -> None:
         super().__init__()
         if head not in ("linear", "cosine", "centroids"):
             raise OptionError(f"head must be 'linear', 'cosine' or 'centroids', got {head!r}")
-        if steps < 0:
-            raise OptionError(f"steps must be at least 0, got {steps}")
-        for name, rate in (("lr", lr), ("head_lr", head_lr)):
-            if not rate >= 0:
-                raise OptionError(f"{name} must be at least 0, got {rate}")
+        for name, value in (
+            ("steps", steps),
+            ("lr", lr),
+            ("head_lr", head_lr),
+            ("probe_steps", probe_steps),
+            ("firth_c", firth_c),
+        ):
+            if not value >= 0:
+                raise OptionError(f"{name} must be at least 0, got {value}")
         if batch_norm not in ("running", "support"):
             raise OptionError(f"batch_norm must be 'running' or 'support', got {batch_norm!r}")
         if tasks_at_once is not None and tasks_at_once < 1:
@@ -85,6 +102,8 @@ class FineTune(FewShotMethod):
         self.steps = steps
         self.lr = lr
         self.head_lr = head_lr
+        self.probe_steps = probe_steps
+        self.firth_c = firth_c
         self.batch_norm = batch_norm
         self.tasks_at_once = tasks_at_once
 
@@ -127,7 +146,7 @@ class FineTune(FewShotMethod):
             return functional.cross_entropy(logits, labels)
 
         backbone = {name: weight.detach() for name, weight in vectors.named_parameters()}
-        head = self._start(unit_vectors(backbone).reshape(way, shot, -1))
+        head = self._probed(unit_vectors(backbone).reshape(way, shot, -1))
         both: tuple[Weights, Weights] = backbone, head
         velocities: list[Weights] = [{}, {}]
         for step in range(self.steps):
@@ -150,6 +169,25 @@ class FineTune(FewShotMethod):
         found = unit_vectors(backbone).reshape(way, shot, -1)
         of_query = functional_call(vectors, {**backbone, **statistics}, (query,))
         return self._logits(head, functional.normalize(of_query, dim=1), found)
+
+    def _probed(self, support: Tensor) -> Weights:
+        """Return the head's weights before the backbone moves, given vectors ``(way, shot, D)``."""
+        head = self._start(support)
+        if not (self.probe_steps and head):
+            return head
+
+        def logits(heads: Mapping[str, Tensor], items: Tensor) -> Tensor:
+            one = {name: weight[0] for name, weight in heads.items()}
+            return self._logits(one, items[0], support)[None]
+
+        found = fitted(
+            {name: weight[None] for name, weight in head.items()},
+            support[None],
+            logits,
+            Fit(self.probe_steps, self.head_lr, weight_decay=0.0),
+            loss=partial(penalised_loss, firth=self.firth_c),
+        )
+        return {name: weight[0] for name, weight in found.items()}
 
     def _start(self, support: Tensor) -> Weights:
         """Return the head's initial weights, given vectors ``(way, shot, D)``."""

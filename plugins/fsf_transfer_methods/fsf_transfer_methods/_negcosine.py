@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fsf_transfer_methods._base_classes import BaseClassifier
-from fsf_transfer_methods._classifiers import margin_loss, score_cosine
+from fsf_transfer_methods._classifiers import Cosines, penalised_loss, score_cosine
 from fsf_transfer_methods._fit import Fit, Optimizer, Weights, check_fit, n_steps
 from fsframework.interfaces import Batch, OptionError
 
@@ -83,7 +83,7 @@ class NegCosine(BaseClassifier):
         assert batch.items is not None
         assert batch.classes is not None
         logits = self.class_logits(batch.items)
-        return margin_loss(logits, batch.classes, self.scale * self.margin), logits
+        return penalised_loss(logits, batch.classes, self.scale * self.margin), logits
 
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
         """Return scaled cosines, float ``(tasks, n, way)``, without gradients.
@@ -112,8 +112,8 @@ class NegCosine(BaseClassifier):
     ) -> Tensor:
         steps = self.steps or n_steps(support.shape[1:3].numel())
         fit = Fit(steps, self.lr, self.weight_decay, self.optimizer, batch_size)
-        scale, margin = self.inner_scale, self.inner_margin
-        return score_cosine(support, query, fit, scale=scale, margin=margin, start=start)
+        kind = Cosines(self.inner_scale, self.inner_margin)
+        return score_cosine(support, query, fit, kind, start)
 
 
 class _Cosines(nn.Module):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_transfer_methods._classifiers import score_cosine, score_linear
+from fsf_transfer_methods._classifiers import Cosines, score_cosine, score_linear
 from fsf_transfer_methods._fit import Fit, Optimizer, check_fit, n_steps
 from fsframework.interfaces import FewShotMethod, OptionError
 
@@ -117,7 +117,7 @@ class Cosine(_Untrained):
         """
         steps = self.steps or n_steps(support.shape[1:3].numel())
         fit = Fit(steps, self.lr, self.weight_decay, self.optimizer)
-        return score_cosine(support, query, fit, scale=self.scale)
+        return score_cosine(support, query, fit, Cosines(self.scale))
 
 
 class KNN(_Untrained):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fsf_backbones import Conv64F, ResNet12
-from fsf_transfer_methods import FineTune
+from fsf_transfer_methods import LPFTFB, FineTune
 from fsframework.interfaces import Backbone, OptionError
 from fsframework.testing import parametrize_with_checks
 
@@ -197,6 +197,23 @@ def test_number_of_tasks_at_once_changes_nothing() -> None:
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("firth_c", [0.0, 0.7])
+def test_the_head_is_probed_before_the_backbone_moves(firth_c: float) -> None:
+    support, query = episode()
+    backbone = Tiny()
+    method = built(backbone, steps=0, probe_steps=5, head_lr=0.3, firth_c=firth_c)
+    with torch.no_grad():
+        vectors = [functional.normalize(backbone.eval().encode(x), dim=1) for x in
+                   (support.flatten(0, 2), query.flatten(0, 1))]  # fmt: skip
+    items, queries = vectors[0].unflatten(0, support.shape[:3]), vectors[1].unflatten(0, (3, -1))
+    probed = LPFTFB(firth_c=firth_c, steps=5, lr=0.3, weight_decay=0.0)
+    torch.testing.assert_close(
+        method.scores(support, query), probed.scores(items, queries), rtol=1e-3, atol=1e-4
+    )
+    moved = built(backbone, steps=2, probe_steps=5, head_lr=0.3, lr=0.1, firth_c=firth_c)
+    assert not torch.allclose(moved.scores(support, query), method.scores(support, query))
+
+
 def test_runs_under_autocast() -> None:
     support, query = episode()
     with torch.autocast("cpu", torch.bfloat16):
@@ -210,6 +227,8 @@ def test_runs_under_autocast() -> None:
         ("steps", -1),
         ("lr", -0.1),
         ("head_lr", -0.1),
+        ("probe_steps", -1),
+        ("firth_c", -0.1),
         ("batch_norm", "query"),
         ("tasks_at_once", 0),
     ],

@@ -48,6 +48,20 @@ def test_every_method_of_ours_has_a_quick_recipe_that_says_what_to_expect() -> N
         assert "embedded" in recipe.source
 
 
+def test_a_recipe_may_give_the_method_within_a_method_and_its_ways_follow_the_tasks() -> None:
+    quick = resolved(method="ft").method
+    assert quick.options["base"].name == "relationnet"
+    sampler = {"name": "random", "n_way": 3}
+    inner = resolved(method={"name": "ft", "base": "relationnet", "theta_beta": 0.1}).method
+    assert (inner.options["base"].name, inner.options["theta_beta"]) == ("relationnet", 0.1)
+    followed = resolved(method={"name": "ft", "base": {"name": "gnn", "nf": 8}}, sampler=sampler)
+    assert followed.method.options["base"].options["n_way"] == 3
+    assert followed.method.create().n_way == 3
+    base = {"name": "gnn", "n_way": 4}
+    fixed = resolved(method={"name": "ft", "base": base}, sampler=sampler)
+    assert fixed.method.create().n_way == 4
+
+
 def test_every_recipe_can_be_resolved() -> None:
     registry = Registry()
     for recipe in list_recipes(registry):

@@ -14,7 +14,7 @@ import torch
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, InfeasibleTask, OptionError
-from fsframework.interfaces import Backbone, FewShotMethod
+from fsframework.interfaces import Backbone, Batch, FewShotMethod
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning import training
 from fsframework.pipeline.learning.model import FewShotModel, build_model
@@ -418,6 +418,68 @@ def test_a_backbone_is_found_also_where_the_method_holds_it(
     assert given
     for name, value in given.items():
         assert torch.equal(weights(model)[f"method.{name}"], value), name
+
+
+class OnImages(Prototypes):
+    """Learns from images, and is evaluated on what the backbone makes of them."""
+
+    trains_on_images = True
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        super().build(item_shape, n_base_classes, backbone)
+        self.backbone = backbone
+
+    def loss(self, batch: Batch) -> torch.Tensor:
+        assert batch.support is not None
+        assert batch.query is not None
+        shapes = batch.support.shape, batch.query.shape
+        assert {s[-3:] for s in shapes} == {(3, 16, 16)}
+        images = torch.cat([batch.support.flatten(0, 2), batch.query.flatten(0, 1)])
+        items = self.backbone.encode(images)
+        n = shapes[0][:3].numel()
+        parts = items[:n], items[n:]
+        support, query = (
+            part.reshape(*shape[:-3], -1) for part, shape in zip(parts, shapes, strict=True)
+        )
+        return super().loss(dataclasses.replace(batch, support=support, query=query))
+
+
+def test_a_method_may_train_on_images_and_be_evaluated_on_features(
+    tmp_path: Path, splits: tuple[Split, Split]
+) -> None:
+    usual, trained = run(tmp_path / "usual", splits, STAGES)
+    model, told = run(tmp_path / "images", splits, STAGES, method=OnImages)
+    assert told.best_accuracy == trained.best_accuracy
+    found = {k.replace("method.backbone.", "backbone."): v for k, v in weights(model).items()}
+    assert found.keys() == weights(usual).keys()
+    for name, value in weights(usual).items():
+        torch.testing.assert_close(found[name], value)
+    frozen = dataclasses.replace(STAGES[0], freeze=("backbone",))
+    run(tmp_path / "frozen", splits, [frozen], method=OnImages)
+
+
+class Noted(Prototypes):
+    """Notes in which mode it is whenever the backbone is trained."""
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        super().build(item_shape, n_base_classes, backbone)
+        self.modes: list[bool] = []
+        backbone.register_forward_hook(self.note)
+        self.eval()
+
+    def note(self, backbone: torch.nn.Module, *_: object) -> None:
+        if backbone.training:
+            self.modes.append(self.training)
+
+
+def test_a_method_is_in_training_mode_in_its_own_stages_only(
+    tmp_path: Path, splits: tuple[Split, Split]
+) -> None:
+    one = dataclasses.replace(STAGES[0], epochs=1, validation_tasks=0)
+    other = dataclasses.replace(one, method=component(Classifier))
+    model, _ = run(tmp_path, splits, [other, one, other], method=Noted)
+    modes = model.method.modes
+    assert modes == [False] * one.steps + [True] * one.steps + [False] * one.steps
 
 
 def test_half_precision_computes_products_in_it_and_keeps_weights_whole(

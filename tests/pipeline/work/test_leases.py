@@ -156,3 +156,23 @@ def test_leases_of_a_finished_item_are_removed(tmp_path: Path) -> None:
     with lease:
         leases.clear("a")
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_holder_that_was_stopped_for_long_leaves_its_successors_alone(tmp_path: Path) -> None:
+    foreign(tmp_path, given_back=True)
+    first = Leases(tmp_path, "first")
+    stopped = first.take("a")
+    assert stopped is not None
+    # While it is stopped, others take the item, finish it and clear it; later it is begun again.
+    first.clear("a")
+    foreign(tmp_path, given_back=True)
+    current = Leases(tmp_path, "current").take("a")
+    assert current is not None
+    stopped.renew()
+    with stopped:
+        pass
+    assert not stopped.is_held
+    assert current.is_held
+    holder = Leases(tmp_path, "other").holder("a")
+    assert holder is not None
+    assert holder.worker == "current"

@@ -162,4 +162,4 @@ def test_workers_that_do_nothing_end_the_job_with_the_reason(tmp_path: Path) -> 
     work = Work("test", ("true",), 1, tmp_path)
     with pytest.raises(FsfError, match="one: killed by SIGKILL"):
         drive(job, Leases(tmp_path / "leases", "driver"), launcher, work, lambda states: None)
-    assert launcher.stopped == len(launcher.started) == 3
+    assert launcher.stopped == len(launcher.started) == MOST_DEATHS + 1

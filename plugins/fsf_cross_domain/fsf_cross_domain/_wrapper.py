@@ -1,0 +1,84 @@
+"""A method that trains another one in its own way and evaluates it unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
+
+__all__ = ["Wrapper", "kept_buffers"]
+
+
+class Wrapper(FewShotMethod):
+    """Declares what its base declares, and scores as its base does.
+
+    Args:
+        base: the method within it, which must learn.
+
+    Raises:
+        OptionError: the base learns nothing.
+    """
+
+    def __init__(self, *, base: FewShotMethod) -> None:
+        super().__init__()
+        if base.learns_from == "nothing":
+            raise OptionError(f"base must be a method that learns, and {_name(base)} does not")
+        self.base = base
+        self.consumes = base.consumes
+        self.trains_on_images = base.trains_on_images
+        self.learns_from = base.learns_from
+        self.weightless = base.weightless
+        self.transductive = base.transductive
+        self.reads_values = base.reads_values
+        self.n_way = base.n_way
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        """Build the base."""
+        self.base.build(item_shape, n_base_classes, backbone)
+
+    def embed(self, items: Tensor) -> Tensor:
+        """Embed items as the base does."""
+        return self.base.embed(items)
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return the scores of the base, float ``(tasks, n, way)``."""
+        return self.base.scores(support, query)
+
+    def class_logits(self, items: Tensor) -> Tensor:
+        """Return the logits of the base for the base classes."""
+        return self.base.class_logits(items)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the loss of the base."""
+        return self.base.loss(batch)
+
+    def need_episodes(self) -> None:
+        """Check that the base learns from episodes.
+
+        Raises:
+            OptionError: it learns from batches.
+        """
+        if self.learns_from == "batches":
+            raise OptionError(
+                f"base must learn from episodes, and {_name(self.base)} learns from batches"
+            )
+
+
+@contextmanager
+def kept_buffers(module: nn.Module) -> Iterator[None]:
+    """Return all buffers to their values after the block, such as the statistics of BatchNorm."""
+    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
+
+
+def _name(method: FewShotMethod) -> str:
+    return type(method).__name__

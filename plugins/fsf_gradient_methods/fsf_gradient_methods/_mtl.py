@@ -1,0 +1,147 @@
+"""Meta-transfer learning."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fsf_gradient_methods._adapt import vector_size
+from fsf_gradient_methods._head import Head, HeadKind, check_head, check_ways, fitted, linear
+from fsf_gradient_methods._options import check_above, check_at_least
+from fsframework.interfaces import Backbone, FewShotMethod, OptionError
+
+__all__ = ["MTL"]
+
+
+class MTL(FewShotMethod):
+    """Scale and shift the convolutions of a pretrained backbone, and adapt a head to each task.
+
+    Source: Sun, Liu, Chua and Schiele 2019, "Meta-Transfer Learning for Few-Shot Learning" (CVPR),
+    section 4, and the authors' code. The stages are the paper's: first the backbone is trained on
+    all base classes together (``training.method=baseline`` in the first stage), then frozen
+    (``training.freeze=backbone`` in the second) while episodes train its scales and shifts and the
+    start of the head. A scale is one number per kernel of a convolution, multiplied with its
+    weights, a shift one number per filter, added to its bias; they start at 1 and 0. In a task only
+    the linear head moves, by gradient descent on the support's cross-entropy.
+
+    Scales and shifts are the same in all tasks, so every image is embedded once. A convolution
+    without bias has no shift, as in the authors' code. A frozen
+    backbone's BatchNorms use their running statistics, where the authors' code keeps those of the
+    batch in training. Not here: the paper's hard-task meta-batches (section 4.3), which choose the
+    classes of the training episodes. Like that of ``maml``, the head has weights per way, unless
+    it is shared.
+
+    Args:
+        n_way: ways of the tasks, at least 2, that a learned head has weights for; it refuses
+            others. A shared head accepts any number, and its ``n_way`` becomes ``None``.
+        head: ``learned`` starts every way from its own weights, as in the paper; ``shared`` starts
+            all from one vector, so the order of the ways does not matter.
+        inner_lr: learning rate of the inner steps, above 0; the authors use 0.01.
+        train_steps: inner steps in training, at least 1; the authors use 50.
+        test_steps: inner steps in evaluation, at least 1; the authors use 100.
+        first_order: treat the inner gradients as constants in training, as the authors' code does.
+
+    Raises:
+        OptionError: an option is outside its range.
+    """
+
+    consumes: ClassVar[Literal["vectors", "maps", "images"]] = "images"
+
+    def __init__(
+        self,
+        *,
+        n_way: int | None = 5,
+        head: HeadKind = "learned",
+        inner_lr: float = 0.01,
+        train_steps: int = 50,
+        test_steps: int = 100,
+        first_order: bool = True,
+    ) -> None:
+        super().__init__()
+        check_head(head, n_way)
+        check_above(0, inner_lr=inner_lr)
+        check_at_least(1, train_steps=train_steps, test_steps=test_steps)
+        self.n_way = n_way if head == "learned" else None
+        self.head = head
+        self.inner_lr = inner_lr
+        self.train_steps = train_steps
+        self.test_steps = test_steps
+        self.first_order = first_order
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        """Store the backbone, and create scales, shifts and the head for images ``(3, H, W)``.
+
+        Raises:
+            OptionError: the backbone has no convolution.
+        """
+        del n_base_classes
+        self.backbone = backbone
+        found = [(n, m) for n, m in backbone.named_modules() if isinstance(m, nn.Conv2d)]
+        if not found:
+            raise OptionError(
+                f"MTL scales and shifts convolutions, but {type(backbone).__name__} has none"
+            )
+        # Names of modules contain dots, names of parameters must not.
+        self._names = [name for name, _ in found]
+        self.scales = nn.ParameterList(
+            nn.Parameter(c.weight.new_ones(*c.weight.shape[:2], 1, 1)) for _, c in found
+        )
+        self._shifted = [name for name, conv in found if conv.bias is not None]
+        self.shifts = nn.ParameterList(
+            nn.Parameter(torch.zeros_like(c.bias)) for _, c in found if c.bias is not None
+        )
+        self.classify = Head(vector_size(backbone, item_shape), self.n_way)
+
+    def embed(self, items: Tensor) -> Tensor:
+        """Map images ``(n, 3, H, W)`` to vectors ``(n, D)`` by the scaled and shifted backbone."""
+        weights = dict(self.backbone.named_parameters())
+        changed = {
+            f"{name}.weight": weights[f"{name}.weight"] * scale
+            for name, scale in zip(self._names, self.scales, strict=True)
+        }
+        for name, shift in zip(self._shifted, self.shifts, strict=True):
+            changed[f"{name}.bias"] = weights[f"{name}.bias"] + shift
+        vectors: Tensor = functional_call(
+            _Vectors(self.backbone), {f"backbone.{n}": w for n, w in changed.items()}, (items,)
+        )
+        return vectors
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return the logits of the adapted heads, float ``(tasks, n, way)``.
+
+        Args:
+            support: float ``(tasks, way, shot, D)``.
+            query: float ``(tasks, n, D)``.
+
+        Raises:
+            OptionError: the head is learned for another number of ways.
+        """
+        check_ways(self.n_way, support)
+        # Steps on long vectors amplify rounding: half precision would spoil them.
+        with torch.autocast(query.device.type, enabled=False):
+            dtype = self.classify.weight.dtype
+            weight, bias = fitted(
+                support.to(dtype),
+                *self.classify.start(*support.shape[:2]),
+                rate=self.inner_lr,
+                steps=self.train_steps if self.training else self.test_steps,
+                second_order=not self.first_order,
+            )
+            assert bias is not None
+            return linear(query.to(dtype), weight, bias)
+
+
+class _Vectors(nn.Module):
+    """A backbone with its pooling, as one function of images."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.training = backbone.training
+
+    def forward(self, images: Tensor) -> Tensor:
+        vectors: Tensor = self.backbone.encode(images)
+        return vectors

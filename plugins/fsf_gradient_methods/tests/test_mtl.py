@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fsf_backbones import Conv64F, ResNet12
+from fsf_gradient_methods import ANIL, MTL
+from fsframework.interfaces import Backbone, Batch, OptionError
+from fsframework.testing import parametrize_with_checks
+
+
+@parametrize_with_checks(
+    [
+        MTL,
+        partial(MTL, head="shared", first_order=False, inner_lr=0.3, train_steps=5, test_steps=10),
+    ]
+)
+def test_conformance(make: Any, check: Any) -> None:
+    check(make)
+
+
+class Tiny(Backbone):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 4, 3)
+        self.second = nn.Conv2d(4, 5, 3, bias=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.second(functional.relu(self.first(images)))
+        return maps
+
+
+def made(backbone: Backbone, size: int = 8, **options: Any) -> MTL:
+    torch.manual_seed(0)
+    method = MTL(n_way=3, train_steps=3, test_steps=4, **options)
+    method.build((3, size, size), 11, backbone)
+    return method
+
+
+def test_kernels_are_scaled_and_biases_shifted() -> None:
+    backbone = Tiny()
+    method = made(backbone)
+    assert [tuple(p.shape) for p in method.scales] == [(4, 3, 1, 1), (5, 4, 1, 1)]
+    assert [tuple(p.shape) for p in method.shifts] == [(4,)], "one has no bias"
+    images = torch.randn(6, 3, 8, 8)
+    torch.testing.assert_close(method.embed(images), backbone.encode(images))
+    with torch.no_grad():
+        for part in (*method.scales, *method.shifts):
+            part.uniform_(0.5, 2)
+    weight = backbone.first.weight * method.scales[0]
+    assert backbone.first.bias is not None
+    maps = functional.conv2d(images, weight, backbone.first.bias + method.shifts[0])
+    maps = functional.conv2d(maps.relu(), backbone.second.weight * method.scales[1])
+    torch.testing.assert_close(method.embed(images), maps.mean(dim=(2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("backbone", "n_scales", "n_shifts"),
+    [(Conv64F, 4, 4), (partial(ResNet12, widths=(4, 6, 8, 10)), 16, 0)],
+)
+def test_every_convolution_of_a_backbone_is_reached(
+    backbone: Any, n_scales: int, n_shifts: int
+) -> None:
+    method = made(backbone(), size=32)
+    method.backbone.requires_grad_(False)
+    assert (len(method.scales), len(method.shifts)) == (n_scales, n_shifts)
+    batch = Batch(
+        support=torch.randn(1, 3, 2, 3, 32, 32),
+        query=torch.randn(1, 6, 3, 32, 32),
+        query_labels=torch.arange(6)[None] % 3,
+    )
+    method.train().loss(batch).backward()
+    parts = [*method.scales, *method.shifts, *method.classify.parameters()]
+    assert all(p.grad is not None and p.grad.any() for p in method.scales)
+    assert all(p.grad is not None for p in parts)
+    assert all(p.grad is None for p in method.backbone.parameters())
+
+
+def test_a_head_moves_as_that_of_anil() -> None:
+    backbone = Tiny()
+    method = made(backbone, inner_lr=0.3).eval()
+    other = ANIL(n_way=3, inner_lr=0.3, test_steps=4)
+    other.build((5,), 0, backbone)
+    other.classify.load_state_dict(method.classify.state_dict())
+    support, query = torch.randn(2, 3, 2, 5), torch.randn(2, 6, 5)
+    assert torch.equal(method.scores(support, query), other.eval().scores(support, query))
+
+
+def test_a_backbone_without_convolutions_is_refused() -> None:
+    class Flat(Backbone):
+        def forward(self, images: Tensor) -> Tensor:
+            return images
+
+    with pytest.raises(OptionError, match="convolutions, but Flat has none"):
+        made(Flat())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("n_way", 1), ("inner_lr", 0.0), ("train_steps", 0), ("test_steps", 0)]
+)
+def test_options_are_checked(name: str, value: Any) -> None:
+    with pytest.raises(OptionError, match=f"{name} must be .* got {value}"):
+        MTL(**{name: value})

@@ -1,0 +1,33 @@
+"""Arithmetic that several methods share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["full_precision", "smoothed_cross_entropy", "squared_distances"]
+
+
+def full_precision(x: Tensor) -> Tensor:
+    """Return ``x`` in at least float32, as linear algebra requires."""
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
+def squared_distances(query: Tensor, points: Tensor) -> Tensor:
+    """Return squared distances ``(tasks, n, m)`` of ``(tasks, n, D)`` and ``(tasks, m, D)``."""
+    norms = query.square().sum(dim=-1)[:, :, None] + points.square().sum(dim=-1)[:, None]
+    return torch.baddbmm(norms, query, points.mT, alpha=-2)
+
+
+def smoothed_cross_entropy(scores: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """Return the cross-entropy with labels of which a share is spread over the other ways.
+
+    Args:
+        scores: float ``(tasks, n, way)``.
+        labels: int64 ``(tasks, n)``.
+        smoothing: the share, in [0, 1).
+    """
+    logits = scores.flatten(0, 1).log_softmax(dim=1)
+    own = logits.gather(1, labels.flatten()[:, None])[:, 0]
+    others = (logits.sum(dim=1) - own) / (logits.shape[1] - 1)
+    return -((1 - smoothing) * own + smoothing * others).mean()
