@@ -19,8 +19,9 @@ __all__ = ["MeanField", "drawn_probabilities", "expected_log_sigmoid", "log_prob
 
 _START_VARIANCE, _START_ALPHA, _START_OMEGA = 0.01, 7.5, 0.5
 _LEAST_OMEGA = 1e-6
-_NODES = 24
-_LOG_TIMES = np.linspace(-12.0, 9.0, 29)
+_JITTER = 1e-6
+_NODES = 20
+_LOG_TIMES = np.linspace(-12.0, 8.0, 21)
 """Logarithms of the nodes of an integral over positive numbers; see ``log_probabilities``."""
 
 
@@ -80,7 +81,10 @@ class MeanField:
         """
         if with_prior or self.prior == 0:
             return _times(cross, self.weights) + self.prior
-        solved = torch.linalg.solve_ex(self.covariance, torch.ones_like(self.mu)[..., None])[0]
+        # As in the authors' code, so that a singular kernel can be solved.
+        unit = torch.eye(self.covariance.shape[-1], dtype=self.mu.dtype, device=self.mu.device)
+        regular = self.covariance + _JITTER * unit
+        solved = torch.linalg.solve_ex(regular, torch.ones_like(self.mu)[..., None])[0]
         return _times(cross, self.weights + self.prior * solved[..., 0])
 
     def predictive_variance(self, cross: Tensor, own: Tensor) -> Tensor:

@@ -94,11 +94,9 @@ def test_golden_heads_cdkt(path: Path) -> None:
     assert_array(covariance[0], case.tensor("posterior_covariance"))
     drawn = drawn_probabilities(mean, covariance, case.tensor("eps"), method.temperature)
     assert_scores(drawn[0].mT, case.tensor("scores"))
-    # With its own start, and the integral for 200 samples: equal labels where these are clear.
+    # With its own start, and the integral for 200 samples, whose standard error is about 0.01.
     exact = method.scores(support[None], query[None])[0].exp()
-    best = case.tensor("scores").topk(2, dim=1).values
-    clear = best[:, 0] - best[:, 1] > 0.03
-    assert torch.equal(exact.argmax(1)[clear], case.tensor("labels")[clear])
+    torch.testing.assert_close(exact, case.tensor("scores"), atol=0.08, rtol=0)
     # The bound is that of support and queries, class by class.
     together = torch.cat([support, query.reshape(case.way, -1, query.shape[1])], dim=1)
     targets = ways.repeat_interleave(together.shape[1], 1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fsf_backbones import Conv64F
-from fsf_gradient_methods import ANIL, MAML
+from fsf_gradient_methods import ANIL, MAML, MTL
 from fsf_interventional_methods import IFSL
 from fsf_metric_methods import DN4, MatchingNet, ProtoNet
 from fsf_transductive_methods import SIB
@@ -38,6 +38,7 @@ def on_sib() -> IFSL:
             n_splits=2,
         ),
         on_sib,
+        partial(IFSL, base=MTL(n_way=4, inner_lr=0.5, train_steps=5, test_steps=5), n_splits=2),
         partial(
             IFSL,
             base=ProtoNet(),
