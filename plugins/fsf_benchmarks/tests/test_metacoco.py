@@ -61,8 +61,8 @@ def test_the_experiments_are_what_is_printed_and_installed(planned: Any) -> None
         assert options["backbone"]["name"] == tags["backbone"]
     rows = list(job.benchmark._rows(job.selection))
     reasons = {row.method: reason for row, _, _, reason in rows if reason}
-    assert reasons["Versa"] == reasons["MoCo"] == "not here"
-    assert {"ProtoNet", "DN4"}.isdisjoint(reasons)
+    assert reasons["Yang et al"] == reasons["MoCo"] == "not here"
+    assert {"ProtoNet", "DN4", "Versa", "GNN +ATA", "MAML +IFSL"}.isdisjoint(reasons)
 
 
 def described(job: Any) -> list[Any]:
