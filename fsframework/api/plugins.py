@@ -31,7 +31,7 @@ class PluginDescription:
     Args:
         plugin: where it comes from.
         doc: its docstring, or the help of a command.
-        facts: class variables that its interface declares; of a command, how it is called.
+        facts: what it declares by its interface's attributes; of a command, how it is called.
         options: of each option a row: its name, type and default, or its help for a command.
     """
 
@@ -136,16 +136,17 @@ def _described_command(registry: Registry, plugin: Plugin) -> PluginDescription:
 
 
 def _facts(cls: type[Any]) -> dict[str, Any]:
-    """Return the class variables that the interfaces of a class declare, with their values.
+    """Return the declarations of a class that its interfaces know, with their values.
 
-    Those of every kind of component are returned only where the class sets them.
+    An option may change some of them for an instance. Those of every kind of component are returned
+    only where the class sets them.
     """
     interfaces = [c for c in cls.__mro__ if c.__module__.startswith("fsframework.interfaces")]
     facts = {
         name: getattr(cls, name)
         for interface in interfaces
-        for name, annotation in inspect.get_annotations(interface).items()
-        if "ClassVar" in str(annotation) and not name.startswith("_")
+        for name in inspect.get_annotations(interface)
+        if name in vars(interface) and not name.startswith("_")
     }
     usual = vars(Configurable)
     return {n: _json(v) for n, v in facts.items() if n not in usual or v != usual[n]}

@@ -335,7 +335,7 @@ def test_every_weight_of_another_shape_is_named(fsf, tmp_path, checkpoint) -> No
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"classifier__name": "FEAT"}, "classifier.name: LibFewShot's FEAT has no counterpart"),
+        ({"classifier__name": "MeTAL"}, "classifier.name: LibFewShot's MeTAL has no counterpart"),
         ({"backbone__name": "WRN"}, "backbone.name: LibFewShot's WRN has no counterpart"),
         ({"classifier__kwargs": {"margin": 1}}, "classifier.kwargs.margin: unknown key"),
         ({"backbone__kwargs": {"is_flat": True}}, "backbone.kwargs.is_flat: unknown key"),

@@ -363,7 +363,7 @@ def test_what_rounding_does_to_ten_inner_steps_is_allowed_and_another_rate_is_no
     exact = found.model_as_there()
     images = exact.network.double().eval().images(torch.from_numpy(pixels))
     task = Reference(tmp_path / "a.npz", pixels, WAY, SHOT, QUERY, None, None, None)
-    scores = _scores(exact, task, images)
+    scores = _scores(exact, task, images, found.read)
     task = dataclasses.replace(task, scores=scores)
     # A tolerance that rounding to 32 bits exceeds.
     answered = deviation(found, task, tolerance=1e-9).outputs

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from fsf_transfer_methods._base_classes import BaseClassifier
-from fsf_transfer_methods._logistic import READS_VALUES, check_regression
 from fsf_transfer_methods._logreg import logistic_regression
+from fsf_transfer_methods._regression import READS_VALUES, check_regression
 from fsframework.interfaces import Backbone, Batch, OptionError
 
 __all__ = ["DistributionCalibration"]

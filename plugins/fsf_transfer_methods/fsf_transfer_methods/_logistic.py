@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from fsf_transfer_methods._base_classes import BaseClassifier
 from fsf_transfer_methods._distill import divergence
-from fsf_transfer_methods._logreg import logistic_regression
+from fsf_transfer_methods._regression import READS_VALUES, check_regression, regression_logits
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
 
-__all__ = ["READS_VALUES", "RFS", "Logistic", "check_regression", "regression_logits"]
-
-READS_VALUES = "its solver ends when the gradients of all tasks are small enough"
+__all__ = ["RFS", "Logistic"]
 
 
 class Logistic(FewShotMethod):
@@ -126,30 +123,3 @@ class RFS(BaseClassifier):
             return of_classes
         taught = divergence(logits, batch.teacher_logits, self.temperature)
         return self.alpha * of_classes + self.beta * taught
-
-
-def check_regression(c: float, tol: float) -> None:
-    if not c > 0:
-        raise OptionError(f"c must be above 0, got {c}")
-    if not tol > 0:
-        raise OptionError(f"tol must be above 0, got {tol}")
-
-
-def regression_logits(
-    support: Tensor, query: Tensor, normalize: bool, c: float, tol: float
-) -> Tensor:
-    """Return the logits of queries ``(tasks, n, D)``, float ``(tasks, n, way)``."""
-    with torch.no_grad(), torch.autocast(support.device.type, enabled=False):
-        dtype = query.dtype
-        if dtype not in (torch.float32, torch.float64):
-            support, query = support.float(), query.float()
-        # For vectors of any length, the inner products must be more exact than in float32.
-        weights, biases = logistic_regression(
-            support if normalize else support.double(), normalize=normalize, c=c, tol=tol
-        )
-        logits = weights.to(query.dtype) @ query.mT
-        if normalize:
-            # The few logits are divided, not the many entries of the queries.
-            lengths: Tensor = torch.linalg.vector_norm(query, dim=-1)
-            logits = logits / lengths.clamp(min=1e-12)[:, None]
-        return (logits + biases.to(query.dtype)[..., None]).mT.to(dtype)

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from fsf_transfer_methods._base_classes import vector_size
 from fsf_transfer_methods._distill import divergence
-from fsf_transfer_methods._logistic import READS_VALUES, check_regression, regression_logits
+from fsf_transfer_methods._regression import READS_VALUES, check_regression, regression_logits
 from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
 
 __all__ = ["SKD"]
