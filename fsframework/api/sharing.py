@@ -52,7 +52,7 @@ def work_on_shards(key: str, cache_dir: str | Path | None = None) -> None:
         cache_dir: where it is; by default ``FSF_CACHE``, else the user's cache folder.
 
     Raises:
-        RecordError: there is no such job.
+        RecordError: the job does not exist.
         FsfError: nothing can be computed, such as for a detector that cannot be prepared.
     """
     workspace = open_session(cache_dir=cache_dir, progress=False).workspace

@@ -65,7 +65,7 @@ class Tethered:
         directory: in which it runs, by default the current one.
 
     Raises:
-        OSError: the log cannot be written, or there is no such directory.
+        OSError: the log cannot be written, or its directory does not exist.
     """
 
     def __init__(

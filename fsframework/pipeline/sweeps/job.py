@@ -253,7 +253,7 @@ class _ItemReporter(Reporter):
 
     @contextmanager
     def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
-        """Tell how far a stage is."""
+        """Report the progress of a stage."""
         count, remark = done, ""
         started = time.monotonic()
         self._log.write(

@@ -134,7 +134,7 @@ class Lease:
         return found is not None and found.token == self._holder.token and not taken
 
     def note(self, text: str) -> None:
-        """Tell what this process is doing; others see it from the next renewal on."""
+        """Describe what this process is doing; others see it after the next renewal."""
         self._note = text
 
     def renew(self) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from fsf_gradient_methods._head import Head, HeadKind, check_head, check_ways, fitted, linear
+from fsf_gradient_methods._head import Head, HeadKind, adapted_scores, check_head, check_ways
 from fsf_gradient_methods._options import check_above, check_at_least
 from fsframework.interfaces import Backbone, FewShotMethod
 
@@ -73,15 +72,11 @@ class ANIL(FewShotMethod):
             OptionError: the head is learned for another number of ways.
         """
         check_ways(self.n_way, support)
-        # Steps on long vectors amplify rounding: half precision would spoil them.
-        with torch.autocast(query.device.type, enabled=False):
-            dtype = self.classify.weight.dtype
-            weight, bias = fitted(
-                support.to(dtype),
-                *self.classify.start(*support.shape[:2]),
-                rate=self.inner_lr,
-                steps=self.train_steps if self.training else self.test_steps,
-                second_order=not self.first_order,
-            )
-            assert bias is not None
-            return linear(query.to(dtype), weight, bias)
+        return adapted_scores(
+            self.classify,
+            support,
+            query,
+            rate=self.inner_lr,
+            steps=self.train_steps if self.training else self.test_steps,
+            second_order=not self.first_order,
+        )

@@ -12,6 +12,7 @@ from fsframework.interfaces import OptionError
 __all__ = [
     "Head",
     "HeadKind",
+    "adapted_scores",
     "check_head",
     "check_ways",
     "fitted",
@@ -119,6 +120,32 @@ def one_hot_ways(logits: Tensor, shot: int) -> Tensor:
     """Return 1 where logits ``(tasks, way, way * shot)`` are of an item's own way, else 0."""
     ways = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)
     return ways.repeat_interleave(shot, dim=1)
+
+
+def adapted_scores(
+    head: Head, support: Tensor, query: Tensor, *, rate: float, steps: int, second_order: bool
+) -> Tensor:
+    """Return the logits of heads fitted to each task, float ``(tasks, n, way)``.
+
+    Args:
+        head: that the steps start from.
+        support: float ``(tasks, way, shot, D)``.
+        query: float ``(tasks, n, D)``.
+        rate: of the inner steps; ``steps`` their number.
+        second_order: whether gradients flow through the steps.
+    """
+    # Steps on long vectors amplify rounding: half precision would spoil them.
+    with torch.autocast(query.device.type, enabled=False):
+        dtype = head.weight.dtype
+        weight, bias = fitted(
+            support.to(dtype),
+            *head.start(*support.shape[:2]),
+            rate=rate,
+            steps=steps,
+            second_order=second_order,
+        )
+        assert bias is not None
+        return linear(query.to(dtype), weight, bias)
 
 
 def check_head(head: str, n_way: int | None) -> None:

@@ -51,7 +51,7 @@ def write(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return what ``write`` has written; nothing if there is no such file yet."""
+    """Return what ``write`` has written; nothing if the file does not exist yet."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
