@@ -30,8 +30,8 @@ class Configurable:
     """Options that may name a file or folder whose content is part of the component's identity."""
 
     usual_components: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """For each option that is a component, the plugin used where the option is given options but no
-    name, as in ``detector.selector.compounds=joined``."""
+    """For options that are components, the plugin used where the option is given options but no
+    name, as in ``detector.selector.compounds=joined``, or is not given and has no default."""
 
     _kind: ClassVar[str] = ""
     _contract: ClassVar[Mapping[str, Any]] = MappingProxyType({})

@@ -330,9 +330,9 @@ class _Job:
 
     @cached_property
     def _n_base_classes(self) -> int:
-        """Classes of the split ``train``; 0 if nothing learns from them."""
+        """Classes of the split ``train``; 0 if nothing learns from them, or it has no labels."""
         source = self.prepared.source
-        return len(source.pool_of("train").class_names) if self.experiment.learns else 0
+        return source.pool_of("train").n_classes if self.experiment.learns else 0
 
     def _model(self, seed: int, *, pretrained: bool = True) -> FewShotModel:
         """Build an untrained model; fails for images that are too small for the backbone.
