@@ -20,13 +20,16 @@ COMPARED = {
     "GNNoriginal": "fsf_transductive_methods",
     "IFSL": "fsf_interventional_methods",
     "LPFTFB": "fsf_transfer_methods",
+    "OpTA": "fsf_self_supervised_methods",
+    "PsCo": "fsf_self_supervised_methods",
     "SIB": "fsf_transductive_methods",
     "TPN": "fsf_transductive_methods",
     "TSA": "fsf_adaptation_methods",
+    "UniSiam": "fsf_self_supervised_methods",
 }
 """The package whose tests compare the cases of a method."""
 _VIEWS = "it learns from several views of an image, which no stage of training shows yet"
-NOT_COMPARED = dict.fromkeys(("HTS", "OpTA", "PsCo", "SLA", "SSFSL", "UniSiam"), _VIEWS)
+NOT_COMPARED = dict.fromkeys(("HTS", "SLA", "SSFSL"), _VIEWS)
 """Why the cases of a method are not compared."""
 
 
