@@ -60,7 +60,7 @@ class BECLR(PairMethod):
         memory: number of vectors that are remembered, at least ``k`` and ``clusters``.
         clusters: of each memory, at least 1.
         epsilon: weight of the assignment's entropy, above 0.
-        iterations: of the assignment, at least 1.
+        iterations: of the assignment, at least 1; ``rounds`` of k-means.
         momentum: share of its own weights that the teacher keeps per step, in [0, 1).
         mask: mean share of cells that are masked, in [0, 1).
         mask_spread: the share of an image is at most so much smaller or larger, at least 0.
@@ -87,6 +87,7 @@ class BECLR(PairMethod):
         clusters: int = 200,
         epsilon: float = 0.05,
         iterations: int = 10,
+        rounds: int = 10,
         momentum: float = 0.995,
         mask: float = 0.15,
         mask_spread: float = 0.1,
@@ -101,7 +102,7 @@ class BECLR(PairMethod):
             )
         check_at_least(0, weight=weight, start=start, mask_spread=mask_spread)
         check_above(0, temperature=temperature, epsilon=epsilon)
-        check_at_least(1, k=k, clusters=clusters, iterations=iterations, cell=cell)
+        check_at_least(1, k=k, clusters=clusters, iterations=iterations, rounds=rounds, cell=cell)
         check_below_one(momentum=momentum, mask=mask)
         if width is not None:
             check_at_least(4, width=width)
@@ -118,6 +119,7 @@ class BECLR(PairMethod):
         self.clusters = clusters
         self.epsilon = epsilon
         self.iterations = iterations
+        self.rounds = rounds
         self.momentum = momentum
         self.mask = mask
         self.mask_spread = mask_spread
@@ -135,10 +137,9 @@ class BECLR(PairMethod):
         self.project = perceptron((size, width, width, width), last=True)
         self.predict = perceptron((width, width // 4, width))
         self.teacher = MomentumCopy(backbone, self.project, self.momentum)
-        sizes = self.memory, width, self.clusters, self.epsilon, self.iterations
-        self.predicted = ClusteredMemory(*sizes)
-        self.projected = ClusteredMemory(*sizes)
-        self.taught = ClusteredMemory(*sizes)
+        self.predicted = self._memory(width)
+        self.projected = self._memory(width)
+        self.taught = self._memory(width)
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
     def embed(self, items: Tensor) -> Tensor:
@@ -179,6 +180,16 @@ class BECLR(PairMethod):
         for name, memory in self._memories().items():
             memory.write(carried[name].flatten(0, 1))
         self.steps += 1
+
+    def _memory(self, width: int) -> ClusteredMemory:
+        return ClusteredMemory(
+            self.memory,
+            width,
+            self.clusters,
+            epsilon=self.epsilon,
+            iterations=self.iterations,
+            rounds=self.rounds,
+        )
 
     def _memories(self) -> dict[str, ClusteredMemory]:
         return {"predicted": self.predicted, "projected": self.projected, "taught": self.taught}

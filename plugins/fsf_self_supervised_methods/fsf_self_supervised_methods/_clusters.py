@@ -11,8 +11,6 @@ from fsf_self_supervised_methods._memory import Queue
 
 __all__ = ["ClusteredMemory"]
 
-_ROUNDS = 10
-
 
 class ClusteredMemory(nn.Module):
     """The last vectors, and clusters of them that follow as new ones come.
@@ -22,8 +20,8 @@ class ClusteredMemory(nn.Module):
     by balanced assignment (Sinkhorn), the oldest ones leave, and a centre is the mean of its
     vectors; a cluster without vectors keeps its centre.
 
-    All vectors are normalised. The rounds of k-means are done in the ten steps after the memory is
-    full, one per step, from centres that are evenly spread over the memory; the authors run
+    All vectors are normalised. The rounds of k-means are done in the first steps with a full
+    memory, one per step, from centres that are evenly spread over the memory; the authors run
     scikit-learn's k-means to its end.
 
     Args:
@@ -31,29 +29,37 @@ class ClusteredMemory(nn.Module):
         clusters: their number, at most ``length``.
         epsilon: weight of the assignment's entropy.
         iterations: of the assignment.
+        rounds: of k-means.
     """
 
     labels: Tensor
     centres: Tensor
     written: Tensor
-    rounds: Tensor
+    done: Tensor
 
     def __init__(
-        self, length: int, width: int, clusters: int, epsilon: float, iterations: int
+        self,
+        length: int,
+        width: int,
+        clusters: int,
+        *,
+        epsilon: float,
+        iterations: int,
+        rounds: int,
     ) -> None:
         super().__init__()
         self.length, self.clusters = length, clusters
-        self.epsilon, self.iterations = epsilon, iterations
+        self.epsilon, self.iterations, self.rounds = epsilon, iterations, rounds
         self.queue = Queue(length, width)
         self.register_buffer("labels", torch.zeros(length, dtype=torch.int64))
         self.register_buffer("centres", torch.zeros(clusters, width))
         self.register_buffer("written", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("rounds", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("done", torch.zeros((), dtype=torch.int64))
 
     @property
     def ready(self) -> Tensor:
         """Whether there are clusters, a bool without dimensions."""
-        return self.rounds >= _ROUNDS
+        return self.done >= self.rounds
 
     @torch.no_grad()
     def write(self, vectors: Tensor) -> None:
@@ -63,22 +69,21 @@ class ClusteredMemory(nn.Module):
         entries = self.queue.entries
         self.written += len(vectors)
         full = self.written >= self.length
-        spread = entries[
-            torch.arange(self.clusters, device=entries.device) * self.length // self.clusters
-        ]
-        centres = torch.where(full & (self.rounds == 0), spread, self.centres)
+        numbers = torch.arange(self.clusters, device=entries.device)
+        spread = entries[numbers * self.length // self.clusters]
+        centres = torch.where(full & (self.done == 0), spread, self.centres)
         units = functional.normalize(centres, dim=1)
         shares = balanced(vectors @ units.mT, self.epsilon, self.iterations)
         labels = self.labels.index_copy(0, places, shares.argmax(dim=1)[-len(places) :])
-        # While k-means runs, all vectors choose; it is computed always, so that no GPU waits.
+        # Until k-means ends, all vectors choose. Computed in every step, so that no GPU waits.
         nearest = (entries @ units.mT).argmax(dim=1)
         labels = torch.where(self.ready, labels, nearest)
-        members = functional.one_hot(labels, self.clusters).to(entries.dtype)
+        members = (labels[:, None] == numbers).to(entries.dtype)
         count = members.sum(dim=0)[:, None]
         means = torch.where(count > 0, members.mT @ entries / count.clamp(min=1), centres)
         self.labels.copy_(labels)
         self.centres.copy_(torch.where(full, means, centres))
-        self.rounds += full
+        self.done += full
 
     @torch.no_grad()
     def neighbours(self, vectors: Tensor, k: int) -> Tensor:
