@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from fsframework.interfaces import (
     check_above,
     check_at_least,
     check_below_one,
+    check_one_of,
 )
 
 __all__ = ["PsCo", "pseudo_supervised"]
@@ -54,6 +55,8 @@ class PsCo(PairMethod):
         width: length of the projected vectors, at least 1; ``hidden`` of the layers before.
         queue: number of vectors that are remembered, at least ``shots``.
         momentum: share of its own weights that the copy keeps per step, in [0, 1).
+        space: where vectors are compared: after the ``heads``, as the authors do, or those of the
+            ``backbone``.
 
     Raises:
         OptionError: an option is outside its range.
@@ -74,11 +77,13 @@ class PsCo(PairMethod):
         hidden: int = 4096,
         queue: int = 16384,
         momentum: float = 0.99,
+        space: Literal["heads", "backbone"] = "heads",
     ) -> None:
         super().__init__(views=views)
         check_at_least(1, shots=shots, iterations=iterations, width=width, hidden=hidden)
         check_above(0, temperature=temperature, shot_temperature=shot_temperature, epsilon=epsilon)
         check_below_one(momentum=momentum)
+        check_one_of(("heads", "backbone"), space=space)
         if queue < shots:
             raise OptionError(f"queue must be at least shots, {shots}, got {queue}")
         self.shots = shots
@@ -90,6 +95,7 @@ class PsCo(PairMethod):
         self.hidden = hidden
         self.queue = queue
         self.momentum = momentum
+        self.space = space
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
         """Store the backbone; create projection, predictor, copy and queue for vectors ``(D,)``."""
@@ -101,17 +107,24 @@ class PsCo(PairMethod):
         self.keys = Queue(self.queue, self.width)
 
     def embed(self, items: Tensor) -> Tensor:
-        """Map vectors ``(n, D)`` to their projection and its prediction, ``(n, 2 * width)``."""
+        """Map vectors ``(n, D)`` to their projection and its prediction, ``(n, 2 * width)``.
+
+        The identity where ``space`` is that of the backbone.
+        """
+        if self.space == "backbone":
+            return items
         projected = self.project(items)
         return torch.cat([projected, self.predict(projected)], dim=1)
 
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return cosines of predictions to the means of projections, float ``(tasks, n, way)``.
+        """Return cosines to class means of normalised vectors, float ``(tasks, n, way)``.
 
         Args:
-            support: float ``(tasks, way, shot, 2 * width)``, embedded.
-            query: float ``(tasks, n, 2 * width)``, embedded.
+            support: float ``(tasks, way, shot, E)``, embedded; of the heads, the projections count.
+            query: float ``(tasks, n, E)``, embedded; of the heads, the predictions count.
         """
+        if self.space == "backbone":
+            return super().scores(support, query)
         return cosines_to_means(support[..., : self.width], query[..., self.width :])
 
     def loss(self, batch: Batch) -> Tensor:
