@@ -16,6 +16,9 @@ __all__ = ["Answers", "OtherWords", "cost_of_tied_words", "drawn_away"]
 _RATIOS = np.geomspace(0.5, 2000, 40)
 """Variances of the values over those of the effects of words, of which the likeliest is chosen."""
 
+_NOTHING = 1e-9
+"""Sum of squares of a class whose values do not vary."""
+
 _FEWEST = 2
 """Units with a word, and without it, that its effect is estimated from."""
 
@@ -109,11 +112,11 @@ class _Class:
     def likelihoods(self) -> FloatArray:
         """Return the logarithm of the likelihood for each of the ratios."""
         free, whole = len(self.value) - 1, float(self.value @ self.value)
-        if free < 1 or whole < 1e-9:
+        if free < 1 or whole < _NOTHING:
             return np.zeros(len(_RATIOS))
         grown = 1 + self.roots / _RATIOS[:, None]
         fitted = self.along**2 / (self.roots + _RATIOS[:, None])
-        rest = np.maximum(whole - fitted.sum(axis=1), 1e-9)
+        rest = np.maximum(whole - fitted.sum(axis=1), _NOTHING)
         return np.asarray(-(free * np.log(rest / free) + np.log(grown).sum(axis=1)) / 2)
 
     def others(self, ratio: float) -> tuple[FloatArray, FloatArray]:
@@ -126,7 +129,9 @@ class _Class:
         with_word = self.having.sum(axis=0)
         inside = (part * self.having).sum(axis=0)
         explained = (part.sum(axis=0) - inside) / (n - with_word) - inside / with_word
-        whole = max(float(self.value @ self.value), 1e-12)
+        whole = float(self.value @ self.value)
+        if whole < _NOTHING:
+            return explained, np.ones(len(self.words))
         rest = self.value[:, None] - part
         squares = ((rest - rest.mean(axis=0)) ** 2).sum(axis=0)
         lost = float((self.roots * shrunk).sum())

@@ -35,7 +35,7 @@ from fsframework.values import (
 
 __all__ = ["LEAST_HARM", "MOST_WRONG", "HarmfulPairs", "PairRow", "harmful_pairs_of"]
 
-LEAST_HARM = 0.04
+LEAST_HARM = 0.05
 """Share of correct answers that a word must cost before its pair is reported."""
 
 MOST_WRONG = 0.1
@@ -189,7 +189,7 @@ def harmful_pairs_of(
         tasks.verify(pool)
     tables = [table for table in (*_tied(outcomes, pool), _present(outcomes, pool)) if len(table)]
     likely = [pooled(table.effects(n_words)) for table in tables]
-    chances = np.concatenate([np.empty(0), *(one.below(least) for one in likely)])
+    chances = np.concatenate([np.empty(0), *(one.below(0.0) for one in likely)])
     p_any = _p_any(tables)
     shares = shares_wrong(chances)
     limit = wrong if p_any <= 1 - level else -1.0
@@ -197,12 +197,16 @@ def harmful_pairs_of(
     for table, one in zip(tables, likely, strict=True):
         own = shares[len(rows) : len(rows) + len(table)]
         rows += _rows(table, one, own, pool, level)
-    rows = [replace(row, harmful=row.p_corrected <= limit) for row in rows]
+    rows = [replace(row, harmful=_is_harmful(row, least, limit)) for row in rows]
     asked = QUESTIONS if question is None else (question,)
     chosen = [row for row in rows if row.question in asked]
     chosen.sort(key=lambda row: (-row.harmful, -row.estimate.value, row.names, row.question))
     notes = _notes(rows, outcomes, p_any, (level, least, wrong))
     return HarmfulPairs(tuple(chosen), asked, p_any, notes)
+
+
+def _is_harmful(row: PairRow, least: float, limit: float) -> bool:
+    return row.p_corrected <= limit and row.estimate.value >= least
 
 
 def _p_any(tables: Sequence[_Table]) -> float:

@@ -12,6 +12,9 @@ from fsframework.values import FloatArray, IntArray
 
 __all__ = ["Differences", "Sample", "differences", "upper_tail"]
 
+_LENT = 50.0
+"""Values of the whole group that the variance of a part of it is moderated with."""
+
 _PERMUTATIONS = 299
 
 _LEAST_DEVIATION = 0.1
@@ -94,6 +97,9 @@ def differences(whole: Sample, having: Sample, spread: FloatArray) -> Difference
     random. The distribution of their mean is approximated by a Pearson type III distribution of the
     same three moments, which are known exactly for draws without replacement.
 
+    The error is that of two groups with different variances, each moderated with that of the whole:
+    where images with a rare word are answered less evenly, their mean is less certain.
+
     Source: Kazi-Aoual et al. 1995 (moments of permutation distributions), Winkler et al. 2016,
     section 2.3.4 (Pearson type III).
 
@@ -103,12 +109,20 @@ def differences(whole: Sample, having: Sample, spread: FloatArray) -> Difference
     """
     others = whole.less(having)
     value = others.mean - having.mean
-    error = np.sqrt(spread * (1 / having.count + 1 / others.count))
-    z = value / error
+    error = np.sqrt(
+        _moderated(having, spread) / having.count + _moderated(others, spread) / others.count
+    )
+    z = value / np.sqrt(spread * (1 / having.count + 1 / others.count))
     share = having.count / whole.count
     drawn = (1 - 2 * share) / np.sqrt(having.count * (1 - share))
     p = np.maximum(special.ndtr(-z), upper_tail(z, -whole.skewness * drawn))
     return Differences(value, error, p)
+
+
+def _moderated(part: Sample, spread: FloatArray) -> FloatArray:
+    """Return the variance of a part, estimated with some values of the whole group besides."""
+    free = np.maximum(part.count - 1, 0)
+    return np.asarray((free * part.variance + _LENT * spread) / (free + _LENT))
 
 
 def no_difference(label: IntArray, value: FloatArray, unit: IntArray, word: IntArray) -> float:
