@@ -60,12 +60,13 @@ class PairRow:
         question: ``tied``, the word in the support, or ``present``, the word in a query.
         estimate: what the word costs: accuracy without it minus accuracy with it, given all other
             pairs; positive where it hurts.
-        with_word: accuracy with the word as observed; ``without`` accuracy of what it is compared
-            with.
+        with_word: accuracy with the word as observed; ``without`` the one expected without it, that
+            is with the difference before shrinkage.
         n_tasks: tasks with the word in this role.
         n_queries: queries of the class in these tasks; for ``present`` those that have the word.
         n_images: distinct images with the word: in the supports, or among the queries.
-        p: one-sided, of no harm, from this pair only: that of a permutation test.
+        p: one-sided, of no harm, from this pair only: that of a permutation test, in which other
+            words and other arms play no part.
         p_corrected: corrected for all pairs of both questions: the expected share of pairs without
             harm among this one and all more certain ones.
         harmful: whether the pair is reported.
@@ -114,7 +115,8 @@ class HarmfulPairs:
     Args:
         tested: every pair that was looked at, reported ones first, the most harmful first.
         questions: that were asked.
-        p_any: of "no word hurts any class", from all pairs of both questions.
+        p_any: of "no word hurts any class", from all pairs of both questions, corrected for the
+            number of tests.
         notes: what a reader must know, a sentence each.
     """
 
@@ -559,5 +561,5 @@ def _notes(
         notes.append("no class is tied to the same word in enough tasks to say what that costs")
     if any(tasks.placebo for tasks in outcomes.arms.values()):
         notes.append("this is a placebo: words are those of other images of the class")
-    notes.append("a word stands for everything that occurs together with it")
+    notes.append("a word stands for whatever occurs together with it and is not a word of its own")
     return tuple(notes)
