@@ -47,8 +47,8 @@ class OtherWords:
         """Estimate the effects of all words of each class together, by ridge regression.
 
         The penalty is the likeliest one under a normal prior, the same for all classes. Words that
-        never occur together with a word are not accounted for: they stand in its place where it is
-        absent, so that they are part of what it is compared with.
+        stand in a word's place where it is absent are accounted for as well: a word is not to blame
+        that another one, which most images of the class have, is better for the model.
 
         Source: Robinson 1991, That BLUP is a good thing (the penalty as a ratio of variances).
 
@@ -123,9 +123,7 @@ class _Class:
         """Return for each word what the others explain and the share of variance left."""
         n, shrunk = len(self.value), 1 / (self.roots + ratio)
         effect = self.axes @ (self.along * shrunk)
-        together = (self.having.T @ self.having) > 0
-        np.fill_diagonal(together, False)
-        part = self.having @ (together * effect).T
+        part = (self.having @ effect)[:, None] - self.having * effect
         with_word = self.having.sum(axis=0)
         inside = (part * self.having).sum(axis=0)
         explained = (part.sum(axis=0) - inside) / (n - with_word) - inside / with_word

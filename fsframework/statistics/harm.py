@@ -35,7 +35,7 @@ from fsframework.values import (
 
 __all__ = ["LEAST_HARM", "MOST_WRONG", "HarmfulPairs", "PairRow", "harmful_pairs_of"]
 
-LEAST_HARM = 0.05
+LEAST_HARM = 0.04
 """Share of correct answers that a word must cost before its pair is reported."""
 
 MOST_WRONG = 0.1

@@ -94,12 +94,18 @@ def test_a_word_that_comes_with_a_costly_one_costs_nothing_itself() -> None:
     assert found.left[0, 1] < 0.1 < found.left[0, 0]
 
 
-def test_words_that_stand_in_each_others_place_are_not_accounted_for() -> None:
+def test_a_word_is_not_to_blame_for_the_absence_of_a_better_one() -> None:
     rng = np.random.default_rng(0)
-    value, words = rng.standard_normal(30), np.arange(30) % 3
-    found = OtherWords.of((np.zeros(30, np.int64), value), (np.arange(30), words), (1, 3))
-    assert found.explained.tolist() == [[0, 0, 0]]
-    same = OtherWords.of((np.zeros(30, np.int64), np.ones(30)), (np.arange(30), words), (1, 3))
+    words = np.repeat([0, 1, 2], [60, 20, 20])  # each unit has one of three words
+    value = 0.5 * (words == 0) + 0.1 * rng.standard_normal(100)
+    label, units = np.zeros(100, np.int64), np.arange(100)
+    found = OtherWords.of((label, value), (units, words), (1, 3))
+    raw = [value[words != w].mean() - value[words == w].mean() for w in range(3)]
+    # Of the 80 others, 60 have the better word: 0.5 * 60 / 80. Against the mean of the three words,
+    # 1/6, the better one is worth 1/3, and each of the rest costs 1/6.
+    assert raw == pytest.approx([-0.5, 0.375, 0.375], abs=0.06)
+    assert raw - found.explained[0] == pytest.approx([-1 / 3, 1 / 6, 1 / 6], abs=0.06)
+    same = OtherWords.of((label, np.ones(100)), (units, words), (1, 3))
     assert (same.explained.tolist(), same.left.tolist()) == ([[0, 0, 0]], [[1, 1, 1]])
 
 
