@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fsframework.api.printed import beside_printed
 from fsframework.api.results import Comparable, results_of, statistics_of
 from fsframework.api.running import Run
 from fsframework.api.seeds import SeedGroup, StatisticsOfRuns
@@ -32,6 +34,7 @@ from fsframework.statistics.results import (
 __all__ = [
     "Headline",
     "headline",
+    "headline_among_others",
     "headline_of_groups",
     "headline_of_run",
     "result_of_group",
@@ -99,6 +102,18 @@ def headline_of_run(run: Run | SeedGroup) -> Headline:
     record = run.record
     label = record.method.called if record.method is not None else run.name
     return headline_of_estimates(label, record, run.estimates)
+
+
+def headline_among_others(run: Run | SeedGroup) -> Headline:
+    """Return the answer of a run, and where it stands among other runs and printed values.
+
+    Raises:
+        DataError: it has no estimates.
+    """
+    alone = headline_of_run(run)
+    others = standing(run) if isinstance(run, Run) else ""
+    told = tuple(filter(None, (others, beside_printed(run))))
+    return replace(alone, sentences=(*alone.sentences, *told))
 
 
 def standing(run: Run) -> str:

@@ -11,9 +11,11 @@ from fsframework.errors import OptionError, argument
 from fsframework.interfaces.component import Configurable
 from fsframework.interfaces.dataset import Dataset
 from fsframework.values import (
+    Cell,
     ExperimentDescription,
     ExperimentResult,
     FigureDeclaration,
+    PrintedValue,
     TableDeclaration,
 )
 
@@ -205,4 +207,16 @@ class Benchmark(Configurable, ABC, kind="benchmark"):
     def figures(self, results: BenchmarkResults) -> Sequence[FigureDeclaration]:
         """Declare the figures; by default, none."""
         del results
+        return ()
+
+    def printed(self, cell: Cell) -> Iterable[PrintedValue]:
+        """Return what its publications print for a cell; by default, and for others, nothing.
+
+        It is asked at the end of every run, so it takes a few milliseconds and imports nothing
+        heavy.
+
+        Args:
+            cell: what a run measures.
+        """
+        del cell
         return ()

@@ -37,6 +37,7 @@ from fsframework.values.experiments import ExperimentDescription, ExperimentResu
 from fsframework.values.limits import demand_disk, demand_memory, size_text
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
+from fsframework.values.printed import Cell, PrintedValue
 from fsframework.values.quantities import Quantity
 from fsframework.values.seeds import task_rng, task_seed, watched_tasks
 from fsframework.values.tables import footnotes, html_table, text_table
@@ -50,6 +51,7 @@ __all__ = [
     "AttributeTable",
     "Block",
     "BoolArray",
+    "Cell",
     "Contrast",
     "Entry",
     "Estimate",
@@ -68,6 +70,7 @@ __all__ = [
     "Outcomes",
     "Panel",
     "Point",
+    "PrintedValue",
     "Quantity",
     "QueryBatch",
     "Scope",

@@ -12,6 +12,7 @@ from fsframework.values import (
     FigureDeclaration,
     Panel,
     Point,
+    PrintedValue,
     Quantity,
     Series,
     TableDeclaration,
@@ -191,6 +192,13 @@ class Bare(Gaps):
         return [FigureDeclaration("Gaps", "Gaps.", "method", "gap", (panel,))]
 
 
+class Boastful(Gaps):
+    """Its paper prints a gap for whatever it is asked."""
+
+    def printed(self, cell):
+        return [PrintedValue("wacc-gap", Quantity(10.0), "Gaps et al.", "Table 1")]
+
+
 BROKEN = {
     "check_construction": NoBenchmark,
     "check_options_typed": Untyped,
@@ -208,6 +216,7 @@ BROKEN = {
     "check_failures_told": Hopeful,
     "check_cautions_told": Carefree,
     "check_figures": Bare,
+    "check_printed": Boastful,
 }
 
 

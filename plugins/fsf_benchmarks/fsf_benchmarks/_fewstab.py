@@ -9,7 +9,7 @@ models with other numbers of shots; S10 needs other methods, each without IFSL a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,13 +17,20 @@ from fsf_benchmarks._labels import check_distinct, recipe_for, spelt_label
 from fsf_benchmarks._published import BASES, DATASETS, METHODS
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces import Benchmark, BenchmarkResults, Labelled, Selection
-from fsframework.values import ExperimentDescription, FigureDeclaration, TableDeclaration
+from fsframework.values import (
+    Cell,
+    ExperimentDescription,
+    FigureDeclaration,
+    PrintedValue,
+    TableDeclaration,
+)
 
 __all__ = [
     "BACKBONE",
     "DETECTOR",
     "IFSL",
     "IFSL_BACKBONE",
+    "PAPER_SHAPE",
     "PLAIN",
     "TASKS",
     "TECHNIQUES",
@@ -48,6 +55,9 @@ PLAIN = ""
 
 BACKBONE, DETECTOR, TASKS = "resnet12", "vit-gpt2", 3000
 """The paper's backbone, source of attributes and number of tasks per arm."""
+
+PAPER_SHAPE = (5, 15)
+"""Ways, and queries per class, of the paper's tasks."""
 
 IFSL, IFSL_BACKBONE = "ifsl", "resnet10"
 """The wrapper of Table S10, and the backbone of its source (Yue et al. 2020); S10 names none."""
@@ -165,6 +175,12 @@ class FewStab(Benchmark):
 
         models = _of_models(results)
         return [drawn(models)] if models else []
+
+    def printed(self, cell: Cell) -> Iterable[PrintedValue]:
+        """Return the values of Tables 3, S5-S8 and S10 for a cell."""
+        from fsf_benchmarks._fewstab_printed import printed_for
+
+        return printed_for(cell)
 
 
 def _of_models(results: BenchmarkResults) -> BenchmarkResults:
