@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from fsframework.errors import OptionError, argument
 from fsframework.interfaces.component import Configurable
 from fsframework.interfaces.dataset import Dataset
 from fsframework.values import (
+    Answer,
     Cell,
     ExperimentDescription,
     ExperimentResult,
@@ -149,6 +151,14 @@ class BenchmarkResults(Sequence[ExperimentResult]):
         return BenchmarkResults(self.selection, found)
 
 
+def _tag(tag: str, result: ExperimentResult) -> str:
+    return str(result.tags.get(tag, ""))
+
+
+def _name(result: ExperimentResult) -> str:
+    return result.description.name
+
+
 class Benchmark(Configurable, ABC, kind="benchmark"):
     """Experiments to run, and the tables and figures made of them; values in, values out.
 
@@ -195,6 +205,24 @@ class Benchmark(Configurable, ABC, kind="benchmark"):
         """
         del results
         return ()
+
+    def answer(self, results: BenchmarkResults) -> Answer:
+        """Return what stands before the tables: results that are compared, and sentences.
+
+        By default all results are compared, and their tags tell them apart. A benchmark whose runs
+        say nothing beside each other returns sentences only.
+
+        Args:
+            results: of all experiments, the further ones last.
+        """
+        tags = dict.fromkeys(tag for result in results for tag in result.tags)
+        names: dict[str, Callable[[ExperimentResult], str]] = {
+            tag: functools.partial(_tag, tag) for tag in tags
+        }
+        lines = {tuple(name(one) for name in names.values()) for one in results}
+        if len(lines) < len(results) or not names:
+            names = {"experiment": _name}
+        return Answer.comparing(results, names)
 
     @abstractmethod
     def tables(self, results: BenchmarkResults) -> Sequence[TableDeclaration]:

@@ -33,7 +33,7 @@ from fsframework.values.declarations import (
     TableDeclaration,
 )
 from fsframework.values.estimate import Estimate, Estimates, measure_name
-from fsframework.values.experiments import ExperimentDescription, ExperimentResult
+from fsframework.values.experiments import Answer, ExperimentDescription, ExperimentResult
 from fsframework.values.limits import demand_disk, demand_memory, size_text
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
@@ -46,6 +46,7 @@ from fsframework.values.tasks import TaskSet
 __all__ = [
     "SCHEMA_VERSION",
     "AccuracyOutcomes",
+    "Answer",
     "ArmOutcomes",
     "Arms",
     "AttributeTable",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fsf_benchmarks._fewstab import IFSL_BACKBONE, spelt
+from fsf_benchmarks._fewstab import IFSL_BACKBONE, IFSL_ROW, spelt
 from fsf_benchmarks._fewstab_notes import about, named, printed, printed_note, settings
 from fsf_benchmarks._fewstab_tables import in_a_cell, paired_difference, reasons_below
 from fsframework.interfaces import BenchmarkResults
@@ -53,7 +53,7 @@ def _entries(block: BenchmarkResults) -> Iterator[Entry]:
             "fingerprint": None,
         }
         both = None if values[0] is None or values[1] is None else values[1].minus(values[0])
-        yield Entry((*row, "IFSL − base"), _COLUMN, difference, reason, both, about=facts)
+        yield Entry((*row, IFSL_ROW), _COLUMN, difference, reason, both, about=facts)
 
 
 def _measured(row: tuple[str, ...], result: ExperimentResult, value: Quantity | None) -> Entry:

@@ -17,9 +17,11 @@ import numpy as np
 
 from fsf_benchmarks._labels import recipe_for
 from fsf_benchmarks._published import number_in, rows_of
+from fsf_benchmarks._sentences import beside_printed
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.interfaces import Benchmark, BenchmarkResults, Selection
 from fsframework.values import (
+    Answer,
     Cell,
     Entry,
     Estimate,
@@ -286,6 +288,16 @@ class MetaCoCo(Benchmark):
                 if (METHODS.get(method), BACKBONES.get(backbone)) not in printed:
                     for shot in shots:
                         yield _described(selection, _FURTHER, method, backbone, shot)
+
+    def answer(self, results: BenchmarkResults) -> Answer:
+        """Compare the methods on equal tasks by accuracy."""
+        names = {
+            "method": lambda result: _spelt(result.tags)[0],
+            "backbone": lambda result: _spelt(result.tags)[1],
+            "way": lambda result: result.tags["way"],
+            "shot": lambda result: result.tags["shot"],
+        }
+        return Answer.comparing(results, names, "acc", beside_printed(self.tables(results)))
 
     def tables(self, results: BenchmarkResults) -> list[TableDeclaration]:
         """Declare the tables: each printed row once, measured where possible."""

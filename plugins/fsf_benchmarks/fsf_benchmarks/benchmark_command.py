@@ -211,6 +211,8 @@ def _conclude(
     if as_json:
         render.print_json(found.to_json())
     else:
+        render.print_headline(found.headline)
+        click.echo()
         _print_tables(found.tables)
         _print_summary(found.results)
     if figure is not None:
