@@ -30,6 +30,7 @@ from fsframework.values.declarations import (
     Panel,
     Point,
     Series,
+    TableColumn,
     TableDeclaration,
 )
 from fsframework.values.estimate import Estimate, Estimates, measure_name
@@ -76,6 +77,7 @@ __all__ = [
     "QueryBatch",
     "Scope",
     "Series",
+    "TableColumn",
     "TableDeclaration",
     "TaskBrowser",
     "TaskSet",

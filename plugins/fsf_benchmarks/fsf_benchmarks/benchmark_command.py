@@ -24,7 +24,7 @@ from fsframework.interfaces.benchmark import AXES
 
 if TYPE_CHECKING:
     from fsf_benchmarks._running import FinishedBenchmark, Listed
-    from fsframework.values import ExperimentResult, TableDeclaration
+    from fsframework.values import ExperimentResult
 
 __all__ = ["benchmark"]
 
@@ -213,27 +213,15 @@ def _conclude(
     else:
         render.print_headline(found.headline)
         click.echo()
-        _print_tables(found.tables)
+        for table in found.tables:
+            render.print_declared(table)
+            click.echo()
         _print_summary(found.results)
     if figure is not None:
         if len(found.figures) != 1:
             count = len(found.figures) or "no"
             raise OptionError(f"--figure {figure}: the benchmark {found.name} has {count} figures")
         fsf.save_figure(found.figures[0], figure, columns=2)
-
-
-def _print_tables(tables: Sequence[TableDeclaration]) -> None:
-    from fsf_benchmarks._rendering import cells_of, heads_of
-    from fsframework.cli import render
-
-    for table in tables:
-        click.echo(f"{table.name}. {table.title}")
-        click.echo()
-        render.print_table(heads_of(table), cells_of(table))
-        click.echo()
-        for note in table.notes:
-            click.echo(f"  {note}")
-        click.echo()
 
 
 def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
@@ -257,14 +245,15 @@ def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
             count = one.description.options["tasks"]
             tasks = "all" if count is None else f"{count:,}"
             batch = one.description.options["query_batch"]
-            state = "to do" if one.run is None else f"finished: {one.run.folder}"
+            state = "to do" if one.run is None else f"finished: {one.run.name}"
         cells.append((str(number), one.experiment.name, tasks, batch, state))
-    render.print_table(("", "experiment", "tasks", "queries by", "state"), cells)
+    heads = ("", "experiment", "tasks", "queries by", "state")
+    render.print_table(heads, cells, spare=("queries by", "tasks", ""))
     click.echo()
     done = sum(one.run is not None for one in listed)
     click.echo(f"{_counted(len(listed))}, {done} of them finished")
     for reason in dict.fromkeys(one.reason for one in listed if one.reason):
-        click.echo(f"note: {reason}")
+        render.print_text(f"note: {reason}")
 
 
 def _counted(number: int) -> str:
@@ -273,6 +262,8 @@ def _counted(number: int) -> str:
 
 def _print_summary(results: Sequence[ExperimentResult]) -> None:
     """Print the notes of the runs, each once, and the number of experiments in each state."""
+    from fsframework.cli import render
+
     named: dict[str, list[str]] = {}
     for result in results:
         for note in result.notes:
@@ -280,7 +271,7 @@ def _print_summary(results: Sequence[ExperimentResult]) -> None:
                 named.setdefault(note, []).append(result.description.name)
     for note, (first, *others) in named.items():
         more = f" and {len(others)} more" if others else ""
-        click.echo(f"note ({first}{more}): {note}")
+        render.print_text(f"note ({first}{more}): {note}")
     failed = sum(not result.finished for result in results)
     before = sum(result.reused for result in results)
     now = len(results) - failed - before

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -642,3 +644,49 @@ def test_experiments_are_joined_over_training_seeds(grid: Grid) -> None:
     refused = grid("--seeds", "0-1", "-o", "benchmark.agreement=true")
     assert refused.returncode == 2
     assert "--seeds: the benchmark fewstab with these options needs the answers" in refused.stderr
+
+
+def test_the_answer_comes_first(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as failing:
+        failing.setenv("TOY_FAILS", "1")
+        done = grid("--shot", "1", "--shot", "5", dataset="miniImageNet=toy-images")
+    assert done.returncode == 1
+    answer, _, tables = done.stdout.partition("\nTable 3.")
+    assert answer.startswith("On 5-way 1-shot tasks: ")
+    assert answer.splitlines()[2].split() == ["method", "shot", "Acc-R", "wAcc-R", "wAcc-A", "gap"]
+    assert "\n–: toy-blind, shot 1, toy-blind, shot 5: method 'toy-blind'" in answer
+    assert tables
+    again = ran(grid("--shot", "1", "--shot", "5", "--json", dataset="miniImageNet=toy-images"))
+    head = again["headline"]
+    assert [row["shot"] for row in rows(again, "3", method="toy-near")] == [1, 1, 5, 5]
+    gaps = [row for row in head["rows"] if row["row"] == "toy-near, shot 5"]
+    runs = {run["experiment"]: run["estimates"] for run in again["experiments"]}
+    own = runs["toy-near, toy-pixels, miniImageNet, 5-shot, own words"]
+    assert gaps[-1]["measured"] == pytest.approx(100 * own["wacc-gap"]["value"])
+    assert len(head["rows"]) == 2 * 3 * 4
+
+
+def test_further_tables_have_their_sentences(grid: Grid) -> None:
+    done = grid(*ABLATION, *AGREEMENT, "--shot", "5", "--json", dataset="CUB-200=toy-images")
+    document = ran(done)
+    told = " ".join(document["headline"]["sentences"])
+    drops = [
+        f"{row['measured']:.1f} ({row['technique']})"
+        for row in rows(document, "S5")
+        if row["methods"] == 3
+    ]
+    assert f"By construction of the support, 5-shot, the average gap is {', '.join(drops)}" in told
+    [rho] = rows(document, "4")
+    assert f"Ranks by wAcc-A and by wAcc-R have the correlation {rho['measured']:.2f}" in told
+
+
+def test_on_80_columns_nothing_wraps(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = (*AGREEMENT, "--shot", "5")
+    piped = grid(*options, dataset="miniImageNet=toy-images")
+    assert max(map(len, piped.stdout.splitlines())) > 100
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = grid(*options, dataset="miniImageNet=toy-images")
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    values = set(re.findall(r"\d+\.\d\d ± \d+\.\d\d", piped.stdout))
+    assert values <= set(re.findall(r"\d+\.\d\d ± \d+\.\d\d", shown.stdout))
