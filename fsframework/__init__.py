@@ -28,6 +28,7 @@ _HOMES = {
     "api.seeds": ("SeedGroup", "groups_over_seeds", "over_seeds"),
     "api.reports": ("Report", "report"),
     "api.sweeping": ("sweep",),
+    "api.tables": ("save_tables",),
     "api.run_pixels": ("images_of",),
     "api.words": ("attributes",),
     "values.arms": ("ArmOutcomes", "Arms"),

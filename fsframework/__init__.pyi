@@ -34,6 +34,7 @@ from fsframework.api.seeds import SeedGroup as SeedGroup
 from fsframework.api.seeds import groups_over_seeds as groups_over_seeds
 from fsframework.api.seeds import over_seeds as over_seeds
 from fsframework.api.sweeping import sweep as sweep
+from fsframework.api.tables import save_tables as save_tables
 from fsframework.api.words import attributes as attributes
 from fsframework.values import ArmOutcomes as ArmOutcomes
 from fsframework.values import Arms as Arms

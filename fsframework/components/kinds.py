@@ -57,6 +57,7 @@ COMPONENTS: Mapping[str, Kind] = MappingProxyType(
         "statistic": Kind(
             "fsframework.statistics", "fsframework.interfaces.statistic", "Statistic"
         ),
+        "table": Kind("fsframework.tables", "fsframework.interfaces.table", "TableWriter"),
     }
 )
 """The kinds whose plugins are subclasses of an interface, with options."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fsframework.interfaces.section import ReportedData, ReportedRun, ReportedRuns, Section
     from fsframework.interfaces.selector import WordSelector
     from fsframework.interfaces.statistic import Statistic
+    from fsframework.interfaces.table import TableWriter
 
 __all__ = [
     "About",
@@ -68,6 +69,7 @@ __all__ = [
     "Section",
     "Selection",
     "Statistic",
+    "TableWriter",
     "TaskSampler",
     "WordSelector",
     "Work",
@@ -111,6 +113,7 @@ _HOME = {
     "Renderer": "fsframework.interfaces.renderer",
     "Selection": "fsframework.interfaces.benchmark",
     "Statistic": "fsframework.interfaces.statistic",
+    "TableWriter": "fsframework.interfaces.table",
     "TaskSampler": "fsframework.interfaces.sampler",
     "WordSelector": "fsframework.interfaces.selector",
     "Work": "fsframework.interfaces.launcher",

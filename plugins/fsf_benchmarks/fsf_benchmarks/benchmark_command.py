@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from fsframework.values import ExperimentResult
 
 __all__ = ["benchmark"]
+
+_WHOLE = ".json"
+"""The suffix of files that hold everything."""
 
 
 @command(epilog="Options left out come from --config, then from the benchmark.")
@@ -98,7 +102,8 @@ __all__ = ["benchmark"]
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also write the tables: .md, .tex, .csv (one row per value) or .json (everything).",
+    help="Also write the tables: .md, .tex, .html or .csv (one row per value), which need "
+    "fsf-reports, or .json (everything).",
 )
 @click.option(
     "--figure",
@@ -141,17 +146,19 @@ def benchmark(  # noqa: PLR0913 - a parameter per option
       fsf benchmark metacoco -o benchmark.only=2 --method protonet --dry-run
       fsf benchmark open-intervals --dataset CUB=folder:./birds --model DINO=runs/dino
     """
-    from fsf_benchmarks._rendering import check_suffix
     from fsf_benchmarks._running import make_job
     from fsframework.api.experiments import tree_of_call
     from fsframework.api.figures import check_figure
+    from fsframework.api.tables import check_tables
 
     session, name = session_of(context), benchmark_name
     if name is None:
         _list_benchmarks(session.registry.plugins("benchmark"), as_json)
         return
     if output is not None:
-        check_suffix(output, force=force)
+        check_output(output, force=force)
+        if output.suffix.lower() != _WHOLE:
+            check_tables(output)
     if figure is not None:
         check_output(figure, force=force)
         check_figure(figure)
@@ -202,12 +209,11 @@ def _conclude(
 ) -> None:
     """Write and print the results of a benchmark."""
     import fsframework as fsf
-    from fsf_benchmarks._rendering import write_tables
     from fsframework.cli import render
     from fsframework.errors import OptionError
 
     if output is not None:
-        write_tables(found.tables, found.to_json(), output)
+        _write(found, output)
     if as_json:
         render.print_json(found.to_json())
     else:
@@ -222,6 +228,17 @@ def _conclude(
             count = len(found.figures) or "no"
             raise OptionError(f"--figure {figure}: the benchmark {found.name} has {count} figures")
         fsf.save_figure(found.figures[0], figure, columns=2)
+
+
+def _write(found: FinishedBenchmark, output: Path) -> None:
+    """Write the tables in the format of the file's suffix, or everything as JSON."""
+    import fsframework as fsf
+    from fsframework.api.files import atomic_write
+
+    if output.suffix.lower() != _WHOLE:
+        fsf.save_tables(found.tables, output)
+        return
+    atomic_write(output, json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
 
 
 def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
