@@ -95,6 +95,11 @@ def test_a_run_says_where_its_gap_stands(paper: Callable[..., None], fsf: Fsf) -
     shown = fsf("runs", "show", run.name)
     assert shown.returncode == 0, shown.stderr
     assert told in shown.stdout
+    other = fsframework.run(method="logistic", **QUICK)
+    explained = fsf("compare", run.name, other.name, "--explain")
+    assert f"ncc: {told}\n" in explained.stdout
+    assert "logistic: Toy" not in explained.stdout
+    assert told not in fsf("compare", run.name, other.name).stdout
 
 
 def test_a_gap_near_the_printed_one_is_not_told_apart(paper: Callable[..., None]) -> None:
