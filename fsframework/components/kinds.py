@@ -58,6 +58,7 @@ COMPONENTS: Mapping[str, Kind] = MappingProxyType(
             "fsframework.statistics", "fsframework.interfaces.statistic", "Statistic"
         ),
         "table": Kind("fsframework.tables", "fsframework.interfaces.table", "TableWriter"),
+        "view": Kind("fsframework.views", "fsframework.interfaces.views", "ViewMaker"),
     }
 )
 """The kinds whose plugins are subclasses of an interface, with options."""

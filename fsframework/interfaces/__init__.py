@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fsframework.interfaces.selector import WordSelector
     from fsframework.interfaces.statistic import Statistic
     from fsframework.interfaces.table import TableWriter
+    from fsframework.interfaces.views import ViewMaker, Views
 
 __all__ = [
     "About",
@@ -71,6 +72,8 @@ __all__ = [
     "Statistic",
     "TableWriter",
     "TaskSampler",
+    "ViewMaker",
+    "Views",
     "WordSelector",
     "Work",
     "WorkerState",
@@ -115,6 +118,8 @@ _HOME = {
     "Statistic": "fsframework.interfaces.statistic",
     "TableWriter": "fsframework.interfaces.table",
     "TaskSampler": "fsframework.interfaces.sampler",
+    "ViewMaker": "fsframework.interfaces.views",
+    "Views": "fsframework.interfaces.views",
     "WordSelector": "fsframework.interfaces.selector",
     "Work": "fsframework.interfaces.launcher",
     "WorkerState": "fsframework.interfaces.launcher",
