@@ -17,10 +17,10 @@ from fsframework.api.models import Model as Model
 from fsframework.api.models import evaluate as evaluate
 from fsframework.api.models import method as method
 from fsframework.api.packing import pack_images as pack_images
-from fsframework.api.printed import PrintedValue as PrintedValue
-from fsframework.api.printed import printed_values as printed_values
 from fsframework.api.pretraining import Pretrained as Pretrained
 from fsframework.api.pretraining import pretrain as pretrain
+from fsframework.api.printed import PrintedValue as PrintedValue
+from fsframework.api.printed import printed_values as printed_values
 from fsframework.api.reports import Report as Report
 from fsframework.api.reports import report as report
 from fsframework.api.results import Comparison as Comparison
