@@ -191,5 +191,5 @@ def test_rows_that_are_not_here_are_listed(tables: Tables, monkeypatch: pytest.M
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert any("MatchingNet +IFSL" in line and "44.11" in line and "–" in line for line in lines)
-    assert any("not here" in line for line in lines)
-    assert sum("not here" in line for line in lines) == 19
+    assert "  a: not here" in lines
+    assert sum("– a" in line for line in lines) == 19
