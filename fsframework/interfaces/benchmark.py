@@ -206,7 +206,7 @@ class Benchmark(Configurable, ABC, kind="benchmark"):
         del results
         return ()
 
-    def answer(self, results: BenchmarkResults) -> Answer:
+    def answer(self, results: BenchmarkResults, tables: Sequence[TableDeclaration]) -> Answer:
         """Return what stands before the tables: results that are compared, and sentences.
 
         By default all results are compared, and their tags tell them apart. A benchmark whose runs
@@ -214,7 +214,9 @@ class Benchmark(Configurable, ABC, kind="benchmark"):
 
         Args:
             results: of all experiments, the further ones last.
+            tables: what ``tables`` declares of them.
         """
+        del tables
         tags = dict.fromkeys(tag for result in results for tag in result.tags)
         names: dict[str, Callable[[ExperimentResult], str]] = {
             tag: functools.partial(_tag, tag) for tag in tags

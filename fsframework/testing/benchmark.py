@@ -12,6 +12,7 @@ from fsframework.interfaces.benchmark import AXES, Benchmark, BenchmarkResults, 
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
 from fsframework.testing.toys import toy_benchmark_results, toy_selection
 from fsframework.values import (
+    Answer,
     Cell,
     ExperimentDescription,
     FigureDeclaration,
@@ -219,6 +220,23 @@ def check_figures(make: Make) -> None:
                         f"{figure.name}, {panel.title}: {y!r} where runs "
                         f"{'failed' if failed else 'are finished'}",
                     )
+
+
+@suite.check(after=[check_tables])
+def check_answer(make: Make) -> None:
+    """``answer`` gives results with a name for each of ``row_names``, and sentences."""
+    for failed in (False, True):
+        results = _results(make, failed=failed)
+        found = make().answer(results, tuple(make().tables(results)))
+        require(isinstance(found, Answer), f"it must give Answer, not {type(found).__name__}")
+        for names, result in found.rows:
+            require(
+                len(names) == len(found.row_names),
+                f"the row {names} must have {len(found.row_names)} names",
+            )
+            require(result in results, f"the row {names} is of none of the results")
+        for said in found.sentences:
+            require(isinstance(said, str) and said, f"a sentence must be a text, not {said!r}")
 
 
 @suite.check()

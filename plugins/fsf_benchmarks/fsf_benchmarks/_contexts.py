@@ -136,8 +136,9 @@ class Contexts(Benchmark):
                 return number
         raise InfeasibleTask(f"{shot}-shot, split {split}: {first}")
 
-    def answer(self, results: BenchmarkResults) -> Answer:
+    def answer(self, results: BenchmarkResults, tables: Sequence[TableDeclaration]) -> Answer:
         """Compare the methods by what they lose in other contexts, per number of shots."""
+        del tables
         names = {tag: partial(_tag, tag) for tag in ("method", "shot")}
         return Answer.comparing(results, names, "acc")
 

@@ -175,7 +175,7 @@ class FewStab(Benchmark):
             found += [table_4(grid), table_6(grid)]
         return found + tabulated(_of_models(results))
 
-    def answer(self, results: BenchmarkResults) -> Answer:
+    def answer(self, results: BenchmarkResults, tables: Sequence[TableDeclaration]) -> Answer:
         """Compare the methods on equal tasks by their gap, and say what other tables show."""
         from fsf_benchmarks._fewstab_answer import sentences_on
         from fsf_benchmarks._fewstab_notes import named
@@ -188,7 +188,7 @@ class FewStab(Benchmark):
             "shot": lambda result: result.tags["shot"],
             "words": lambda result: result.tags["words"],
         }
-        return Answer.comparing(plain, names, "wacc", sentences_on(self.tables(results)))
+        return Answer.comparing(plain, names, "wacc", sentences_on(tables))
 
     def figures(self, results: BenchmarkResults) -> list[FigureDeclaration]:
         """Declare Figure 6, if it was asked for."""

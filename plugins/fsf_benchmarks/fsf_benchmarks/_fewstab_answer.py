@@ -23,9 +23,9 @@ def sentences_on(tables: Sequence[TableDeclaration]) -> Iterator[str]:
 
 
 def _ablation(table: TableDeclaration) -> Iterator[str]:
-    """Yield the average drops of the constructions of support or queries."""
+    """Yield the averages over methods, which belong to no run, for each construction."""
     what = "support" if table.name == "Table S5" else "queries"
-    rows = [e for e in table.entries if e.row[1].startswith("average drop")]
+    rows = [e for e in table.entries if e.measured is not None and e.about["run"] is None]
     for shot, row in itertools.groupby(rows, key=lambda entry: entry.row[0]):
         if told := per_column(row):
             yield f"By construction of the {what}, {shot}-shot, the average gap is {told} points."

@@ -7,7 +7,7 @@ Correlation", section 5.1 and Tables 2, 3 and 7.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from types import MappingProxyType
@@ -289,7 +289,7 @@ class MetaCoCo(Benchmark):
                     for shot in shots:
                         yield _described(selection, _FURTHER, method, backbone, shot)
 
-    def answer(self, results: BenchmarkResults) -> Answer:
+    def answer(self, results: BenchmarkResults, tables: Sequence[TableDeclaration]) -> Answer:
         """Compare the methods on equal tasks by accuracy."""
         names = {
             "method": lambda result: _spelt(result.tags)[0],
@@ -297,7 +297,7 @@ class MetaCoCo(Benchmark):
             "way": lambda result: result.tags["way"],
             "shot": lambda result: result.tags["shot"],
         }
-        return Answer.comparing(results, names, "acc", beside_printed(self.tables(results)))
+        return Answer.comparing(results, names, "acc", beside_printed(tables))
 
     def tables(self, results: BenchmarkResults) -> list[TableDeclaration]:
         """Declare the tables: each printed row once, measured where possible."""

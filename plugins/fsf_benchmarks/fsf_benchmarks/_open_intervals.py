@@ -221,8 +221,9 @@ class OpenIntervals(Benchmark):
         tasks.save(folder / f"{stem}.safetensors")
         return {"task_file": str(folder / f"{stem}.safetensors")}
 
-    def answer(self, results: BenchmarkResults) -> Answer:
+    def answer(self, results: BenchmarkResults, tables: Sequence[TableDeclaration]) -> Answer:
         """Compare the methods on each set of tasks, and count what pairing concludes."""
+        del tables
         found = results.where(role="evaluation")
         compared = _compared(found, self._compared_with(results.selection))
         names = {

@@ -173,12 +173,13 @@ class Job:
         if further := tuple(further):
             results += self._run(self.planned(further), done)
         found = BenchmarkResults(self.selection, results)
+        tables = tuple(self.benchmark.tables(found))
         return FinishedBenchmark(
             self.name,
             tuple(done.values()),
-            tuple(self.benchmark.tables(found)),
+            tables,
             tuple(self.benchmark.figures(found)),
-            self.benchmark.answer(found),
+            self.benchmark.answer(found, tables),
         )
 
     def _check_arms(self, planned: Sequence[Planned]) -> None:
