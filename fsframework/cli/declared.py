@@ -26,7 +26,7 @@ def table_lines(table: TableDeclaration, width: int) -> Iterator[str]:
         width: characters per line.
     """
     title = f"{table.name}. {table.title}" if table.title else table.name
-    yield from textwrap.wrap(title, width)
+    yield from textwrap.wrap(title, width, break_on_hyphens=False)
     yield ""
     names = [[head, *(row[i] for row in table.rows)] for i, head in enumerate(table.row_names)]
     groups = [_cells_of(group, table.reasons) for group in _groups(table)]
@@ -41,9 +41,12 @@ def table_lines(table: TableDeclaration, width: int) -> Iterator[str]:
     for part in _parts(pieces, room):
         yield from _lines([*names, *part])
         yield ""
+    wrapper = textwrap.TextWrapper(
+        width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+    )
     notes = [f"{_sign(i)}: {reason}" for i, reason in enumerate(table.reasons)]
     for note in (*notes, *table.notes):
-        yield from textwrap.wrap(note, width, initial_indent="  ", subsequent_indent="    ")
+        yield from wrapper.wrap(note)
 
 
 def _groups(table: TableDeclaration) -> list[list[TableColumn]]:

@@ -134,7 +134,7 @@ def print_declared(table: TableDeclaration) -> None:
 
 def print_text(text: str) -> None:
     """Print a sentence, on a terminal in lines that fit."""
-    print(textwrap.fill(text, _room()))
+    print(textwrap.fill(text, _room(), break_on_hyphens=False))
 
 
 def _room() -> int:

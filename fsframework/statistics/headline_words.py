@@ -71,9 +71,10 @@ def _extremes(gap: Column, control: Column) -> Iterator[str]:
     if len(tied) == len(gap.values) - 1:
         low, high = (f(e.value for e in gap.values.values()) for f in (min, max))
         factor, unit = _unit(gap.values[best])
+        every = "both" if len(gap.values) == 2 else f"all {len(gap.values)}"
         yield (
             f"No gap of {gap.statistic} can be distinguished from the smallest, that of "
-            f"{gap.name(best)}; all {len(gap.values)} lie between {factor * low:.1f} and "
+            f"{gap.name(best)}; {every} lie between {factor * low:.1f} and "
             f"{factor * high:.1f}{unit}."
         )
     else:
