@@ -26,12 +26,13 @@ __all__ = ["HarmfulPairs"]
 _QUESTIONS = {
     "tied": (
         "Words tied to a class in the support",
-        "accuracy of the class in its other tasks minus that in tasks where all its support images "
-        "have the word and its queries lack it",
+        "accuracy of the class in random tasks, for the same queries, minus that in tasks where "
+        "all its support images have the word and its queries lack it",
     ),
     "present": (
         "Words present in a query",
-        "accuracy of the class's queries without the word minus that of those with it",
+        "accuracy of the class's queries without the word minus that of those with it, other words "
+        "accounted for",
     ),
 }
 _MOST_ROWS = 200
