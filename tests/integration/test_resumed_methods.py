@@ -56,9 +56,16 @@ CASES: dict[str, tuple[dict[str, Any], list[Stage]]] = {
     # The memories are full after the second step; k-means and the steps with neighbours follow.
     "beclr": (
         {
-            "name": "beclr", "views": VIEWS, "memory": 24, "clusters": 3, "k": 2, "start": 4,
-            "rounds": 2, "momentum": 0.9, "cell": 4,
-        },  # fmt: skip
+            "name": "beclr",
+            "views": VIEWS,
+            "memory": 24,
+            "clusters": 3,
+            "k": 2,
+            "start": 4,
+            "rounds": 2,
+            "momentum": 0.9,
+            "cell": 4,
+        },
         [SHORT, replace(SHORT, groups=2)],
     ),
 }

@@ -12,6 +12,7 @@ from tests.toy_views import Dimmed
 
 METHODS = [
     partial(SimCLR, views=Dimmed()),
+    partial(SimCLR, views=Dimmed(), head="none"),
     partial(MoCo, views=Dimmed(), queue=64, parts=2),
     partial(UniSiam, views=Dimmed()),
     partial(PsCo, views=Dimmed(), queue=64, width=16, hidden=32),
