@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,6 +132,7 @@ def _against(
         tuple(panels),
         mark="points",
         diagonal=diagonal,
+        limits=results.limits(x, y),
         notes=_notes(
             results,
             value.seen,
@@ -176,7 +178,8 @@ def _by_arm(results: Results, wanted: Wanted) -> FigureDeclaration:
         "method",
         results.axis(Measure(wanted.statistic)),
         tuple(panels),
-        caption_axis=f"below the names: {terms[0]} − {terms[1]}",
+        caption_axis=f"{terms[0]} − {terms[1]}",
+        limits=results.limits(*measures),
         notes=_notes(results, value.seen),
     )
 
@@ -277,9 +280,14 @@ def _breakdown(results: Results, wanted: Wanted) -> FigureDeclaration:
     question: Any = wanted.question
     found = fsf.breakdown(one.run, by, question=question, level=results.level)
     arms = list(dict.fromkeys(row.arm for row in found.rows))
-    gaps = {row.names: row.estimate.value for row in found.rows if row.arm == "gap"}
     names = list(dict.fromkeys(row.names for row in found.rows))
-    ranked = sorted(names, key=lambda name: -gaps.get(name, 0.0))[: wanted.most]
+    first = "largest gap" if "gap" in arms else "lowest accuracy"
+    cost = {
+        row.names: -row.estimate.value if row.arm == "gap" else row.estimate.value
+        for row in found.rows
+        if row.arm == ("gap" if "gap" in arms else arms[-1])
+    }
+    ranked = sorted(names, key=lambda name: cost.get(name, math.inf))[: wanted.most]
     place = {name: n for n, name in enumerate(ranked)}
     series = []
     for arm in (arm for arm in arms if arm != "gap"):
@@ -296,10 +304,11 @@ def _breakdown(results: Results, wanted: Wanted) -> FigureDeclaration:
         "accuracy (%)",
         (Panel("", tuple(series)),),
         mark="whiskers",
+        limits=(0.0, 100.0),
         notes=_notes(
             results,
             [row.estimate for row in found.rows if row.arm != "gap" and row.names in place],
-            f"The {len(ranked)} with the largest gap of {len(names)}." if left else "",
+            f"The {len(ranked)} of {len(names)} with the {first}." if left else "",
             *found.notes,
         ),
     )
@@ -494,6 +503,7 @@ def _agreement(results: Results, wanted: Wanted) -> FigureDeclaration:
         (Panel("", (Series("", tuple(points)),)),),
         mark="points",
         diagonal=True,
+        limits=results.limits(*measures),
         notes=_notes(results, value.seen, said),
     )  # fmt: skip
 

@@ -189,10 +189,16 @@ class Results:
 
     def axis(self, measure: Measure, group: Group | None = None) -> str:
         """Return the title of an axis that shows a measure."""
-        statistic = self.statistic_of(measure.statistic)
-        share = tuple(statistic.bounds) == (0.0, 1.0)
         unit = " (points)" if measure.is_gap else " (%)"
-        return self.label(measure, group) + (unit if share else "")
+        return self.label(measure, group) + (unit if self._is_share(measure) else "")
+
+    def limits(self, *measures: Measure) -> tuple[float, float] | None:
+        """Return what no value of the measures can lie beyond, as figures show them."""
+        shares = all(self._is_share(measure) and not measure.is_gap for measure in measures)
+        return (0.0, 100.0) if shares else None
+
+    def _is_share(self, measure: Measure) -> bool:
+        return tuple(self.statistic_of(measure.statistic).bounds) == (0.0, 1.0)
 
 
 def _opener(result: MethodResult) -> Callable[[], fsf.Run]:

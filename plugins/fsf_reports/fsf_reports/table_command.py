@@ -82,14 +82,14 @@ def table(  # noqa: PLR0913 - a parameter per option
     plugin_files: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    r"""Make a table of runs for a paper: LaTeX, Markdown, HTML or CSV.
+    """Make a table of runs for a paper: LaTeX, Markdown, HTML or CSV.
 
     \b
     RUN is a folder, the name or beginning of the name of one in the runs folder, or
     a folder of runs. Rows are methods, columns the measures of both arms and the
     gap. The best value on equal tasks is bold; values that cannot be distinguished
     from it are marked. The caption says data, tasks and level of the intervals. The
-    LaTeX needs \usepackage{booktabs}.
+    LaTeX needs \\usepackage{booktabs}.
 
     \b
     Examples:
