@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -210,12 +211,15 @@ class MeasureComparison:
         Raises:
             KeyError: they were not compared.
         """
-        for pair in self.pairs:
-            if (pair.first, pair.second) == (first, second):
-                return pair, 1
-            if (pair.first, pair.second) == (second, first):
-                return pair, -1
+        if (first, second) in self._by_labels:
+            return self._by_labels[first, second], 1
+        if (second, first) in self._by_labels:
+            return self._by_labels[second, first], -1
         raise KeyError((first, second))
+
+    @cached_property
+    def _by_labels(self) -> Mapping[tuple[str, str], Pair]:
+        return {(pair.first, pair.second): pair for pair in self.pairs}
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""

@@ -71,12 +71,12 @@ def _extremes(gap: Column, control: Column) -> Iterator[str]:
         low, high = (f(e.value for e in gap.values.values()) for f in (min, max))
         factor, unit = _unit(gap.values[best])
         yield (
-            f"No gap of {gap.statistic} can be distinguished from the smallest, that of {best}; "
+            f"No {gap.statistic} gap can be distinguished from the smallest, that of {best}; "
             f"all {len(gap.values)} lie between {factor * low:.1f} and {factor * high:.1f}{unit}."
         )
     else:
         others = f"; {_named(tied)} cannot be distinguished from it" if tied else ""
-        smallest = f"{best} has the smallest gap of {gap.statistic}"
+        smallest = f"{best} has the smallest {gap.statistic} gap"
         yield f"{smallest}, {_points(gap.values[best])}{others}."
         worst = max(gap.values, key=lambda label: gap.values[label].value)
         yield f"{worst} has the largest, {_points(gap.values[worst])}."
@@ -84,8 +84,8 @@ def _extremes(gap: Column, control: Column) -> Iterator[str]:
         factor, unit = _unit(control.values[best])
         behind = factor * abs(control.values[ahead].value - control.values[best].value)
         yield (
-            f"But {control.label} of {best} is {behind:.1f}{unit} worse than that of {ahead}, and "
-            "who answers worse has less to lose."
+            f"But {control.label} of {best} is {behind:.1f}{unit} worse than that of {ahead}: a "
+            "method that answers worse has less to lose."
         )
 
 

@@ -89,9 +89,16 @@ def figure(  # noqa: PLR0913 - an option each
     return FIGURES[name].declare(opened, Wanted(statistic, by, question, most))
 
 
-def _notes(results: Results, estimates: Iterable[Estimate], *said: str) -> tuple[str, ...]:
-    told = (reading(estimates, results.groups), *filter(None, said), *results.cautions)
+def _notes(
+    results: Results, estimates: Iterable[Estimate], *said: str, per: str = "arm"
+) -> tuple[str, ...]:
+    told = (reading(estimates, results.groups, per), *filter(None, said), *results.cautions)
     return tuple(text if text.endswith((".", "!", "?")) else f"{text}." for text in told)
+
+
+def _begun(note: str) -> str:
+    """Return a note as a sentence of its own."""
+    return note[:1].upper() + note[1:]
 
 
 class _Values:
@@ -309,7 +316,8 @@ def _breakdown(results: Results, wanted: Wanted) -> FigureDeclaration:
             results,
             [row.estimate for row in found.rows if row.arm != "gap" and row.names in place],
             f"The {len(ranked)} of {len(names)} with the {first}." if left else "",
-            *found.notes,
+            *map(_begun, found.notes),
+            per=f"{what} and arm",
         ),
     )
 
@@ -326,12 +334,14 @@ def _harm(results: Results, wanted: Wanted) -> FigureDeclaration:
     points = tuple(Point(": ".join(r.names), Quantity.of(r.estimate)) for r in rows)
     return FigureDeclaration(
         "Harmful pairs",
-        f"What a word costs a class, {one.label}.",
+        f"What a word costs a class in accuracy: {one.label}.",
         "class: word",
         "accuracy lost (points)",
         (Panel("", (Series("", points),)),),
         mark="whiskers",
-        notes=_notes(results, [row.estimate for row in rows], *found.notes),
+        notes=_notes(
+            results, [row.estimate for row in rows], *map(_begun, found.notes), per="pair"
+        ),
     )
 
 

@@ -561,6 +561,7 @@ def _points(
     layers = [*upright, *level, dot]
     for layer in (*upright, *level):
         layer["mark"]["color"] = "#9a9a9a"
+        layer["mark"]["opacity"] = 0.3 if many else 1
     for layer in layers:
         own = layer["encoding"]
         layer["encoding"] = {**own, "x": {**x, **own["x"]}, "y": {**y, **own["y"]}}

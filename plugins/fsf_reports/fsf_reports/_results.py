@@ -210,7 +210,7 @@ def _opener(result: MethodResult) -> Callable[[], fsf.Run]:
     return opened
 
 
-def reading(estimates: Iterable[Estimate], groups: Sequence[Group]) -> str:
+def reading(estimates: Iterable[Estimate], groups: Sequence[Group], per: str = "arm") -> str:
     """Return what a caption says of values: data, tasks, level and scope of the intervals.
 
     >>> one = Estimate("acc", 0.5, 0.4, 0.6, 0.95, "closed", False, "student-t", 600, 3000)
@@ -223,7 +223,7 @@ def reading(estimates: Iterable[Estimate], groups: Sequence[Group]) -> str:
     tasks = sorted({e.n_tasks // (2 if len(e.arms) == 2 and not e.paired else 1) for e in told})
     if tasks:
         count = f"{tasks[0]:,}" if len(tasks) == 1 else f"{tasks[0]:,} to {tasks[-1]:,}"
-        arms = " per arm" if any(e.arms for e in told) else ""
+        arms = f" per {per}" if any(e.arms for e in told) else ""
         parts.append(f"{count} tasks{arms}")
     if seeds := sorted({e.n_seeds for e in told if e.n_seeds > 1}):
         parts.append(f"means over {' or '.join(map(str, seeds))} training seeds")

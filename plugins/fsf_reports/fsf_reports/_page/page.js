@@ -19,6 +19,10 @@
     said.textContent = "";
     setTimeout(() => { said.textContent = text; }, 30);
   }
+  function inflated(base64) {
+    const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+    return new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  }
   const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
 
   // Light and dark.
@@ -185,7 +189,7 @@
     const url = source(data, image);
     const key = report.data[data].keys?.[image] ?? `image ${image}`;
     const item = element("li", { class: wrong ? "pic wrong" : "pic" });
-    if (url) item.append(element("img", { src: url, alt: `${alt}: ${key}`, title: key, width: 64, height: 64, loading: "lazy", decoding: "async" }));
+    if (url) item.append(element("img", { src: url, alt: `${alt}: ${key}`, title: key, width: 64, height: 64, decoding: "async" }));
     else item.append(element("span", { class: "key", dir: "auto", title: key, role: "img", "aria-label": `${alt}: ${key} (image not in this file)`, text: key }));
     item.append(...below);
     if (words) item.append(words);
@@ -234,6 +238,15 @@
       key, key === "values" && Array.isArray(value) ? value.filter((one) => !off.has(one?.s)) : without(value, off),
     ]));
   }
+  const MOST_CHIPS = 30;
+  let drawing = null;
+  // The script that draws is a third of its size when it is compressed.
+  async function library() {
+    const script = element("script");
+    script.textContent = await new Response(inflated(document.getElementById("library").textContent)).text();
+    document.head.append(script);
+    return window.vegaEmbed;
+  }
   function figure(box) {
     const { narrow, wide, series } = report.figures[Number(box.dataset.figure)];
     const canvas = box.querySelector(".canvas");
@@ -245,7 +258,9 @@
       if (root.dataset.theme === "dark") shown = inked(shown);
       if (off.size) shown = without(shown, off);
       view?.finalize();
-      const made = await window.vegaEmbed(canvas, shown, {
+      drawing ??= library();
+      const embed = await drawing;
+      const made = await embed(canvas, shown, {
         actions: false, renderer: "svg", tooltip: { disableDefaultStyle: true }, ast: false,
       });
       view = made.view;
@@ -266,7 +281,7 @@
       was = isNarrow();
       if (started) draw();
     }).observe(canvas);
-    if (series.length > 1) {
+    if (series.length > 1 && series.length <= MOST_CHIPS) {
       const chips = element("div", { class: "chips", role: "group", "aria-label": "Shown in the figure" });
       series.forEach((name, place) => {
         const mine = `s${place}`;
@@ -319,9 +334,7 @@
     return arrays.get(number);
   }
   async function unpack({ type, data }) {
-    const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new types[type](await new Response(stream).arrayBuffer());
+    return new types[type](await new Response(inflated(data)).arrayBuffer());
   }
   async function tasksOf(run) {
     const arms = [];
@@ -494,7 +507,7 @@
           strip(one.query, queries, (image, q) => {
             const predicted = one.answers[(t * way + w) * queries + q];
             const bad = predicted !== w;
-            const below = bad ? [element("span", { dir: "auto", text: `→ ${classes[predicted].name}` })] : [];
+            const below = bad ? [element("span", { dir: "auto", text: classes[predicted].name })] : [];
             return picture(data, image, { wrong: bad, below, alt: bad ? `Query of ${c.name}, predicted ${classes[predicted].name}` : `Query of ${c.name}, predicted rightly`, words: wordsBelow(data, image, c.word) });
           }));
         return element("section", { class: "way", "aria-label": `Class ${c.name}` }, head, support, query);
