@@ -687,16 +687,18 @@ def _seed_notes(labels: Sequence[str], values: TaskValues) -> list[str]:
         if n > 1 and all(np.ptp(part[:, end - n : end], axis=1).max() == 0 for part in values.parts)
     ]
     if single := [label for label, n in zip(labels, n_seeds, strict=True) if n == 1]:
-        notes.append(
-            f"{', '.join(single)}: one seed, so intervals and differences speak of "
-            f"{'these' if len(single) == 1 else 'their'} weights only, and not of the method "
-            "trained again"
+        whose = "these" if len(single) == 1 else "their"
+        caution = (
+            f"one seed, so intervals and differences speak of {whose} weights only, and not of the "
+            "method trained again"
         )
+        notes += footnotes(dict.fromkeys(single, [caution]))
     if two := [label for label, n in zip(labels, n_seeds, strict=True) if n == 2]:
-        notes.append(
-            f"{', '.join(two)}: two seeds say little of the variance between seeds; the interval "
-            "is wide, and may hold the truth less often than its level"
+        caution = (
+            "two seeds say little of the variance between seeds; the interval is wide, and may hold "
+            "the truth less often than its level"
         )
+        notes += footnotes(dict.fromkeys(two, [caution]))
     return notes
 
 

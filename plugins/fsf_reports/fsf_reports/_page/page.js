@@ -45,12 +45,13 @@
 
   // Which section is being read.
   const links = new Map([...document.querySelectorAll(".contents a")].map((a) => [a.hash.slice(1), a]));
+  const read = new Set();
   const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      for (const link of links.values()) link.removeAttribute("aria-current");
-      links.get(entry.target.id)?.setAttribute("aria-current", "true");
-    }
+    for (const entry of entries) read[entry.isIntersecting ? "add" : "delete"](entry.target.id);
+    const first = [...links.keys()].find((id) => read.has(id));
+    if (first === undefined) return;
+    for (const link of links.values()) link.removeAttribute("aria-current");
+    links.get(first).setAttribute("aria-current", "true");
   }, { rootMargin: "0px 0px -75% 0px" });
   for (const section of document.querySelectorAll("main > section")) seen.observe(section);
 
