@@ -692,13 +692,13 @@ def _seed_notes(labels: Sequence[str], values: TaskValues) -> list[str]:
             f"one seed, so intervals and differences speak of {whose} weights only, and not of the "
             "method trained again"
         )
-        notes += footnotes(dict.fromkeys(single, [caution]))
+        notes += footnotes({label: [caution] for label in single})
     if two := [label for label, n in zip(labels, n_seeds, strict=True) if n == 2]:
         caution = (
-            "two seeds say little of the variance between seeds; the interval is wide, and may hold "
-            "the truth less often than its level"
+            "two seeds say little of the variance between seeds; the interval is wide, and may "
+            "hold the truth less often than its level"
         )
-        notes += footnotes(dict.fromkeys(two, [caution]))
+        notes += footnotes({label: [caution] for label in two})
     return notes
 
 
