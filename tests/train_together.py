@@ -21,6 +21,7 @@ from fsframework.pipeline.learning.model import FewShotModel, build_model
 from fsframework.pipeline.learning.training import EPISODES, Split, Training, assist, train
 from fsframework.pipeline.processes import processes_here
 from fsframework.pipeline.progress import Reporter
+from tests.toy_views import Dimmed, Queued
 from tests.toys import Blobs, TinyBackbone, component
 
 WAY_SHOT = (3, 2)
@@ -48,6 +49,8 @@ FAMILIES: dict[str, tuple[Component, tuple[Stage, ...]]] = {
     "gradient": (component(MAML, n_way=3, train_steps=2, test_steps=2), (stage(tasks_per_step=2),)),
     "transfer": (component(Baseline), (stage(augment=("flip",)),)),
     "both": (component(RENet), (stage(tasks_per_step=2),)),
+    # A queue and a momentum copy; the last of three groups is the first process's.
+    "views": (component(Queued, views=component(Dimmed)), (stage(groups=3),)),
     # The first stage leaves the second process without a group.
     "teacher": (component(RFS), (stage(epochs=1, groups=1), stage(epochs=1, distill=True))),
 }

@@ -57,6 +57,7 @@ COMPONENTS: Mapping[str, Kind] = MappingProxyType(
         "statistic": Kind(
             "fsframework.statistics", "fsframework.interfaces.statistic", "Statistic"
         ),
+        "view": Kind("fsframework.views", "fsframework.interfaces.views", "ViewMaker"),
     }
 )
 """The kinds whose plugins are subclasses of an interface, with options."""

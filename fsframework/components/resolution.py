@@ -564,7 +564,8 @@ class _Known:
         cls: whose constructor takes them.
         called: as messages name it.
         argument: the option that ``NAME:VALUE`` sets.
-        usual: name of the default component of an option whose tree has options but no name.
+        usual: name of the component of an option whose tree has no name, and of an option that is
+            not given and has no default.
     """
 
     cls: type[Any]
@@ -584,31 +585,18 @@ def _resolve_options(
                 f"unknown option {where}.{key}{close_matches(key, known)}; "
                 f"options of {of.called}: {allowed}"
             )
+    tree = dict(tree)
+    for key, (_, default) in known.items():
+        if default is inspect.Parameter.empty and key in of.usual:
+            tree.setdefault(key, {})
     options: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for key, (annotation, default) in known.items():
         if key in tree:
-            kind, many = _nested_kind(annotation), _sequence_kind(annotation)
-            raw = tree[key]
-            if many is not None:
-                options[key] = tuple(
-                    resolve_component(registry, many, one, where=f"{where}.{key}.{place}")
-                    for place, one in enumerate(_listed(raw))
-                )
-                origins[key] = "given"
-                continue
-            if kind is not None:
-                if isinstance(raw, Mapping) and "name" not in raw:
-                    usual = of.usual.get(key)
-                    raw = raw if usual is None else {"name": Given(usual, "default"), **raw}
-                options[key] = resolve_component(registry, kind, raw, where=f"{where}.{key}")
-                origins[key] = "given"
-                continue
-            if isinstance(raw, Mapping):
-                raise OptionError(f"{where}.{key} is a plain option and takes no options itself")
-            given = _as_given(raw)
-            options[key] = convert(given.value, annotation, f"{where}.{key}")
-            origins[key] = given.origin
+            value = _resolve_option(
+                registry, tree[key], annotation, of.usual.get(key), f"{where}.{key}"
+            )
+            options[key], origins[key] = value
         elif default is inspect.Parameter.empty:
             hint = f"; write NAME:{key.upper()}" if of.argument == key else ""
             raise OptionError(
@@ -617,6 +605,31 @@ def _resolve_options(
         else:
             options[key], origins[key] = default, "default"
     return options, origins
+
+
+def _resolve_option(
+    registry: Registry, raw: Any, annotation: Any, usual: str | None, where: str
+) -> tuple[Any, str]:
+    """Return the value of an option that is given, and its origin.
+
+    Args:
+        usual: the component that options without a name are for.
+        where: the option's name in messages.
+    """
+    kind, many = _nested_kind(annotation), _sequence_kind(annotation)
+    if many is not None:
+        return tuple(
+            resolve_component(registry, many, one, where=f"{where}.{place}")
+            for place, one in enumerate(_listed(raw))
+        ), "given"
+    if kind is not None:
+        if isinstance(raw, Mapping) and "name" not in raw and usual is not None:
+            raw = {"name": Given(usual, "default"), **raw}
+        return resolve_component(registry, kind, raw, where=where), "given"
+    if isinstance(raw, Mapping):
+        raise OptionError(f"{where} is a plain option and takes no options itself")
+    given = _as_given(raw)
+    return convert(given.value, annotation, where), given.origin
 
 
 def _listed(raw: Any) -> list[Any]:

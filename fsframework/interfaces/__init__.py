@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fsframework.interfaces.section import ReportedData, ReportedRun, ReportedRuns, Section
     from fsframework.interfaces.selector import WordSelector
     from fsframework.interfaces.statistic import Statistic
+    from fsframework.interfaces.views import ViewMaker, Views
 
 __all__ = [
     "About",
@@ -69,6 +70,8 @@ __all__ = [
     "Selection",
     "Statistic",
     "TaskSampler",
+    "ViewMaker",
+    "Views",
     "WordSelector",
     "Work",
     "WorkerState",
@@ -112,6 +115,8 @@ _HOME = {
     "Selection": "fsframework.interfaces.benchmark",
     "Statistic": "fsframework.interfaces.statistic",
     "TaskSampler": "fsframework.interfaces.sampler",
+    "ViewMaker": "fsframework.interfaces.views",
+    "Views": "fsframework.interfaces.views",
     "WordSelector": "fsframework.interfaces.selector",
     "Work": "fsframework.interfaces.launcher",
     "WorkerState": "fsframework.interfaces.launcher",

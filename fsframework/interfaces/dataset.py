@@ -91,6 +91,10 @@ class Dataset(Configurable, ABC, kind="dataset"):
     splits: Mapping[str, tuple[str, ...]]
     """The classes of each split (``train``, ``val``, ``test``); disjoint."""
 
+    unlabelled: frozenset[str] = frozenset()
+    """The splits whose images have no labels: all images of such a split have one class, which only
+    stands for their lack. Methods that learn without labels can be trained on it."""
+
     metadata: Mapping[str, tuple[str, ...]]
     """Columns of one string per image. Where a data set has them, ``words`` holds attribute words
     separated by ``;`` and ``caption`` a sentence."""
@@ -187,4 +191,5 @@ class Dataset(Configurable, ABC, kind="dataset"):
             labels,
             tuple(self.class_names[c] for c in present),
             {name: tuple(column[i] for i in indices) for name, column in self.metadata.items()},
+            labelled=split not in self.unlabelled,
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 import torch
@@ -13,6 +15,7 @@ from torch.nn import functional
 from fsframework.errors import OptionError
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.component import Configurable
+from fsframework.interfaces.views import ViewMaker
 
 __all__ = ["Batch", "FewShotMethod"]
 
@@ -24,7 +27,9 @@ class Batch:
     Items are what the method ``consumes``, or images where it ``trains_on_images``.
 
     A step on episodes fills the first five fields, one on batches ``items`` and ``classes``, one on
-    both all of these.
+    both all of these; one on views only has views and, of a method that ``uses_labels``,
+    ``classes``. A method with a maker of ``views`` also gets views of the images of the other
+    steps, in this order: supports, queries, ``items``.
 
     Args:
         support: ``(tasks, way, shot, *item)``.
@@ -33,7 +38,12 @@ class Batch:
         support_classes: int64 ``(tasks, way, shot)``, index of the base class.
         query_classes: int64 ``(tasks, n)``, index of the base class.
         items: ``(n, *item)``, images drawn without regard to episodes.
-        classes: int64 ``(n,)``, index of the base class of ``items``.
+        classes: int64 ``(n,)``, index of the base class of ``items``, or of the images of a step
+            on views only; ``None`` for a method that does not use labels.
+        views: normalised images ``(m, v, 3, h, w)``, v views of each of the m images of the step.
+        applied: int64 ``(m, v)``, number of the transformation that made each view.
+        small_views: normalised images ``(m, s, 3, h, w)``, further views of another size, if the
+            maker makes such.
         teacher_logits: float ``(n, n_base_classes)``, the logits of the teacher for ``items`` in a
             stage that distils.
     """
@@ -45,6 +55,9 @@ class Batch:
     query_classes: Tensor | None = None
     items: Tensor | None = None
     classes: Tensor | None = None
+    views: Tensor | None = None
+    applied: Tensor | None = None
+    small_views: Tensor | None = None
     teacher_logits: Tensor | None = None
 
 
@@ -68,8 +81,20 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
     are computed once per image and cached; only ``images`` methods see pixels in every task. An
     option may set it for an instance, as the method within another one does."""
 
-    learns_from: Literal["episodes", "batches", "both", "nothing"] = "episodes"
-    """What ``loss`` needs in a training step; an option may set it for an instance."""
+    learns_from: Literal["episodes", "batches", "both", "views", "nothing"] = "episodes"
+    """What ``loss`` needs in a training step; an option may set it for an instance. ``views`` means
+    only these, of a batch of images."""
+
+    views: ViewMaker | None = None
+    """What makes the views in each training step, usually an option; ``None`` where ``loss`` needs
+    none. Views are images: a method that runs the backbone on them ``trains_on_images``."""
+
+    uses_labels: bool = True
+    """Whether ``loss`` looks at labels. The training split of a method that does not needs none;
+    an option may set it for an instance."""
+
+    carried: Mapping[str, Tensor] = MappingProxyType({})
+    """What ``loss`` leaves for ``after_step``: tensors whose rows belong to images of the step."""
 
     trains_on_images: bool = False
     """Whether ``loss`` receives normalised images ``(3, H, W)`` although the method ``consumes``
@@ -160,6 +185,18 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
         assert batch.query_labels is not None
         logits = self.scores(support, query)
         return functional.cross_entropy(logits.flatten(0, 1), batch.query_labels.flatten())
+
+    def after_step(self, carried: Mapping[str, Tensor]) -> None:
+        """Act after an update of the weights, as on a momentum copy or a queue; by default nothing.
+
+        Called once per step without gradients, by all processes that train together with the same
+        tensors. What it changes must be part of ``state_dict()``, as parameters without gradients
+        or buffers, which only this call may change: ``loss`` runs for parts of a step.
+
+        Args:
+            carried: what each call of ``loss`` in the step left in ``self.carried``, concatenated
+                in the order of the step's images.
+        """
 
     def embed_episode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Embed a batch's support and queries in one call, so that BatchNorm sees both.

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from fsframework.errors import OptionError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.interfaces.method import Batch, FewShotMethod
+from fsframework.interfaces.views import ViewMaker
 from fsframework.testing._meta import fault_on_meta
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
 from fsframework.testing._tensors import require_close, seeded, snapshot
@@ -145,9 +146,12 @@ def built(make: Make, seed: int = 0) -> FewShotMethod:
     """Return a method in evaluation mode, built for toy items, with weights drawn from the seed."""
     with seeded(seed):
         method: FewShotMethod = make()
-        n_base = 0 if method.learns_from == "nothing" else _N_BASE
-        method.build(ITEM_SHAPES[method.consumes], n_base, ToyBackbone())
+        method.build(ITEM_SHAPES[method.consumes], _n_base(method), ToyBackbone())
     return method.eval()
+
+
+def _n_base(method: FewShotMethod) -> int:
+    return _N_BASE if method.uses_labels and method.learns_from != "nothing" else 0
 
 
 def _embedded(method: FewShotMethod, episode: Episode) -> tuple[Tensor, Tensor]:
@@ -190,7 +194,8 @@ def check_declarations(make: Make) -> None:
     method = make()
     for name, known in (
         ("consumes", tuple(ITEM_SHAPES)),
-        ("learns_from", ("episodes", "batches", "both", "nothing")),
+        ("learns_from", ("episodes", "batches", "both", "views", "nothing")),
+        ("uses_labels", (False, True)),
         ("trains_on_images", (False, True)),
         ("transductive", (False, True)),
         ("weightless", (False, True)),
@@ -199,10 +204,23 @@ def check_declarations(make: Make) -> None:
         require(value in known, f"{name} must be one of {known}, not {value!r}")
     reason = method.reads_values
     require(isinstance(reason, str), f"reads_values must be the reason in words, not {reason!r}")
+    _check_views(method)
     ways = method.n_way
     require(
         ways is None or (isinstance(ways, int) and ways >= 2),
         f"n_way must be None or at least 2, not {ways!r}",
+    )
+
+
+def _check_views(method: FewShotMethod) -> None:
+    maker = method.views
+    require(
+        maker is None or isinstance(maker, ViewMaker),
+        f"views must be a ViewMaker or None, not {maker!r}",
+    )
+    require(
+        maker is not None or method.learns_from != "views",
+        "it learns from views, but it has no maker of views",
     )
 
 
@@ -211,8 +229,7 @@ def check_weightless(make: Make) -> None:
     """A method is ``weightless`` if and only if it has no weights of its own once built."""
     method: FewShotMethod = make()
     backbone = ToyBackbone()
-    n_base = 0 if method.learns_from == "nothing" else _N_BASE
-    method.build(ITEM_SHAPES[method.consumes], n_base, backbone)
+    method.build(ITEM_SHAPES[method.consumes], _n_base(method), backbone)
     held = {id(p) for p in backbone.parameters()}
     own = [name for name, p in method.named_parameters() if id(p) not in held]
     require(not (own and method.weightless), f"weightless is True, but it has weights: {own[:3]}")
@@ -422,6 +439,9 @@ def _batch(
     classes = torch.randint(_N_BASE, (24,), generator=generator)
     items = _items(kind, classes, noise, generator)
     leaves = [t.requires_grad_(requires_grad) for t in (episode.support, episode.query, items)]
+    views = _views(method, episode, classes, seed)
+    if method.learns_from == "views":
+        return leaves[2:], Batch(classes=classes if method.uses_labels else None, **views)
     whole = Batch(
         support=episode.support,
         query=episode.query,
@@ -429,13 +449,36 @@ def _batch(
         support_classes=episode.classes[:, :, None].expand(*episode.support.shape[:3]),
         query_classes=episode.classes.gather(1, episode.query_labels),
         items=items,
-        classes=classes,
+        classes=classes if method.uses_labels else None,
+        **views,
     )
     if method.learns_from == "episodes":
         return leaves[:2], dataclasses.replace(whole, items=None, classes=None)
     if method.learns_from == "batches":
-        return leaves[2:], Batch(items=items, classes=classes)
+        return leaves[2:], Batch(items=items, classes=whole.classes, **views)
     return leaves, whole
+
+
+def _views(
+    method: FewShotMethod, episode: Episode, classes: Tensor, seed: int
+) -> dict[str, Tensor]:
+    """Return the fields of a batch for views of toy images of the step's classes."""
+    if method.views is None:
+        return {}
+    asked = []
+    if method.learns_from in ("episodes", "both"):
+        shots = episode.classes[:, :, None].expand(*episode.support.shape[:3])
+        asked += [shots.flatten(), episode.classes.gather(1, episode.query_labels).flatten()]
+    if method.learns_from != "episodes":
+        asked.append(classes)
+    generator = torch.Generator().manual_seed(seed)
+    images = _items("images", torch.cat(asked), 0.5, generator).sigmoid()
+    with seeded(seed):
+        made = method.views.make(images)
+    fields = {"views": (made.images - 0.5) / 0.25, "applied": made.applied}
+    if made.small is not None:
+        fields["small_views"] = (made.small - 0.5) / 0.25
+    return fields
 
 
 @suite.check(after=[check_scores])
@@ -478,6 +521,33 @@ def check_loss_on_device(make: Make) -> None:
     except _ScoresNeeded as error:
         raise NotApplicable(f"it calls scores; reads_values is {method.reads_values!r}") from error
     require(not fault, f"loss would make a GPU wait: {fault}")
+
+
+@suite.check(after=[check_loss])
+def check_after_step(make: Make) -> None:
+    """What ``after_step`` changes is in the state dict: a copy takes the same next step."""
+    method = built(make).train()
+    if type(method).after_step is FewShotMethod.after_step or method.learns_from == "nothing":
+        raise NotApplicable("it does nothing after a step")
+    _step(method, 0)
+    other = built(make, 1).train()
+    other.load_state_dict(copy.deepcopy(method.state_dict()))
+    require_close(
+        _step(other, 1), _step(method, 1), "with the same state dict, the next step's loss differs"
+    )
+    require_close(
+        _step(other, 2), _step(method, 2), "with the same state dict, a later step's loss differs"
+    )
+
+
+def _step(method: FewShotMethod, seed: int) -> Tensor:
+    """Return the loss of a step without an update, and act after it."""
+    _, batch = _batch(method, seed=seed)
+    with seeded(seed), torch.no_grad():
+        loss = method.loss(batch)
+        carried, method.carried = method.carried, {}
+        method.after_step(carried)
+    return loss[None]
 
 
 class _ScoresNeeded(BaseException):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self, TypedDict
+from typing import NotRequired, Self, TypedDict
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class ImagePool:
         class_names: unique; every class has at least one image.
         metadata: columns of one string per image.
         attributes: a table of the same keys in the same order.
+        labelled: whether the classes of the images are known; otherwise all images have one class,
+            which only stands for the lack of labels.
 
     Raises:
         DataError: lengths, ranges or uniqueness do not hold.
@@ -64,6 +66,7 @@ class ImagePool:
     class_names: tuple[str, ...]
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     attributes: AttributeTable | None = None
+    labelled: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", tuple(self.keys))
@@ -95,6 +98,11 @@ class ImagePool:
     def __len__(self) -> int:
         return len(self.keys)
 
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, 0 without labels."""
+        return len(self.class_names) if self.labelled else 0
+
     @cached_property
     def class_sizes(self) -> IntArray:
         """Images per class, int64 ``(n_classes,)``."""
@@ -119,7 +127,8 @@ class ImagePool:
     def fingerprint(self) -> str:
         """Digest of keys, labels, class names and metadata (attributes have their own)."""
         flat = [text for name in sorted(self.metadata) for text in (name, *self.metadata[name])]
-        return digest_of("pool", self.keys, self.labels, self.class_names, flat)
+        known = () if self.labelled else ("no labels",)
+        return digest_of("pool", self.keys, self.labels, self.class_names, flat, *known)
 
     def with_attributes(self, table: AttributeTable) -> ImagePool:
         """Return this pool with the table, reordered to match.
@@ -140,7 +149,11 @@ class ImagePool:
 
         columns = {"key": pa.array(self.keys, pa.string()), "label": pa.array(self.labels)}
         columns |= {f"meta:{n}": pa.array(v, pa.string()) for n, v in self.metadata.items()}
-        header = {"what": "an image pool", "class_names": list(self.class_names)}
+        header = {
+            "what": "an image pool",
+            "class_names": list(self.class_names),
+            "labelled": self.labelled,
+        }
         write_parquet(Path(path), columns, header)
 
     @classmethod
@@ -162,6 +175,7 @@ class ImagePool:
                 table["label"].to_numpy(),
                 header["class_names"],
                 {name.removeprefix("meta:"): column for name, column in columns.items()},
+                labelled=header.get("labelled", True),
             )
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
@@ -171,3 +185,4 @@ class _Header(TypedDict):
     """The header of a pool's file."""
 
     class_names: tuple[str, ...]
+    labelled: NotRequired[bool]

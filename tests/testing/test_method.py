@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fsframework.interfaces import FewShotMethod, OptionError
+from fsframework.interfaces import FewShotMethod, OptionError, ViewMaker, Views
 from fsframework.testing import ConformanceError, NotApplicable, checks_for, parametrize_with_checks
 from fsframework.testing.method import (
     ITEM_SHAPES,
@@ -125,6 +125,58 @@ class ForFiveWays(Nearest):
         if support.shape[1] != self.n_way:
             raise OptionError(f"made for {self.n_way} ways, got {support.shape[1]}")
         return super().scores(support, query) + self.bias
+
+
+class Dimmed(ViewMaker):
+    """Two views of random brightness."""
+
+    n_views = 2
+    random = True
+
+    def make(self, images):
+        n = len(images)
+        views = images[:, None] * torch.rand(n, 2, 1, 1, 1)
+        return Views(views, torch.zeros(n, 2, dtype=torch.int64))
+
+
+class Queueing(Nearest):
+    """It learns from two views of images without labels, away from those of the last step."""
+
+    learns_from = "views"
+    uses_labels = False
+    trains_on_images = True
+    weightless = False
+
+    def __init__(self, *, scale: float = 1.0):
+        super().__init__(scale=scale)
+        self.views = Dimmed()
+
+    def build(self, item_shape, n_base_classes, backbone):
+        self.backbone = backbone
+        self.weight = nn.Parameter(torch.ones(item_shape))
+        self.register_buffer("queue", torch.zeros(4, 32), persistent=self.persistent)
+
+    persistent = True
+
+    def loss(self, batch):
+        first, second = (self.backbone.encode(batch.views[:, i]) * self.weight for i in range(2))
+        self.carried = {"keys": second.detach()}
+        return (first - second).square().mean() + (first @ self.queue.mT).mean()
+
+    def after_step(self, carried):
+        self.queue.copy_(carried["keys"][:4])
+
+
+class Forgetting(Queueing):
+    """Its queue is lost when it is saved."""
+
+    persistent = False
+
+
+class Viewless(Nearest):
+    """It learns from views, but nothing makes any."""
+
+    learns_from = "views"
 
 
 class NoMethod(nn.Module):
@@ -304,7 +356,7 @@ class Farthest(Nearest):
         return -super().scores(support, query)
 
 
-SOUND = [Nearest, OnMaps, OnImages, Adapted, Learnt, Transductive, ForFiveWays]
+SOUND = [Nearest, OnMaps, OnImages, Adapted, Learnt, Transductive, ForFiveWays, Queueing]
 BROKEN: dict[str, type] = {
     "check_construction": NoMethod,
     "check_options_typed": Untyped,
@@ -329,6 +381,7 @@ BROKEN: dict[str, type] = {
     "check_loss_in_bfloat16": HalfPrecise,
     "check_scores_on_device": OnCpu,
     "check_loss_on_device": Peeking,
+    "check_after_step": Forgetting,
     "check_solves_toy_task": Farthest,
 }
 
@@ -406,6 +459,10 @@ def test_a_method_that_must_read_values_says_so(failing):
     assert failing(ConvergingTwice, "method") == {"check_loss_on_device"}
     assert failing(NeverConverging, "method") == {"check_scores_on_device"}
     assert failing(Numbered, "method") == {"check_declarations"}
+
+
+def test_who_learns_from_views_must_have_a_maker(failing):
+    assert failing(Viewless, "method") == {"check_declarations"}
 
 
 def test_a_fault_is_found_at_its_line():

@@ -61,7 +61,7 @@ class Stage:
             ``n_shot``.
         n_query: queries per class of an episode.
         tasks_per_step: episodes per update.
-        batch_size: images per batch, where batches are used.
+        batch_size: images per step on batches or views.
         groups: equal parts of a step's tasks and images that are computed one after another, or by
             several processes at once. The gradient is that of the whole step, but each group has
             random numbers and BatchNorm statistics of its own.
@@ -92,7 +92,7 @@ class Stage:
     """
 
     method: Component | None = None
-    learns_from: Literal["method", "episodes", "batches", "both"] = "method"
+    learns_from: Literal["method", "episodes", "batches", "both", "views"] = "method"
     epochs: int = 10
     steps: int = 36
     n_way: int | None = None
@@ -147,7 +147,7 @@ class Stage:
             )
 
     def shown(self, own: str) -> str:
-        """Return what the loss of a step is computed on: ``episodes``, ``batches``, ``both``.
+        """Return what the loss of a step is computed on: ``episodes``, ``batches``, ``views``, ...
 
         Args:
             own: what the method declares; a method that learns from nothing sees nothing.
@@ -160,7 +160,8 @@ class Stage:
         >>> Stage(tasks_per_step=4, batch_size=6).most_groups("both")
         3
         """
-        room = {"episodes": self.tasks_per_step, "batches": self.batch_size // 2}
+        images = self.batch_size // 2
+        room = {"episodes": self.tasks_per_step, "batches": images, "views": images}
         return min(room.values()) if shown == "both" else room.get(shown, 1)
 
     def rate(self, epoch: int) -> float:

@@ -1,15 +1,15 @@
-"""The sum over the groups of a training step, within one process and over several."""
+"""What the groups of a training step leave behind, within one process and over several."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from fsframework.pipeline.processes import Processes
 
-__all__ = ["GroupSum"]
+__all__ = ["Carried", "GroupSum"]
 
 
 class GroupSum:
@@ -91,3 +91,44 @@ class GroupSum:
             elif name in self._counted:
                 buffer.copy_(self._counted[name])
         return self.loss
+
+
+class Carried:
+    """Joins what the groups of a step leave for ``FewShotMethod.after_step``, in their order.
+
+    Args:
+        groups: of the step.
+        device: of the tensors.
+    """
+
+    def __init__(self, groups: int, device: torch.device) -> None:
+        self._groups, self._device = groups, device
+        self._left: dict[int, dict[str, Tensor]] = {}
+
+    def add(self, group: int, left: Mapping[str, Tensor]) -> None:
+        """Add what a group has left."""
+        self._left[group] = {name: tensor.detach() for name, tensor in left.items()}
+
+    def joined(self, processes: Processes) -> dict[str, Tensor]:
+        """Return the rows of all groups, of all processes, by name; equal in every process."""
+        if processes.size == 1:
+            names = self._left[0]
+            return {n: torch.cat([self._left[g][n] for g in sorted(self._left)]) for n in names}
+        # Process 0 has the first group, so it knows what every group leaves.
+        known = {n: (t.shape[1:], t.dtype) for n, t in self._left.get(0, {}).items()}
+        return {
+            name: self._exchanged(name, shape, dtype, processes)
+            for name, (shape, dtype) in processes.shared(known).items()
+        }
+
+    def _exchanged(
+        self, name: str, shape: torch.Size, dtype: torch.dtype, processes: Processes
+    ) -> Tensor:
+        rows = torch.zeros(self._groups, dtype=torch.int64, device=self._device)
+        for group, left in self._left.items():
+            rows[group] = len(left[name])
+        counts = processes.total(rows).tolist()
+        parts = [torch.zeros(count, *shape, dtype=dtype, device=self._device) for count in counts]
+        for group, left in self._left.items():
+            parts[group] = left[name].to(self._device)
+        return processes.total(torch.cat(parts))

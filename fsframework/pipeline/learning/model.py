@@ -150,10 +150,16 @@ class FewShotModel(nn.Module):
         Args:
             augment: augmentations of each image; see ``learning.augmentation``.
         """
+        return self.normalised(self.plain(pixels, augment))
+
+    def plain(self, pixels: Tensor, augment: Sequence[str] = ()) -> Tensor:
+        """Map uint8 images ``(n, H, W, 3)`` to float ones ``(n, 3, H, W)`` of values in 0..255."""
         # Moving the channels is free and leaves the tensor in the channels-last memory format.
         images = pixels.permute(0, 3, 1, 2).to(self.mean.dtype)
-        if augment:
-            images = augmented(images, augment)
+        return augmented(images, augment) if augment else images
+
+    def normalised(self, images: Tensor) -> Tensor:
+        """Normalise float images ``(n, 3, H, W)`` of values in 0..255."""
         return (images - self.mean) / self.std
 
     def encode(self, images: Tensor) -> Tensor:

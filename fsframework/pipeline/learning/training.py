@@ -13,7 +13,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +26,15 @@ from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
 from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
 from fsframework.interfaces.method import Batch, FewShotMethod
-from fsframework.pipeline.cache.images import PixelSource
 from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.pipeline.experiment.stages import Stage
+from fsframework.pipeline.learning.batches import Split, StepBatches, part_of
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
-from fsframework.pipeline.learning.groups import GroupSum
+from fsframework.pipeline.learning.groups import Carried, GroupSum
 from fsframework.pipeline.learning.model import (
     FewShotModel,
     load_tensors,
     lowered,
-    pixels_to,
     save_tensors,
     seeded,
 )
@@ -45,7 +43,7 @@ from fsframework.pipeline.processes import Processes
 from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.pipeline.run_files import weights_from
 from fsframework.records import Epoch
-from fsframework.values import ImagePool, IntArray, TaskSet, digest_of
+from fsframework.values import ImagePool, TaskSet, digest_of
 
 __all__ = [
     "EPISODES",
@@ -62,16 +60,6 @@ EPISODES = "random"
 """The sampler that training episodes are drawn with."""
 
 _SECONDS_BETWEEN_CHECKPOINTS = 60.0
-_MOST_BYTES_OF_ITEMS = 2 << 30
-_IMAGES_A_BLOCK = 64
-
-
-@dataclass(frozen=True)
-class Split:
-    """A pool with its pixels, uint8 ``(n, H, W, 3)``."""
-
-    pool: ImagePool
-    pixels: PixelSource
 
 
 @dataclass(frozen=True)
@@ -322,22 +310,12 @@ def check_stages(
             continue
         where = f"training stage {number}" if len(stages) > 1 else "training"
         trained = method if stage.method is None else stage.method.create()
-        name = type(trained).__name__
         shown = stage.shown(trained.learns_from)
-        if shown == "nothing":
+        _check_method(stage, trained, shown, where)
+        if trained.uses_labels and not pool.labelled:
             raise OptionError(
-                f"{where}: {name} does not learn; name the method that trains the backbone, such "
-                "as training.method=baseline"
-            )
-        if stage.distill and (shown == "episodes" or stage.method is not None):
-            raise OptionError(
-                f"{where}: distill needs batches, and the method under test as the teacher; omit "
-                "training.method and use a method that learns from batches, such as rfs"
-            )
-        if stage.compile and (trained.consumes == "images" or trained.trains_on_images):
-            raise OptionError(
-                f"{where}: compile works only where the backbone sees each image once, not with "
-                f"{name}, which runs the backbone itself"
+                f"{where}: {type(trained).__name__} learns from labels, but the images of the "
+                "split 'train' have none; use a method that learns without, such as simclr"
             )
         if stage.groups > (most := stage.most_groups(shown)):
             raise OptionError(
@@ -345,13 +323,13 @@ def check_stages(
                 f"{most}, with one task (training.tasks_per_step={stage.tasks_per_step}) or two "
                 f"images (training.batch_size={stage.batch_size}) per group"
             )
-        if shown == "batches":
+        if shown in ("batches", "views"):
             continue
         shape = _episode_shape(stage, way_shot)
         if trained.n_way not in (None, shape["n_way"]):
             raise OptionError(
-                f"{where}: episodes have {shape['n_way']} ways, but {name} is made for "
-                f"{trained.n_way} (method.n_way)"
+                f"{where}: episodes have {shape['n_way']} ways, but {type(trained).__name__} is "
+                f"made for {trained.n_way} (method.n_way)"
             )
         try:
             _drawn(episodes, shape, pool, 1, 0)
@@ -359,6 +337,28 @@ def check_stages(
             raise InfeasibleTask(
                 f"training episodes (training.n_way, n_shot and n_query): {error}"
             ) from None
+
+
+def _check_method(stage: Stage, trained: FewShotMethod, shown: str, where: str) -> None:
+    """Check that a method can learn in the way that a stage asks for."""
+    name = type(trained).__name__
+    if shown == "nothing":
+        raise OptionError(
+            f"{where}: {name} does not learn; name the method that trains the backbone, such "
+            "as training.method=baseline"
+        )
+    if shown == "views" and trained.views is None:
+        raise OptionError(f"{where}: {name} makes no views of images to learn from")
+    if stage.distill and (shown in ("episodes", "views") or stage.method is not None):
+        raise OptionError(
+            f"{where}: distill needs batches, and the method under test as the teacher; omit "
+            "training.method and use a method that learns from batches, such as rfs"
+        )
+    if stage.compile and (trained.consumes == "images" or trained.trains_on_images):
+        raise OptionError(
+            f"{where}: compile works only where the backbone sees each image once, not with "
+            f"{name}, which runs the backbone itself"
+        )
 
 
 def _episode_shape(stage: Stage, way_shot: tuple[int, int]) -> dict[str, int]:
@@ -474,11 +474,17 @@ class _StageLoop:
         self.device = training.device
         self.train_split, self.val_split = training.splits
         self.model = self._trained_model()
-        self.learns_from = stage.shown(self.model.method.learns_from)
         # Compiled only for training: each of the shapes of validation would be compiled too.
         encode = self.model.encode
-        self.encode = torch.compile(encode) if stage.compile else encode
-        self.teacher: FewShotModel | None = None
+        self.batches = StepBatches(
+            stage,
+            stage.shown(self.model.method.learns_from),
+            self.model,
+            self.train_split,
+            torch.compile(encode) if stage.compile else encode,
+            self.device,
+            fixed=_is_below("backbone", stage.freeze),
+        )
         self.best: dict[str, Tensor] = {}
         self.losses: list[Tensor] = []
         self.frozen, self.parameters = self._divided()
@@ -496,7 +502,7 @@ class _StageLoop:
         component, whole = self.stage.method, self.whole
         if component is None:
             return whole
-        n_base = len(self.train_split.pool.class_names)
+        n_base = self.train_split.pool.n_classes
         with seeded(self._derived_seed("method"), torch.device("cpu")):
             made = FewShotModel(whole.extractor, component.create(), whole.size, n_base)
         return made.to(self.device)
@@ -512,8 +518,9 @@ class _StageLoop:
             self.model.load_state_dict({k: student[k] for k in self.model.state_dict()})
 
     def _teach(self, weights: Mapping[str, Tensor]) -> None:
-        self.teacher = copy.deepcopy(self.model).eval().requires_grad_(False)
-        self.teacher.load_state_dict(weights)
+        teacher = copy.deepcopy(self.model).eval().requires_grad_(False)
+        teacher.load_state_dict(weights)
+        self.batches.teacher = teacher
 
     def save(self) -> None:
         """Write a checkpoint, if this process leads."""
@@ -528,8 +535,8 @@ class _StageLoop:
         parts = {"model": self.whole.state_dict(), "best": self.best, "optimizer": optimizer}
         if self.model is not self.whole:
             parts["stage"] = self.model.state_dict()
-        if self.teacher is not None:
-            parts["teacher"] = self.teacher.state_dict()
+        if self.batches.teacher is not None:
+            parts["teacher"] = self.batches.teacher.state_dict()
         tensors = {f"{part}.{k}": v for part, found in parts.items() for k, v in found.items()}
         if self.losses:
             tensors["losses"] = torch.stack(self.losses)
@@ -654,7 +661,7 @@ class _StageLoop:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self._train_mode()
-        batches = self._epoch_batches(epoch)
+        batches = self.batches.of_epoch(self._episodes(epoch), self._derived_seed("batches", epoch))
         for step in range(len(losses), stage.steps):
             with about(f"step {step + 1} of epoch {epoch + 1}"):
                 losses.append(self._step(batches, step))
@@ -681,14 +688,17 @@ class _StageLoop:
         groups, processes, epoch = self.stage.groups, self.processes, self.progress.epoch
         several = groups > 1 or processes.size > 1
         added = GroupSum(self.model, self.parameters, self.device, several=several)
+        carried, method = Carried(groups, self.device), self.model.method
         for group in range(processes.rank, groups, processes.size):
             own = () if groups == 1 else ("group", group)
             with seeded(self._derived_seed("step", epoch, step, *own), self.device):
                 share = self._share_of(group)
                 loss = self._loss(batches, step, group)
-                with calling(named(self.model.method), "the gradient of loss"):
+                with calling(named(method), "the gradient of loss"):
                     self.scaler.scale(share * loss).backward()
             added.add(loss.detach(), share)
+            carried.add(group, method.carried)
+            method.carried = {}
         if processes.size > 1:
             if processes.rank >= groups:
                 self.scaler.scale(added.loss)  # without a loss of its own, it has no scale yet
@@ -699,13 +709,25 @@ class _StageLoop:
             nn.utils.clip_grad_norm_(self.parameters, self.stage.clip_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
+        # A plain method, which has nothing to do now, spares the processes an exchange.
+        if type(method).after_step is not FewShotMethod.after_step:
+            with torch.no_grad():
+                method.after_step(carried.joined(processes))
         return total.float()
 
     def _share_of(self, group: int) -> float:
         """Return the share of a step's tasks, or of its images where it has no tasks."""
+        units = self.batches.units
+        return len(range(units)[part_of(units, group, self.stage.groups)]) / units
+
+    def _episodes(self, epoch: int) -> TaskSet | None:
+        """Draw the episodes of an epoch, if its steps have any."""
+        if not self.batches.has_episodes:
+            return None
         stage = self.stage
-        units = stage.batch_size if self.learns_from == "batches" else stage.tasks_per_step
-        return len(range(units)[_part(units, group, stage.groups)]) / units
+        shape = _episode_shape(stage, self.training.way_shot)
+        count, seed = stage.steps * stage.tasks_per_step, self._derived_seed("episodes", epoch)
+        return _drawn(self.training.episodes, shape, self.train_split.pool, count, seed)
 
     def _loss(self, batches: Callable[[int, int], Batch], step: int, group: int) -> Tensor:
         """Return the loss of a group, the mean over its tasks or images."""
@@ -717,93 +739,11 @@ class _StageLoop:
             raise malformed(method, "loss", "a constant", "a value that depends on the weights")
         return loss
 
-    def _epoch_batches(self, epoch: int) -> Callable[[int, int], Batch]:
-        """Return a function from step and group to batch, with images drawn for the epoch."""
-        stage, split, kept = self.stage, self.train_split, self._kept_items
-        count = stage.tasks_per_step
-        episodes = None
-        if self.learns_from in ("episodes", "both"):
-            shape = _episode_shape(stage, self.training.way_shot)
-            seed = self._derived_seed("episodes", epoch)
-            episodes = _drawn(self.training.episodes, shape, split.pool, stage.steps * count, seed)
-        rng = np.random.default_rng(self._derived_seed("batches", epoch))
-        flat = rng.integers(len(split.pool), size=(stage.steps, stage.batch_size))
-
-        def batch(step: int, group: int) -> Batch:
-            own = _part(count, group, stage.groups)
-            part = None
-            if episodes is not None:
-                part = episodes[step * count + own.start : step * count + own.stop]
-            shown = [] if part is None else [part.support.ravel(), part.query.ravel()]
-            if self.learns_from in ("batches", "both"):
-                shown.append(flat[step][_part(stage.batch_size, group, stage.groups)])
-            return self._batch(np.concatenate(shown), part, kept)
-
-        return batch
-
-    def _batch(self, index: IntArray, part: TaskSet | None, kept: Tensor | None) -> Batch:
-        """Return the batch of some images, those of the episodes first.
-
-        Args:
-            kept: items of all training images, if no step changes them.
-        """
-        split, fields = self.train_split, dict[str, Tensor]()
-        labels = torch.from_numpy(split.pool.labels[index]).to(self.device)
-        if kept is None or self.teacher is not None:
-            pixels = pixels_to(split.pixels[index], self.device)
-            images = self.model.images(pixels, self.stage.augment)
-        if kept is None:
-            items = images if self.model.method.trains_on_images else self.encode(images)
-        else:
-            items = kept[torch.from_numpy(index).to(self.device)]
-        n = 0
-        if part is not None:
-            n = part.support.size + part.query.size
-            fields |= _episode(items[:n], labels[:n], part)
-        if len(items) > n:
-            fields |= {"items": items[n:], "classes": labels[n:]}
-        if self.teacher is not None:
-            with torch.no_grad():
-                shown = self.teacher.encode(images[n:])
-                logits = self.teacher.method.class_logits(shown)
-            check_tensor(self.teacher.method, "class_logits", logits, (len(shown), -1), self.device)
-            fields["teacher_logits"] = logits
-        return Batch(**fields)
-
-    @cached_property
-    def _kept_items(self) -> Tensor | None:
-        """The items of all training images if no step changes them, else ``None``."""
-        model, pixels = self.model, self.train_split.pixels
-        method = model.method
-        if method.consumes == "images" or method.trains_on_images:
-            return None
-        if self.stage.augment or not self._backbone_is_fixed():
-            return None
-        with torch.no_grad():
-            one = model.items(pixels_to(pixels[:1], self.device))
-            if one.numel() * one.element_size() * len(pixels) > _MOST_BYTES_OF_ITEMS:
-                return None
-            items = one.new_empty(len(pixels), *one.shape[1:])
-            for start in range(0, len(pixels), _IMAGES_A_BLOCK):
-                block = np.ascontiguousarray(pixels[start : start + _IMAGES_A_BLOCK])
-                items[start : start + len(block)] = model.items(pixels_to(block, self.device))
-        return items
-
-    def _backbone_is_fixed(self) -> bool:
-        """Return whether the stage or the backbone itself keeps all its weights unchanged."""
-        if _is_below("backbone", self.stage.freeze):
-            return True
-        extractor = self.model.extractor
-        inner = (m for m in extractor.modules() if m is not extractor)
-        return not any(p.requires_grad for p in extractor.parameters()) and not any(
-            m.training for m in inner
-        )
-
     def _validate(self) -> float | None:
         if self.validation is None or self.val_split is None:
             return None
         tasks, processes = self.validation, self.processes
-        own = tasks[_part(len(tasks), processes.rank, processes.size)]
+        own = tasks[part_of(len(tasks), processes.rank, processes.size)]
         right = 0
         if len(own):
             source = ImageSource.computed(self.model, self.val_split.pixels, own)
@@ -811,25 +751,3 @@ class _StageLoop:
             right = int((predict(self.model, own, source) == truth).sum())
         right = int(processes.total(torch.tensor(right, device=self.device)))
         return right / int(tasks.query.size)
-
-
-def _part(units: int, number: int, count: int) -> slice:
-    """Return one of ``count`` parts of some units, which differ in size by at most one.
-
-    >>> [_part(5, number, 2) for number in range(2)]
-    [slice(0, 2, None), slice(2, 5, None)]
-    """
-    return slice(units * number // count, units * (number + 1) // count)
-
-
-def _episode(items: Tensor, labels: Tensor, part: TaskSet) -> dict[str, Tensor]:
-    """Return the fields of a batch for episodes, from their supports followed by their queries."""
-    n, item, shape = part.support.size, items.shape[1:], part.support.shape
-    ways = torch.arange(part.n_way, device=items.device).repeat_interleave(part.n_query)
-    return {
-        "support": items[:n].reshape(*shape, *item),
-        "query": items[n:].reshape(len(part), part.n_way * part.n_query, *item),
-        "query_labels": ways.expand(len(part), -1),
-        "support_classes": labels[:n].reshape(shape),
-        "query_classes": labels[n:].reshape(len(part), -1),
-    }

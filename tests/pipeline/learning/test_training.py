@@ -16,7 +16,7 @@ from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.interfaces import Backbone, Batch, FewShotMethod
 from fsframework.pipeline.experiment.stages import Stage
-from fsframework.pipeline.learning import training
+from fsframework.pipeline.learning import batches, training
 from fsframework.pipeline.learning.model import FewShotModel, build_model
 from fsframework.pipeline.learning.training import (
     EPISODES,
@@ -379,7 +379,7 @@ def test_a_frozen_backbone_sees_each_image_once(
     cached, _ = run(tmp_path / "cached", splits, [stage])
     assert not any(training for training, _ in seen)
     assert sum(n for _, n in seen) <= len(splits[0].pixels) + 3
-    monkeypatch.setattr(training, "_MOST_BYTES_OF_ITEMS", 0)
+    monkeypatch.setattr(batches, "_MOST_BYTES_OF_ITEMS", 0)
     step_by_step, _ = run(tmp_path / "each", splits, [stage])
     torch.testing.assert_close(cached.method.scale, step_by_step.method.scale)
 
