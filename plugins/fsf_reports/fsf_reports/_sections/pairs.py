@@ -28,12 +28,13 @@ __all__ = ["HarmfulPairs"]
 _QUESTIONS = {
     "tied": (
         "Words tied to a class in the support",
-        "accuracy of the class in its other tasks minus that in tasks where all its support images "
-        "have the word and its queries lack it",
+        "accuracy of the class in random tasks, for the same queries, minus that in tasks where "
+        "all its support images have the word and its queries lack it",
     ),
     "present": (
         "Words present in a query",
-        "accuracy of the class's queries without the word minus that of those with it",
+        "accuracy of the class's queries without the word minus that of those with it, other words "
+        "accounted for",
     ),
 }
 _MOST_ROWS = 200
@@ -108,7 +109,7 @@ def _answered(question: str, found: list[tuple[int, ReportedRun, Any]]) -> Itera
 def _summary(title: str, rows: list[tuple[int, ReportedRun, Any]], count: int) -> str:
     """Return how many pairs are reported, the costliest, and the words that are in most pairs."""
     _, run, row = rows[0]
-    cost = f"{100 * row.estimate.value:.1f} ± {100 * row.estimate.half_width:.1f} points"
+    cost = f"{Quantity.of(row.estimate).text()} points"
     reported = f"{len(rows):,} of {count:,} pairs are reported"
     said = [
         f"{title}: {reported}.",
