@@ -12,10 +12,12 @@ import numpy as np
 from fsframework.errors import OptionError, argument
 from fsframework.statistics.adjusting import Answers, OtherWords, cost_of_tied_words
 from fsframework.statistics.breakdown import (
+    MOST_SHOWN,
     QUESTIONS,
     Question,
     described_images,
     entries,
+    rows_left,
     tied_words,
     words_of,
 )
@@ -149,16 +151,17 @@ class HarmfulPairs:
                 f"{row.n_images:,}",
                 f"{row.p_corrected:.2g}",
             )
-            for row in self.rows
+            for row in self.rows[:MOST_SHOWN]
         ]
 
     def __repr__(self) -> str:
         table = [text_table(*self._cells())] if self.rows else ["no pair is reported"]
-        return "\n".join([*table, *self.notes])
+        return "\n".join([*table, *rows_left(len(self.rows)), *self.notes])
 
     def _repr_html_(self) -> str:
         table = html_table(*self._cells()) if self.rows else "<p>no pair is reported</p>"
-        return table + "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        told = (*rows_left(len(self.rows)), *self.notes)
+        return table + "".join(f"<p>{escape(note)}</p>" for note in told)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values; ``rows`` are all pairs that were looked at."""
