@@ -196,6 +196,7 @@ def check_declarations(make: Make) -> None:
         ("consumes", tuple(ITEM_SHAPES)),
         ("learns_from", ("episodes", "batches", "both", "views", "nothing")),
         ("uses_labels", (False, True)),
+        ("embeds_images", (False, True)),
         ("trains_on_images", (False, True)),
         ("transductive", (False, True)),
         ("weightless", (False, True)),
@@ -205,6 +206,10 @@ def check_declarations(make: Make) -> None:
     reason = method.reads_values
     require(isinstance(reason, str), f"reads_values must be the reason in words, not {reason!r}")
     _check_views(method)
+    require(
+        not method.embeds_images or method.consumes == "images",
+        "embeds_images is True, but it does not consume images",
+    )
     ways = method.n_way
     require(
         ways is None or (isinstance(ways, int) and ways >= 2),

@@ -32,6 +32,7 @@ class Wrapper(FewShotMethod):
             raise OptionError(f"base must be a method that learns, but {_name(base)} does not")
         self.base = base
         self.consumes = base.consumes
+        self.embeds_images = base.embeds_images
         self.trains_on_images = base.trains_on_images
         self.learns_from = base.learns_from
         self.weightless = base.weightless
