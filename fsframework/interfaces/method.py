@@ -83,9 +83,9 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
     one does."""
 
     embeds_images: bool = False
-    """Whether a method that ``consumes`` images turns each into features in ``embed``, which runs
-    the backbone once per image, on several views of it for example; these are cached, and ``scores``
-    sees no pixels. An option may set it for an instance."""
+    """Whether a method that ``consumes`` images turns each into features in ``embed``, for example
+    those of several views; they are computed once per image and cached, and ``scores`` sees no
+    pixels. An option may set it for an instance."""
 
     learns_from: Literal["episodes", "batches", "both", "views", "nothing"] = "episodes"
     """What ``loss`` needs in a training step; an option may set it for an instance. ``views`` means

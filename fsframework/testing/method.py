@@ -548,11 +548,12 @@ def check_after_step(make: Make) -> None:
 def _step(method: FewShotMethod, seed: int) -> Tensor:
     """Return the loss of a step without an update, and act after it."""
     _, batch = _batch(method, seed=seed)
-    with seeded(seed), torch.no_grad():
+    with seeded(seed):
         loss = method.loss(batch)
         carried, method.carried = method.carried, {}
-        method.after_step(carried)
-    return loss[None]
+        with torch.no_grad():
+            method.after_step({name: tensor.detach() for name, tensor in carried.items()})
+    return loss.detach()[None]
 
 
 class _ScoresNeeded(BaseException):

@@ -14,7 +14,6 @@ from torch.nn import functional
 from fsf_pretext_methods._wrapper import (
     Wrapper,
     check_kinds,
-    images_of,
     item_of,
     views_of,
     with_items,
@@ -75,7 +74,7 @@ class BF3S(Wrapper):
 
     usual_components: ClassVar[Mapping[str, str]] = {"views": "rotation"}
 
-    def __init__(  # noqa: PLR0913 - its parameters are the options
+    def __init__(
         self,
         *,
         base: FewShotMethod,

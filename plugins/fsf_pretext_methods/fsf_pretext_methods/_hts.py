@@ -23,8 +23,8 @@ class HTS(OnViews):
     """Show another method images that have gathered what is useful from their views.
 
     Source: Zhang, Huang, Li and Wang 2022, "Tree Structure-Aware Few-Shot Image Classification via
-    Hierarchical Aggregation" (ECCV), sections 4.1 (tree), 4.2 (gated aggregation) and 4.3 (loss). An
-    image is the root of a tree, and its views are the children, the image itself among them for
+    Hierarchical Aggregation" (ECCV): a tree is constructed, and its nodes are aggregated by gates.
+    An image is the root, and its views are the children, the image itself among them for
     ``views=rotation``. Each maker of ``deeper`` adds a level: the views of all views above. A
     child-sum TreeLSTM passes from the leaves to the root, in training and in evaluation alike, and
     the hidden state of the root is the vector that the base gets. The loss is the base's own plus
@@ -73,7 +73,7 @@ class HTS(OnViews):
     @property
     def makers(self) -> tuple[ViewMaker, ...]:
         """The maker of each level, from the root."""
-        return self.maker, *self.deeper
+        return self.views, *self.deeper
 
     def build_base(
         self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone
@@ -84,19 +84,22 @@ class HTS(OnViews):
         self.tree = TreeLSTM(width)
         self.classifiers = nn.ModuleList(nn.Linear(width, maker.n_kinds) for maker in self.makers)
 
-    def nodes(self, images: Tensor) -> list[Tensor]:
+    def nodes(self, images: Tensor, views: Tensor) -> list[Tensor]:
         """Return the hidden states of the tree of each image, by level from the root.
 
         Args:
             images: normalised, ``(n, 3, H, W)``.
+            views: of these, ``(n, v, 3, H, W)``.
 
         Returns:
             float ``(n, D)``, ``(n, v, D)``, ``(n * v, v', D)`` for levels of v and v' views.
         """
-        levels = [images]
-        for maker in self.makers:
+        levels = [images, views.flatten(0, 1)]
+        for maker in self.deeper:
             levels.append(self.made(maker, levels[-1]).images.flatten(0, 1))
-        return self.tree(self._vectors(levels), [maker.n_views for maker in self.makers])
+        children = [maker.n_views for maker in self.makers]
+        hidden: list[Tensor] = self.tree(self._vectors(levels), children)
+        return hidden
 
     def _vectors(self, levels: list[Tensor]) -> list[Tensor]:
         """Encode the images of all levels together where they are of one size."""
@@ -104,17 +107,20 @@ class HTS(OnViews):
             return [self.encoded(level) for level in levels]
         return list(self.encoded(torch.cat(levels)).split([len(level) for level in levels]))
 
+    def _roots(self, images: Tensor) -> Tensor:
+        return self.nodes(images, self.viewed(images))[0]
+
     def embed(self, items: Tensor) -> Tensor:
         """Embed images ``(n, 3, H, W)`` as the base does the root of each tree."""
-        return self.base.embed(self.nodes(items)[0])
+        return self.base.embed(self._roots(items))
 
     def class_logits(self, items: Tensor) -> Tensor:
         """Return the base's logits of the roots for the base classes."""
-        return self.base.class_logits(self.nodes(items)[0])
+        return self.base.class_logits(self._roots(items))
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the base's loss of the roots plus ``beta`` times that of the levels."""
-        root, *levels = self.nodes(images_of(batch))
+        root, *levels = self.nodes(images_of(batch), self.views_in(batch))
         loss = self.base.loss(with_items(batch, root))
         for classify, hidden in zip(self.classifiers, levels, strict=True):
             loss = loss + self.beta * level_loss(classify, hidden)

@@ -28,8 +28,8 @@ class SLA(OnViews):
     """Let another method distinguish every class under every transformation of its images.
 
     Source: Lee, Hwang and Shin 2020, "Self-supervised Label Augmentation via Input Transformations"
-    (ICML), sections 2.2 (joint labels and aggregation), 2.3 (self-distillation) and 4.2 (few-shot
-    learning). Each image becomes its m views, for ``views=rotation`` by 0, 90, 180 and 270 degrees,
+    (ICML), sections 2 (joint labels, aggregation, self-distillation) and 3 (few-shot learning). Each
+    image becomes its m views, for ``views=rotation`` by 0, 90, 180 and 270 degrees,
     and each class m joint classes, one per view. The base is trained on joint classes: those of the
     base classes on batches, and on an episode of N ways one of N * m ways, in which ProtoNet has a
     prototype for each class and view. The score of a class is the mean over views v of the base's
@@ -85,7 +85,7 @@ class SLA(OnViews):
             self.single = copy.deepcopy(base)
 
     def _ways(self, joint: int) -> int:
-        m = self.maker.n_views
+        m = self.views.n_views
         if self.inference == "single" or self.self_distillation or joint % m or joint < 2 * m:
             raise OptionError(
                 f"base must take any number of ways, or be made for {m} times as many as the tasks "
@@ -98,7 +98,7 @@ class SLA(OnViews):
         self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone
     ) -> None:
         """Build the base for joint classes, and the second base for the base classes."""
-        super().build_base(item_shape, self.maker.n_views * n_base_classes, backbone)
+        super().build_base(item_shape, self.views.n_views * n_base_classes, backbone)
         if self.self_distillation:
             shape = item_of(self.base.consumes, backbone, item_shape)
             self.single.build(shape, n_base_classes, backbone)
@@ -107,8 +107,9 @@ class SLA(OnViews):
         """Embed images ``(n, 3, H, W)`` as their views ``(n, m, *embedded)``, or themselves."""
         if self.inference == "single":
             return self._scorer.embed(self.encoded(items))
-        views = self.made(self.maker, items).images
-        return self.base.embed(self.encoded(views.flatten(0, 1))).unflatten(0, views.shape[:2])
+        views = self.viewed(items)
+        embedded = self.base.embed(self.encoded(views.flatten(0, 1)))
+        return embedded.reshape(*views.shape[:2], *embedded.shape[1:])
 
     @property
     def _scorer(self) -> FewShotMethod:
@@ -133,7 +134,7 @@ class SLA(OnViews):
         """Score images ``(n, 3, H, W)`` for the base classes by all of their views."""
         if self.inference == "single":
             return self._single_logits(items)
-        views = self.made(self.maker, items).images
+        views = self.viewed(items)
         logits = self.base.class_logits(self.encoded(views.flatten(0, 1)))
         return aggregated(logits.unflatten(0, views.shape[:2]))
 
@@ -142,7 +143,7 @@ class SLA(OnViews):
         if self.self_distillation:
             return logits
         # The joint classes of the first view, which is the image itself.
-        return logits.unflatten(-1, (-1, self.maker.n_views))[..., 0]
+        return logits[:, :: self.views.n_views]
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the base's loss of the joint classes, and that of self-distillation.
@@ -155,11 +156,10 @@ class SLA(OnViews):
                 "SLA has no loss of a teacher's logits; omit training.distill, or use the option "
                 "self_distillation"
             )
-        images = images_of(batch)
-        views = self.made(self.maker, images).images
+        views = self.views_in(batch)
         if not self.self_distillation:
             return self.base_loss(joint_batch(batch, views))
-        m = views.shape[1]
+        images, m = images_of(batch), views.shape[1]
         items = self.encoded(torch.cat([views.flatten(0, 1), images]))
         of_views, of_images = items[: -len(images)].unflatten(0, (-1, m)), items[-len(images) :]
         joint, plain = joint_batch(batch, of_views), with_items(batch, of_images)
@@ -234,7 +234,8 @@ def aggregated(scores: Tensor) -> Tensor:
     tensor([2., 3.])
     """
     m = scores.shape[-2]
-    return scores.unflatten(-1, (-1, m)).diagonal(dim1=-3, dim2=-1).mean(dim=-1)
+    by_view = scores.reshape(*scores.shape[:-1], -1, m)
+    return by_view.diagonal(dim1=-3, dim2=-1).mean(dim=-1)
 
 
 def distillation(teacher: Tensor, student: Tensor, temperature: float) -> Tensor:

@@ -101,7 +101,8 @@ class SSFSL(Wrapper):
         vectors = self.extractor.encode(views.flatten(0, 1)).unflatten(0, applied.shape)
         if self.views.together:
             return functional.cross_entropy(self.head(vectors), applied[:, 0])
-        return functional.cross_entropy(self.head(vectors.flatten(0, 1)[:, None]), applied.flatten())
+        logits = self.head(vectors.flatten(0, 1)[:, None])
+        return functional.cross_entropy(logits, applied.flatten())
 
 
 class PretextHead(nn.Module):

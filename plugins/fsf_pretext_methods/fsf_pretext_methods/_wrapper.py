@@ -148,10 +148,18 @@ class OnViews(Wrapper):
     def __init__(self, *, base: FewShotMethod, views: ViewMaker) -> None:
         super().__init__(base=base)
         check_fixed(views=views)
-        self.maker = views
+        self.views: ViewMaker = views
         self.embeds_images = self.embeds_images or base.consumes != "images"
         self.consumes = "images"
         self.trains_on_images = False
+
+    def views_in(self, batch: Batch) -> Tensor:
+        """Return the views of a batch's images, float ``(n, v, 3, H, W)``; made if it has none."""
+        return self.viewed(images_of(batch)) if batch.views is None else batch.views
+
+    def viewed(self, images: Tensor) -> Tensor:
+        """Return the views of normalised images ``(n, 3, H, W)``, float ``(n, v, 3, H, W)``."""
+        return self.made(self.views, images).images
 
     def build_base(
         self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone
@@ -167,7 +175,7 @@ def check_kinds(views: ViewMaker) -> None:
     Raises:
         OptionError: there are fewer than two kinds.
     """
-    if views.n_kinds < 2:  # noqa: PLR2004
+    if views.n_kinds < 2:
         raise OptionError(
             "views must be made by transformations to recognise, as those of rotation, but "
             f"{type(views).__name__} has only one"
@@ -181,7 +189,7 @@ def check_fixed(**makers: ViewMaker) -> None:
         OptionError: a maker is refused.
     """
     for name, maker in makers.items():
-        if maker.random or maker.n_kinds != maker.n_views or maker.n_views < 2:  # noqa: PLR2004
+        if maker.random or maker.n_kinds != maker.n_views or maker.n_views < 2:
             raise OptionError(
                 f"{name} must make at least two views of an image, each by a transformation of "
                 f"its own, such as rotation, but {type(maker).__name__} does not"
