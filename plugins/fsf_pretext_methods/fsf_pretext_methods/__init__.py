@@ -9,13 +9,19 @@ if TYPE_CHECKING:
     from fsf_pretext_methods._bf3s import BF3S
     from fsf_pretext_methods._hts import HTS
     from fsf_pretext_methods._sla import SLA
-    from fsf_pretext_methods._ssfsl import SSFSL
+    from fsf_pretext_methods._ssfsl import SSFSL, SSFSLJigsaw
 
-__all__ = ["BF3S", "HTS", "SLA", "SSFSL"]
+__all__ = ["BF3S", "HTS", "SLA", "SSFSL", "SSFSLJigsaw"]
 
 __version__ = "0.1.0"
 
-_HOME = {"BF3S": "_bf3s", "HTS": "_hts", "SLA": "_sla", "SSFSL": "_ssfsl"}
+_HOME = {
+    "BF3S": "_bf3s",
+    "HTS": "_hts",
+    "SLA": "_sla",
+    "SSFSL": "_ssfsl",
+    "SSFSLJigsaw": "_ssfsl",
+}
 """The module that defines each name; asking for one name imports no other module."""
 
 

@@ -14,7 +14,6 @@ from torch.nn import functional
 from fsf_pretext_methods._wrapper import (
     Wrapper,
     check_kinds,
-    item_of,
     views_of,
     with_items,
 )
@@ -47,10 +46,11 @@ class BF3S(Wrapper):
       the first with a stride of 2, their mean over locations, and a cosine classifier whose learned
       scale starts at 10.
     - ``pretext=location``, with ``views=patches``: which of the eight neighbours of the middle
-      patch another patch is, from the two vectors concatenated: a hidden layer of their length with
-      BatchNorm and ReLU, and a linear classifier. Beside it the base, with weights of its own, is
-      trained on the mean vector of the patches of each image; ``patch_weight`` is the weight of
-      this loss. The code also halves the sum of the three losses, which a learning rate does, too.
+      patch another patch is, from the means of their two maps, concatenated: a hidden layer of the
+      same length with BatchNorm and ReLU, and a linear classifier. Beside it the base, with weights
+      of its own, is trained on the mean vector of each image's patches; ``patch_weight`` is the
+      weight of this loss. The code also halves the sum of the three losses, which a learning rate
+      does, too.
 
     Views pass the backbone together, apart from the images of the base; the authors' code takes the
     unrotated views for the base, so there BatchNorm sees all of them at once. With batches, it can
@@ -124,14 +124,13 @@ class BF3S(Wrapper):
         super().build(item_shape, n_base_classes, backbone)
         assert self.views is not None
         self.head: nn.Module
+        width = self.channels
         if self.pretext == "location":
-            (width,) = item_of("vectors", backbone, self.image_shape)
             self.head = PairHead(width)
         else:
-            width = item_of("maps", backbone, self.image_shape)[0]
             self.head = ResidualHead(width, self.blocks, self.views.n_kinds)
         if self.on_patches:
-            self.patch_base.build(item_shape, n_base_classes, backbone)
+            self.patch_base.build((width,), n_base_classes, backbone)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the base's loss plus that of the pretext task, times ``alpha``."""
@@ -146,7 +145,7 @@ class BF3S(Wrapper):
             return self.alpha * functional.cross_entropy(logits, applied.flatten())
         if self.standardise:
             flat = standardised(flat)
-        vectors = self.extractor.encode(flat).unflatten(0, applied.shape)
+        vectors = self.pooled(flat).unflatten(0, applied.shape)
         loss = self.alpha * location_loss(self.head, vectors, applied)
         if self.on_patches:
             plain = dataclasses.replace(batch, views=None, applied=None, small_views=None)

@@ -28,10 +28,10 @@ class SLA(OnViews):
     """Let another method distinguish every class under every transformation of its images.
 
     Source: Lee, Hwang and Shin 2020, "Self-supervised Label Augmentation via Input Transformations"
-    (ICML), sections 2 (joint labels, aggregation, self-distillation) and 3 (few-shot learning). Each
-    image becomes its m views, for ``views=rotation`` by 0, 90, 180 and 270 degrees,
-    and each class m joint classes, one per view. The base is trained on joint classes: those of the
-    base classes on batches, and on an episode of N ways one of N * m ways, in which ProtoNet has a
+    (ICML), sections 2 (joint labels, aggregation, self-distillation) and 3 (few-shot learning).
+    Each image becomes its m views, for ``views=rotation`` by 0, 90, 180 and 270 degrees, and each
+    class m joint classes, one per view. The base is trained on joint classes: those of the base
+    classes on batches, and on an episode of N ways one of N * m ways, in which ProtoNet has a
     prototype for each class and view. The score of a class is the mean over views v of the base's
     score of the query's view v for the joint class (class, v), before the softmax.
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_pretext_methods._wrapper import Wrapper, check_kinds, item_of, views_of
+from fsf_pretext_methods._wrapper import Wrapper, check_kinds, views_of
 from fsframework.interfaces import (
     Backbone,
     Batch,
@@ -18,7 +18,7 @@ from fsframework.interfaces import (
     check_below_one,
 )
 
-__all__ = ["SSFSL", "PretextHead"]
+__all__ = ["SSFSL", "PretextHead", "SSFSLJigsaw"]
 
 _HIDDEN = {False: 128, True: 4096}
 """The authors' width for views on their own, and for all views of an image together."""
@@ -34,12 +34,13 @@ class SSFSL(Wrapper):
     ``views=jigsaw`` it is which of 35 permutations the nine patches of an image are in. In
     evaluation nothing is changed, and features are computed once per image.
 
-    The head is that of the authors' code: a layer as wide as the vectors for each view, and one of
-    ``hidden`` numbers, both with ReLU and dropout, then the classifier; the views of a puzzle are
-    concatenated after the first layer. Views pass the backbone together, apart from the images of
-    the base, so BatchNorm normalises the two apart.
+    The head is that of the authors' code: for each view a layer as wide as the backbone's maps have
+    channels, on their mean over locations, and a layer of ``hidden`` numbers, both with ReLU and
+    dropout, then the classifier; the views of a puzzle are concatenated after the first layer.
+    Views pass the backbone together, apart from the images of the base, so BatchNorm normalises the
+    two apart.
 
-    Both tasks at once are one within the other: ``base`` is then an ``ssfsl``, too. The authors'
+    Both tasks at once are one within the other, as ``ssfsl:ssfsl-jigsaw:protonet``. The authors'
     code trains with one of them; with ``lbda=0.25`` outside and ``lbda=0.3333`` inside, the base
     weighs a half and each task a quarter.
 
@@ -83,7 +84,7 @@ class SSFSL(Wrapper):
         assert self.views is not None
         together = self.views.together
         self.head = PretextHead(
-            item_of("vectors", backbone, self.image_shape)[0],
+            self.channels,
             self.views.n_views if together else 1,
             self.hidden or _HIDDEN[together],
             self.views.n_kinds,
@@ -98,11 +99,20 @@ class SSFSL(Wrapper):
         """Return the cross-entropy of the transformations that made a batch's views."""
         assert self.views is not None
         views, applied = views_of(batch, self)
-        vectors = self.extractor.encode(views.flatten(0, 1)).unflatten(0, applied.shape)
+        vectors = self.pooled(views.flatten(0, 1)).unflatten(0, applied.shape)
         if self.views.together:
             return functional.cross_entropy(self.head(vectors), applied[:, 0])
         logits = self.head(vectors.flatten(0, 1)[:, None])
         return functional.cross_entropy(logits, applied.flatten())
+
+
+class SSFSLJigsaw(SSFSL):
+    """Train another method and, beside it, to recognise the order of its images' patches.
+
+    This is ``SSFSL`` with ``views=jigsaw``.
+    """
+
+    usual_components: ClassVar[Mapping[str, str]] = {"views": "jigsaw"}
 
 
 class PretextHead(nn.Module):

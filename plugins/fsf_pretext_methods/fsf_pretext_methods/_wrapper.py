@@ -63,13 +63,22 @@ class Wrapper(FewShotMethod):
         preprocessing = backbone.preprocessing
         for name, value in (("mean", preprocessing.mean), ("std", preprocessing.std)):
             self.register_buffer(name, torch.tensor(value).view(3, 1, 1), persistent=False)
-        size = preprocessing.size
-        self.image_shape = item_shape if self.consumes == "images" else (3, size, size)
         # In a tuple, so that PyTorch does not count it twice where the base holds it.
         self._extractor = (backbone,)
         if not self.base_sees_images:
             self.backbone = backbone
         self.build_base(item_shape, n_base_classes, backbone)
+
+    @property
+    def channels(self) -> int:
+        """The channels of the backbone's maps."""
+        size = self.extractor.preprocessing.size
+        return item_of("maps", self.extractor, (3, size, size))[0]
+
+    def pooled(self, images: Tensor) -> Tensor:
+        """Map normalised images ``(n, 3, h, w)`` of any size to means of maps ``(n, channels)``."""
+        maps: Tensor = self.extractor(images)
+        return maps.mean(dim=(2, 3))
 
     def build_base(
         self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone
