@@ -18,15 +18,18 @@ COMPARED = {
     "FWT": "fsf_cross_domain",
     "GNN": "fsf_transductive_methods",
     "GNNoriginal": "fsf_transductive_methods",
+    "HTS": "fsf_pretext_methods",
     "IFSL": "fsf_interventional_methods",
     "LPFTFB": "fsf_transfer_methods",
     "SIB": "fsf_transductive_methods",
+    "SLA": "fsf_pretext_methods",
+    "SSFSL": "fsf_pretext_methods",
     "TPN": "fsf_transductive_methods",
     "TSA": "fsf_adaptation_methods",
 }
 """The package whose tests compare the cases of a method."""
 _VIEWS = "it learns from several views of an image, which no stage of training shows yet"
-NOT_COMPARED = dict.fromkeys(("HTS", "OpTA", "PsCo", "SLA", "SSFSL", "UniSiam"), _VIEWS)
+NOT_COMPARED = dict.fromkeys(("OpTA", "PsCo", "UniSiam"), _VIEWS)
 """Why the cases of a method are not compared."""
 
 

@@ -13,7 +13,9 @@ from torch.nn import functional
 
 from fsf_gradient_methods import MAML
 from fsf_metric_methods import ProtoNet, RENet
+from fsf_pretext_methods import SSFSL
 from fsf_transfer_methods import RFS, Baseline
+from fsf_views import Rotation
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
 from fsframework.pipeline.experiment.stages import Stage
@@ -51,6 +53,10 @@ FAMILIES: dict[str, tuple[Component, tuple[Stage, ...]]] = {
     "both": (component(RENet), (stage(tasks_per_step=2),)),
     # A queue and a momentum copy; the last of three groups is the first process's.
     "views": (component(Queued, views=component(Dimmed)), (stage(groups=3),)),
+    "pretext": (
+        component(SSFSL, views=component(Rotation), hidden=8, base=component(ProtoNet)),
+        (stage(tasks_per_step=2),),
+    ),
     # The first stage leaves the second process without a group.
     "teacher": (component(RFS), (stage(epochs=1, groups=1), stage(epochs=1, distill=True))),
 }

@@ -43,6 +43,11 @@ CASES: dict[str, tuple[dict[str, Any], list[Stage]]] = {
         {"name": "ata", "steps": 1, "lr": 1.0, "base": {"name": "relationnet"}},
         [SHORT, replace(SHORT, learning_rate=1e-4)],
     ),
+    # Puzzles are drawn, and so is what a head drops; a tree beside it has views of its own.
+    "ssfsl": (
+        {"name": "ssfsl-jigsaw", "hidden": 8, "base": {"name": "hts", "base": {"name": "r2d2"}}},
+        [SHORT, replace(SHORT, learning_rate=1e-4)],
+    ),
 }
 
 

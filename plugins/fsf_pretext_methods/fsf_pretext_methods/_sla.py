@@ -246,7 +246,7 @@ def distillation(teacher: Tensor, student: Tensor, temperature: float) -> Tensor
         student: scores ``(n, classes)``.
         temperature: T.
     """
-    target = (teacher.float() / temperature).log_softmax(dim=-1)
-    found = (student.float() / temperature).log_softmax(dim=-1)
+    target = (teacher / temperature).log_softmax(dim=-1)
+    found = (student / temperature).log_softmax(dim=-1)
     divergence = functional.kl_div(found, target, reduction="batchmean", log_target=True)
     return temperature**2 * divergence
