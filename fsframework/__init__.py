@@ -22,6 +22,7 @@ _HOMES = {
     "api.models": ("Model", "evaluate", "method"),
     "api.headlines": ("Headline", "headline"),
     "api.packing": ("pack_images",),
+    "api.pretraining": ("Pretrained", "pretrain"),
     "api.results": ("Comparison", "compare", "estimate"),
     "api.running": ("Run", "Runs", "load_run", "run", "runs"),
     "api.seeds": ("SeedGroup", "groups_over_seeds", "over_seeds"),

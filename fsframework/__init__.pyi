@@ -17,6 +17,8 @@ from fsframework.api.models import Model as Model
 from fsframework.api.models import evaluate as evaluate
 from fsframework.api.models import method as method
 from fsframework.api.packing import pack_images as pack_images
+from fsframework.api.pretraining import Pretrained as Pretrained
+from fsframework.api.pretraining import pretrain as pretrain
 from fsframework.api.reports import Report as Report
 from fsframework.api.reports import report as report
 from fsframework.api.results import Comparison as Comparison

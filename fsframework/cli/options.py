@@ -73,12 +73,12 @@ def _number_or(word: str) -> Callable[[click.Context, click.Parameter, str | Non
 def _run_folder(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> Path | None:
-    """Return the folder of a run given by the beginning of its name; a path is returned as is."""
+    """Return the folder of a run given by the beginning of its name; a path or file as it is."""
     del parameter
     if value is None:
         return None
     path = Path(value)
-    if path.exists() or len(path.parts) > 1:
+    if path.exists() or len(path.parts) > 1 or path.suffix == ".safetensors":
         return path
     from fsframework.api.run_folders import run_folder
 

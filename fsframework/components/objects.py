@@ -125,12 +125,13 @@ def component_of(registry: Registry, kind: str, instance: Any) -> Component:
     cls = type(instance)
     options: dict[str, Any] = {}
     for name in parameters(cls):
-        if not hasattr(instance, name):
+        stored = cls.stored_as.get(name, name)
+        if not hasattr(instance, stored):
             raise OptionError(
-                f"{kind} {cls.__name__} does not store its option {name!r} as self.{name}, so the "
-                "option cannot be recorded"
+                f"{kind} {cls.__name__} does not store its option {name!r} as self.{stored}, so "
+                "the option cannot be recorded"
             )
-        options[name] = _option(registry, getattr(instance, name))
+        options[name] = _option(registry, getattr(instance, stored))
     plugin = plugin_of(registry, kind, cls)
     origins = dict.fromkeys(("name", *options), "call")
     return Component(Loaded(plugin, cls), options, origins)

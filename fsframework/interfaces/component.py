@@ -33,6 +33,10 @@ class Configurable:
     """For options that are components, the plugin used where the option is given options but no
     name, as in ``detector.selector.compounds=joined``, or is not given and has no default."""
 
+    stored_as: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """The attributes that store options whose own names mean something else in the interface, as
+    ``labels`` does in a data set; every other option is stored under its own name."""
+
     _kind: ClassVar[str] = ""
     _contract: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 

@@ -10,6 +10,7 @@ import fsframework
 from fsframework.components.resolution import Component, canonical
 from fsframework.errors import DataError
 from fsframework.pipeline.cache.images import Pixels
+from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.settings import Settings
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.model import FewShotModel
@@ -66,21 +67,22 @@ def _identity(prepared: Prepared) -> dict[str, Any]:
 
 
 def training_key(
-    prepared: Prepared,
+    experiment: Experiment,
+    way_shot: tuple[int, int],
     model: FewShotModel,
     splits: Sequence[tuple[ImagePool, Pixels]],
     episodes: Component,
+    device: str,
 ) -> str:
     """Return the digest of everything that decides the trained weights.
 
     Args:
-        prepared: the experiment.
+        way_shot: way and shot of the tasks under test.
         model: untrained; no fingerprint need cover its pretrained weights.
         splits: images and pixels of the splits trained and validated on.
         episodes: the sampler of the training episodes.
+        device: its type.
     """
-    experiment, tested = prepared.experiment, prepared.arms.tested
-    shape = tested.n_way, tested.n_shot
     return digest_of(
         "training",
         fsframework.__version__,
@@ -88,10 +90,10 @@ def training_key(
         [pool.fingerprint for pool, _ in splits],
         [experiment.backbone.fingerprint, experiment.method.fingerprint],
         [model.weights_digest()],
-        canonical([experiment.training_json(), shape, experiment.settings.training_seed]),
+        canonical([experiment.training_json(), way_shot, experiment.settings.training_seed]),
         [episodes.fingerprint],
         canonical(stage_digests(experiment.stages)),
-        prepared.device.type,
+        device,
     )
 
 

@@ -14,33 +14,26 @@ from pathlib import Path
 import numpy as np
 
 from fsframework._files import sweep
-from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.pipeline.cache.images import Pixels, known_digest, pixels_of
 from fsframework.pipeline.cache.sealed import held, load_sealed, save_sealed
 from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.identity import outcomes_key, run_fingerprint, run_group, training_key
+from fsframework.pipeline.identity import outcomes_key, run_fingerprint, run_group
 from fsframework.pipeline.learning import history as histories
 from fsframework.pipeline.learning.evaluation import ImageSource, evaluate
-from fsframework.pipeline.learning.memory import keep_freed_memory
 from fsframework.pipeline.learning.model import (
     FewShotModel,
-    build_model,
     save_tensors,
 )
 from fsframework.pipeline.learning.training import (
-    EPISODES,
-    Split,
-    Training,
-    assist,
     start_from,
-    train,
 )
 from fsframework.pipeline.preparation import Prepared, prepare
 from fsframework.pipeline.query_planning import with_planned_queries
 from fsframework.pipeline.recording import interval_notes, new_record, plugin_records
 from fsframework.pipeline.run_files import WEIGHTS_NAME, finished_outcomes, weights_of_run
 from fsframework.pipeline.session import Session
+from fsframework.pipeline.training_job import TrainingJob
 from fsframework.records import (
     RECORD_NAME,
     NewerRecordError,
@@ -98,7 +91,7 @@ def _assisted(experiment: Experiment, session: Session) -> RunResult:
     message = session.processes.hear()
     if "train" in message:
         job = _Job(prepare(experiment, session), "", session, _Timer())
-        job.assist(message["train"])
+        job.training.assist(message["train"])
         message = session.processes.hear()
     folder = Path(message["finished"])
     return RunResult(folder, RunRecord.load(folder), message["reused"])
@@ -233,7 +226,7 @@ class _Job:
                 return RunResult(self.folder, record, True)
             else:
                 earlier = replace(earlier, status="unfinished")
-        model = self._untrained()
+        model = self.training.untrained()
         trains = self.experiment.learns and any(p.requires_grad for p in model.parameters())
         if not trains:
             for stage in self.experiment.stages:
@@ -264,30 +257,6 @@ class _Job:
         )
         record.save(self.folder)
         return RunResult(self.folder, record, False)
-
-    def assist(self, key: str) -> None:
-        """Take part in the training of the process that leads.
-
-        Args:
-            key: of that training.
-
-        Raises:
-            DataError: this process has other data or other code.
-        """
-        model = self._untrained()
-        training, own_key = self._training(model, self._images(trains=True)[1])
-        if own_key != key:
-            raise DataError(
-                f"process {self.session.processes.rank} would train something else than process "
-                "0: images, initial weights or versions of packages differ between the machines"
-            )
-        assist(model, training)
-
-    def _untrained(self) -> FewShotModel:
-        """Build the model, which has its pretrained weights if it has any."""
-        if self.prepared.device.type == "cpu":
-            keep_freed_memory()
-        return self._model(self.settings.training_seed, pretrained=self.settings.model is None)
 
     def _has_edited_images(self, record: RunRecord) -> bool:
         """Return whether images are known to differ from those that a finished run has used."""
@@ -329,57 +298,30 @@ class _Job:
         )
 
     @cached_property
-    def _n_base_classes(self) -> int:
-        """Classes of the split ``train``; 0 if nothing learns from them, or it has no labels."""
-        source = self.prepared.source
-        return source.pool_of("train").n_classes if self.experiment.learns else 0
-
-    def _model(self, seed: int, *, pretrained: bool = True) -> FewShotModel:
-        """Build an untrained model; fails for images that are too small for the backbone.
-
-        Args:
-            pretrained: ``False`` where a run's weights replace the pretrained ones, whose file or
-                hub is then not needed.
-        """
-        model = build_model(
-            self.experiment.backbone,
-            self.experiment.method,
-            self.prepared.source.store.size,
-            self._n_base_classes,
-            seed,
-            pretrained=pretrained,
-            offline=self.settings.offline,
+    def training(self) -> TrainingJob:
+        """The training of the model, if it is trained."""
+        prepared = self.prepared
+        tested = prepared.arms.tested
+        return TrainingJob(
+            self.experiment,
+            prepared.source,
+            (tested.n_way, tested.n_shot),
+            prepared.device,
+            self.session,
         )
-        return model.to(self.prepared.device)
 
     def _images(self, *, trains: bool) -> tuple[Pixels, list[tuple[ImagePool, Pixels]]]:
         """Return the images under test, and those trained and validated on, if any."""
-        source = self.prepared.source
-        names = [n for n in ("train", "val") if trains and n in source.dataset.splits]
-        arrays = [
-            pixels_of(source.store, source.dataset, name, self.session.reporter)
-            for name in (*names, self.settings.split or "test")
-        ]
-        pools = [source.pool_of(name) for name in names]
-        return arrays[-1], list(zip(pools, arrays[:-1], strict=True))
+        source, split = self.prepared.source, self.settings.split or "test"
+        splits = self.training.images() if trains else []
+        return pixels_of(source.store, source.dataset, split, self.session.reporter), splits
 
     def _with_training(
         self, record: RunRecord, model: FewShotModel, splits: list[tuple[ImagePool, Pixels]]
     ) -> RunRecord:
-        """Train the model in place, or take the weights of an equal training from the cache."""
-        training, key = self._training(model, splits)
-        folder = self.session.workspace.cache / "training" / key[:24]
+        """Train the model in place, and record how it went."""
         watch = _Watch(self.folder, tensorboard=self.settings.tensorboard)
-        with held(folder, self.session.reporter):
-            trained = train(
-                model,
-                training,
-                folder,
-                self.session.reporter,
-                watch,
-                lambda: self.session.processes.tell(train=key),
-            )
-        watch(trained.history)
+        trained = self.training.train(model, splits, watch)
         recipe = self.experiment.recipe
         names = self.experiment.dataset.name, self.experiment.backbone.name
         tested = self.prepared.arms.tested
@@ -394,25 +336,6 @@ class _Job:
             ),
             notes=tuple(dict.fromkeys((*record.notes, *trained.notes))),
         )
-
-    def _training(
-        self, model: FewShotModel, splits: list[tuple[ImagePool, Pixels]]
-    ) -> tuple[Training, str]:
-        """Return the training of an untrained model, and its key."""
-        tested = self.prepared.arms.tested
-        episodes = resolve_component(self.session.registry, "sampler", EPISODES)
-        first, *others = (Split(pool, pixels) for pool, pixels in splits)
-        training = Training(
-            self.experiment.stages,
-            (tested.n_way, tested.n_shot),
-            (first, others[0] if others else None),
-            self.settings.training_seed,
-            self.prepared.device,
-            episodes,
-            self._model,
-            self.session.processes,
-        )
-        return training, training_key(self.prepared, model, splits, episodes)
 
     def _with_weights(
         self,
@@ -433,7 +356,10 @@ class _Job:
         try:
             weights_of_run(path, record)
         except DataError:
-            header: dict[str, object] = {"what": "weights", "n_base_classes": self._n_base_classes}
+            header: dict[str, object] = {
+                "what": "weights",
+                "n_base_classes": self.training.n_base_classes,
+            }
             save_tensors(path, model.state_dict(), header)
         record.save(self.folder)
         return record

@@ -97,7 +97,7 @@ def candidate_splits(
     if trains is None:
         trains = experiment.learns and "train" in dataset.splits
     usual = ["test"] if "test" in dataset.splits else []
-    return usual if usual and trains else [*usual, "all"]
+    return usual if usual and (trains or dataset.unlabelled) else [*usual, "all"]
 
 
 def word_source(experiment: Experiment, split: str) -> WordSource:
@@ -175,6 +175,11 @@ def _drawn(
     """Draw the tasks from the split that allows the largest, and fit the training to its split."""
     settings, splits = experiment.settings, list(source.dataset.splits)
     trains = trains and experiment.learns  # an attempted remedy may train nothing
+    if source.dataset.unlabelled >= set(splits):
+        raise _MissingSplit(
+            f"no image of {experiment.dataset.name} has a label, so there are no tasks; to train a "
+            "backbone on these images use fsf pretrain"
+        )
     if len(source.dataset.class_names) < _FEWEST_CLASSES:
         raise InfeasibleTask(
             f"the data set {experiment.dataset.name} has 1 class, and tasks need at least 2"
@@ -250,10 +255,25 @@ def _with_fitted_training(drawn: FoundTasks, source: OpenedDataset, session: Ses
     )
 
 
+def _demand_labels(dataset: Dataset, split: str) -> None:
+    """Check that the images of a split have labels.
+
+    Raises:
+        DataError: some have none.
+    """
+    lacking = dataset.unlabelled if split == "all" else dataset.unlabelled & {split}
+    if lacking:
+        names = " and ".join(sorted(lacking))
+        raise DataError(
+            f"the images of the split {names} have no labels, so no tasks can be drawn from them"
+        )
+
+
 def _drawn_from(experiment: Experiment, source: OpenedDataset, session: Session) -> FoundTasks:
     """Draw the tasks from one split, with the words of its images if needed."""
     settings, sampler = experiment.settings, experiment.sampler
     assert settings.split is not None
+    _demand_labels(source.dataset, settings.split)
     drawn = settings.tasks, settings.task_seed, session
     needs = sampler.create().needs_attributes
     if needs:

@@ -228,19 +228,20 @@ def check_options_typed(make: Make) -> None:
 def check_options_stored(make: Make) -> None:
     """Every option is stored under its own name, so the component can be rebuilt."""
     component = make()
-    cls = type(component)
-    options = options_of(cls)
-    for name in options:
+    cls = _configurable(make)
+    places = {name: cls.stored_as.get(name, name) for name in options_of(cls)}
+    for name, place in places.items():
         require(
-            hasattr(component, name),
-            f"{cls.__name__} must store its option {name!r} as self.{name}",
+            hasattr(component, place),
+            f"{cls.__name__} must store its option {name!r} as self.{place}",
         )
-    given = {name: getattr(component, name) for name in options}
+    given = {name: getattr(component, place) for name, place in places.items()}
     again = cls(**given)
     for name, value in given.items():
+        stored = getattr(again, places[name])
         require(
-            _same(getattr(again, name), value),
-            f"{cls.__name__}({name}={value!r}) stores {getattr(again, name)!r} as self.{name}",
+            _same(stored, value),
+            f"{cls.__name__}({name}={value!r}) stores {stored!r} as self.{places[name]}",
         )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -21,6 +23,8 @@ from fsframework.values import digest_of
 __all__ = ["Folder"]
 
 _SPLIT_FOLDERS = frozenset({"train", "val", "test"})
+_NO_LABEL = "(no label)"
+"""Stands for the class of images without labels."""
 
 
 class Folder(ImageFileDataset):
@@ -33,6 +37,10 @@ class Folder(ImageFileDataset):
     Splits come from the file ``split`` if given. Otherwise, if the top folders are ``train``,
     ``val`` (or ``valid``, ``validation``) and ``test``, or two of these, they are the splits and
     their names are not part of the class. Otherwise the splits are drawn.
+
+    With ``labels="none"`` the images of the split ``train`` have no labels, for methods that learn
+    without: those in the top folder ``train`` if there are such folders, else all images. Folders
+    within it mean nothing.
 
     Args:
         path: the folder, or a ``.zip`` archive, which need not be unpacked.
@@ -49,14 +57,16 @@ class Folder(ImageFileDataset):
             all images; the folders below are the metadata column ``context`` (1:
             ``crow/winter/3.jpg`` is a crow in the context winter). ``None``: all folders name the
             class, and there is no column.
+        labels: ``none`` for training images without labels.
 
     Raises:
         DataError: the folder does not exist or contains no image, an image is outside the class
             folders, a key does not match the pattern, or a split does not fit the classes.
-        OptionError: an option is outside its range.
+        OptionError: an option is outside its range, or the split of images without labels is given.
     """
 
     argument = "path"
+    stored_as: ClassVar[Mapping[str, str]] = {"labels": "labels_from"}
 
     def __init__(
         self,
@@ -67,6 +77,7 @@ class Folder(ImageFileDataset):
         split_seed: int = 0,
         pattern: str | None = None,
         levels: int | None = None,
+        labels: Literal["folders", "none"] = "folders",
     ) -> None:
         self.path = Path(path)
         self.split = None if split is None else Path(split)
@@ -76,35 +87,39 @@ class Folder(ImageFileDataset):
         self.levels = levels
         if levels is not None and levels < 1:
             raise OptionError(f"levels must be at least 1, not {levels}")
+        self.labels_from = labels
+        if labels == "none" and self.split is not None:
+            raise OptionError("split assigns classes to splits; with labels=none leave it out")
         options = SplitOptions(self.split, split_fractions, split_seed)
         expression = None if pattern is None else _compiled(pattern)
 
         self._tree = open_tree(self.path)
         self.keys = self._files = images_of(self._tree)
-        folders = _class_folders(self.keys, self.path)
-        in_splits = self.split is None and _are_splits(folders)
-        # One name per folder, not per image; a dictionary keeps the order, a set would not.
-        own = {folder: folder[1:] if in_splits else folder for folder in dict.fromkeys(folders)}
-        named = {folder: "/".join(parts[:levels]) for folder, parts in own.items()}
-        classes = [named[folder] for folder in folders]
+        found = _arranged(self.keys, self.path, splits=self.split is None, labels=labels)
+        named = {folder: "/".join(parts[:levels]) for folder, parts in found.own.items()}
+        classes = [named[folder] for folder in found.folders]
         given = None
-        if in_splits:
-            given = disjoint([(named[folder], folder[0]) for folder in own], str(self.path))
-        self._depths = {name: len(own[folder]) for folder, name in named.items()}
+        if found.in_splits:
+            given = disjoint([(named[f], f[0]) for f in found.own if f], str(self.path))
+        if labels == "none":
+            self.unlabelled = frozenset({"train"})
+            given = {**(given or {}), "train": (_NO_LABEL,)}
+        self._depths = {named[f]: len(parts) for f, parts in found.own.items()}
         self.class_names = tuple(sorted(set(classes), key=natural))
         position = {name: i for i, name in enumerate(self.class_names)}
         self.labels = np.array([position[name] for name in classes], dtype=np.int64)
         self.splits = options.splits(self.class_names, given, self.path)
         self.metadata = {} if expression is None else _columns(self.keys, expression, self.path)
         if levels is not None:
-            below = {folder: "/".join(parts[levels:]) for folder, parts in own.items()}
-            self.metadata.setdefault("context", tuple(below[folder] for folder in folders))
+            below = {folder: "/".join(parts[levels:]) for folder, parts in found.own.items()}
+            self.metadata.setdefault("context", tuple(below[folder] for folder in found.folders))
         self.fingerprint = digest_of(
             "folder",
             self.keys,
             self.class_names,
             self.labels,
             *(part for split_and_classes in self.splits.items() for part in split_and_classes),
+            *sorted(self.unlabelled),
             self.pixels_fingerprint,
         )
 
@@ -126,6 +141,54 @@ class Folder(ImageFileDataset):
                 f"levels={usual} merges them into the folder above"
             )
         return found
+
+
+@dataclass(frozen=True)
+class _Arrangement:
+    """Where the images are.
+
+    Args:
+        folders: those of each image, without the leading ones that mean nothing; none for images
+            without labels.
+        own: the folders that name the class, by all of them.
+        in_splits: whether the top folders are splits.
+    """
+
+    folders: Sequence[tuple[str, ...]]
+    own: Mapping[tuple[str, ...], tuple[str, ...]]
+    in_splits: bool
+
+
+def _arranged(
+    keys: Sequence[str], root: Path, *, splits: bool, labels: Literal["folders", "none"]
+) -> _Arrangement:
+    """Return where the images are.
+
+    Args:
+        splits: whether top folders may be splits.
+        labels: of the training images.
+
+    Raises:
+        DataError: an image with a label is outside the folder of its class.
+    """
+    # One tuple per folder, not per image; a dictionary keeps the order, a set would not.
+    if labels == "folders":
+        folders = _class_folders(keys, root)
+        in_splits = splits and _are_splits(folders)
+        cut = int(in_splits)
+        return _Arrangement(folders, {f: f[cut:] for f in dict.fromkeys(folders)}, in_splits)
+    folders = [tuple(_above(key).split("/")) for key in keys]
+    tops = {split_name(folder[0]) for folder in folders}
+    if not (tops <= _SPLIT_FOLDERS and "train" in tops and len(tops) > 1):
+        return _Arrangement([()] * len(keys), {(): (_NO_LABEL,)}, in_splits=False)
+    folders = [() if folder[0] == "train" else folder for folder in folders]
+    if loose := [k for k, folder in zip(keys, folders, strict=True) if len(folder) == 1]:
+        raise DataError(
+            f"{root}: each image must be in the folder of its class, unlike {quoted(loose)}; only "
+            "those of train need none with labels=none"
+        )
+    own = {f: f[1:] or (_NO_LABEL,) for f in dict.fromkeys(folders)}
+    return _Arrangement(folders, own, in_splits=True)
 
 
 def _above(name: str) -> str:

@@ -266,3 +266,53 @@ def test_cifar_fs(shared: Path, tmp_path: Path) -> None:
     data = Folder(path=shared / "data" / "cifar100_small.zip", split=tmp_path / "split.json")
     assert [len(data.splits[split]) for split in ("train", "val", "test")] == [64, 16, 20]
     assert data.pool("test").class_sizes.tolist() == [60] * 20
+
+
+class TestWithoutLabels:
+    """Training images whose folders mean nothing."""
+
+    def test_all_images_are_for_training(self, tmp_path: Path, write: Write) -> None:
+        for key in ("1.png", "b/2.png", "a/deep/3.png"):
+            write(tmp_path / key)
+        data = Folder(path=tmp_path, labels="none")
+        assert data.unlabelled == {"train"}
+        assert data.splits == {"train": ("(no label)",)}
+        assert set(data.keys) == {"1.png", "b/2.png", "a/deep/3.png"}
+        assert data.labels.tolist() == [0, 0, 0]
+        pool = data.pool("train")
+        assert (pool.labelled, pool.n_classes, len(pool)) == (False, 0, 3)
+        assert data.problems() == []
+
+    def test_images_under_test_keep_their_classes(self, tmp_path: Path, write: Write) -> None:
+        for key in ("train/1.png", "train/x/2.png", "test/crow/3.png", "valid/owl/at night/4.png"):
+            write(tmp_path / key)
+        data = Folder(path=tmp_path, labels="none")
+        assert data.splits["train"] == ("(no label)",)
+        assert (data.splits["test"], data.splits["val"]) == (("crow",), ("owl/at night",))
+        assert data.pool("train").keys == ("train/1.png", "train/x/2.png")
+        assert data.pool("test").labelled
+        assert data.pool("test").class_names == ("crow",)
+        contexts = Folder(path=tmp_path, labels="none", levels=1).metadata["context"]
+        assert dict(zip(data.keys, contexts, strict=True))["valid/owl/at night/4.png"] == "at night"
+
+    def test_the_option_is_part_of_the_data(self, tmp_path: Path, write: Write) -> None:
+        for key in ("train/a/1.png", "test/b/2.png"):
+            write(tmp_path / key)
+        with_labels, without = (
+            Folder(path=tmp_path, labels=labels)  # type: ignore[arg-type]
+            for labels in ("folders", "none")
+        )
+        assert with_labels.unlabelled == frozenset()
+        assert with_labels.fingerprint != without.fingerprint
+        assert with_labels.pixels_fingerprint == without.pixels_fingerprint
+        assert without.labels_from == "none"
+
+    def test_images_under_test_need_a_class(self, tmp_path: Path, write: Write) -> None:
+        for key in ("train/1.png", "test/2.png"):
+            write(tmp_path / key)
+        with pytest.raises(DataError, match=r"unlike 'test/2.png'; only those of train need none"):
+            Folder(path=tmp_path, labels="none")
+
+    def test_a_split_file_does_not_go_with_it(self, tmp_path: Path) -> None:
+        with pytest.raises(OptionError, match="with labels=none leave it out"):
+            Folder(path=tmp_path, labels="none", split=tmp_path / "split.json")

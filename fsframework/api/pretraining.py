@@ -1,0 +1,100 @@
+"""Training backbones that other methods start from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsframework.api.experiments import Description, described, tree_of_call
+from fsframework.api.session import open_session
+from fsframework.pipeline.pretraining import pretrain_experiment
+from fsframework.records import Epoch
+
+__all__ = ["Pretrained", "pretrain", "pretrain_described"]
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A trained backbone.
+
+    Args:
+        file: safetensors file of its weights, for ``training={"init_from": file}``.
+        n_images: number of training images.
+        history: the epochs of the training.
+        best_accuracy: validation accuracy of the epoch that was kept; ``None`` without validation.
+        notes: what a reader must know.
+        reused: whether an equal training was found in the cache.
+    """
+
+    file: Path
+    n_images: int
+    history: tuple[Epoch, ...]
+    best_accuracy: float | None
+    notes: tuple[str, ...]
+    reused: bool
+
+    def __repr__(self) -> str:
+        return f"<Pretrained {self.file}: {len(self.history)} epochs on {self.n_images:,} images>"
+
+
+def pretrain(
+    output: str | Path,
+    *,
+    config: str | Path | Mapping[str, Any] | None = None,
+    plugins: Sequence[str | Path] = (),
+    cache_dir: str | Path | None = None,
+    progress: bool = True,
+    **arguments: Any,
+) -> Pretrained:
+    """Train a backbone with a method, and write its weights for other methods to start from.
+
+    No tasks are drawn, so the data set needs only a split ``train``, and no labels for a method
+    that learns without. An interrupted call resumes where it stopped, and an equal training is
+    taken from the cache, be it of a run.
+
+    Args:
+        output: safetensors file to write; it is replaced if it exists.
+        config: a TOML file, or a mapping of the same shape; other arguments take precedence.
+        plugins: Python files whose plugin classes are loaded too.
+        cache_dir: where images and weights are cached; by default ``FSF_CACHE``, else the user's
+            cache folder.
+        progress: whether progress is shown on standard error.
+        **arguments: those of ``fsframework.run`` that concern the training: ``method``,
+            ``dataset``, ``backbone``, ``training``, ``recipe``, ``training_seed``, ``image_size``,
+            ``device`` and others.
+
+    Raises:
+        FsfError: an argument or the data are wrong; the message is one sentence.
+
+    >>> import tempfile
+    >>> import fsframework as fsf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fsf.pretrain(
+    ...         f"{folder}/weights.safetensors", method="baseline", progress=False,
+    ...         dataset={"name": "planted", "n_per_class": 8, "size": 16}, recipe="none",
+    ...         training={"epochs": 1, "steps": 1, "validation_tasks": 0},
+    ...     ).n_images
+    512
+    """
+    session = open_session(cache_dir=cache_dir, plugins=plugins, progress=progress)
+    found = pretrain_described(described(tree_of_call(arguments, config), session), Path(output))
+    assert found is not None, "a process alone leads"
+    return found
+
+
+def pretrain_described(description: Description, output: Path) -> Pretrained | None:
+    """Train what a description says; ``None`` in processes that only take part."""
+    made = pretrain_experiment(description.experiment, description.session, output)
+    if made is None:
+        return None
+    trained = made.trained
+    return Pretrained(
+        made.file,
+        made.n_images,
+        trained.history,
+        trained.best_accuracy,
+        trained.notes,
+        trained.reused,
+    )

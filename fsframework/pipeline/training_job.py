@@ -1,0 +1,155 @@
+"""The training of an experiment: its images, its untrained model, and weights from the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from fsframework.components.resolution import resolve_component
+from fsframework.errors import DataError
+from fsframework.pipeline.cache.images import Pixels, pixels_of
+from fsframework.pipeline.cache.sealed import held
+from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.pipeline.identity import training_key
+from fsframework.pipeline.learning.history import History
+from fsframework.pipeline.learning.memory import keep_freed_memory
+from fsframework.pipeline.learning.model import FewShotModel, build_model
+from fsframework.pipeline.learning.training import (
+    EPISODES,
+    Split,
+    Trained,
+    Training,
+    assist,
+    train,
+)
+from fsframework.pipeline.preparation import Source
+from fsframework.pipeline.session import Session
+from fsframework.values import ImagePool
+
+__all__ = ["TrainingJob"]
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """Trains the model of an experiment.
+
+    Args:
+        experiment: with the options that the data decided.
+        source: of the images.
+        way_shot: way and shot of the tasks under test.
+        device: to compute on.
+        session: where it runs.
+    """
+
+    experiment: Experiment
+    source: Source
+    way_shot: tuple[int, int]
+    device: torch.device
+    session: Session
+
+    @cached_property
+    def n_base_classes(self) -> int:
+        """Classes of the split ``train``; 0 if nothing learns from them, or it has no labels."""
+        return self.source.pool_of("train").n_classes if self.experiment.learns else 0
+
+    def untrained(self) -> FewShotModel:
+        """Build the model, which has its pretrained weights if it has any."""
+        if self.device.type == "cpu":
+            keep_freed_memory()
+        settings = self.experiment.settings
+        return self.model(settings.training_seed, pretrained=settings.model is None)
+
+    def model(self, seed: int, *, pretrained: bool = True) -> FewShotModel:
+        """Build an untrained model; fails for images that are too small for the backbone.
+
+        Args:
+            pretrained: ``False`` where a run's weights replace the pretrained ones, whose file or
+                hub is then not needed.
+        """
+        model = build_model(
+            self.experiment.backbone,
+            self.experiment.method,
+            self.source.store.size,
+            self.n_base_classes,
+            seed,
+            pretrained=pretrained,
+            offline=self.experiment.settings.offline,
+        )
+        return model.to(self.device)
+
+    def images(self) -> list[tuple[ImagePool, Pixels]]:
+        """Return the images trained and validated on."""
+        source, reporter = self.source, self.session.reporter
+        names = [name for name in ("train", "val") if name in source.dataset.splits]
+        return [
+            (source.pool_of(name), pixels_of(source.store, source.dataset, name, reporter))
+            for name in names
+        ]
+
+    def train(
+        self,
+        model: FewShotModel,
+        images: Sequence[tuple[ImagePool, Pixels]],
+        watch: Callable[[History], None],
+    ) -> Trained:
+        """Train the model in place, or take the weights of an equal training from the cache.
+
+        Args:
+            images: those of ``images``.
+            watch: called with the history so far after each epoch.
+        """
+        training, key = self._training(model, images)
+        folder = self.session.workspace.cache / "training" / key[:24]
+        with held(folder, self.session.reporter):
+            trained = train(
+                model,
+                training,
+                folder,
+                self.session.reporter,
+                watch,
+                lambda: self.session.processes.tell(train=key),
+            )
+        watch(trained.history)
+        return trained
+
+    def assist(self, key: str) -> None:
+        """Take part in the training of the process that leads.
+
+        Args:
+            key: of that training.
+
+        Raises:
+            DataError: this process has other data or other code.
+        """
+        model = self.untrained()
+        training, own_key = self._training(model, self.images())
+        if own_key != key:
+            raise DataError(
+                f"process {self.session.processes.rank} would train something else than process "
+                "0: images, initial weights or versions of packages differ between the machines"
+            )
+        assist(model, training)
+
+    def _training(
+        self, model: FewShotModel, images: Sequence[tuple[ImagePool, Pixels]]
+    ) -> tuple[Training, str]:
+        """Return the training of an untrained model, and its key."""
+        episodes = resolve_component(self.session.registry, "sampler", EPISODES)
+        first, *others = (Split(pool, pixels) for pool, pixels in images)
+        training = Training(
+            self.experiment.stages,
+            self.way_shot,
+            (first, others[0] if others else None),
+            self.experiment.settings.training_seed,
+            self.device,
+            episodes,
+            self.model,
+            self.session.processes,
+        )
+        key = training_key(
+            self.experiment, self.way_shot, model, images, episodes, self.device.type
+        )
+        return training, key

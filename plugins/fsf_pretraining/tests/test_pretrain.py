@@ -1,0 +1,154 @@
+"""`fsf pretrain`: images without labels, the same weights as a run, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import load_file
+
+import fsframework as fsf_api
+
+STEPS = ("-o", "training.epochs=2", "-o", "training.steps=3", "-o", "training.batch_size=8",
+         "-o", "training.validation_tasks=0")  # fmt: skip
+MINE = '''
+import torch
+from fsframework.interfaces import FewShotMethod, ViewMaker, Views
+
+
+class Mirrored(ViewMaker):
+    """An image and its mirror image."""
+
+    n_views = n_kinds = 2
+
+    def make(self, images):
+        numbers = torch.arange(2, device=images.device)
+        return Views(torch.stack([images, images.flip(-1)], 1), numbers.expand(len(images), -1))
+
+
+class Symmetric(FewShotMethod):
+    """Learns without labels to see an image and its mirror image alike."""
+
+    learns_from = "views"
+    uses_labels = False
+    trains_on_images = True
+    weightless = True
+    usual_components = {"views": "mirrored"}
+
+    def __init__(self, *, views: ViewMaker) -> None:
+        super().__init__()
+        self.views = views
+
+    def build(self, item_shape, n_base_classes, backbone):
+        self.backbone = backbone
+
+    def loss(self, batch):
+        left, right = (self.backbone.encode(batch.views[:, i]) for i in range(2))
+        return (left - right).square().mean() - 0.01 * left.std(0).mean()
+
+    def scores(self, support, query):
+        return -torch.cdist(query, support.mean(dim=2))
+'''
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Twenty-four images in no particular folders, and five labelled classes beside them."""
+    rng = np.random.default_rng(0)
+    for number in range(24):
+        path = tmp_path / "photos" / ("." if number % 2 else "sub") / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (24, 24, 3), dtype=np.uint8)).save(path)
+    for number in range(30):
+        path = tmp_path / "labelled" / "abcde"[number % 5] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (24, 24, 3), dtype=np.uint8)).save(path)
+    (tmp_path / "mine.py").write_text(MINE)
+    return tmp_path
+
+
+def test_unlabelled_images_give_a_backbone_for_another_method(photos: Path, fsf) -> None:
+    unlabelled = ("--dataset", "folder:photos", "-o", "dataset.labels=none")
+    command = ("pretrain", "--plugin", "mine.py", "--method", "symmetric", *unlabelled, *STEPS)
+    done = fsf(*command, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["n_images"], told["epochs"], told["reused"]) == (24, 2, False)
+    weights = load_file(photos / "backbone.safetensors")
+    assert all(name.startswith("backbone.") for name in weights)
+
+    again = fsf(*command)
+    assert again.returncode == 2
+    assert again.stderr == "fsf: backbone.safetensors exists; give --force to replace it\n"
+    again = fsf(*command, "--force")
+    assert "24 images, 2 epochs" in again.stdout
+    assert again.stdout.endswith("an equal training was in the cache\n")
+
+    run = ("run", "--method", "ncc", "--sampler", "random", "--shot", "1", "--queries", "2",
+           "--tasks", "20", "--dataset", "folder:labelled", "-o", "training.epochs=0",
+           "--json")  # fmt: skip
+    plain = json.loads(fsf(*run).stdout)
+    done = fsf(*run, "--init-from", "backbone.safetensors")
+    assert done.returncode == 0, done.stderr
+    kept = load_file(Path(photos, json.loads(done.stdout)["folder"]) / "weights.safetensors")
+    assert all(np.array_equal(kept[name], value) for name, value in weights.items())
+    assert json.loads(done.stdout)["estimates"] != plain["estimates"]
+
+
+def test_it_trains_as_a_run_does(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(photos)
+    common = {
+        "method": "baseline", "dataset": {"name": "planted", "n_per_class": 8, "size": 16},
+        "recipe": "none", "training": {"epochs": 1, "steps": 2, "validation_tasks": 0},
+        "progress": False,
+    }  # fmt: skip
+    made = fsf_api.pretrain("weights.safetensors", **common)
+    assert repr(made) == "<Pretrained weights.safetensors: 1 epochs on 512 images>"
+    assert not made.reused
+    run = fsf_api.run(sampler="random", tasks=5, way=2, shot=1, queries=2, **common)
+    whole = load_file(run.folder / "weights.safetensors")
+    for name, value in load_file("weights.safetensors").items():
+        assert np.array_equal(whole[name], value), name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--method", "ncc", "--recipe", "none"), "nothing to train: ncc learns nothing"),
+        (("--method", "protonet"), "ProtoNet learns from labels, but the images of the split"),
+        (("--output", "no/where.safetensors"), "the folder no does not exist"),
+        (("--output", "weights.pt"), "weights.pt must end in .safetensors"),
+    ],
+)
+def test_what_it_refuses(photos: Path, fsf, options: tuple[str, ...], message: str) -> None:
+    unlabelled = ("--dataset", "folder:photos", "-o", "dataset.labels=none")
+    done = fsf("pretrain", *unlabelled, "--method", "protonet", *options)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (photos / "backbone.safetensors").exists()
+
+
+def test_a_run_on_images_without_labels_says_what_to_do(photos: Path, fsf) -> None:
+    run = ("run", "--plugin", "mine.py", "--method", "symmetric", "--sampler", "random",
+           "--dataset", "folder:photos", "-o", "dataset.labels=none")  # fmt: skip
+    done = fsf(*run)
+    assert done.returncode == 2
+    assert "no image of folder has a label, so there are no tasks" in done.stderr
+
+
+def test_no_tasks_are_drawn_from_images_without_labels(photos: Path, fsf) -> None:
+    (photos / "photos").rename(photos / "train")
+    (photos / "labelled").rename(photos / "test")
+    run = ("run", "--plugin", "mine.py", "--method", "symmetric", "--sampler", "random", "--shot",
+           "1", "--queries", "2", "--tasks", "9", "--dataset", "folder:.", "-o",
+           "dataset.labels=none", *STEPS)  # fmt: skip
+    done = fsf(*run)
+    assert done.returncode == 0, done.stderr
+    for split in ("train", "all"):
+        done = fsf(*run, "--split", split)
+        assert done.returncode == 2
+        assert "the images of the split train have no labels, so no tasks can" in done.stderr
