@@ -16,10 +16,6 @@ def wrapped(wrapper: Any, base: Any, views: Any = TURNED, **options: Any) -> Any
     return wrapper(base=base(), views=views(), **options)
 
 
-def two_levels() -> HTS:
-    return HTS(base=ProtoNet(), views=TURNED(), deeper=(SWAPPED(),))
-
-
 @parametrize_with_checks(
     [
         partial(wrapped, SSFSL, ProtoNet, hidden=8),
@@ -29,7 +25,7 @@ def two_levels() -> HTS:
         partial(wrapped, SLA, ProtoNet, self_distillation=True),
         partial(wrapped, SLA, R2D2, SWAPPED),
         partial(wrapped, HTS, R2D2),
-        two_levels,
+        partial(wrapped, HTS, ProtoNet, SWAPPED),
     ]
 )
 def test_conformance(make: Any, check: Any) -> None:
