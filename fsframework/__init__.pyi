@@ -19,6 +19,8 @@ from fsframework.api.models import method as method
 from fsframework.api.packing import pack_images as pack_images
 from fsframework.api.pretraining import Pretrained as Pretrained
 from fsframework.api.pretraining import pretrain as pretrain
+from fsframework.api.printed import PrintedValue as PrintedValue
+from fsframework.api.printed import printed_values as printed_values
 from fsframework.api.reports import Report as Report
 from fsframework.api.reports import report as report
 from fsframework.api.results import Comparison as Comparison
@@ -34,6 +36,7 @@ from fsframework.api.seeds import SeedGroup as SeedGroup
 from fsframework.api.seeds import groups_over_seeds as groups_over_seeds
 from fsframework.api.seeds import over_seeds as over_seeds
 from fsframework.api.sweeping import sweep as sweep
+from fsframework.api.tables import save_tables as save_tables
 from fsframework.api.words import attributes as attributes
 from fsframework.values import ArmOutcomes as ArmOutcomes
 from fsframework.values import Arms as Arms

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fsframework.api.running import Run, load_run
+from fsframework.api.seeds import SeedGroup
 from fsframework.errors import OptionError, argument
 from fsframework.statistics.breakdown import Breakdown, Part, Question, breakdown_of
 from fsframework.statistics.harm import (
@@ -19,7 +20,7 @@ __all__ = ["Breakdown", "HarmfulPairs", "breakdown", "harmful_pairs"]
 
 
 def breakdown(
-    run: Run | ArmOutcomes | str | Path,
+    run: Run | SeedGroup | ArmOutcomes | str | Path,
     by: Part,
     *,
     question: Question = "tied",
@@ -33,14 +34,17 @@ def breakdown(
     The accuracy of a part is the share of its queries that are answered correctly, each query
     counted as often as it is asked. Its interval is that of a ratio of sums over tasks, since the
     queries of a task share a support; a gap has Welch's interval, or that of pairs of tasks where
-    the arms are paired. p of the gaps is two-sided and corrected for their number by Holm.
+    the arms are paired. p of the gaps is two-sided and corrected for their number by Holm. Over
+    training seeds, the value is the mean over the models, and seeds and tasks are crossed random
+    effects as in ``over_seeds``.
 
     Caveats: intervals cover other tasks, and other images only where no image is in two tasks. The
     parts differ in more than their name: biased tasks choose queries by their words, so that two
     words are not answers to the same queries. For what a word costs, see ``harmful_pairs``.
 
     Args:
-        run: a run, its folder or name, or what ``fsframework.evaluate`` returned.
+        run: a run, runs over seeds, the folder or name of a run, or what ``fsframework.evaluate``
+            returned.
         by: ``class``; ``attribute``, a word; ``pair``, a class and a word; or ``context``.
         question: for words, ``tied`` takes the queries of classes whose support is tied to the
             word, ``present`` the queries that have it. In a placebo, a query has the words of
@@ -65,12 +69,18 @@ def breakdown(
     >>> found.row_names, found.rows[0].names, found.rows[0].arm
     (('class',), ('shape_080',), 'random')
     """
+    others: list[ArmOutcomes] = []
+    if isinstance(run, SeedGroup):
+        run, *more = run.runs
+        others = [one.outcomes for one in more]
     outcomes, images = _opened(run, pool, runs_dir)
-    return breakdown_of(outcomes, images, by, question=question, column=column, level=level)
+    return breakdown_of(
+        outcomes, images, by, question=question, column=column, level=level, other_seeds=others
+    )
 
 
 def harmful_pairs(
-    run: Run | ArmOutcomes | str | Path,
+    run: Run | SeedGroup | ArmOutcomes | str | Path,
     question: Question | None = None,
     *,
     level: float = 0.95,
@@ -118,11 +128,20 @@ def harmful_pairs(
 
     Raises:
         DataError: the images have no words, or cannot be found.
-        OptionError: an option is out of range.
+        OptionError: an option is out of range, or there are several models: words that hurt one
+            need not hurt another that was trained alike.
         RecordError: the run does not exist or has no outcomes.
 
     Source: Simes 1986; Stephens 2017, False discovery rates: a new deal; FewSTAB, Definition 1.
     """
+    if isinstance(run, SeedGroup):
+        if len(run.runs) > 1:
+            raise OptionError(
+                f"harmful_pairs is about one model, and these are {len(run.runs)} training seeds: "
+                f"give one of the runs, such as {run.name}; breakdown gives accuracies over all "
+                "seeds"
+            )
+        run = run.runs[0]
     outcomes, images = _opened(run, pool, runs_dir)
     return harmful_pairs_of(outcomes, images, question, level=level, least=least, wrong=wrong)
 

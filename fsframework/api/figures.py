@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from fsframework._files import atomic_path
 from fsframework.api.components import component
+from fsframework.api.formats import writer_of, written
 from fsframework.components.registry import Registry
-from fsframework.errors import FsfError, OptionError, PluginError, argument, close_matches
+from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.renderer import Renderer
 from fsframework.values import FigureDeclaration
 
@@ -42,12 +41,8 @@ def save_figure(
     path = Path(path)
     if columns not in (1, 2):
         raise OptionError(f"{argument('columns')} must be 1 or 2, not {columns!r}")
-    drawer = _drawer(path, renderer)
-    with atomic_path(path) as temporary, tempfile.TemporaryDirectory() as folder:
-        drawn = Path(folder) / f"figure{path.suffix.lower()}"
-        drawer.draw(figure, drawn, columns=columns)
-        temporary.write_bytes(drawn.read_bytes())
-    return path
+    drawer: Renderer = writer_of("renderer", path, renderer, "figure")
+    return written(path, lambda file: drawer.draw(figure, file, columns=columns))
 
 
 def check_figure(path: str | Path) -> None:
@@ -57,25 +52,7 @@ def check_figure(path: str | Path) -> None:
         OptionError: no renderer writes the format.
         PluginError: no renderer is installed, or it cannot be loaded.
     """
-    _drawer(Path(path), None)
-
-
-def _drawer(path: Path, asked: Any) -> Renderer:
-    """Return the renderer that draws a file of this name."""
-    registry = Registry()
-    wanted = path.suffix.lower().removeprefix(".")
-    names = registry.names("renderer") if asked is None else [asked]
-    if not names:
-        raise PluginError("drawing a figure needs a renderer: pip install fsf-reports")
-    formats: list[str] = []
-    for one in names:
-        made: Renderer = component(registry, "renderer", one).create()
-        if wanted in made.formats:
-            return made
-        formats += made.formats
-    hint = close_matches(wanted, formats)
-    allowed = ", ".join(f".{name}" for name in dict.fromkeys(formats))
-    raise OptionError(f"{path}: the name of a figure must end in one of {allowed}{hint}")
+    writer_of("renderer", Path(path), None, "figure")
 
 
 def in_notebook(figure: FigureDeclaration) -> Mapping[str, Any]:

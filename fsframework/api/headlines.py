@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fsframework.api.printed import beside_printed
 from fsframework.api.results import Comparable, results_of, statistics_of
 from fsframework.api.running import Run
 from fsframework.api.seeds import SeedGroup, StatisticsOfRuns
 from fsframework.api.session import open_session
-from fsframework.errors import DataError, RecordError
+from fsframework.errors import DataError, FsfError, RecordError
 from fsframework.records import RECORD_NAME, RunRecord
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import Interval, IntervalChoice
@@ -28,10 +30,13 @@ from fsframework.statistics.results import (
     labels_of,
     result_of_run,
 )
+from fsframework.values import Answer, TableDeclaration
 
 __all__ = [
     "Headline",
     "headline",
+    "headline_among_others",
+    "headline_of_answer",
     "headline_of_groups",
     "headline_of_run",
     "result_of_group",
@@ -101,6 +106,18 @@ def headline_of_run(run: Run | SeedGroup) -> Headline:
     return headline_of_estimates(label, record, run.estimates)
 
 
+def headline_among_others(run: Run | SeedGroup) -> Headline:
+    """Return the answer of a run, and where it stands among other runs and printed values.
+
+    Raises:
+        DataError: it has no estimates.
+    """
+    alone = headline_of_run(run)
+    others = standing(run) if isinstance(run, Run) else ""
+    told = tuple(filter(None, (others, beside_printed(run))))
+    return replace(alone, sentences=(*alone.sentences, *told))
+
+
 def standing(run: Run) -> str:
     """Return where the gap of a run stands among the other finished runs of its folder.
 
@@ -168,6 +185,51 @@ def headline_of_groups(
     level = float(record.settings.get("level", 0.95))
     how = ComparisonOptions(IntervalChoice(level))
     return headline_of(rows, row_names, statistics, how)
+
+
+def headline_of_answer(answer: Answer) -> Headline:
+    """Return what many experiments say together: sentences, and a table of what is compared.
+
+    Runs that are equal, as are those of experiments that several tables share, are one row. What
+    cannot be compared is said in a sentence.
+    """
+    rows, records = _rows_of_answer(answer)
+    nothing = Headline(answer.sentences, TableDeclaration("headline", "nothing", (), ()))
+    if not answer.rows:
+        return nothing
+    if not records:
+        reasons = "; ".join(dict.fromkeys(row.reason for row in rows))
+        told = f"No experiment finished: {reasons}."
+        return replace(nothing, sentences=(told, *answer.sentences))
+    first, options = records[0], next(one.options for _, one in answer.rows if one.finished)
+    made, own = StatisticsOfRuns(), dict.fromkeys(e.statistic for e in first.estimates.values())
+    main = answer.statistic or list(own)[-1]
+    names = dict.fromkeys([*(name for name in usual_statistics(main) if name in own), main])
+    how = ComparisonOptions(IntervalChoice(float(options.get("level", 0.95))))
+    try:
+        statistics = {name: made.of(name, first) for name in names}
+        found = headline_of(rows, answer.row_names, statistics, how).sorted()
+    except FsfError as error:
+        return replace(nothing, sentences=(f"The runs are not compared: {error}.",))
+    return replace(found, sentences=(*found.sentences, *answer.sentences))
+
+
+def _rows_of_answer(answer: Answer) -> tuple[list[HeadlineRow], list[RunRecord]]:
+    """Return a row per distinct run or failure, and the records of those that are finished."""
+    rows, records, seen = [], [], set[tuple[str, ...] | Path]()
+    for names, result in answer.rows:
+        key = names if result.folder is None else result.folder
+        if key in seen:
+            continue
+        seen.add(key)
+        if result.folder is None:
+            rows.append(HeadlineRow(names, None, result.reason))
+            continue
+        folders = (result.folder, *result.other_seeds)
+        [joined] = joined_over_seeds([result_of_run(folder) for folder in folders])
+        rows.append(HeadlineRow(names, joined))
+        records.append(RunRecord.load(result.folder))
+    return rows, records
 
 
 def _rows(results: Sequence[MethodResult]) -> tuple[list[HeadlineRow], tuple[str, ...]]:

@@ -141,14 +141,11 @@ class Finished:
         rows = []
         for row in self.rows:
             values = [str(row.tags.get(axis, "")) for axis in axes]
-            told = [
-                value if head == "method" else f"{head} {value}"
-                for head, value in zip(heads, values, strict=True)
-            ]
             seeds = "–" if row.group is None else str(len(row.group.runs))
             result = None if row.group is None else result_of_group(row.group)
             reason = "; ".join(row.reasons)
-            rows.append(HeadlineRow((*values, seeds), result, reason, ", ".join(told) or self.name))
+            called = "" if heads else self.name
+            rows.append(HeadlineRow((*values, seeds), result, reason, called))
         heads.append("seeds")
         if "tasks" not in axes and len({r.result.n_tasks for r in rows if r.result}) > 1:
             heads.append("tasks")

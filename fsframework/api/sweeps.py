@@ -196,6 +196,7 @@ def joined(planned: Planned, results: Sequence[ExperimentResult]) -> ExperimentR
         estimates=group.estimates,
         notes=tuple(dict.fromkeys((*told, *group.notes))),
         load_outcomes=None,
+        other_seeds=tuple(one.folder for one in results[1:] if one.folder is not None),
     )
 
 

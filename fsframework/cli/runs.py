@@ -251,13 +251,10 @@ def print_record(folder: Path, record: RunRecord, *, explain: bool = True) -> No
     from fsframework.cli import render
 
     if record.estimates:
-        from fsframework.api.headlines import headline_of_run, standing
+        from fsframework.api.headlines import headline_among_others
         from fsframework.api.running import Run
 
-        run = Run(folder, record)
-        render.print_headline(headline_of_run(run))
-        if told := standing(run):
-            click.echo(told)
+        render.print_headline(headline_among_others(Run(folder, record)))
         click.echo()
     for line in _intro(record):
         click.echo(line)
@@ -281,11 +278,11 @@ def print_group(group: SeedGroup, *, explain: bool = False) -> None:
         group: the runs.
         explain: whether to print every estimate with its interval too.
     """
-    from fsframework.api.headlines import headline_of_run
+    from fsframework.api.headlines import headline_among_others
     from fsframework.cli import render
 
     record, runs = group.record, group.runs
-    headline = headline_of_run(group)
+    headline = headline_among_others(group)
     render.print_headline(headline)
     click.echo()
     for line in _what(record):

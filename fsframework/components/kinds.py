@@ -57,6 +57,7 @@ COMPONENTS: Mapping[str, Kind] = MappingProxyType(
         "statistic": Kind(
             "fsframework.statistics", "fsframework.interfaces.statistic", "Statistic"
         ),
+        "table": Kind("fsframework.tables", "fsframework.interfaces.table", "TableWriter"),
         "view": Kind("fsframework.views", "fsframework.interfaces.views", "ViewMaker"),
     }
 )

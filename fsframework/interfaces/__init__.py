@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fsframework.interfaces.section import ReportedData, ReportedRun, ReportedRuns, Section
     from fsframework.interfaces.selector import WordSelector
     from fsframework.interfaces.statistic import Statistic
+    from fsframework.interfaces.table import TableWriter
     from fsframework.interfaces.views import ViewMaker, Views
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
     "Section",
     "Selection",
     "Statistic",
+    "TableWriter",
     "TaskSampler",
     "ViewMaker",
     "Views",
@@ -114,6 +116,7 @@ _HOME = {
     "Renderer": "fsframework.interfaces.renderer",
     "Selection": "fsframework.interfaces.benchmark",
     "Statistic": "fsframework.interfaces.statistic",
+    "TableWriter": "fsframework.interfaces.table",
     "TaskSampler": "fsframework.interfaces.sampler",
     "ViewMaker": "fsframework.interfaces.views",
     "Views": "fsframework.interfaces.views",

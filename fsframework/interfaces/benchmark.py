@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +12,12 @@ from fsframework.errors import OptionError, argument
 from fsframework.interfaces.component import Configurable
 from fsframework.interfaces.dataset import Dataset
 from fsframework.values import (
+    Answer,
+    Cell,
     ExperimentDescription,
     ExperimentResult,
     FigureDeclaration,
+    PrintedValue,
     TableDeclaration,
 )
 
@@ -147,6 +151,14 @@ class BenchmarkResults(Sequence[ExperimentResult]):
         return BenchmarkResults(self.selection, found)
 
 
+def _tag(tag: str, result: ExperimentResult) -> str:
+    return str(result.tags.get(tag, ""))
+
+
+def _name(result: ExperimentResult) -> str:
+    return result.description.name
+
+
 class Benchmark(Configurable, ABC, kind="benchmark"):
     """Experiments to run, and the tables and figures made of them; values in, values out.
 
@@ -194,6 +206,26 @@ class Benchmark(Configurable, ABC, kind="benchmark"):
         del results
         return ()
 
+    def answer(self, results: BenchmarkResults, tables: Sequence[TableDeclaration]) -> Answer:
+        """Return what stands before the tables: results that are compared, and sentences.
+
+        By default all results are compared, and their tags tell them apart. A benchmark whose runs
+        say nothing beside each other returns sentences only.
+
+        Args:
+            results: of all experiments, the further ones last.
+            tables: what ``tables`` declares of them.
+        """
+        del tables
+        tags = dict.fromkeys(tag for result in results for tag in result.tags)
+        names: dict[str, Callable[[ExperimentResult], str]] = {
+            tag: functools.partial(_tag, tag) for tag in tags
+        }
+        lines = {tuple(name(one) for name in names.values()) for one in results}
+        if len(lines) < len(results) or not names:
+            names = {"experiment": _name}
+        return Answer.comparing(results, names)
+
     @abstractmethod
     def tables(self, results: BenchmarkResults) -> Sequence[TableDeclaration]:
         """Declare the tables; a value that an experiment failed to give has its reason.
@@ -205,4 +237,16 @@ class Benchmark(Configurable, ABC, kind="benchmark"):
     def figures(self, results: BenchmarkResults) -> Sequence[FigureDeclaration]:
         """Declare the figures; by default, none."""
         del results
+        return ()
+
+    def printed(self, cell: Cell) -> Iterable[PrintedValue]:
+        """Return what its publications print for a cell; by default, and for others, nothing.
+
+        It is asked at the end of every run, so it takes a few milliseconds and imports nothing
+        heavy.
+
+        Args:
+            cell: what a run measures.
+        """
+        del cell
         return ()

@@ -10,7 +10,9 @@ import numpy as np
 from scipy import special
 
 from fsframework.errors import DataError, OptionError, argument, close_matches
+from fsframework.statistics.crossed import Cell, crossed
 from fsframework.statistics.differences import holm
+from fsframework.statistics.seeds import OVER_SEEDS
 from fsframework.values import (
     ArmOutcomes,
     Estimate,
@@ -170,8 +172,14 @@ def breakdown_of(
     question: Question = "tied",
     column: str = "context",
     level: float = 0.95,
+    other_seeds: Sequence[ArmOutcomes] = (),
 ) -> Breakdown:
-    """Return the accuracy of each part in each arm; see ``fsframework.breakdown``."""
+    """Return the accuracy of each part in each arm; see ``fsframework.breakdown``.
+
+    Args:
+        other_seeds: answers of models trained with other seeds to the same tasks; with them, seeds
+            and tasks are crossed random effects.
+    """
     if by not in PARTS:
         hint = close_matches(str(by), PARTS)
         raise OptionError(f"{argument('by', by)} must be one of {', '.join(PARTS)}{hint}")
@@ -188,8 +196,14 @@ def breakdown_of(
             f"no class of these tasks is tied to a word; {argument('question', 'present')} takes "
             "the words of the queries"
         )
-    found = {arm: _means(outcomes.arms[arm], parts, outcomes[arm]) for arm in arms}
-    rows = _rows(parts, outcomes, found, level)
+    found = [
+        {arm: _means(outcomes.arms[arm], parts, model[arm]) for arm in arms}
+        for model in (outcomes, *other_seeds)
+    ]
+    if other_seeds:
+        rows = _rows_over_seeds(parts, outcomes, found, level)
+    else:
+        rows = _rows(parts, outcomes, found[0], level)
     of_words = by in ("attribute", "pair")
     return Breakdown(by, question if of_words else None, _NAMES[by], rows, ())
 
@@ -440,6 +454,74 @@ def _row(
     if len(arms) == 2 and not np.isnan(half):
         p = float(2 * special.stdtr(one.freedom, -abs(one.value) / one.variance**0.5))
     return BreakdownRow(names, estimate, one.n_tasks, one.n_queries, one.n_images, p)
+
+
+def _rows_over_seeds(
+    parts: _Parts, outcomes: ArmOutcomes, found: Sequence[Mapping[str, _Means]], level: float
+) -> tuple[BreakdownRow, ...]:
+    """Return the rows of several models on the same tasks."""
+    contrast = outcomes.arms.contrast
+    sets: list[tuple[str, ...]] = [(arm,) for arm in found[0]]
+    paired = contrast is not None and contrast.paired
+    if contrast is not None and all(arm in found[0] for arm in contrast.arms):
+        sets.append(contrast.arms)
+    rows = []
+    for part in range(len(parts.names)):
+        for arms in sets:
+            first = [found[0][arm] for arm in arms]
+            fewest = min(int(means.n_tasks[part]) for means in first)
+            if fewest == 0 or (len(arms) == 2 and fewest < 2):
+                continue
+            cells = _cells(part, arms, found, paired=len(arms) == 2 and paired)
+            row = _row(parts.names[part], outcomes, arms, _behind(first, part, cells), level)
+            rows.append(_over_seeds(row, cells, level))
+    return _corrected(rows)
+
+
+def _cells(
+    part: int, arms: tuple[str, ...], found: Sequence[Mapping[str, _Means]], *, paired: bool
+) -> list[Cell]:
+    """Return a part's accuracy of each model in each arm, as a mean over tasks.
+
+    The mean over tasks of ``value + n * influence`` is the value, and its variance that of the
+    ratio (Cochran 1977, section 6).
+    """
+    own = {arm: found[0][arm].part == part for arm in arms}
+    tasks = {arm: found[0][arm].task[own[arm]] for arm in arms}
+    every = np.unique(np.concatenate(list(tasks.values()))) if paired else None
+    cells = []
+    for weight, arm in zip((1.0, -1.0), arms, strict=False):
+        place = np.arange(len(tasks[arm])) if every is None else np.searchsorted(every, tasks[arm])
+        n_tasks = len(tasks[arm]) if every is None else len(every)
+        values = np.zeros((len(found), n_tasks))
+        for seed, means in enumerate(of[arm] for of in found):
+            values[seed, place] = n_tasks * means.influence[own[arm]]
+            values[seed] += means.value[part]
+        cells.append(Cell(values, "models", "pairs" if paired else arm, weight))
+    return cells
+
+
+def _behind(first: Sequence[_Means], part: int, cells: Sequence[Cell]) -> _Number:
+    """Return a value over seeds without its variance, and what is behind it."""
+    return _Number(
+        float(sum(cell.weight * cell.values.mean() for cell in cells)),
+        variance=0.0,
+        freedom=0.0,
+        n_tasks=sum({cell.tasks: cell.values.shape[1] for cell in cells}.values()),
+        n_queries=sum(int(means.n_queries[part]) for means in first),
+        n_images=int(first[0].n_images[part]) if len(first) == 1 else 0,
+    )
+
+
+def _over_seeds(row: BreakdownRow, cells: Sequence[Cell], level: float) -> BreakdownRow:
+    """Return a row with the interval over seeds and tasks; a single task gives none."""
+    n_seeds, n_tasks = cells[0].values.shape
+    estimate = replace(row.estimate, estimator=OVER_SEEDS, n_seeds=n_seeds)
+    one = crossed(cells, level) if n_tasks > 1 else None
+    if one is None or not one.varies:
+        return replace(row, estimate=estimate)
+    estimate = replace(estimate, low=one.low, high=one.high, seed_deviation=one.seed_deviation)
+    return replace(row, estimate=estimate, p=one.p if len(row.estimate.arms) == 2 else None)
 
 
 def _corrected(rows: Sequence[BreakdownRow]) -> tuple[BreakdownRow, ...]:

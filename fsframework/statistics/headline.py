@@ -55,7 +55,7 @@ class HeadlineRow:
         names: one for each name of a row.
         result: its answers; ``None`` where it failed.
         reason: why it failed, a sentence without a full stop.
-        called: what sentences call it, by default its names.
+        called: what sentences call it; by default what tells it from the other rows.
     """
 
     names: tuple[str, ...]
@@ -65,7 +65,7 @@ class HeadlineRow:
 
     @property
     def label(self) -> str:
-        """What sentences call it; unique among the rows."""
+        """What notes call it; unique among the rows."""
         return self.called or ", ".join(name for name in self.names if name)
 
 
@@ -80,6 +80,8 @@ class Column:
         higher_is_better: whether larger values are better; for gaps they are worse.
         values: by label of the row.
         compared: all pairs of rows; ``None`` for a single one.
+        called: by label, what tells a row from the others of the column; the label where it has
+            nothing.
     """
 
     label: str
@@ -88,6 +90,11 @@ class Column:
     higher_is_better: bool
     values: Mapping[str, Estimate]
     compared: MeasureComparison | None = None
+    called: Mapping[str, str] = field(default_factory=dict)
+
+    def name(self, label: str) -> str:
+        """Return what tells a row from the others of the column, for sentences."""
+        return self.called.get(label, label)
 
     @property
     def best(self) -> str:
@@ -208,19 +215,50 @@ def headline_of(
     if not rows:
         raise DataError("there are no results to show")
     how = how or ComparisonOptions()
+    bare = {id(row.result): row for row in rows}
+    told = zip(rows, _told_apart(rows, row_names), strict=True)
+    rows = [replace(row, called=name) for row, name in told]
     of_result = {id(row.result): row for row in rows if row.result is not None}
     groups, left_out = [], dict[str, None]()
     grouped = grouped_by_tasks([row.result for row in rows if row.result is not None])
     for group in grouped:
         own = [of_result[id(result)] for result in group]
         columns, missing = _columns(own, statistics, how)
-        groups.append(columns)
+        apart = _told_apart([bare[id(result)] for result in group], row_names)
+        short = dict(zip((row.label for row in own), apart, strict=True))
+        groups.append(tuple(replace(column, called=short) for column in columns))
         left_out.update(dict.fromkeys(missing))
     if not any(groups) and left_out:
         raise DataError("nothing can be measured: " + "; ".join(left_out))
     main = list(statistics.items())[-1:]
     called = "".join(one.label or name for name, one in main)
     return _assembled(rows, row_names, groups, called, _places(grouped), left_out)
+
+
+_COUNTS = ("seeds", "tasks")
+"""Names of rows that say how much was measured, and not what."""
+
+
+def _told_apart(rows: Sequence[HeadlineRow], row_names: Sequence[str]) -> list[str]:
+    """Return what tells each row from the others: the names that vary, else the first.
+
+    >>> rows = [HeadlineRow((name, "1"), None) for name in ("maml", "renet")]
+    >>> _told_apart(rows, ("method", "shot")), _told_apart(rows[:1], ("method", "shot"))
+    (['maml', 'renet'], ['maml'])
+    """
+    heads = list(row_names)
+    varied = [i for i in range(len(heads)) if len({row.names[i] for row in rows}) > 1]
+    chosen = [i for i in varied if heads[i] not in _COUNTS]
+    found = [_called(row, heads, chosen or [0]) for row in rows]
+    if len(set(found)) < len(found):
+        return [row.called or ", ".join(name for name in row.names if name) for row in rows]
+    return found
+
+
+def _called(row: HeadlineRow, heads: Sequence[str], chosen: Sequence[int]) -> str:
+    """Return some names of a row; all but methods with what they name."""
+    said = (row.names[i] if heads[i] == "method" else f"{heads[i]} {row.names[i]}" for i in chosen)
+    return row.called or ", ".join(said)
 
 
 def _places(groups: Sequence[Sequence[MethodResult]]) -> list[str]:

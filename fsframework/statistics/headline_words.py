@@ -51,15 +51,16 @@ def _on_equal_tasks(columns: Sequence[Column]) -> Iterator[str]:
 def _loss(gap: Column, of_arms: Sequence[Column]) -> str:
     """Return what one method loses from the control arm to the tested one."""
     ((label, estimate),) = gap.values.items()
+    called = gap.name(label)
     control, tested = (column.values[label] for column in of_arms)
     ends = f"{_short(control)} to {_short(tested)}"
     arms = f"of {gap.statistic} from {gap.measure.arms[0]} to {gap.measure.arms[1]} tasks"
     if estimate.low > 0:
-        return f"{label} loses {_points(estimate)} {arms} ({ends})."
+        return f"{called} loses {_points(estimate)} {arms} ({ends})."
     if estimate.high < 0:
-        return f"{label} gains {_points(estimate, -1)} {arms} ({ends})."
+        return f"{called} gains {_points(estimate, -1)} {arms} ({ends})."
     return (
-        f"No loss {arms} is shown for {label}: the gap is {_points(estimate)}, an interval that "
+        f"No loss {arms} is shown for {called}: the gap is {_points(estimate)}, an interval that "
         f"contains 0 ({ends})."
     )
 
@@ -70,21 +71,24 @@ def _extremes(gap: Column, control: Column) -> Iterator[str]:
     if len(tied) == len(gap.values) - 1:
         low, high = (f(e.value for e in gap.values.values()) for f in (min, max))
         factor, unit = _unit(gap.values[best])
+        every = "both" if len(gap.values) == 2 else f"all {len(gap.values)}"
         yield (
-            f"No gap of {gap.statistic} can be distinguished from the smallest, that of {best}; "
-            f"all {len(gap.values)} lie between {factor * low:.1f} and {factor * high:.1f}{unit}."
+            f"No gap of {gap.statistic} can be distinguished from the smallest, that of "
+            f"{gap.name(best)}; {every} lie between {factor * low:.1f} and "
+            f"{factor * high:.1f}{unit}."
         )
     else:
-        others = f"; {_named(tied)} cannot be distinguished from it" if tied else ""
-        smallest = f"{best} has the smallest gap of {gap.statistic}"
+        others = _others(gap)
+        smallest = f"{gap.name(best)} has the smallest gap of {gap.statistic}"
         yield f"{smallest}, {_points(gap.values[best])}{others}."
         worst = max(gap.values, key=lambda label: gap.values[label].value)
-        yield f"{worst} has the largest, {_points(gap.values[worst])}."
+        yield f"{gap.name(worst)} has the largest, {_points(gap.values[worst])}."
     if (ahead := control.best) != best and best not in control.tied:
         factor, unit = _unit(control.values[best])
         behind = factor * abs(control.values[ahead].value - control.values[best].value)
         yield (
-            f"But {control.label} of {best} is {behind:.1f}{unit} worse than that of {ahead}, and "
+            f"But {control.label} of {gap.name(best)} is {behind:.1f}{unit} worse than that of "
+            f"{gap.name(ahead)}, and "
             "who answers worse has less to lose."
         )
 
@@ -93,11 +97,16 @@ def _on_values(column: Column) -> Iterator[str]:
     """Yield the best and the worst value of a measure that is not a gap."""
     best = column.best
     if len(column.values) == 1:
-        yield f"{best} has {column.label} {column.values[best]}."
+        yield f"{column.name(best)} has {column.label} {column.values[best]}."
         return
-    tied = column.tied
-    others = f"; {_named(tied)} cannot be distinguished from it" if tied else ""
-    yield f"{best} has the best {column.label}, {column.values[best]}{others}."
+    value = column.values[best]
+    yield f"{column.name(best)} has the best {column.label}, {value}{_others(column)}."
+
+
+def _others(column: Column) -> str:
+    """Return which rows cannot be distinguished from the best."""
+    tied = [column.name(label) for label in column.tied]
+    return f"; {_named(tied)} cannot be distinguished from it" if tied else ""
 
 
 def _unit(estimate: Estimate) -> tuple[float, str]:

@@ -44,6 +44,7 @@ from fsframework.testing.toys import (
     toy_records,
     toy_runs,
     toy_selection,
+    toy_table,
 )
 
 __all__ = [
@@ -65,4 +66,5 @@ __all__ = [
     "toy_records",
     "toy_runs",
     "toy_selection",
+    "toy_table",
 ]

@@ -12,13 +12,24 @@ from fsframework.interfaces.benchmark import AXES, Benchmark, BenchmarkResults, 
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
 from fsframework.testing.toys import toy_benchmark_results, toy_selection
 from fsframework.values import (
+    Answer,
+    Cell,
     ExperimentDescription,
     FigureDeclaration,
+    PrintedValue,
     Quantity,
     TableDeclaration,
 )
 
 suite = Suite(Benchmark)
+
+_NOBODY = Cell(
+    method="toy-method-of-the-checks",
+    backbone="toy-backbone-of-the-checks",
+    dataset="toy-data-of-the-checks",
+    sampler={"name": "toy-sampler-of-the-checks", "n_way": 5, "n_shot": 1, "n_query": 15},
+)
+"""A cell that no publication has."""
 
 
 def _described(make: Make, selection: Selection) -> list[ExperimentDescription]:
@@ -209,3 +220,29 @@ def check_figures(make: Make) -> None:
                         f"{figure.name}, {panel.title}: {y!r} where runs "
                         f"{'failed' if failed else 'are finished'}",
                     )
+
+
+@suite.check(after=[check_tables])
+def check_answer(make: Make) -> None:
+    """``answer`` gives results with a name for each of ``row_names``, and sentences."""
+    for failed in (False, True):
+        results = _results(make, failed=failed)
+        found = make().answer(results, tuple(make().tables(results)))
+        require(isinstance(found, Answer), f"it must give Answer, not {type(found).__name__}")
+        for names, result in found.rows:
+            require(
+                len(names) == len(found.row_names),
+                f"the row {names} must have {len(found.row_names)} names",
+            )
+            require(result in results, f"the row {names} is of none of the results")
+        for said in found.sentences:
+            require(isinstance(said, str) and said, f"a sentence must be a text, not {said!r}")
+
+
+@suite.check()
+def check_printed(make: Make) -> None:
+    """``printed`` gives printed values, and nothing for a cell that no publication has."""
+    found = list(make().printed(_NOBODY))
+    for one in found:
+        require(isinstance(one, PrintedValue), f"it must give PrintedValue, not {one!r}")
+        require(False, f"it prints {one} for a method and data that no publication has")

@@ -18,6 +18,7 @@ from fsframework.values import (
     Arms,
     AttributeTable,
     Contrast,
+    Entry,
     Estimate,
     ExperimentDescription,
     ExperimentResult,
@@ -31,6 +32,7 @@ from fsframework.values import (
     Point,
     Quantity,
     Series,
+    TableDeclaration,
     TaskSet,
     UInt8Array,
 )
@@ -44,6 +46,7 @@ __all__ = [
     "toy_records",
     "toy_runs",
     "toy_selection",
+    "toy_table",
 ]
 
 _WORDS_AN_IMAGE = 3
@@ -418,6 +421,37 @@ def toy_figure(
         diagonal=mark == "points",
         notes=(f"Intervals of {first}.",),
     )
+
+
+def toy_table(names: Sequence[str] = ("maml", "protonet"), *, reason: str = "") -> TableDeclaration:
+    """Return a table with a row per name, measured and printed values, marks and a note.
+
+    Args:
+        names: at least two, of rows, and in the title, a column and the note.
+        reason: why the last row has no measured values; empty where it has them.
+
+    >>> toy_table().columns, toy_table().rows
+    (('Acc', 'gap of maml'), (('1', 'maml'), ('1', 'protonet')))
+    """
+    entries = []
+    for place, name in enumerate(names):
+        missing = reason if place == len(names) - 1 else ""
+        for shift, column in enumerate(("Acc", f"gap of {names[0]}")):
+            value = Quantity.around(21.25 + 10 * place + shift, 1.5)
+            entries.append(
+                Entry(
+                    ("1", name),
+                    column,
+                    None if missing else value,
+                    missing,
+                    Quantity.around(20.75 + place, 0.25) if shift == 0 else None,
+                    about={"shot": 1},
+                    mark="best" if place == 0 else "",
+                )
+            )
+    title = f"Accuracy of {names[0]}."
+    notes = (f"Intervals of {names[1]}.",)
+    return TableDeclaration("Toys", title, ("shot", "method"), tuple(entries), notes)
 
 
 def _toy_points(mark: Mark, names: Sequence[str], start: float, missing: bool) -> tuple[Point, ...]:

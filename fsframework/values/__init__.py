@@ -30,13 +30,15 @@ from fsframework.values.declarations import (
     Panel,
     Point,
     Series,
+    TableColumn,
     TableDeclaration,
 )
 from fsframework.values.estimate import Estimate, Estimates, measure_name
-from fsframework.values.experiments import ExperimentDescription, ExperimentResult
+from fsframework.values.experiments import Answer, ExperimentDescription, ExperimentResult
 from fsframework.values.limits import demand_disk, demand_memory, size_text
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
+from fsframework.values.printed import Cell, PrintedValue
 from fsframework.values.quantities import Quantity
 from fsframework.values.seeds import task_rng, task_seed, watched_tasks
 from fsframework.values.tables import footnotes, html_table, text_table
@@ -45,11 +47,13 @@ from fsframework.values.tasks import TaskSet
 __all__ = [
     "SCHEMA_VERSION",
     "AccuracyOutcomes",
+    "Answer",
     "ArmOutcomes",
     "Arms",
     "AttributeTable",
     "Block",
     "BoolArray",
+    "Cell",
     "Contrast",
     "Entry",
     "Estimate",
@@ -68,10 +72,12 @@ __all__ = [
     "Outcomes",
     "Panel",
     "Point",
+    "PrintedValue",
     "Quantity",
     "QueryBatch",
     "Scope",
     "Series",
+    "TableColumn",
     "TableDeclaration",
     "TaskBrowser",
     "TaskSet",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Literal, get_args
@@ -13,7 +13,16 @@ from fsframework.errors import DataError
 from fsframework.values.quantities import Quantity
 from fsframework.values.tables import html_table
 
-__all__ = ["Entry", "FigureDeclaration", "Mark", "Panel", "Point", "Series", "TableDeclaration"]
+__all__ = [
+    "Entry",
+    "FigureDeclaration",
+    "Mark",
+    "Panel",
+    "Point",
+    "Series",
+    "TableColumn",
+    "TableDeclaration",
+]
 
 Mark = Literal["bars", "points", "whiskers", "lines", "matrix"]
 """How the values of a figure are shown; see ``FigureDeclaration``."""
@@ -76,6 +85,27 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else round(value, 6)
 
 
+ColumnKind = Literal["measured", "printed", "difference", "from_printed"]
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of a table as readers see it: measured values, or what is beside them.
+
+    Args:
+        name: its head.
+        kind: ``measured``, ``printed``, measured minus printed (``difference``), or computed from
+            the printed values of the methods that were measured (``from_printed``).
+        values: one per row, ``None`` where there is none.
+        entries: that the values are of.
+    """
+
+    name: str
+    kind: ColumnKind
+    values: tuple[Quantity | None, ...]
+    entries: tuple[Entry | None, ...]
+
+
 @dataclass(frozen=True)
 class TableDeclaration:
     """A table of measured values, with printed ones beside them where there are any.
@@ -119,6 +149,27 @@ class TableDeclaration:
         """The columns of measured values, in order."""
         return tuple(dict.fromkeys(entry.column for entry in self.entries))
 
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """The names of each row, in order."""
+        return tuple(dict.fromkeys(entry.row for entry in self.entries))
+
+    @property
+    def shown(self) -> tuple[TableColumn, ...]:
+        """The columns as readers see them, with printed values beside measured ones."""
+        at = {(entry.row, entry.column): entry for entry in self.entries}
+        columns = []
+        for name in self.columns:
+            entries = tuple(at.get((row, name)) for row in self.rows)
+            columns += list(_beside(name, entries, differences=self.differences))
+        return tuple(columns)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why values are missing, each reason once."""
+        missing = (e.reason for e in self.entries if e.measured is None and e.reason)
+        return tuple(dict.fromkeys(missing))
+
     def _repr_html_(self) -> str:
         found: dict[tuple[str, ...], dict[str, Entry]] = {}
         for entry in self.entries:
@@ -139,6 +190,27 @@ class TableDeclaration:
             "notes": list(self.notes),
             "rows": [entry.to_json() for entry in self.entries],
         }
+
+
+def _beside(
+    name: str, entries: tuple[Entry | None, ...], *, differences: bool
+) -> Iterator[TableColumn]:
+    """Yield a column of measured values, and those beside it that have any value."""
+
+    def column(head: str, kind: ColumnKind, of: Callable[[Entry], Quantity | None]) -> TableColumn:
+        values = tuple(None if entry is None else of(entry) for entry in entries)
+        return TableColumn(head, kind, values, entries)
+
+    yield column(name, "measured", lambda entry: entry.measured)
+    known = [entry for entry in entries if entry is not None]
+    if any(entry.printed for entry in known):
+        yield column(f"{name}, printed", "printed", lambda entry: entry.printed)
+        if differences:
+            head = f"{name}, measured − printed"
+            yield column(head, "difference", lambda entry: entry.difference)
+    if any(entry.from_printed for entry in known):
+        head = f"{name}, printed, these methods"
+        yield column(head, "from_printed", lambda entry: entry.from_printed)
 
 
 def _told(entry: Entry | None) -> str:

@@ -71,3 +71,20 @@ def test_outcomes_need_a_pool(run: fsf.Run) -> None:
     found = fsf.harmful_pairs(run.outcomes, pool=run.pool)
     assert found.to_json() == fsf.harmful_pairs(run).to_json()
     assert np.isfinite([row.p for row in found.tested]).all()
+
+
+def test_runs_over_seeds_have_a_breakdown_and_no_harmful_pairs(run: fsf.Run) -> None:
+    again = fsf.run(
+        method="ncc", sampler="fewstab", tasks=40, way=3, shot=1, queries=3, dataset=DATA,
+        training={"epochs": 0}, recipe="none", runs_dir=run.folder.parent,
+        cache_dir=run.folder.parent.parent / "cache", progress=False, device="cpu", seeds=[0, 1],
+    )  # fmt: skip
+    found = fsf.breakdown(again, "class")
+    alone = [fsf.breakdown(one, "class").rows for one in again.runs]
+    for row, *own in zip(found.rows, *alone, strict=True):
+        assert row.estimate.value == pytest.approx(np.mean([one.estimate.value for one in own]))
+        assert row.estimate.n_seeds == 2
+    with pytest.raises(OptionError, match=f"2 training seeds: .* such as {again.name}; breakdown"):
+        fsf.harmful_pairs(again)
+    [one] = fsf.groups_over_seeds([run])
+    assert fsf.harmful_pairs(one).to_json() == fsf.harmful_pairs(run).to_json()

@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+import fsframework as api
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
+from fsframework.errors import FsfError
+from fsframework.testing import toy_figure
 from tests.conftest import Fsf
 
 SMALL = (
@@ -148,6 +151,68 @@ def test_a_fault_of_every_kind_names_it(
         "statistic",
         "launcher",
     )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run."""
+    folder = tmp_path_factory.mktemp("finished")
+    run = api.run(
+        method="ncc", sampler="random", dataset={"name": "planted", "n_per_class": 12, "size": 16},
+        training={"epochs": 0}, recipe="none", tasks=4, way=2, shot=1, queries=2, progress=False,
+        runs_dir=folder / "runs", cache_dir=folder / "cache", device="cpu",
+    )  # fmt: skip
+    return run.folder
+
+
+def report(run: Path, output: Path) -> None:
+    api.report(run, output / "page.html", sections=[], writer="mine", progress=False)
+
+
+def figure(run: Path, output: Path) -> None:
+    del run
+    api.save_figure(toy_figure(), output / "figure.toy")
+
+
+WRITERS = {
+    "page": ("PageWriter", "write", "", report),
+    "renderer": ("Renderer", "draw", '\n    formats = ("toy",)\n', figure),
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("fault", ["raise SystemExit(0)", "return 1 / 0"])
+def test_a_fault_of_what_writes_files_names_it_and_leaves_no_file(
+    distribution: Callable[..., None], finished: Path, tmp_path: Path, kind: str, fault: str
+) -> None:
+    base, name, extra, call = WRITERS[kind]
+    entry = {f"fsframework.{kind}s": {"mine": "toy_mine:Mine"}}
+    distribution("toy-mine", entry, "toy_mine", mine(base, name, fault, extra))
+    output = tmp_path / "output"
+    output.mkdir()
+    with pytest.raises(FsfError) as caught:
+        call(finished, output)
+    raised = "SystemExit: 0" if fault.startswith("raise") else "ZeroDivisionError: division by zero"
+    told = str(caught.value)
+    assert told.startswith(f"{kind} 'mine': {name} raised {raised} (toy_mine.py, line "), told
+    assert told.endswith("; check it with fsf plugins check mine")
+    assert list(output.iterdir()) == []
+
+
+@pytest.mark.parametrize("fault", ["raise SystemExit(0)", "yield 1 / 0", "return 3"])
+def test_a_fault_of_a_section_is_a_notice_that_names_it(
+    fsf: Fsf, distribution: Callable[..., None], finished: Path, tmp_path: Path, fault: str
+) -> None:
+    entry = {"fsframework.sections": {"mine": "toy_mine:Mine"}}
+    distribution("toy-mine", entry, "toy_mine", mine("Section", "blocks", fault))
+    done = fsf("report", finished, "--section", "mine")
+    assert done.returncode == 0, done.stderr
+    last = done.stderr.splitlines()[-1]
+    begins = "note: the section mine shows a notice: section 'mine': blocks "
+    assert last.startswith(begins), last
+    assert last.removeprefix(begins).startswith(("raised ", "returned a result of type int"))
+    assert last.endswith("; check it with fsf plugins check mine")
+    assert "blocks" in (tmp_path / "report.html").read_text()
 
 
 COMMANDS = """

@@ -11,6 +11,7 @@ from scipy import stats
 
 from fsframework.errors import DataError, OptionError
 from fsframework.statistics.breakdown import breakdown_of, described_images
+from fsframework.statistics.crossed import Cell, crossed
 from fsframework.values import (
     ArmOutcomes,
     Arms,
@@ -178,3 +179,77 @@ def test_what_is_asked_for_must_exist() -> None:
     bare = ImagePool(KEYS, POOL.labels, POOL.class_names)
     with pytest.raises(DataError, match="have no words"):
         breakdown_of(ONE, bare, "attribute", question="present")
+
+
+OTHER = [[[1, 0], [0, 1]], [[0, 0], [1, 0]], [[1, 0], [0, 0]]]
+THIRD = [[[1, 1], [1, 1]], [[1, 0], [0, 0]], [[0, 1], [1, 1]]]
+
+
+def models(*right: tuple[list, list], paired: bool) -> list[ArmOutcomes]:
+    """Models of the same two arms, by what each answers in them."""
+    both = {"random": tasks_of(), "biased": tasks_of(arm="biased")}
+    arms = Arms(both, Contrast("random", "biased", paired))
+    return [
+        ArmOutcomes(
+            {arm: answered(both[arm], own) for arm, own in zip(both, one, strict=True)}, arms
+        )
+        for one in right
+    ]
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("by", ["class", "pair"])
+def test_equal_models_have_the_interval_of_one(by: str, paired: bool) -> None:
+    first, second = models((RIGHT, OTHER), (RIGHT, OTHER), paired=paired)
+    one = breakdown_of(first, POOL, by, question="present").rows
+    both = breakdown_of(first, POOL, by, question="present", other_seeds=[second]).rows
+    assert [(r.names, r.arm, r.n_tasks, r.n_queries, r.n_images) for r in both] == [
+        (r.names, r.arm, r.n_tasks, r.n_queries, r.n_images) for r in one
+    ]
+    assert {row.estimate.n_seeds for row in both} == {2}
+    assert [row.p is None for row in both] == [row.p is None for row in one]
+    for row, alone in zip(both, one, strict=True):
+        for name in ("value", "low", "high"):
+            found, expected = (getattr(r.estimate, name) for r in (row, alone))
+            assert found == pytest.approx(expected, nan_ok=True)
+        if alone.p is not None:
+            assert row.p == pytest.approx(alone.p, rel=1e-6)
+            assert row.p_corrected == pytest.approx(alone.p_corrected, rel=1e-6)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_seeds_and_tasks_are_crossed(paired: bool) -> None:
+    first, *others = models((RIGHT, OTHER), (THIRD, RIGHT), (OTHER, OTHER), paired=paired)
+    rows = breakdown_of(first, POOL, "class", other_seeds=others).rows
+    cells = {
+        arm: np.array([np.mean(right, axis=2)[:, 0] for right in answers])
+        for arm, answers in (("random", (RIGHT, THIRD, OTHER)), ("biased", (OTHER, RIGHT, OTHER)))
+    }
+    tasks = ("pairs", "pairs") if paired else ("random", "biased")
+    expected = [
+        crossed([Cell(cells["random"])]),
+        crossed([Cell(cells["biased"])]),
+        crossed([
+            Cell(cells[arm], "m", name, weight)
+            for arm, name, weight in zip(cells, tasks, (1.0, -1.0), strict=True)
+        ]),
+    ]  # fmt: skip
+    assert [row.arm for row in rows[:3]] == ["random", "biased", "gap"]
+    for row, by_hand in zip(rows[:3], expected, strict=True):
+        found = row.estimate
+        assert (found.value, found.low, found.high) == pytest.approx(
+            (by_hand.value, by_hand.low, by_hand.high)
+        )
+        assert found.seed_deviation == pytest.approx(by_hand.seed_deviation)
+    assert rows[2].p == pytest.approx(expected[2].p)
+
+
+def test_one_task_of_several_models_gives_no_interval() -> None:
+    tasks = tasks_of()[:1]
+    both = [
+        ArmOutcomes({"random": answered(tasks, right[:1])}, Arms({"random": tasks}))
+        for right in (RIGHT, OTHER)
+    ]
+    cat, dog = breakdown_of(both[0], POOL, "class", other_seeds=both[1:]).rows
+    assert (cat.estimate.value, dog.estimate.value) == (0.75, 0.5)
+    assert math.isnan(cat.estimate.low)

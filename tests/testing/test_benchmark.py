@@ -7,11 +7,13 @@ from fsframework.errors import DataError
 from fsframework.interfaces import Benchmark
 from fsframework.testing import checks_for, parametrize_with_checks
 from fsframework.values import (
+    Answer,
     Entry,
     ExperimentDescription,
     FigureDeclaration,
     Panel,
     Point,
+    PrintedValue,
     Quantity,
     Series,
     TableDeclaration,
@@ -191,6 +193,21 @@ class Bare(Gaps):
         return [FigureDeclaration("Gaps", "Gaps.", "method", "gap", (panel,))]
 
 
+class Nameless(Gaps):
+    """One name for two columns of names."""
+
+    def answer(self, results, tables):
+        rows = tuple(((result.tags["method"],), result) for result in results)
+        return Answer(("shot", "method"), rows)
+
+
+class Boastful(Gaps):
+    """Its paper prints a gap for whatever it is asked."""
+
+    def printed(self, cell):
+        return [PrintedValue("wacc-gap", Quantity(10.0), "Gaps et al.", "Table 1")]
+
+
 BROKEN = {
     "check_construction": NoBenchmark,
     "check_options_typed": Untyped,
@@ -208,6 +225,8 @@ BROKEN = {
     "check_failures_told": Hopeful,
     "check_cautions_told": Carefree,
     "check_figures": Bare,
+    "check_answer": Nameless,
+    "check_printed": Boastful,
 }
 
 

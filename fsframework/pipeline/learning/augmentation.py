@@ -1,4 +1,8 @@
-"""Augmentation of training images, for a whole batch on its device."""
+"""Augmentation of training images, for a whole batch on its device.
+
+Written here, since Kornia's operations for the same changes take twice as long
+(``benchmarks/view_making.py``), and torchvision's draw one change for a whole batch.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from fsframework.api.data import draw
 from fsframework.errors import InfeasibleTask, OptionError, argument
 from fsframework.interfaces import Benchmark, BenchmarkResults, Selection
 from fsframework.values import (
+    Answer,
     Entry,
     Estimate,
     ExperimentDescription,
@@ -134,6 +136,12 @@ class Contexts(Benchmark):
                 return number
         raise InfeasibleTask(f"{shot}-shot, split {split}: {first}")
 
+    def answer(self, results: BenchmarkResults, tables: Sequence[TableDeclaration]) -> Answer:
+        """Compare the methods by what they lose in other contexts, per number of shots."""
+        del tables
+        names = {tag: partial(_tag, tag) for tag in ("method", "shot")}
+        return Answer.comparing(results, names, "acc")
+
     def tables(self, results: BenchmarkResults) -> list[TableDeclaration]:
         """Declare the table of accuracies and their paired differences."""
         entries: list[Entry] = []
@@ -171,6 +179,10 @@ class Contexts(Benchmark):
                 source="MetaCoCo",
             )
         ]
+
+
+def _tag(tag: str, result: ExperimentResult) -> str:
+    return str(result.tags[tag])
 
 
 def _panel(shot: int, results: Sequence[ExperimentResult]) -> Panel:

@@ -9,7 +9,7 @@ models with other numbers of shots; S10 needs other methods, each without IFSL a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,13 +17,23 @@ from fsf_benchmarks._labels import check_distinct, recipe_for, spelt_label
 from fsf_benchmarks._published import BASES, DATASETS, METHODS
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces import Benchmark, BenchmarkResults, Labelled, Selection
-from fsframework.values import ExperimentDescription, FigureDeclaration, TableDeclaration
+from fsframework.values import (
+    Answer,
+    Cell,
+    ExperimentDescription,
+    ExperimentResult,
+    FigureDeclaration,
+    PrintedValue,
+    TableDeclaration,
+)
 
 __all__ = [
     "BACKBONE",
     "DETECTOR",
     "IFSL",
     "IFSL_BACKBONE",
+    "IFSL_ROW",
+    "PAPER_SHAPE",
     "PLAIN",
     "TASKS",
     "TECHNIQUES",
@@ -49,8 +59,14 @@ PLAIN = ""
 BACKBONE, DETECTOR, TASKS = "resnet12", "vit-gpt2", 3000
 """The paper's backbone, source of attributes and number of tasks per arm."""
 
+PAPER_SHAPE = (5, 15)
+"""Ways, and queries per class, of the paper's tasks."""
+
 IFSL, IFSL_BACKBONE = "ifsl", "resnet10"
 """The wrapper of Table S10, and the backbone of its source (Yue et al. 2020); S10 names none."""
+
+IFSL_ROW = "IFSL − base"
+"""Name of the rows of Table S10 that show differences."""
 
 TRAINED = (1, 5)
 """Shots of the training episodes of the two models that Figure 6 compares."""
@@ -159,12 +175,33 @@ class FewStab(Benchmark):
             found += [table_4(grid), table_6(grid)]
         return found + tabulated(_of_models(results))
 
+    def answer(self, results: BenchmarkResults, tables: Sequence[TableDeclaration]) -> Answer:
+        """Compare the methods on equal tasks by their gap, and say what other tables show."""
+        from fsf_benchmarks._fewstab_answer import sentences_on
+        from fsf_benchmarks._fewstab_notes import named
+
+        plain = results.where(trained_at=None, technique=PLAIN)
+        names: dict[str, Callable[[ExperimentResult], Any]] = {
+            "method": lambda result: spelt(result.tags["method"]),
+            "data set": named,
+            "backbone": lambda result: result.tags["backbone"],
+            "shot": lambda result: result.tags["shot"],
+            "words": lambda result: result.tags["words"],
+        }
+        return Answer.comparing(plain, names, "wacc", sentences_on(tables))
+
     def figures(self, results: BenchmarkResults) -> list[FigureDeclaration]:
         """Declare Figure 6, if it was asked for."""
         from fsf_benchmarks._fewstab_shots import drawn
 
         models = _of_models(results)
         return [drawn(models)] if models else []
+
+    def printed(self, cell: Cell) -> Iterable[PrintedValue]:
+        """Return the values of Tables 3, S5-S8 and S10 for a cell."""
+        from fsf_benchmarks._fewstab_printed import printed_for
+
+        return printed_for(cell)
 
 
 def _of_models(results: BenchmarkResults) -> BenchmarkResults:

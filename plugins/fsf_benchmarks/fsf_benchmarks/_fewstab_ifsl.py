@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fsf_benchmarks._fewstab import IFSL_BACKBONE, spelt
+from fsf_benchmarks._fewstab import IFSL_BACKBONE, IFSL_ROW, spelt
 from fsf_benchmarks._fewstab_notes import about, named, printed, printed_note, settings
-from fsf_benchmarks._fewstab_tables import in_a_cell, paired_difference, reasons_below
+from fsf_benchmarks._fewstab_tables import failed, paired_difference
 from fsframework.interfaces import BenchmarkResults
 from fsframework.values import Entry, ExperimentResult, Quantity, TableDeclaration, footnotes
 
@@ -53,13 +53,13 @@ def _entries(block: BenchmarkResults) -> Iterator[Entry]:
             "fingerprint": None,
         }
         both = None if values[0] is None or values[1] is None else values[1].minus(values[0])
-        yield Entry((*row, "IFSL − base"), _COLUMN, difference, reason, both, about=facts)
+        yield Entry((*row, IFSL_ROW), _COLUMN, difference, reason, both, about=facts)
 
 
 def _measured(row: tuple[str, ...], result: ExperimentResult, value: Quantity | None) -> Entry:
     found = result.estimates.get(_ESTIMATE)
     measured = None if found is None else Quantity.of(found)
-    reason = in_a_cell(result.reason)
+    reason = failed(result.reason)
     return Entry(row, _COLUMN, measured, reason, value, about=about(result, _ESTIMATE))
 
 
@@ -74,7 +74,6 @@ def _notes(block: BenchmarkResults, entries: tuple[Entry, ...]) -> Iterator[str]
         f"recipe: {', '.join(recipes)}; the paper does not state the training of this table, nor "
         f"its backbone, and follows Yue et al. 2020, whose smaller one is {IFSL_BACKBONE}"
     )
-    yield from reasons_below(block)
     if any(entry.printed for entry in entries):
         yield printed_note(_NAME, block)
         yield (

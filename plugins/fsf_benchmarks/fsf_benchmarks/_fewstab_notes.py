@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fsf_benchmarks._fewstab import BACKBONE, DETECTOR, IFSL_BACKBONE, TASKS, TECHNIQUES
+from fsf_benchmarks._fewstab import (
+    BACKBONE,
+    DETECTOR,
+    IFSL_BACKBONE,
+    PAPER_SHAPE,
+    TASKS,
+    TECHNIQUES,
+)
 from fsf_benchmarks._published import printed_values
 from fsframework.interfaces import BenchmarkResults
 from fsframework.values import ExperimentResult, Quantity
@@ -17,7 +24,6 @@ SCOPES = {
     "open": "open (about the distribution of the data)",
 }
 _PUBLISHED_SAMPLER = "fewstab-published"
-_PAPER_SHAPE = (5, 15)  # ways, queries per class
 _OWN_TECHNIQUE = TECHNIQUES["SC3"]
 
 
@@ -34,7 +40,7 @@ def named(result: ExperimentResult) -> str:
 def printed(table: str, result: ExperimentResult, method: str, column: str) -> Quantity | None:
     """Return the paper's value if the tasks have the paper's shape."""
     sampler = result.options["sampler"]
-    if (int(sampler["n_way"]), int(sampler["n_query"])) != _PAPER_SHAPE:
+    if (int(sampler["n_way"]), int(sampler["n_query"])) != PAPER_SHAPE:
         return None  # wAcc depends on both
     tags = result.tags
     return printed_values().get((table, tags["label"], tags["shot"], method, column))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from fsf_benchmarks._fewstab import TRAINED, shots_tested, spelt
 from fsf_benchmarks._fewstab_notes import SCOPES, about, joined, named, settings
-from fsf_benchmarks._fewstab_tables import paired_difference, reasons_below
+from fsf_benchmarks._fewstab_tables import paired_difference
 from fsframework.interfaces import BenchmarkResults
 from fsframework.values import (
     Entry,
@@ -133,5 +133,4 @@ def _notes(block: BenchmarkResults, entries: tuple[Entry, ...]) -> Iterator[str]
             f"intervals: {level}, Student's t over the tasks, which both models answered, weights "
             f"taken as fixed; {scopes}"
         )
-    yield from reasons_below(block)
     yield "printed: none; the paper's figure has no numbers"

@@ -30,14 +30,12 @@ __all__ = [
     "ABLATIONS",
     "PLAIN_TABLES",
     "ablation",
-    "in_a_cell",
+    "failed",
     "paired_difference",
     "per_task",
-    "reasons_below",
 ]
 
 _ESTIMATES = {"Acc": "acc-random", "wAcc-A": "wacc-biased", "wAcc-R": "wacc-random"}
-_LONGEST_REASON = 60
 
 ABLATIONS: Mapping[str, str] = {
     "S5": "Accuracy gap wAcc-R − wAcc-A by construction of the support, in %: random (SC1), with "
@@ -98,23 +96,15 @@ def _entry(table: str, result: ExperimentResult, estimate: str, column: str) -> 
         (str(result.tags["shot"]), method),
         column,
         None if found is None else Quantity.of(found),
-        in_a_cell(result.reason),
+        failed(result.reason),
         printed(table, result, method, column),
         about=about(result, estimate),
     )
 
 
-def in_a_cell(reason: str) -> str:
-    """Return why there is no number if that fits into a cell; the notes give long reasons."""
-    if len(reason) > _LONGEST_REASON:
-        return "failed, see below"
+def failed(reason: str) -> str:
+    """Return why a value is missing; empty if nothing failed."""
     return f"failed: {reason}" if reason else ""
-
-
-def reasons_below(results: BenchmarkResults) -> list[str]:
-    """Return the reasons for failures that are too long for a cell, each once."""
-    reasons = dict.fromkeys(result.reason for result in results)
-    return [f"failed: {reason}" for reason in reasons if len(reason) > _LONGEST_REASON]
 
 
 def ablation(name: str, block: BenchmarkResults) -> TableDeclaration | None:
@@ -213,7 +203,7 @@ def paired_difference(
     """
     for result in (first, second):
         if result.reason:
-            return None, in_a_cell(result.reason)
+            return None, failed(result.reason)
     try:
         values = per_task([first, second], "biased")
     except FsfError as error:
@@ -243,7 +233,7 @@ def _table(
     entries: Sequence[Entry],
     notes: Iterable[str] = (),
 ) -> TableDeclaration:
-    below = [*settings(results), *notes, *reasons_below(results)]
+    below = [*settings(results), *notes]
     if any(entry.printed for entry in entries):
         below.append(printed_note(name, results))
     first = results[0]

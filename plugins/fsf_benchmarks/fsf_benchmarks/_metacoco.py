@@ -7,7 +7,7 @@ Correlation", section 5.1 and Tables 2, 3 and 7.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from types import MappingProxyType
@@ -17,13 +17,17 @@ import numpy as np
 
 from fsf_benchmarks._labels import recipe_for
 from fsf_benchmarks._published import number_in, rows_of
+from fsf_benchmarks._sentences import beside_printed
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.interfaces import Benchmark, BenchmarkResults, Selection
 from fsframework.values import (
+    Answer,
+    Cell,
     Entry,
     Estimate,
     ExperimentDescription,
     ExperimentResult,
+    PrintedValue,
     Quantity,
     TableDeclaration,
     footnotes,
@@ -132,6 +136,7 @@ SIMILARITIES: Mapping[str, str] = MappingProxyType(
 """The data sets of Table 1: registry name and the paper's spelling."""
 
 _DATASET, _PAPER_NAME = "metacoco", "MetaCoCo"
+_SAMPLER = "random"
 _SETS, _SET = 5, 600
 _SHOTS = (1, 5)
 _UNSAID_BACKBONE = "ResNet10"
@@ -254,7 +259,7 @@ class MetaCoCo(Benchmark):
             raise InfeasibleTask(f"{name}: {error}") from None
         slots = self._slots(selection)
         for way, shot in dict.fromkeys((s.tags["way"], s.tags["shot"]) for s in slots):
-            sampler = {**given, "name": "random", "n_way": way, "n_shot": shot}
+            sampler = {**given, "name": _SAMPLER, "n_way": way, "n_shot": shot}
             try:
                 draw(sampler, pool, tasks=1)
             except InfeasibleTask as error:
@@ -290,6 +295,16 @@ class MetaCoCo(Benchmark):
                     for shot in shots:
                         yield _described(selection, _FURTHER, method, backbone, shot)
 
+    def answer(self, results: BenchmarkResults, tables: Sequence[TableDeclaration]) -> Answer:
+        """Compare the methods on equal tasks by accuracy."""
+        names = {
+            "method": lambda result: _spelt(result.tags)[0],
+            "backbone": lambda result: _spelt(result.tags)[1],
+            "way": lambda result: result.tags["way"],
+            "shot": lambda result: result.tags["shot"],
+        }
+        return Answer.comparing(results, names, "acc", beside_printed(tables))
+
     def tables(self, results: BenchmarkResults) -> list[TableDeclaration]:
         """Declare the tables: each printed row once, measured where possible."""
         selection = results.selection
@@ -318,6 +333,19 @@ class MetaCoCo(Benchmark):
             )
             for table, found in entries.items()
         ]
+
+    def printed(self, cell: Cell) -> Iterator[PrintedValue]:
+        """Yield the accuracies of Tables 2, 3 and 7 for a cell."""
+        sampler, head = cell.sampler, (METHODS.get(cell.method), BACKBONES.get(cell.backbone))
+        if not cell.is_of({_DATASET: _PAPER_NAME}) or sampler.get("name") != _SAMPLER:
+            return
+        for row in printed_rows():
+            same = (row.method, row.backbone) == head and TABLES[row.table] == sampler["n_way"]
+            value = row.values.get(sampler["n_shot"]) if same else None
+            if value is not None:
+                apart = "no backbone named" if row.table == "3" else ""
+                name = f"acc-{_SAMPLER}"
+                yield PrintedValue(name, value, _PAPER_NAME, f"Table {row.table}", apart)
 
 
 def _dataset(selection: Selection) -> str:
@@ -365,7 +393,7 @@ def _described(
     arguments = {key: value for key, value in tags.items() if key != "table"}
     if dataset.partition(":")[0] != _DATASET:
         arguments |= recipe_for(selection, _PAPER_NAME)
-    defaults = {"sampler": "random", "tasks": _SETS * _SET, "image_size": 84}
+    defaults = {"sampler": _SAMPLER, "tasks": _SETS * _SET, "image_size": 84}
     name = f"{', '.join(_spelt(tags))}, {way}-way {shot}-shot"
     return ExperimentDescription(name, arguments, defaults, tags)
 

@@ -23,6 +23,7 @@ from fsf_benchmarks._models import frozen_backbone, loaded_model
 from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.interfaces import Benchmark, BenchmarkResults, Labelled, Selection
 from fsframework.values import (
+    Answer,
     Entry,
     Estimate,
     ExperimentDescription,
@@ -220,6 +221,18 @@ class OpenIntervals(Benchmark):
         tasks.save(folder / f"{stem}.safetensors")
         return {"task_file": str(folder / f"{stem}.safetensors")}
 
+    def answer(self, results: BenchmarkResults, tables: Sequence[TableDeclaration]) -> Answer:
+        """Compare the methods on each set of tasks, and count what pairing concludes."""
+        del tables
+        found = results.where(role="evaluation")
+        compared = _compared(found, self._compared_with(results.selection))
+        names = {
+            "method": lambda result: result.tags["contestant"],
+            "data set": lambda result: result.tags["dataset"],
+            "shot": lambda result: result.tags["shot"],
+        }
+        return Answer.comparing(found, names, "acc", _conclusions(compared))
+
     def tables(self, results: BenchmarkResults) -> list[TableDeclaration]:
         """Declare the accuracies, and the differences from the baseline."""
         found = results.where(role="evaluation")
@@ -355,16 +368,10 @@ def _differences(
                 about={"baseline": baseline, **_about(result)},
             )
         )
-    pairs = [(pair, 1 - part.level) for part in comparisons.values() for pair in part.pairs]
-    paired = sum(pair.paired != "0" for pair, _ in pairs)
-    direct = sum(pair.direct != "0" for pair, _ in pairs)
-    by_holm = sum(pair.p_holm is not None and pair.p_holm <= alpha for pair, alpha in pairs)
     notes = (
         f"accuracy of {baseline} minus that of the method, on equal tasks: positive where "
         f"{baseline} is better",
-        f"conclusive of {len(pairs)} comparisons: {paired} by the paired interval, {direct} "
-        f"because the two open intervals do not overlap; {by_holm} of the paired ones after "
-        "Holm's correction within each set of tasks",
+        *_conclusions(comparisons),
         *footnotes(results.cautions),
     )
     title = f"Difference in Acc from {baseline}, in points, with paired intervals"
@@ -376,3 +383,17 @@ def _differences(
         notes,
         source="Lafargue et al. 2024",
     )
+
+
+def _conclusions(comparisons: Mapping[_SETTING, MeasureComparison]) -> Iterator[str]:
+    """Yield how many comparisons with the baseline each kind of interval decides."""
+    pairs = [(pair, 1 - part.level) for part in comparisons.values() for pair in part.pairs]
+    paired = sum(pair.paired != "0" for pair, _ in pairs)
+    direct = sum(pair.direct != "0" for pair, _ in pairs)
+    by_holm = sum(pair.p_holm is not None and pair.p_holm <= alpha for pair, alpha in pairs)
+    if pairs:
+        yield (
+            f"Of {len(pairs)} comparisons with the baseline, {paired} are decided by the paired "
+            f"interval, {direct} because the two open intervals do not overlap, and {by_holm} by "
+            "the paired interval after Holm's correction within each set of tasks."
+        )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_ch
 from fsframework.api.components import Given, component
 from fsframework.api.experiments import Description, given_tree, tree_of_call
 from fsframework.api.grids import read_seeds
+from fsframework.api.headlines import Headline, headline_of_answer
 from fsframework.api.launchers import without_launcher
 from fsframework.api.overrides import Override, check_overrides, read_overrides
 from fsframework.api.planned import arms_of, check_options, find_finished, identity_of
@@ -29,6 +31,7 @@ from fsframework.errors import OptionError, argument
 from fsframework.interfaces import Benchmark, BenchmarkResults, Launcher, Selection
 from fsframework.interfaces.benchmark import AXES
 from fsframework.values import (
+    Answer,
     ExperimentDescription,
     ExperimentResult,
     FigureDeclaration,
@@ -55,7 +58,7 @@ class Listed:
     reason: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FinishedBenchmark:
     """The results of a benchmark.
 
@@ -64,17 +67,25 @@ class FinishedBenchmark:
         results: one per experiment; equal experiments appear once.
         tables: tables of the results.
         figures: figures of the results.
+        answer: what stands before them.
     """
 
     name: str
     results: tuple[ExperimentResult, ...]
     tables: tuple[TableDeclaration, ...]
     figures: tuple[FigureDeclaration, ...]
+    answer: Answer = field(default_factory=Answer)
+
+    @cached_property
+    def headline(self) -> Headline:
+        """The answer: sentences, and a table of what is compared."""
+        return headline_of_answer(self.answer)
 
     def to_json(self) -> dict[str, Any]:
         """Return every experiment, table and figure as JSON values."""
         return {
             "benchmark": self.name,
+            "headline": self.headline.to_json(),
             "experiments": [result.to_json() for result in self.results],
             "tables": [table.to_json() for table in self.tables],
             "figures": [figure.to_json() for figure in self.figures],
@@ -162,11 +173,13 @@ class Job:
         if further := tuple(further):
             results += self._run(self.planned(further), done)
         found = BenchmarkResults(self.selection, results)
+        tables = tuple(self.benchmark.tables(found))
         return FinishedBenchmark(
             self.name,
             tuple(done.values()),
-            tuple(self.benchmark.tables(found)),
+            tables,
             tuple(self.benchmark.figures(found)),
+            self.benchmark.answer(found, tables),
         )
 
     def _check_arms(self, planned: Sequence[Planned]) -> None:

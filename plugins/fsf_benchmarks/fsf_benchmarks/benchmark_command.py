@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,9 +25,12 @@ from fsframework.interfaces.benchmark import AXES
 
 if TYPE_CHECKING:
     from fsf_benchmarks._running import FinishedBenchmark, Listed
-    from fsframework.values import ExperimentResult, TableDeclaration
+    from fsframework.values import ExperimentResult
 
 __all__ = ["benchmark"]
+
+_WHOLE = ".json"
+"""The suffix of files that hold everything."""
 
 
 @command(epilog="Options left out come from --config, then from the benchmark.")
@@ -98,7 +102,8 @@ __all__ = ["benchmark"]
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also write the tables: .md, .tex, .csv (one row per value) or .json (everything).",
+    help="Also write the tables: .md, .tex, .html or .csv (one row per value), which need "
+    "fsf-reports, or .json (everything).",
 )
 @click.option(
     "--figure",
@@ -141,17 +146,19 @@ def benchmark(  # noqa: PLR0913 - a parameter per option
       fsf benchmark metacoco -o benchmark.only=2 --method protonet --dry-run
       fsf benchmark open-intervals --dataset CUB=folder:./birds --model DINO=runs/dino
     """
-    from fsf_benchmarks._rendering import check_suffix
     from fsf_benchmarks._running import make_job
     from fsframework.api.experiments import tree_of_call
     from fsframework.api.figures import check_figure
+    from fsframework.api.tables import check_tables
 
     session, name = session_of(context), benchmark_name
     if name is None:
         _list_benchmarks(session.registry.plugins("benchmark"), as_json)
         return
     if output is not None:
-        check_suffix(output, force=force)
+        check_output(output, force=force)
+        if output.suffix.lower() != _WHOLE:
+            check_tables(output)
     if figure is not None:
         check_output(figure, force=force)
         check_figure(figure)
@@ -202,16 +209,19 @@ def _conclude(
 ) -> None:
     """Write and print the results of a benchmark."""
     import fsframework as fsf
-    from fsf_benchmarks._rendering import write_tables
     from fsframework.cli import render
     from fsframework.errors import OptionError
 
     if output is not None:
-        write_tables(found.tables, found.to_json(), output)
+        _write(found, output)
     if as_json:
         render.print_json(found.to_json())
     else:
-        _print_tables(found.tables)
+        render.print_headline(found.headline)
+        click.echo()
+        for table in found.tables:
+            render.print_declared(table)
+            click.echo()
         _print_summary(found.results)
     if figure is not None:
         if len(found.figures) != 1:
@@ -220,18 +230,15 @@ def _conclude(
         fsf.save_figure(found.figures[0], figure, columns=2)
 
 
-def _print_tables(tables: Sequence[TableDeclaration]) -> None:
-    from fsf_benchmarks._rendering import cells_of, heads_of
-    from fsframework.cli import render
+def _write(found: FinishedBenchmark, output: Path) -> None:
+    """Write the tables in the format of the file's suffix, or everything as JSON."""
+    import fsframework as fsf
+    from fsframework.api.files import atomic_write
 
-    for table in tables:
-        click.echo(f"{table.name}. {table.title}")
-        click.echo()
-        render.print_table(heads_of(table), cells_of(table))
-        click.echo()
-        for note in table.notes:
-            click.echo(f"  {note}")
-        click.echo()
+    if output.suffix.lower() != _WHOLE:
+        fsf.save_tables(found.tables, output)
+        return
+    atomic_write(output, json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
 
 
 def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
@@ -255,14 +262,15 @@ def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
             count = one.description.options["tasks"]
             tasks = "all" if count is None else f"{count:,}"
             batch = one.description.options["query_batch"]
-            state = "to do" if one.run is None else f"finished: {one.run.folder}"
+            state = "to do" if one.run is None else f"finished: {one.run.name}"
         cells.append((str(number), one.experiment.name, tasks, batch, state))
-    render.print_table(("", "experiment", "tasks", "queries by", "state"), cells)
+    heads = ("", "experiment", "tasks", "queries by", "state")
+    render.print_table(heads, cells, spare=("queries by", "tasks", ""))
     click.echo()
     done = sum(one.run is not None for one in listed)
     click.echo(f"{_counted(len(listed))}, {done} of them finished")
     for reason in dict.fromkeys(one.reason for one in listed if one.reason):
-        click.echo(f"note: {reason}")
+        render.print_text(f"note: {reason}")
 
 
 def _counted(number: int) -> str:
@@ -271,6 +279,8 @@ def _counted(number: int) -> str:
 
 def _print_summary(results: Sequence[ExperimentResult]) -> None:
     """Print the notes of the runs, each once, and the number of experiments in each state."""
+    from fsframework.cli import render
+
     named: dict[str, list[str]] = {}
     for result in results:
         for note in result.notes:
@@ -278,7 +288,7 @@ def _print_summary(results: Sequence[ExperimentResult]) -> None:
                 named.setdefault(note, []).append(result.description.name)
     for note, (first, *others) in named.items():
         more = f" and {len(others)} more" if others else ""
-        click.echo(f"note ({first}{more}): {note}")
+        render.print_text(f"note ({first}{more}): {note}")
     failed = sum(not result.finished for result in results)
     before = sum(result.reused for result in results)
     now = len(results) - failed - before

@@ -106,7 +106,6 @@ def similarity(  # noqa: PLR0913 - a parameter per option
       fsf data similarity --dataset csv:images.csv --column place --context-template "a {} scene"
     """
     from fsf_benchmarks._metacoco import SIMILARITIES, printed_similarities
-    from fsf_benchmarks._rendering import check_suffix
     from fsf_benchmarks._similarity import (
         SUFFIXES,
         Templates,
@@ -119,7 +118,7 @@ def similarity(  # noqa: PLR0913 - a parameter per option
     from fsframework.cli import render
 
     if output is not None:
-        check_suffix(output, SUFFIXES, force=force)
+        check_output(output, *SUFFIXES, force=force)
     if figure is not None:
         check_output(figure, force=force)
         check_figure(figure)

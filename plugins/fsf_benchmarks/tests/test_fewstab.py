@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -238,12 +240,10 @@ def test_figure_6_says_why_a_value_is_missing(grid: Grid, monkeypatch: pytest.Mo
     options = ("-o", "benchmark.training_shots=true", "--shot", "1", "--json")
     document = ran(grid(*options, methods=("toy-near", "toy-blind")), code=1)
     assert document["tables"][-1]["table"] == "Figure 6"
-    assert [row["reason"] for row in document["tables"][-1]["rows"]] == [
-        "none: the method does not train",
-        "failed, see below",
-    ]
-    notes = document["tables"][-1]["notes"]
-    assert any("raised RuntimeError: the toy was told to fail" in note for note in notes)
+    first, second = (row["reason"] for row in document["tables"][-1]["rows"])
+    assert first == "none: the method does not train"
+    assert second.startswith("failed: method 'toy-blind': ")
+    assert "raised RuntimeError: the toy was told to fail" in second
 
 
 def test_equal_experiments_are_one(planned: Any) -> None:
@@ -469,12 +469,9 @@ def test_a_failing_experiment_loses_no_other(grid: Grid, monkeypatch: pytest.Mon
     monkeypatch.setenv("TOY_FAILS", "1")
     document = ran(grid(*options, "--json"), code=1)
     reasons = {(row["method"], row["shot"]): row["reason"] for row in rows(document, "3")}
-    assert reasons["toy-blind", 1] == "failed, see below"
+    assert "raised RuntimeError: the toy was told to fail" in reasons["toy-blind", 1]
     for method in METHODS:
-        assert reasons[method, 12] == "failed, see below"
-    notes = document["tables"][0]["notes"]
-    assert any("n_shot must be at most 10, not 12" in note for note in notes)
-    assert any("raised RuntimeError: the toy was told to fail" in note for note in notes)
+        assert "n_shot must be at most 10, not 12" in reasons[method, 12]
     assert reasons["toy-near", 1] == reasons["toy-first", 1] == ""
     assert all(row["measured"] is None for row in rows(document, "3", shot=12))
     # Two are too few to be ranked.
@@ -596,7 +593,7 @@ def test_level_and_query_batch_are_told(grid: Grid) -> None:
     assert "intervals: 90 %" in done.stdout
 
 
-@pytest.mark.parametrize("suffix", ["md", "csv", "json", "tex"])
+@pytest.mark.parametrize("suffix", ["md", "csv", "json", "tex", "html"])
 def test_output_beside_what_is_printed(grid: Grid, tmp_path: Path, suffix: str) -> None:
     done = grid("--shot", "1", "--output", f"tables.{suffix}")
     assert done.returncode == 0, done.stderr
@@ -642,3 +639,49 @@ def test_experiments_are_joined_over_training_seeds(grid: Grid) -> None:
     refused = grid("--seeds", "0-1", "-o", "benchmark.agreement=true")
     assert refused.returncode == 2
     assert "--seeds: the benchmark fewstab with these options needs the answers" in refused.stderr
+
+
+def test_the_answer_comes_first(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as failing:
+        failing.setenv("TOY_FAILS", "1")
+        done = grid("--shot", "1", "--shot", "5", dataset="miniImageNet=toy-images")
+    assert done.returncode == 1
+    answer, _, tables = done.stdout.partition("\nTable 3.")
+    assert answer.startswith("On 5-way 1-shot tasks: ")
+    assert answer.splitlines()[2].split() == ["method", "shot", "Acc-R", "wAcc-R", "wAcc-A", "gap"]
+    assert "\n–: toy-blind, shot 1, toy-blind, shot 5: method 'toy-blind'" in answer
+    assert tables
+    again = ran(grid("--shot", "1", "--shot", "5", "--json", dataset="miniImageNet=toy-images"))
+    head = again["headline"]
+    assert [row["shot"] for row in rows(again, "3", method="toy-near")] == [1, 1, 5, 5]
+    gaps = [row for row in head["rows"] if row["row"] == "toy-near, shot 5"]
+    runs = {run["experiment"]: run["estimates"] for run in again["experiments"]}
+    own = runs["toy-near, toy-pixels, miniImageNet, 5-shot, own words"]
+    assert gaps[-1]["measured"] == pytest.approx(100 * own["wacc-gap"]["value"])
+    assert len(head["rows"]) == 2 * 3 * 4
+
+
+def test_further_tables_have_their_sentences(grid: Grid) -> None:
+    done = grid(*ABLATION, *AGREEMENT, "--shot", "5", "--json", dataset="CUB-200=toy-images")
+    document = ran(done)
+    told = " ".join(document["headline"]["sentences"])
+    drops = [
+        f"{row['measured']:.1f} ({row['technique']})"
+        for row in rows(document, "S5")
+        if row["methods"] == 3
+    ]
+    assert f"By construction of the support, 5-shot, the average gap is {', '.join(drops)}" in told
+    [rho] = rows(document, "4")
+    assert f"Ranks by wAcc-A and by wAcc-R have the correlation {rho['measured']:.2f}" in told
+
+
+def test_on_80_columns_nothing_wraps(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = (*AGREEMENT, "--shot", "5")
+    piped = grid(*options, dataset="miniImageNet=toy-images")
+    assert max(map(len, piped.stdout.splitlines())) > 100
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = grid(*options, dataset="miniImageNet=toy-images")
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    values = set(re.findall(r"\d+\.\d\d ± \d+\.\d\d", piped.stdout))
+    assert values <= set(re.findall(r"\d+\.\d\d ± \d+\.\d\d", shown.stdout))

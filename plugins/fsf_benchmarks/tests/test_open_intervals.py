@@ -68,7 +68,7 @@ def test_methods_are_compared_by_pairs_on_the_tasks_of_the_files(fsf: Fsf, tmp_p
     second = fsf(*asked)
     assert second.returncode == 0
     assert "5 experiments: 0 run now, 5 finished before, 0 failed" in second.stdout
-    assert "conclusive of 2 comparisons" in second.stdout
+    assert "Of 2 comparisons with the baseline, " in second.stdout
 
     run = next(c["folder"] for n, c in cells.items() if n.startswith("training"))
     other = fsf("benchmark", "open-intervals", *SMALL, "--model", f"mine={run}", "--shot", "5")

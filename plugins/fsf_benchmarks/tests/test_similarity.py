@@ -155,7 +155,7 @@ def test_a_data_set_without_contexts_has_one_similarity(
     [
         (("--template", "a photo"), "the template must contain {} exactly once, not 'a photo'"),
         (("--split", "tset"), "has no split 'tset'"),
-        (("--output", "x.txt"), "the name must end in .csv, .parquet"),
+        (("--output", "x.txt"), "must end in .csv or .parquet"),
         (("--figure", "x.gif"), "the name of a figure must end in one of .pdf"),
         (("--clip", "there"), "--clip and --detector both name the model"),
         (("--batch-size", "0"), "batch_size must be at least 1, not 0"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fsf_reports._sections.provenance import Provenance
     from fsf_reports._sections.tasks import Tasks
     from fsf_reports._sections.training import Training
+    from fsf_reports._table_files import PlainTables
     from fsf_reports._tables import table
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "HarmfulPairs",
     "HtmlPage",
     "Leaderboard",
+    "PlainTables",
     "PrintedValues",
     "Provenance",
     "Tasks",
@@ -48,6 +50,7 @@ _HOME = {
     "HarmfulPairs": "_sections.pairs",
     "HtmlPage": "_page.writer",
     "Leaderboard": "_sections.leaderboard",
+    "PlainTables": "_table_files",
     "PrintedValues": "_sections.printed",
     "Provenance": "_sections.provenance",
     "Tasks": "_sections.tasks",

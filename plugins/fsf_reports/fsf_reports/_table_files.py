@@ -10,25 +10,40 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any, ClassVar
 
 from fsf_reports._text import plain
-from fsframework.values import Entry, Quantity, TableDeclaration
+from fsframework.errors import OptionError
+from fsframework.interfaces import TableWriter
+from fsframework.values import Quantity, TableColumn, TableDeclaration
 
-__all__ = ["WRITERS", "as_text", "caption", "to_csv", "to_html", "to_markdown", "to_tex"]
+__all__ = [
+    "WRITERS",
+    "PlainTables",
+    "as_text",
+    "caption",
+    "to_csv",
+    "to_html",
+    "to_markdown",
+    "to_tex",
+]
 
 _ABSENT = "–"
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _LONG = 34
 """Characters of a name that is broken into lines in LaTeX."""
 
 
 @dataclass(frozen=True)
 class _Value:
-    """A value as text: the number, its interval, and its mark."""
+    """A value as text: the number, its interval, its mark, and the letter of a footnote."""
 
     number: str
     interval: str
-    mark: str
+    mark: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,22 +53,31 @@ class _Row:
 
 
 def _rows(table: TableDeclaration, digits: int) -> list[_Row]:
-    found: dict[tuple[str, ...], dict[str, Entry]] = {}
-    for entry in table.entries:
-        found.setdefault(entry.row, {})[entry.column] = entry
+    columns = [_values(column, table.reasons, digits) for column in table.shown]
     return [
-        _Row(
-            tuple(map(plain, names)),
-            tuple(_value(entries.get(column), digits) for column in table.columns),
-        )
-        for names, entries in found.items()
+        _Row(tuple(map(plain, names)), values)
+        for names, values in zip(table.rows, zip(*columns, strict=True), strict=True)
     ]
 
 
-def _value(entry: Entry | None, digits: int) -> _Value | None:
-    if entry is None or entry.measured is None:
-        return None
-    return _Value(*_parts(entry.measured, digits), entry.mark)
+def _values(column: TableColumn, reasons: Sequence[str], digits: int) -> Iterator[_Value | None]:
+    for entry, value in zip(column.entries, column.values, strict=True):
+        measured = entry if column.kind == "measured" else None
+        if value is not None:
+            yield _Value(*_parts(value, digits), measured.mark if measured is not None else "")
+        elif measured is not None and measured.reason:
+            yield _Value(_ABSENT, "", note=_letter(reasons.index(measured.reason)))
+        else:
+            yield None
+
+
+def _letter(place: int) -> str:
+    return _LETTERS[place] if place < len(_LETTERS) else str(place + 1)
+
+
+def _columns(table: TableDeclaration) -> list[str]:
+    """Return the heads of the columns of values."""
+    return [column.name for column in table.shown]
 
 
 def _parts(quantity: Quantity, digits: int) -> tuple[str, str]:
@@ -80,7 +104,9 @@ def caption(table: TableDeclaration) -> str:
 
 
 def _told(table: TableDeclaration) -> str:
-    return " ".join(map(_sentence, (table.title, *table.notes)))
+    of = [f"{table.name} of {table.source}"] if table.source else []
+    missing = (f"{_letter(i)}: {reason}" for i, reason in enumerate(table.reasons))
+    return " ".join(map(_sentence, (*of, table.title, *missing, *table.notes)))
 
 
 def _marks(table: TableDeclaration, best: str, tied: str) -> str:
@@ -117,18 +143,23 @@ def as_text(table: TableDeclaration, digits: int = 1) -> tuple[list[str], list[l
     """Return heads and cells for a terminal; ``*`` marks the best, ``~`` what is tied with it."""
     marks = {"best": " *", "tied": " ~", "": ""}
     rows = [
-        [*row.names, *(_ABSENT if v is None else f"{v.number} {v.interval}".rstrip()
-                       + marks[v.mark] for v in row.values)]
+        [*row.names, *(_ABSENT if v is None else " ".join(filter(None, (v.number, v.interval,
+                       v.note))) + marks[v.mark] for v in row.values)]
         for row in _rows(table, digits)
     ]  # fmt: skip
-    return [*map(plain, table.row_names), *table.columns], rows
+    return [*map(plain, table.row_names), *_columns(table)], rows
 
 
-def to_csv(table: TableDeclaration, *, digits: int = 1, grouped: bool = False) -> str:
+def to_csv(*tables: TableDeclaration, digits: int = 1, grouped: bool = False) -> str:
     """Return one row per value, unrounded, with its interval and everything known about it."""
     del digits, grouped
     rows = [
-        {**dict(zip(table.row_names, entry.row, strict=True)), **entry.to_json()}
+        {
+            "table": table.name,
+            **dict(zip(table.row_names, entry.row, strict=True)),
+            **entry.to_json(),
+        }
+        for table in tables
         for entry in table.entries
     ]
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -152,10 +183,10 @@ def _markdown(text: str) -> str:
 
 def to_markdown(table: TableDeclaration, *, digits: int = 1, grouped: bool = False) -> str:
     """Return a table of GitHub's Markdown, its caption above."""
-    heads = [*_heads(table, grouped), *table.columns]
-    n_names = len(heads) - len(table.columns)
+    heads = [*_heads(table, grouped), *_columns(table)]
+    n_names = len(heads) - len(_columns(table))
     lines = [_markdown(caption(table)), ""]
-    aligned = ["---"] * n_names + ["---:"] * len(table.columns)
+    aligned = ["---"] * n_names + ["---:"] * (len(heads) - n_names)
     lines += [_pipes(map(_markdown, heads)), _pipes(aligned)]
     for title, rows in _blocks(table, _rows(table, digits), grouped):
         if title:
@@ -173,6 +204,8 @@ def _pipes(cells: Iterator[str] | Sequence[str] | map[str]) -> str:
 def _markdown_value(value: _Value | None) -> str:
     if value is None:
         return _ABSENT
+    if value.note:
+        return f"{value.number} ({value.note})"
     text = " ".join(filter(None, (value.number, value.interval)))
     return {"best": f"**{text}**", "tied": f"{text} \\~"}.get(value.mark, text)
 
@@ -183,12 +216,14 @@ def _markdown_value(value: _Value | None) -> str:
 def to_html(table: TableDeclaration, *, digits: int = 1, grouped: bool = False) -> str:
     """Return a ``table`` element with its caption."""
     heads = _heads(table, grouped)
-    columns = "".join(f'<th scope="col">{escape(plain(c))}</th>' for c in [*heads, *table.columns])
+    columns = "".join(
+        f'<th scope="col">{escape(plain(c))}</th>' for c in [*heads, *_columns(table)]
+    )
     body = []
     for title, rows in _blocks(table, _rows(table, digits), grouped):
         body.append("<tbody>")
         if title:
-            span = len(heads) + len(table.columns)
+            span = len(heads) + len(_columns(table))
             body.append(f'<tr><th scope="rowgroup" colspan="{span}">{escape(title)}</th></tr>')
         body += [_html_row(row) for row in rows]
         body.append("</tbody>")
@@ -209,6 +244,8 @@ def _html_row(row: _Row) -> str:
 def _html_value(value: _Value | None) -> str:
     if value is None:
         return _ABSENT
+    if value.note:
+        return f"{value.number} ({value.note})"
     text = escape(" ".join(filter(None, (value.number, value.interval))))
     return {"best": f"<b>{text}</b>", "tied": f"{text} ~"}.get(value.mark, text)
 
@@ -278,25 +315,30 @@ def _tex_name(text: str) -> str:
     return r"\raggedright " + " ".join(r"\hspace{0pt}".join(map(_tex, pieces)) for pieces in words)
 
 
-def to_tex(table: TableDeclaration, *, digits: int = 1, grouped: bool = False) -> str:
+def to_tex(
+    table: TableDeclaration, *, digits: int = 1, grouped: bool = False, label: str = ""
+) -> str:
     """Return a ``table`` environment that needs ``booktabs`` and nothing else.
 
     Numbers have equally many decimals and are aligned at the right, intervals at their left, so
     that the decimal points of a column are below each other, also in bold.
+
+    Args:
+        label: by which the paper refers to it, by default the name of the table.
     """
     rows, heads = _rows(table, digits), _heads(table, grouped)
     start = len(table.row_names) - len(heads)
     widths = [max(len(row.names[start + place]) for row in rows) for place in range(len(heads))]
     share = 0.42 / max(1, sum(width > _LONG for width in widths))
     names = [rf"p{{{share:.2f}\linewidth}}" if width > _LONG else "l" for width in widths]
-    spans = [r"\multicolumn{2}{c}{" + _tex(column) + "}" for column in table.columns]
+    spans = [r"\multicolumn{2}{c}{" + _tex(column) + "}" for column in _columns(table)]
     lines = [
         "% needs \\usepackage{booktabs}",
         _OTHER_CHARACTERS,
         r"\begin{table}[t]",
         r"\centering",
         rf"\caption{{{_tex_caption(table)}}}",
-        rf"\label{{tab:{_slug(table.name)}}}",
+        rf"\label{{tab:{_slug(label or table.name)}}}",
         r"\smallskip",
         r"\small",
         rf"\begin{{tabular}}{{{''.join(names)}{'r@{ }l' * len(spans)}}}",
@@ -325,6 +367,8 @@ def _tex_caption(table: TableDeclaration) -> str:
 def _tex_value(value: _Value | None) -> str:
     if value is None:
         return r"\multicolumn{2}{c}{--}"
+    if value.note:
+        return rf"\multicolumn{{2}}{{c}}{{--$^\mathrm{{{value.note}}}$}}"
     number, interval = _tex(value.number), _tex(value.interval)
     if value.mark == "best":
         bold = interval.replace(r"$\pm$", r"\boldmath$\pm$")
@@ -342,3 +386,43 @@ WRITERS: Mapping[str, Callable[..., str]] = MappingProxyType(
     {".tex": to_tex, ".md": to_markdown, ".csv": to_csv, ".html": to_html}
 )
 """What writes a table, by the suffix of the file."""
+
+
+class PlainTables(TableWriter):
+    """Tables as LaTeX (booktabs), Markdown, HTML and CSV.
+
+    CSV has a row per value, unrounded, with everything that is known about it.
+
+    Args:
+        digits: decimals of percentages.
+        grouped: whether rows with the same first name have it as a heading above them.
+
+    Raises:
+        OptionError: ``digits`` is negative.
+    """
+
+    formats: ClassVar[tuple[str, ...]] = ("tex", "md", "csv", "html")
+
+    def __init__(self, *, digits: int = 2, grouped: bool = False) -> None:
+        if digits < 0:
+            raise OptionError(f"digits must be at least 0, not {digits}")
+        self.digits = digits
+        self.grouped = grouped
+
+    def write(self, tables: Sequence[TableDeclaration], path: Path) -> None:
+        """Write tables one below the other; CSV has one head for all."""
+        suffix = path.suffix.lower()
+        if suffix == ".csv":
+            path.write_text(to_csv(*tables), encoding="utf-8", newline="")
+            return
+        parts = [self._part(table, suffix, tables[:place]) for place, table in enumerate(tables)]
+        path.write_text("\n".join(parts), encoding="utf-8")
+
+    def _part(
+        self, table: TableDeclaration, suffix: str, before: Sequence[TableDeclaration]
+    ) -> str:
+        how: dict[str, Any] = {"digits": self.digits, "grouped": self.grouped}
+        if suffix == ".tex":
+            number = sum(one.name == table.name for one in before) + 1
+            return to_tex(table, **how, label=f"{table.name} {number}" if number > 1 else "")
+        return WRITERS[suffix](table, **how)

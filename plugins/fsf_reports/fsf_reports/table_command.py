@@ -126,10 +126,10 @@ def table(  # noqa: PLR0913 - a parameter per option
 
 
 def _write(made: TableDeclaration, path: Path, digits: int, *, grouped: bool) -> None:
-    from fsf_reports._table_files import WRITERS
-    from fsframework.api.files import atomic_write
+    import fsframework as fsf
+    from fsf_reports._table_files import PlainTables
 
-    atomic_write(path, WRITERS[path.suffix.lower()](made, digits=digits, grouped=grouped))
+    fsf.save_tables(made, path, writer=PlainTables(digits=digits, grouped=grouped))
 
 
 def _print(made: TableDeclaration, digits: int) -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 import fsframework as api
-from fsf_reports import table
+from fsf_reports import PlainTables, table
 from fsf_reports._table_files import WRITERS, caption, to_csv, to_html, to_markdown, to_tex
-from fsframework.errors import OptionError
+from fsframework.errors import DataError, OptionError
+from fsframework.testing import Check, Make, parametrize_with_checks
 from fsframework.values import Entry, Quantity, TableDeclaration
 from tests.conftest import Fsf
 
@@ -175,8 +176,55 @@ def test_small_and_missing_values() -> None:
     )
     text = to_markdown(TableDeclaration("T", "t", ("n",), entries))
     cells = [line.split("|")[2].strip() for line in text.splitlines() if line.startswith("|")]
-    assert cells[2:] == ["<0.001", "3.0 [1.0, 6.0]", "2.0", "–"]
-    assert caption(TableDeclaration("T", "t", ("n",), entries, ("note",))) == "t. note."
+    assert cells[2:] == ["<0.001", "3.0 [1.0, 6.0]", "2.0", "– (a)"]
+    assert caption(TableDeclaration("T", "t", ("n",), entries, ("note",))) == "t. a: why. note."
+
+
+@parametrize_with_checks([PlainTables])
+def test_conformance(make: Make, check: Check) -> None:
+    check(make)
+
+
+BESIDE = TableDeclaration(
+    "Table 3", "Worst classes.", ("shot", "method"),
+    (
+        Entry(("1", "A&B|c"), "wAcc-A", Quantity.around(30.0, 3.0),
+              printed=Quantity.around(34.0, 4.0), about={"shot": 1}),
+        Entry(("5", "x_y"), "wAcc-A", None, "failed: 100 % of #1", about={"shot": 5}),
+    ),
+    ("a note & more",),
+    source="FewSTAB",
+)  # fmt: skip
+
+
+def test_printed_values_are_beside_measured_ones(tmp_path: Path) -> None:
+    path = tmp_path / "tables.md"
+    api.save_tables([BESIDE, nasty()], path, writer={"name": "plain-tables", "digits": 2})
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if "|" in line]
+    assert lines[0] == ("| shot | method | wAcc-A | wAcc-A, printed | wAcc-A, measured − printed |")
+    assert lines[2] == "| 1 | A&amp;B\\|c | 30.00 ± 3.00 | 34.00 ± 4.00 | −4.00 ± 5.00 |"
+    assert lines[3] == "| 5 | x\\_y | – (a) | – | – |"
+    rows = list(csv.DictReader(io.StringIO(to_csv(BESIDE, nasty()))))
+    assert [row["table"] for row in rows][:3] == ["Table 3", "Table 3", "Table <1>"]
+    names = ("measured", "printed", "difference", "difference_half_width")
+    assert [float(rows[0][name]) for name in names] == [30.0, 34.0, -4.0, 5.0]
+    assert (rows[1]["measured"], rows[1]["reason"]) == ("", "failed: 100 % of #1")
+
+
+def test_two_latex_tables_of_one_name_have_two_labels(tmp_path: Path) -> None:
+    api.save_tables([BESIDE, BESIDE], tmp_path / "tables.tex")
+    text = (tmp_path / "tables.tex").read_text(encoding="utf-8")
+    assert re.findall(r"\\label\{(.*)\}", text) == ["tab:table-3", "tab:table-3-2"]
+    assert r"\caption{Table 3 of FewSTAB. Worst classes. a: failed:" in text
+    assert r"a: failed: 100 \% of \#1." in text
+
+
+def test_a_file_that_nothing_writes(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"must end in one of .tex, .md, .csv, .html"):
+        api.save_tables(BESIDE, tmp_path / "tables.xls")
+    with pytest.raises(DataError, match="no tables to write"):
+        api.save_tables([], tmp_path / "tables.tex")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_notebook_shows_a_table_as_text() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -26,8 +26,7 @@ class _Column:
         name: its heading.
         values: one for each row of the table, ``None`` where there is none.
         entries: the entries they are of.
-        signed: whether values have a sign.
-        kind: ``measured``, ``printed`` or ``difference``.
+        kind: as in ``TableColumn``.
     """
 
     name: str
@@ -52,8 +51,8 @@ def html_of_table(table: TableDeclaration, identity: str) -> str:
     Args:
         identity: unique on the page.
     """
-    rows = list(dict.fromkeys(entry.row for entry in table.entries))
-    columns = list(_columns(table, rows))
+    rows = table.rows
+    columns = [_Column(one.name, one.values, one.entries, one.kind) for one in table.shown]
     reasons = _Reasons(table)
     head = "".join(f'<th scope="col" dir="auto">{escape(name)}</th>' for name in table.row_names)
     head += "".join(
@@ -78,25 +77,11 @@ def html_of_table(table: TableDeclaration, identity: str) -> str:
     )
 
 
-def _columns(table: TableDeclaration, rows: Sequence[tuple[str, ...]]) -> Iterator[_Column]:
-    at = {(entry.row, entry.column): entry for entry in table.entries}
-    for name in table.columns:
-        entries = tuple(at.get((row, name)) for row in rows)
-        yield _Column(name, tuple(e and e.measured for e in entries), entries)
-        if any(e is not None and e.printed is not None for e in entries):
-            printed = tuple(e and e.printed for e in entries)
-            yield _Column(f"{name}, printed", printed, entries, "printed")
-            if table.differences:
-                found = tuple(e and e.difference for e in entries)
-                yield _Column(f"{name}, measured − printed", found, entries, "difference")
-
-
 class _Reasons(Sequence[str]):
     """Footnotes that say why values are missing, each once."""
 
     def __init__(self, table: TableDeclaration) -> None:
-        missing = [e.reason for e in table.entries if e.measured is None and e.reason]
-        self._reasons = list(dict.fromkeys(missing))
+        self._reasons = table.reasons
 
     def sign(self, reason: str) -> str:
         """Return the letter of a reason."""
