@@ -198,10 +198,10 @@ def check_fixed(**makers: ViewMaker) -> None:
         OptionError: a maker is refused.
     """
     for name, maker in makers.items():
-        if maker.random or maker.n_kinds != maker.n_views or maker.n_views < 2:
+        if maker.random or maker.n_kinds != maker.n_views:
             raise OptionError(
-                f"{name} must make at least two views of an image, each by a transformation of "
-                f"its own, such as rotation, but {type(maker).__name__} does not"
+                f"{name} must make the same views of an image each time, one by each "
+                f"transformation, as rotation does, but {type(maker).__name__} does not"
             )
 
 

@@ -27,9 +27,26 @@ from tests.golden_heads import (
 ANGLES = {
     "rotation": (0, 90, 180, 270),
     "rotation4": (0, 90, 180, 270),
+    "rotation33": (90, 180, 270),
     "rotation3": (0, 90, 270),
     "rotation2": (0, 180),
+    "rotation1": (90,),
 }
+ORDERS = {
+    "color_perm": ("rgb", "rbg", "grb", "gbr", "brg", "bgr"),
+    "color_perm6": ("rgb", "rbg", "grb", "gbr", "brg", "bgr"),
+    "color_perm3": ("rgb", "gbr", "brg"),
+    "color_perm2": ("gbr", "brg"),
+    "color_perm1": ("gbr",),
+}
+"""What the references call sets of views."""
+
+
+def maker_of(name: str) -> ViewMaker:
+    """Return the maker of a set of views."""
+    return (
+        Rotation(angles=ANGLES[name]) if name in ANGLES else ColorPermutation(orders=ORDERS[name])
+    )
 
 
 class Numbers(Backbone):
@@ -152,9 +169,7 @@ class Joint(FewShotMethod):
 def test_golden_heads_sla(path: Path) -> None:
     case = read_case(path)
     images, m = case.tensor("images"), int(case.number("n_augmentations"))
-    maker: ViewMaker = ColorPermutation()
-    if case.text("augmentation") == "rotation":
-        maker = Rotation(angles=ANGLES["rotation"])
+    maker = maker_of(case.text("augmentation"))
     assert maker.n_views == m
     torch.testing.assert_close(maker.make(images).images.flatten(0, 1), case.tensor("augmented"))
     options = {"views": maker, "temperature": case.number("T")}
@@ -180,9 +195,7 @@ def test_golden_heads_hts(path: Path) -> None:
     given, batch = case.parameters, task_of(case)
     [pretext] = case.arrays["pretext_tasks"].tolist()
     weight = given["backbone.weight"]
-    method = HTS(
-        base=ProtoNet(), views=Rotation(angles=ANGLES[pretext]), beta=case.number("ssl_trade")
-    )
+    method = HTS(base=ProtoNet(), views=maker_of(pretext), beta=case.number("ssl_trade"))
     assert batch.support is not None
     assert batch.query is not None
     method.build(batch.query.shape[2:], 9, Numbers(len(weight), weight))

@@ -12,7 +12,7 @@ from fsf_metric_methods import DN4, ProtoNet, RENet
 from fsf_pretext_methods import SLA
 from fsf_pretext_methods._sla import distillation, joint_batch
 from fsf_transfer_methods import Baseline
-from fsf_views import ColorPermutation, Patches, Rotation
+from fsf_views import Patches, Rotation
 from fsframework.interfaces import Batch, OptionError
 from fsframework.testing.method import ToyBackbone, built
 
@@ -138,10 +138,8 @@ def test_what_does_not_fit_is_one_sentence() -> None:
         SLA(base=MAML(), views=turned())
     with pytest.raises(OptionError, match="but MAML is made for 10"):
         SLA(base=MAML(n_way=10), views=turned(), inference="single")
-    with pytest.raises(OptionError, match="each by a transformation of its own, such as rotation,"):
+    with pytest.raises(OptionError, match="one by each transformation, as rotation does, but Pat"):
         SLA(base=ProtoNet(), views=Patches())
-    with pytest.raises(OptionError, match="views must make at least two views of an image"):
-        SLA(base=ProtoNet(), views=ColorPermutation(orders=("rgb",)))
     with pytest.raises(OptionError, match="temperature must be above 0, got 0"):
         SLA(base=ProtoNet(), views=turned(), temperature=0.0)
     inner = SLA(base=ProtoNet(), views=turned())
