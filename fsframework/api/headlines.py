@@ -250,6 +250,14 @@ def _rows(results: Sequence[MethodResult]) -> tuple[list[HeadlineRow], tuple[str
             heads["set"] = [str(number[id(one)]) for one in results]
     if any(one.other_seeds for one in results):
         heads["seeds"] = [str(len(one.models)) for one in results]
-    lines = zip(*heads.values(), strict=True)
-    rows = [HeadlineRow(names, one) for names, one in zip(lines, results, strict=True)]
+    lines = list(zip(*heads.values(), strict=True))
+    places = [i for i, name in enumerate(heads) if name != "seeds"]
+    called = [", ".join(line[i] for i in places if line[i]) for line in lines]
+    # Numbers of seeds are in the table; sentences need them only where nothing else differs.
+    if len(set(called)) < len(called):
+        called = [""] * len(lines)
+    rows = [
+        HeadlineRow(names, one, called=name)
+        for names, one, name in zip(lines, results, called, strict=True)
+    ]
     return rows, tuple(heads)

@@ -297,50 +297,63 @@ def _reader(images: RunImages) -> Callable[[IntArray], Mapping[int, UInt8Array]]
 
 
 def _labels(opened: Sequence[Run]) -> list[str]:
-    """Return short labels that tell the runs apart: more is said only where it is needed."""
-    candidates = [list(_names(run)) for run in opened]
-    level = [0] * len(opened)
-    while True:
-        shown = [names[i] for names, i in zip(candidates, level, strict=True)]
-        counts = Counter(shown)
-        again = [
-            i
-            for i, name in enumerate(shown)
-            if counts[name] > 1 and level[i] + 1 < len(candidates[i])
+    """Return short labels that tell the runs apart: the method, and in what its runs differ."""
+    facts = [_facts(run) for run in opened]
+    labels = [""] * len(opened)
+    for name in dict.fromkeys(one[0] for one in facts):
+        places = [place for place, one in enumerate(facts) if one[0] == name]
+        for place, label in zip(places, _told_apart([facts[p] for p in places]), strict=True):
+            labels[place] = label
+    for longer in ([run.name for run in opened], [str(run.folder) for run in opened]):
+        counts = Counter(labels)
+        labels = [
+            other if counts[label] > 1 else label
+            for label, other in zip(labels, longer, strict=True)
         ]
-        if not again:
-            return shown
-        for i in again:
-            level[i] += 1
+    return labels
 
 
-def _names(run: Run) -> Iterator[str]:
-    """Yield names of a run, each more specific than the last."""
+def _facts(run: Run) -> tuple[str, ...]:
+    """Return what a run is called, and what may tell it from others; equally many for all."""
     record = run.record
-    if record.name:
-        yield record.name
-    if record.method is None:
-        yield record.imported.method if record.imported and record.imported.method else run.name
-    else:
-        name = record.method.name
-        yield name
-        if recipe := record.settings.get("recipe"):
-            yield f"{name} {recipe}"
-        if record.tested is not None and record.tested.n_way:
-            yield f"{name} {record.tested.n_shot}-shot"
-            name = f"{name} {record.tested.shape}"
-        if record.backbone is not None:
-            name = f"{name} {record.backbone.called}"
-            yield name
-        if record.training_seed is not None:
-            name = f"{name} seed {record.training_seed}"
-            yield name
-    yield run.name
-    yield str(run.folder)
+    name = record.name
+    if not name and record.method is None:
+        name = (record.imported.method if record.imported else None) or run.name
+    tested = record.tested
+    has_shape = tested is not None and tested.n_way
+    return (
+        name or (record.method.name if record.method is not None else run.name),
+        str(record.settings.get("recipe") or ""),
+        f"{tested.n_shot}-shot" if tested is not None and has_shape else "",
+        f"{tested.n_way}-way" if tested is not None and has_shape else "",
+        record.backbone.called if record.backbone is not None else "",
+        "" if record.training_seed is None else f"seed {record.training_seed}",
+    )
+
+
+def _told_apart(facts: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return names, each with as many facts as it takes to tell them apart.
+
+    >>> _told_apart([("ncc", "1-shot", "seed 0"), ("ncc", "1-shot", "seed 1")])
+    ['ncc seed 0', 'ncc seed 1']
+    """
+    names, *others = zip(*facts, strict=True)
+    labels = list(names)
+    for values in others:
+        if len(set(labels)) < len(labels) and len(set(values)) > 1:
+            labels = [
+                f"{label} {fact}".rstrip() for label, fact in zip(labels, values, strict=True)
+            ]
+    return labels
+
+
+def _called(run: ReportedRun) -> str:
+    method = run.record["components"].get("method")
+    return str(run.record["name"] or (method["name"] if method else run.label))
 
 
 def _title(shown: ReportedRuns) -> str:
-    methods = list(dict.fromkeys(run.label.partition(" ")[0] for run in shown))
+    methods = list(dict.fromkeys(_called(run) for run in shown))
     data = list(dict.fromkeys(run.data.name for run in shown if run.data is not None))
     some = ", ".join(methods[:3]) + (f" and {len(methods) - 3} more" if len(methods) > 3 else "")
     return f"{some} on {', '.join(data)}" if data else some

@@ -43,6 +43,16 @@ _NAMES: Mapping[Part, tuple[str, ...]] = {
 }
 
 
+MOST_SHOWN = 60
+"""Rows that a printed table has."""
+
+
+def rows_left(count: int) -> list[str]:
+    """Return a sentence on the rows that a printed table leaves out, if there are any."""
+    left = count - MOST_SHOWN
+    return [f"{left:,} more in .rows"] if left > 0 else []
+
+
 @dataclass(frozen=True)
 class BreakdownRow:
     """The accuracy of one part of a run in one arm, or how much lower it is in the tested arm.
@@ -115,17 +125,18 @@ class Breakdown:
                 f"{row.n_images:,}",
                 "" if row.p_corrected is None else f"{row.p_corrected:.2g}",
             )
-            for row in self.rows
+            for row in self.rows[:MOST_SHOWN]
         ]
 
     def __repr__(self) -> str:
-        return "\n".join([text_table(*self._cells()), *self.notes])
+        table = text_table(*self._cells())
+        return "\n".join([table, *rows_left(len(self.rows)), *self.notes])
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return html_table(*self._cells()) + notes
+        told = (*rows_left(len(self.rows)), *self.notes)
+        return html_table(*self._cells()) + "".join(f"<p>{escape(note)}</p>" for note in told)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -210,12 +211,15 @@ class MeasureComparison:
         Raises:
             KeyError: they were not compared.
         """
-        for pair in self.pairs:
-            if (pair.first, pair.second) == (first, second):
-                return pair, 1
-            if (pair.first, pair.second) == (second, first):
-                return pair, -1
+        if (first, second) in self._by_labels:
+            return self._by_labels[first, second], 1
+        if (second, first) in self._by_labels:
+            return self._by_labels[second, first], -1
         raise KeyError((first, second))
+
+    @cached_property
+    def _by_labels(self) -> Mapping[tuple[str, str], Pair]:
+        return {(pair.first, pair.second): pair for pair in self.pairs}
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
@@ -683,16 +687,18 @@ def _seed_notes(labels: Sequence[str], values: TaskValues) -> list[str]:
         if n > 1 and all(np.ptp(part[:, end - n : end], axis=1).max() == 0 for part in values.parts)
     ]
     if single := [label for label, n in zip(labels, n_seeds, strict=True) if n == 1]:
-        notes.append(
-            f"{', '.join(single)}: one seed, so intervals and differences speak of "
-            f"{'these' if len(single) == 1 else 'their'} weights only, and not of the method "
-            "trained again"
+        whose = "these" if len(single) == 1 else "their"
+        caution = (
+            f"one seed, so intervals and differences speak of {whose} weights only, and not of the "
+            "method trained again"
         )
+        notes += footnotes({label: [caution] for label in single})
     if two := [label for label, n in zip(labels, n_seeds, strict=True) if n == 2]:
-        notes.append(
-            f"{', '.join(two)}: two seeds say little of the variance between seeds; the interval "
-            "is wide, and may hold the truth less often than its level"
+        caution = (
+            "two seeds say little of the variance between seeds; the interval is wide, and may "
+            "hold the truth less often than its level"
         )
+        notes += footnotes({label: [caution] for label in two})
     return notes
 
 

@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 
 from fsframework.errors import OptionError, argument
+from fsframework.statistics.adjusting import Answers, OtherWords, cost_of_tied_words
 from fsframework.statistics.breakdown import (
+    MOST_SHOWN,
     QUESTIONS,
     Question,
-    correct,
     described_images,
     entries,
+    rows_left,
     tied_words,
     words_of,
 )
 from fsframework.statistics.pooling import Effects, Pooled, pooled, shares_wrong, simes
-from fsframework.statistics.tails import Sample, differences
+from fsframework.statistics.tails import Sample, differences, no_difference
 from fsframework.values import (
     ArmOutcomes,
     BoolArray,
@@ -60,12 +62,13 @@ class PairRow:
         question: ``tied``, the word in the support, or ``present``, the word in a query.
         estimate: what the word costs: accuracy without it minus accuracy with it, given all other
             pairs; positive where it hurts.
-        with_word: accuracy with the word as observed; ``without`` accuracy of what it is compared
-            with.
+        with_word: accuracy with the word as observed; ``without`` the one expected without it, that
+            is with the difference before shrinkage.
         n_tasks: tasks with the word in this role.
         n_queries: queries of the class in these tasks; for ``present`` those that have the word.
         n_images: distinct images with the word: in the supports, or among the queries.
-        p: one-sided, of no harm, from this pair only: that of a permutation test.
+        p: one-sided, of no harm, from this pair only: that of a permutation test, in which other
+            words and other arms play no part.
         p_corrected: corrected for all pairs of both questions: the expected share of pairs without
             harm among this one and all more certain ones.
         harmful: whether the pair is reported.
@@ -114,7 +117,8 @@ class HarmfulPairs:
     Args:
         tested: every pair that was looked at, reported ones first, the most harmful first.
         questions: that were asked.
-        p_any: of "no word hurts any class", from all pairs of both questions.
+        p_any: of "no word hurts any class", from all pairs of both questions, corrected for the
+            number of tests.
         notes: what a reader must know, a sentence each.
     """
 
@@ -147,16 +151,17 @@ class HarmfulPairs:
                 f"{row.n_images:,}",
                 f"{row.p_corrected:.2g}",
             )
-            for row in self.rows
+            for row in self.rows[:MOST_SHOWN]
         ]
 
     def __repr__(self) -> str:
         table = [text_table(*self._cells())] if self.rows else ["no pair is reported"]
-        return "\n".join([*table, *self.notes])
+        return "\n".join([*table, *rows_left(len(self.rows)), *self.notes])
 
     def _repr_html_(self) -> str:
         table = html_table(*self._cells()) if self.rows else "<p>no pair is reported</p>"
-        return table + "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        told = (*rows_left(len(self.rows)), *self.notes)
+        return table + "".join(f"<p>{escape(note)}</p>" for note in told)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values; ``rows`` are all pairs that were looked at."""
@@ -190,7 +195,7 @@ def harmful_pairs_of(
     tables = [table for table in (*_tied(outcomes, pool), _present(outcomes, pool)) if len(table)]
     likely = [pooled(table.effects(n_words)) for table in tables]
     chances = np.concatenate([np.empty(0), *(one.below(0.0) for one in likely)])
-    p_any = simes(np.concatenate([np.empty(0), *(table.p for table in tables)]))
+    p_any = _p_any(tables)
     shares = shares_wrong(chances)
     limit = wrong if p_any <= 1 - level else -1.0
     rows: list[PairRow] = []
@@ -207,6 +212,17 @@ def harmful_pairs_of(
 
 def _is_harmful(row: PairRow, least: float, limit: float) -> bool:
     return row.p_corrected <= limit and row.estimate.value >= least
+
+
+def _p_any(tables: Sequence[_Table]) -> float:
+    """Return the p of "no word hurts any class": Simes' test of all pairs, and one per table.
+
+    The one test finds a few large effects, the others many small ones; Bonferroni's correction is
+    for trying all.
+    """
+    pairs = simes(np.concatenate([np.empty(0), *(table.p for table in tables)]))
+    tried = [pairs, *(table.p_any for table in tables)]
+    return min(1.0, len(tried) * min(tried))
 
 
 def _check(question: Question | None, level: float, least: float, wrong: float) -> None:
@@ -233,6 +249,7 @@ class _Table:
         p: one-sided, of no harm.
         with_word: accuracy with the word; ``without`` that without it.
         counts: int ``(n, 3)``: tasks, queries and images.
+        p_any: of "the values do not depend on the words".
     """
 
     question: Question
@@ -247,6 +264,7 @@ class _Table:
     with_word: FloatArray
     without: FloatArray
     counts: IntArray
+    p_any: float
 
     def __len__(self) -> int:
         return len(self.label)
@@ -255,6 +273,21 @@ class _Table:
         """Return what the words cost, for all pairs together."""
         _, kind = np.unique(self.word, return_inverse=True)
         return Effects(self.value, self.error, kind, self.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of the differences, without a word minus with it.
+
+    Args:
+        more: float ``(n_classes, n_words)``, what is added to each; ``left`` the factor on the
+            variance of the values that goes with it.
+        doubt: float ``(n_classes,)``, variance of what is added.
+    """
+
+    more: FloatArray
+    left: FloatArray
+    doubt: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,6 +300,7 @@ class _Units:
         lost: float ``(n_classes,)``, degrees of freedom spent on ``value`` besides the mean.
         level: float ``(n_classes,)``, accuracy of each class.
         asked: float ``(n,)``, queries behind each unit.
+        known: of the differences, besides the values.
     """
 
     label: IntArray
@@ -276,6 +310,7 @@ class _Units:
     lost: FloatArray
     level: FloatArray
     asked: FloatArray
+    known: _Known
 
     def table(
         self, n_words: int, question: Question, arms: tuple[str, ...], *, closed: bool
@@ -297,42 +332,51 @@ class _Units:
         floor = 0.25 / np.maximum(asked, 1)  # where every answer is the same
         correction = (whole.count - 1) / np.maximum(whole.count - 1 - self.lost, 1)
         spread = np.maximum(whole.variance * correction, floor)
+        word = keys % n_words
+        more, left = self.known.more[label, word], self.known.left[label, word]
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = differences(whole.at(label), having, spread[label], correction[label])
-        present = np.unique(label[kept])
-        scale = np.sqrt(spread) / (np.sqrt(spread[present]).mean() if len(present) else 1.0)
-        level = self.level[label]
+            found = differences(whole.at(label), having, spread[label])
+        value = found.value + more
+        error = np.sqrt(found.error**2 * left + self.known.doubt[label])
+        seen = np.unique(label[kept])
+        scale = np.sqrt(spread) / (np.sqrt(spread[seen]).mean() if len(seen) else 1.0)
+        with_word = self.level[label] + having.mean
         table = _Table(
             question,
             arms,
             closed,
             label[kept],
-            keys[kept] % n_words,
-            found.value[kept],
-            found.error[kept],
+            word[kept],
+            value[kept],
+            error[kept],
             np.maximum(scale, _LEAST_SCALE)[label[kept]],
             found.p[kept],
-            (level + having.mean)[kept],
-            (level + others.mean)[kept],
+            with_word[kept],
+            (with_word + value)[kept],
             np.zeros((int(kept.sum()), 3), np.int64),
+            no_difference(self.label, self.value, self.unit, self.word),
         )
         return table, pair, kept
 
 
 def _tied(outcomes: ArmOutcomes, pool: ImagePool) -> list[_Table]:
-    """Compare the tasks of a class that tie it to a word with those that tie it to others."""
+    """Compare the tasks of a class that tie it to a word with those that do not."""
     found = []
+    n_classes, n_words = len(pool.class_names), len(words_of(pool))
+    uniform = [arm for arm in outcomes if outcomes.arms[arm].uniform]
     for arm, answered in outcomes.items():
         tasks = outcomes.arms[arm]
         tied = tied_words(tasks, pool)
         if not (tied >= 0).any():
             continue
         accuracy = np.asarray(answered.class_accuracy)
-        value, lost = without_other_classes(tasks, accuracy, tied >= 0, len(pool.class_names))
+        value, lost = without_other_classes(tasks, accuracy, tied >= 0, n_classes)
         task, way = np.nonzero(tied >= 0)
         label, word = tasks.classes[task, way], tied[task, way]
-        counted = np.bincount(label, minlength=len(pool.class_names))
-        level = np.bincount(label, accuracy[task, way], minlength=len(counted))
+        counted = np.bincount(label, minlength=n_classes)
+        level = np.bincount(label, accuracy[task, way], minlength=n_classes)
+        others = [one for one in uniform if one != arm]
+        cost, doubt = cost_of_tied_words(outcomes, pool, arm, others)
         units = _Units(
             label,
             value[task, way],
@@ -341,9 +385,14 @@ def _tied(outcomes: ArmOutcomes, pool: ImagePool) -> list[_Table]:
             lost,
             level / np.maximum(counted, 1),
             np.full(len(label), float(tasks.n_query)),
+            _Known(
+                np.broadcast_to(cost[:, None], (n_classes, n_words)),
+                np.ones((n_classes, n_words)),
+                doubt,
+            ),
         )
         closed = answered.scope == "closed"
-        table, pair, kept = units.table(len(words_of(pool)), "tied", (arm,), closed=closed)
+        table, pair, kept = units.table(n_words, "tied", (arm,), closed=closed)
         n_tasks = np.bincount(pair, minlength=len(kept))
         support = np.repeat(pair, tasks.n_shot), tasks.support[task, way].ravel()
         counts = [n_tasks, n_tasks * tasks.n_query, _distinct(*support, len(kept), len(pool))]
@@ -398,27 +447,21 @@ def _present(outcomes: ArmOutcomes, pool: ImagePool) -> _Table:
     """Compare the images of a class that have a word, as queries, with those that lack it."""
     uniform = [arm for arm in outcomes if outcomes.arms[arm].uniform]
     arms = uniform or list(outcomes)
-    n_images, n_classes = len(pool), len(pool.class_names)
-    sums, right, asked = (np.zeros(n_images) for _ in range(3))
-    for arm in arms:
-        answers = correct(outcomes[arm])
-        relative = answers - answers.mean(axis=2, keepdims=True)
-        n_query = answers.shape[2]
-        # Compared with the others, not with a mean that a query is part of.
-        relative *= n_query / (n_query - 1) if n_query > 1 else 0.0
-        relative += 0.0 if n_query > 1 else answers
-        image = described_images(outcomes.arms[arm], pool).ravel()
-        sums += np.bincount(image, relative.ravel(), minlength=n_images)
-        right += np.bincount(image, answers.ravel(), minlength=n_images)
-        asked += np.bincount(image, minlength=n_images)
+    n_images, n_classes, n_words = len(pool), len(pool.class_names), len(words_of(pool))
+    images = {arm: described_images(outcomes.arms[arm], pool) for arm in arms}
+    answers = Answers.of(outcomes, images, n_images)
+    asked = answers.asked
     chosen = np.flatnonzero(asked)
     label = pool.labels[chosen]
-    by_class = [np.bincount(label, of[chosen], minlength=n_classes) for of in (right, asked)]
-    value = sums[chosen] / asked[chosen]
+    by_class = [
+        np.bincount(label, of[chosen], minlength=n_classes) for of in (answers.right, asked)
+    ]
+    value = answers.value[chosen]
     n_own = np.maximum(np.bincount(label, minlength=n_classes), 1)
     value -= (np.bincount(label, value, minlength=n_classes) / n_own)[label]
     assert pool.attributes is not None
     unit, word = entries(*pool.attributes.csr(chosen), np.arange(len(chosen)))
+    other = OtherWords.of((label, value), (unit, word), (n_classes, n_words))
     units = _Units(
         label,
         value,
@@ -427,16 +470,17 @@ def _present(outcomes: ArmOutcomes, pool: ImagePool) -> _Table:
         np.zeros(n_classes),
         by_class[0] / np.maximum(by_class[1], 1),
         asked[chosen],
+        _Known(-other.explained, other.left, np.zeros(n_classes)),
     )
     closed = any(outcomes[arm].scope == "closed" for arm in arms)
     used = tuple(arms) if len(arms) == 1 else ()
-    table, pair, kept = units.table(len(words_of(pool)), "present", used, closed=closed)
+    table, pair, kept = units.table(n_words, "present", used, closed=closed)
     number = np.full(n_images, -1)
     number[chosen] = np.arange(len(chosen))
     n_tasks = np.zeros(len(kept), np.int64)
     start = np.concatenate([[0], np.cumsum(np.bincount(unit, minlength=len(chosen)))])
     for arm in arms:
-        shown = number[described_images(outcomes.arms[arm], pool)]
+        shown = number[images[arm]]
         query, own = entries(start, pair, shown.ravel())
         task = query // shown[0].size
         n_tasks += _distinct(own, task, len(kept), len(shown))
@@ -520,5 +564,5 @@ def _notes(
         notes.append("no class is tied to the same word in enough tasks to say what that costs")
     if any(tasks.placebo for tasks in outcomes.arms.values()):
         notes.append("this is a placebo: words are those of other images of the class")
-    notes.append("a word stands for everything that occurs together with it")
+    notes.append("a word stands for whatever occurs together with it and is not a word of its own")
     return tuple(notes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from html import escape
 from typing import Any
 
@@ -96,13 +97,13 @@ class Column:
         """Return what tells a row from the others of the column, for sentences."""
         return self.called.get(label, label)
 
-    @property
+    @cached_property
     def best(self) -> str:
         """Label of the best row."""
         sign = -1 if self.higher_is_better else 1
         return min(self.values, key=lambda label: sign * self.values[label].value)
 
-    @property
+    @cached_property
     def tied(self) -> tuple[str, ...]:
         """Labels of the rows that cannot be distinguished from the best one, by Holm's p."""
         if self.compared is None:

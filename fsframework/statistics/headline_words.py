@@ -73,13 +73,13 @@ def _extremes(gap: Column, control: Column) -> Iterator[str]:
         factor, unit = _unit(gap.values[best])
         every = "both" if len(gap.values) == 2 else f"all {len(gap.values)}"
         yield (
-            f"No gap of {gap.statistic} can be distinguished from the smallest, that of "
+            f"No {gap.statistic} gap can be distinguished from the smallest, that of "
             f"{gap.name(best)}; {every} lie between {factor * low:.1f} and "
             f"{factor * high:.1f}{unit}."
         )
     else:
         others = _others(gap)
-        smallest = f"{gap.name(best)} has the smallest gap of {gap.statistic}"
+        smallest = f"{gap.name(best)} has the smallest {gap.statistic} gap"
         yield f"{smallest}, {_points(gap.values[best])}{others}."
         worst = max(gap.values, key=lambda label: gap.values[label].value)
         yield f"{gap.name(worst)} has the largest, {_points(gap.values[worst])}."
@@ -88,8 +88,7 @@ def _extremes(gap: Column, control: Column) -> Iterator[str]:
         behind = factor * abs(control.values[ahead].value - control.values[best].value)
         yield (
             f"But {control.label} of {gap.name(best)} is {behind:.1f}{unit} worse than that of "
-            f"{gap.name(ahead)}, and "
-            "who answers worse has less to lose."
+            f"{gap.name(ahead)}: a method that answers worse has less to lose."
         )
 
 

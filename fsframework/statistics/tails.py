@@ -6,14 +6,19 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy import special
+from scipy import sparse, special
 
 from fsframework.values import FloatArray, IntArray
 
 __all__ = ["Differences", "Sample", "differences", "upper_tail"]
 
-_LENT = 10.0
-"""Values of the whole class that the variance of the others is moderated with."""
+_LENT = 50.0
+"""Values of the whole group that the variance of a part of it is moderated with."""
+
+_PERMUTATIONS = 299
+
+_LEAST_DEVIATION = 0.1
+"""Of a class, relative to the mean over classes; one that varies less says nothing."""
 
 _LEAST_SKEW = 1e-3
 
@@ -76,7 +81,7 @@ class Differences:
     """Means of other values minus means of the values that have something, each float ``(n,)``.
 
     Args:
-        value: the difference; ``error`` its standard error, which allows for skewness.
+        value: the difference; ``error`` its standard error.
         p: one-sided, of no positive difference.
     """
 
@@ -85,42 +90,76 @@ class Differences:
     p: FloatArray
 
 
-def differences(
-    whole: Sample, having: Sample, spread: FloatArray, correction: FloatArray
-) -> Differences:
+def differences(whole: Sample, having: Sample, spread: FloatArray) -> Differences:
     """Return how much lower the values are that have something, for many parts of many groups.
 
     The p is that of a permutation test: which values of the group have something is drawn at
     random. The distribution of their mean is approximated by a Pearson type III distribution of the
     same three moments, which are known exactly for draws without replacement.
 
-    The error is that of a comparison with the others: values that have something would be like the
-    others without it, so that the variance is that of the others, moderated with that of the whole
-    group. It is enlarged until a normal distribution agrees with the tail of the skewed one.
+    The error is that of two groups with different variances, each moderated with that of the whole:
+    where images with a rare word are answered less evenly, their mean is less certain.
 
     Source: Kazi-Aoual et al. 1995 (moments of permutation distributions), Winkler et al. 2016,
     section 2.3.4 (Pearson type III).
 
     Args:
         whole: the group of each part, which the part is in.
-        spread: variance of the group; ``correction`` factor on variances for what was fitted.
+        spread: variance of the values of the group.
     """
     others = whole.less(having)
     value = others.mean - having.mean
-    ones, rest = 1 / having.count, 1 / others.count
-    free = np.maximum(others.count - 1, 0)
-    variance = (free * others.variance * correction + _LENT * spread) / (free + _LENT)
-    error = np.sqrt(variance * (ones + rest))
-    z = value / error
-    skew = others.skewness * (rest**2 - ones**2) / (ones + rest) ** 1.5
-    equal = -special.ndtri(np.maximum(special.ndtr(-z), upper_tail(z, skew)))
-    larger = (z > 1) & (equal > 0)
-    error = np.where(larger, np.maximum(error, value / np.where(larger, equal, 1.0)), error)
-    z = value / np.sqrt(spread * (ones + rest))
+    error = np.sqrt(
+        _moderated(having, spread) / having.count + _moderated(others, spread) / others.count
+    )
+    z = value / np.sqrt(spread * (1 / having.count + 1 / others.count))
     share = having.count / whole.count
     drawn = (1 - 2 * share) / np.sqrt(having.count * (1 - share))
     p = np.maximum(special.ndtr(-z), upper_tail(z, -whole.skewness * drawn))
     return Differences(value, error, p)
+
+
+def _moderated(part: Sample, spread: FloatArray) -> FloatArray:
+    """Return the variance of a part, estimated with some values of the whole group besides."""
+    free = np.maximum(part.count - 1, 0)
+    return np.asarray((free * part.variance + _LENT * spread) / (free + _LENT))
+
+
+def no_difference(label: IntArray, value: FloatArray, unit: IntArray, word: IntArray) -> float:
+    """Return the p of "the values do not depend on the words": a permutation test.
+
+    For each class and word, the values of the units that have the word are summed, relative to the
+    mean of the class and in units of its standard deviation. The statistic is the sum of the
+    squares. The values of each class are permuted; the tail is that of a Pearson type III
+    distribution with the three moments of the permutations.
+
+    Source: Goeman et al. 2004 (the global test of many small effects), Winkler et al. 2016.
+
+    Args:
+        label: int ``(n,)``, class of each unit; ``value`` float ``(n,)``.
+        unit: int ``(k,)``, the units that have a word, each as often as it has one; ``word`` which.
+    """
+    rng = np.random.default_rng(0)
+    order = np.argsort(label, kind="stable")
+    rows = np.split(order, np.cumsum(np.bincount(label))[:-1]) if len(label) else []
+    size = (len(label), int(word.max(initial=-1)) + 1)
+    has = sparse.csr_array((np.ones(len(unit)), (unit, word)), shape=size)
+    found = np.zeros(_PERMUTATIONS + 1)
+    spread = {one: value[own].std() for one, own in enumerate(rows) if len(own)}
+    usual = np.mean([*spread.values()]) if spread else 0.0
+    for one, deviation in spread.items():
+        if deviation < _LEAST_DEVIATION * usual or deviation == 0:
+            continue
+        own = (value[rows[one]] - value[rows[one]].mean()) / deviation
+        every = np.tile(own, (_PERMUTATIONS + 1, 1))
+        every[1:] = rng.permuted(every[1:], axis=1)
+        found += ((has[rows[one]].T @ every.T) ** 2).sum(axis=0)
+    drawn = found[1:]
+    if drawn.std() < 1e-9:
+        return 1.0
+    z = (found[:1] - drawn.mean()) / drawn.std()
+    skew = np.mean(((drawn - drawn.mean()) / drawn.std()) ** 3, keepdims=True)
+    return float(upper_tail(z, skew)[0])
 
 
 def upper_tail(z: FloatArray, skew: FloatArray) -> FloatArray:

@@ -286,6 +286,8 @@ class FigureDeclaration:
             to the right; ``lines``, curves over numbers or ordered categories; ``matrix``, a cell
             per name of a series (its row) and category (its column).
         diagonal: whether the line of equal coordinates is drawn through ``points``.
+        limits: what no value can lie beyond, such as 0 and 100 for percentages; intervals are drawn
+            no further. ``None`` for none.
         notes: what a reader must know, such as the level of the intervals; a sentence each.
 
     Raises:
@@ -301,6 +303,7 @@ class FigureDeclaration:
     source: str = ""
     mark: Mark = "bars"
     diagonal: bool = False
+    limits: tuple[float, float] | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -355,6 +358,7 @@ class FigureDeclaration:
             "y_axis": self.y_axis,
             "mark": self.mark,
             "diagonal": self.diagonal,
+            "limits": None if self.limits is None else list(self.limits),
             "panels": [
                 {
                     "title": panel.title,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import click
 import cloup
@@ -84,6 +85,24 @@ def test_every_option_of_a_run_has_a_section() -> None:
     assert isinstance(entry, InstalledEntry)
     known = {f"--{name}" for names in HELP_GROUPS.values() for name in names}
     assert all(known & {*option.opts} for option in entry.load().params)
+
+
+def commands_below(one: click.Command) -> Iterator[click.Command]:
+    """Yield a command and all commands of the group that it is."""
+    loaded = one.load() if isinstance(one, InstalledEntry) else one
+    yield loaded
+    if isinstance(loaded, click.Group):
+        context = click.Context(loaded)
+        for name in loaded.list_commands(context):
+            inner = loaded.get_command(context, name)
+            assert inner is not None
+            yield from commands_below(inner)
+
+
+def test_no_help_shows_the_marks_that_lay_it_out() -> None:
+    found = list(commands_below(cli))
+    assert len(found) > 30
+    assert [one.name for one in found if "\\b" in (one.help or "")] == []
 
 
 def test_a_command_of_a_plugin_gets_the_same_sections() -> None:

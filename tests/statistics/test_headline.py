@@ -93,7 +93,7 @@ def test_the_smallest_gap_is_best_and_equal_methods_are_tied() -> None:
     gaps = {e.row[0]: e.mark for e in found.table.entries if e.column == "gap"}
     assert gaps == {"b": "best", "c": "tied", "a": ""}
     assert list(gaps) == ["b", "c", "a"]
-    assert found.sentences[0].startswith("b has the smallest gap of wAcc, 0.0 ± ")
+    assert found.sentences[0].startswith("b has the smallest wAcc gap, 0.0 ± ")
     assert found.sentences[0].endswith("; c cannot be distinguished from it.")
     assert found.sentences[1].startswith("a has the largest, 78.1 ± ")
 
@@ -104,8 +104,8 @@ def test_a_small_gap_of_a_method_that_answers_worse_is_no_merit() -> None:
         result("good", {"random": STEADY, "biased": [2, 2, 1, 2, 2, 1, 2, 2]}),
     )
     assert found.sentences[-1] == (
-        "But wAcc-R of poor is 87.5 points worse than that of good, and who answers worse has "
-        "less to lose."
+        "But wAcc-R of poor is 87.5 points worse than that of good: a method that answers worse "
+        "has less to lose."
     )
 
 

@@ -175,7 +175,7 @@ class Contexts(Benchmark):
                 "method",
                 "Acc in %",
                 tuple(_panel(shot, results.where(shot=shot)) for shot in shots),
-                caption_axis="below the names: IID minus OOD, in points",
+                caption_axis="IID minus OOD, in points",
                 source="MetaCoCo",
             )
         ]

@@ -126,7 +126,7 @@ def benchmark(  # noqa: PLR0913 - a parameter per option
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    r"""Run a benchmark: its experiments, then its tables and figures.
+    """Run a benchmark: its experiments, then its tables and figures.
 
     \b
     Every experiment is a run, as fsf run makes it. Finished runs are reused; after

@@ -90,7 +90,7 @@ def similarity(  # noqa: PLR0913 - a parameter per option
     as_json: bool,
     **_: Any,
 ) -> None:
-    r"""Measure how similar images are to the names of their classes and contexts (M_ce, M_te).
+    """Measure how similar images are to the names of their classes and contexts (M_ce, M_te).
 
     \b
     The cosine similarity of CLIP's features of an image and of a text with the name

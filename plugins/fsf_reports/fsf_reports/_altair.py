@@ -5,11 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fsf_reports._marks import Frame, draw_panel, least_height, least_width
+from fsf_reports._marks import (
+    Frame,
+    draw_panel,
+    least_height,
+    least_width,
+    numbered,
+    with_room,
+    within_limits,
+)
 from fsf_reports._scales import axis_over
 from fsf_reports._style import CONFIG, INK, SIZE, TITLE, WIDTHS
 from fsf_reports._text import line_height, plain, text_width, wrapped
@@ -30,6 +38,8 @@ _MEDIA_TYPE = "application/vnd.vegalite.v6+json"
 _PPI = 300
 _GAP = 10.0
 _KEY = 16.0
+_MOST_KEYS = 60
+"""Nobody looks up more names than that in a legend."""
 
 
 class Altair(Renderer):
@@ -106,6 +116,7 @@ def vega_lite(figure: FigureDeclaration, columns: Literal[1, 2] = 1) -> dict[str
     if not any(point.y is not None for point in figure.points):
         raise DataError(f"{figure.name}: there is nothing to draw: no value was measured")
     width = WIDTHS[columns] - 2 * CONFIG["padding"]
+    figure = with_room(figure, width)
     names = list(dict.fromkeys(series.name for panel in figure.panels for series in panel.series))
     frame = _frame(figure, width, names)
     panels = [draw_panel(figure, frame, place) for place in range(len(figure.panels))]
@@ -141,24 +152,32 @@ def _title(figure: FigureDeclaration, width: float) -> dict[str, Any]:
 
 def _frame(figure: FigureDeclaration, width: float, names: Sequence[str]) -> Frame:
     """Decide the sizes of the panels, their number per row and their common axes."""
-    values = _spread(point.y for point in figure.points)
+    values = _spread((point.y for point in figure.points), figure.limits)
     bars = figure.mark == "bars"
     y = axis_over(values, zero=bars)
     numbers = [p.x for p in figure.points if not isinstance(p.x, str)]
     x = None
     if numbers and figure.mark in ("points", "lines"):
-        places = _spread(Quantity(n) if isinstance(n, (int, float)) else n for n in numbers)
+        limits = figure.limits if figure.mark == "points" else None
+        places = _spread(
+            (Quantity(n) if isinstance(n, (int, float)) else n for n in numbers), limits
+        )
         x = axis_over(places, pad=0.05 if figure.mark == "points" else 0.02)
+        if all(isinstance(n, (int, float)) and n == int(n) for n in numbers):
+            x = x.of_whole_numbers()  # there is nothing between two epochs
         if figure.diagonal:
             x = y = axis_over([*places, *values])
-    frame = Frame(width, tuple(names), x, y)
+    frame = Frame(width, tuple(names), x, y, numbered=numbered(figure, width))
     per_row = frame.fitting(least_width(figure, frame), len(figure.panels), _GAP)
     frame = frame.of(per_row, figure, _GAP)
     return frame.with_height(least_height(figure, frame))
 
 
-def _spread(quantities: Any) -> list[float]:
-    found = [value for q in quantities if q is not None for value in (q.value, q.low, q.high)]
+def _spread(
+    quantities: Iterable[Quantity | None], limits: tuple[float, float] | None
+) -> list[float]:
+    within = [within_limits(q, limits) for q in quantities if q is not None]
+    found = [value for q in within for value in (q.value, q.low, q.high)]
     return [value for value in found if not math.isnan(value)]
 
 
@@ -169,13 +188,22 @@ def _legend(figure: FigureDeclaration, names: Sequence[str], frame: Frame) -> di
         for panel in figure.panels
         for series in panel.series
     )
-    if figure.mark == "matrix" or labelled or not any(map(plain, names)):
+    if frame.numbered:
+        room = frame.width - 2
+        return _keys([f"{n} {name}" for n, name in enumerate(frame.numbered, 1)], room, 0.0, [])
+    if figure.mark == "matrix" or labelled or len(names) > _MOST_KEYS or not any(map(plain, names)):
         return None
-    room = frame.width - frame.left
+    return _keys(names, frame.width - frame.left, _KEY, _key(figure, frame))
+
+
+def _keys(
+    names: Sequence[str], room: float, before: float, marks: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return names in rows, with a mark before each and room for it."""
     keys, x, y = [], 0.0, 0.0
     for number, name in enumerate(names):
-        lines = wrapped(name, room - _KEY, SIZE, lines=2)
-        wide = _KEY + max(text_width(line, SIZE) for line in lines) + 10
+        lines = wrapped(name, room - before, SIZE, lines=2)
+        wide = before + max(text_width(line, SIZE) for line in lines) + 10
         if x and x + wide > room + 10:
             x, y = 0.0, y + line_height(SIZE) + 1
         keys.append({"s": f"s{number}", "x": x, "y": y + SIZE / 2, "text": lines,
@@ -184,6 +212,8 @@ def _legend(figure: FigureDeclaration, names: Sequence[str], frame: Frame) -> di
         if len(lines) > 1:
             x, y = 0.0, y + len(lines) * line_height(SIZE)
     height = y + line_height(SIZE) if x else y
+    text = {"type": "text", "align": "left", "baseline": "middle", "dx": before,
+            "lineHeight": line_height(SIZE)}  # fmt: skip
     return {
         "data": {"values": keys},
         "width": room,
@@ -192,7 +222,10 @@ def _legend(figure: FigureDeclaration, names: Sequence[str], frame: Frame) -> di
             "x": {"field": "x", "type": "quantitative", "scale": None, "axis": None},
             "y": {"field": "y", "type": "quantitative", "scale": None, "axis": None},
         },
-        "layer": [*_key(figure, frame), _key_text()],
+        "layer": [
+            *marks,
+            {"mark": text, "encoding": {"text": {"field": "text", "type": "nominal"}}},
+        ],
     }
 
 
@@ -217,9 +250,3 @@ def _key(figure: FigureDeclaration, frame: Frame) -> list[dict[str, Any]]:
         "encoding": {"x2": {"field": "end"}, "color": colour, "strokeDash": frame.dash()},
     }
     return [line, point] if frame.with_points(figure) else [line]
-
-
-def _key_text() -> dict[str, Any]:
-    mark = {"type": "text", "align": "left", "baseline": "middle", "dx": _KEY,
-            "lineHeight": line_height(SIZE)}  # fmt: skip
-    return {"mark": mark, "encoding": {"text": {"field": "text", "type": "nominal"}}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,9 +89,16 @@ def figure(  # noqa: PLR0913 - an option each
     return FIGURES[name].declare(opened, Wanted(statistic, by, question, most))
 
 
-def _notes(results: Results, estimates: Iterable[Estimate], *said: str) -> tuple[str, ...]:
-    told = (reading(estimates, results.groups), *filter(None, said), *results.cautions)
+def _notes(
+    results: Results, estimates: Iterable[Estimate], *said: str, per: str = "arm"
+) -> tuple[str, ...]:
+    told = (reading(estimates, results.groups, per), *filter(None, said), *results.cautions)
     return tuple(text if text.endswith((".", "!", "?")) else f"{text}." for text in told)
+
+
+def _begun(note: str) -> str:
+    """Return a note as a sentence of its own."""
+    return note[:1].upper() + note[1:]
 
 
 class _Values:
@@ -131,6 +139,7 @@ def _against(
         tuple(panels),
         mark="points",
         diagonal=diagonal,
+        limits=results.limits(x, y),
         notes=_notes(
             results,
             value.seen,
@@ -176,7 +185,8 @@ def _by_arm(results: Results, wanted: Wanted) -> FigureDeclaration:
         "method",
         results.axis(Measure(wanted.statistic)),
         tuple(panels),
-        caption_axis=f"below the names: {terms[0]} − {terms[1]}",
+        caption_axis=f"{terms[0]} − {terms[1]}",
+        limits=results.limits(*measures),
         notes=_notes(results, value.seen),
     )
 
@@ -277,9 +287,14 @@ def _breakdown(results: Results, wanted: Wanted) -> FigureDeclaration:
     question: Any = wanted.question
     found = fsf.breakdown(one.run, by, question=question, level=results.level)
     arms = list(dict.fromkeys(row.arm for row in found.rows))
-    gaps = {row.names: row.estimate.value for row in found.rows if row.arm == "gap"}
     names = list(dict.fromkeys(row.names for row in found.rows))
-    ranked = sorted(names, key=lambda name: -gaps.get(name, 0.0))[: wanted.most]
+    first = "largest gap" if "gap" in arms else "lowest accuracy"
+    cost = {
+        row.names: -row.estimate.value if row.arm == "gap" else row.estimate.value
+        for row in found.rows
+        if row.arm == ("gap" if "gap" in arms else arms[-1])
+    }
+    ranked = sorted(names, key=lambda name: cost.get(name, math.inf))[: wanted.most]
     place = {name: n for n, name in enumerate(ranked)}
     series = []
     for arm in (arm for arm in arms if arm != "gap"):
@@ -296,11 +311,13 @@ def _breakdown(results: Results, wanted: Wanted) -> FigureDeclaration:
         "accuracy (%)",
         (Panel("", tuple(series)),),
         mark="whiskers",
+        limits=(0.0, 100.0),
         notes=_notes(
             results,
             [row.estimate for row in found.rows if row.arm != "gap" and row.names in place],
-            f"The {len(ranked)} with the largest gap of {len(names)}." if left else "",
-            *found.notes,
+            f"The {len(ranked)} of {len(names)} with the {first}." if left else "",
+            *map(_begun, found.notes),
+            per=f"{what} and arm",
         ),
     )
 
@@ -317,12 +334,14 @@ def _harm(results: Results, wanted: Wanted) -> FigureDeclaration:
     points = tuple(Point(": ".join(r.names), Quantity.of(r.estimate)) for r in rows)
     return FigureDeclaration(
         "Harmful pairs",
-        f"What a word costs a class, {one.label}.",
+        f"What a word costs a class in accuracy: {one.label}.",
         "class: word",
         "accuracy lost (points)",
         (Panel("", (Series("", points),)),),
         mark="whiskers",
-        notes=_notes(results, [row.estimate for row in rows], *found.notes),
+        notes=_notes(
+            results, [row.estimate for row in rows], *map(_begun, found.notes), per="pair"
+        ),
     )
 
 
@@ -494,6 +513,7 @@ def _agreement(results: Results, wanted: Wanted) -> FigureDeclaration:
         (Panel("", (Series("", tuple(points)),)),),
         mark="points",
         diagonal=True,
+        limits=results.limits(*measures),
         notes=_notes(results, value.seen, said),
     )  # fmt: skip
 

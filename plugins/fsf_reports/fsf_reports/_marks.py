@@ -11,18 +11,29 @@ from typing import Any
 
 from fsf_reports._scales import Axis, Rectangle, placed_labels
 from fsf_reports._style import COLOURS, DASHES, DIVERGING, FAINT, INK, RISING, SHAPES, SIZE
-from fsf_reports._text import cut, line_height, plain, text_width, wrapped
-from fsframework.values import FigureDeclaration, Panel, Point, Quantity
+from fsf_reports._text import cut, line_height, pieces, plain, text_width, wrapped
+from fsframework.values import FigureDeclaration, Panel, Point, Quantity, Series
 
-__all__ = ["Drawn", "Frame", "draw_panel", "least_height", "least_width"]
+__all__ = [
+    "Drawn",
+    "Frame",
+    "draw_panel",
+    "least_height",
+    "least_width",
+    "numbered",
+    "with_room",
+    "within_limits",
+]
 
 Drawn = dict[str, Any]
 """A view of Vega-Lite: its width, height and layers."""
 
 _LEAST_STEP, _LEAST_PANEL = 7.0, 84.0
+_LEAST_BARS = 9.0
+_ROOM_PER_LABEL, _MOST_LABELS = 22.0, 60
 _MOST_POINTS_MARKED = 24
 _LABEL_LINES = 3
-_ROTATED = 90.0
+_ROTATED = 120.0
 _SHARE_OF_NAMES = 0.38
 
 
@@ -37,6 +48,7 @@ class Frame:
         left: room for the labels and the title of the first panel of a row.
         panel: width of each panel; ``height`` its height.
         per_row: panels.
+        numbered: labels of points that are drawn as numbers, since they have no room.
     """
 
     width: float
@@ -47,6 +59,7 @@ class Frame:
     panel: float = 0.0
     height: float = 0.0
     per_row: int = 1
+    numbered: tuple[str, ...] = ()
 
     def fitting(self, least: float, panels: int, gap: float) -> int:
         """Return how many panels of a width fit into a row, of rows as equal as possible."""
@@ -68,12 +81,13 @@ class Frame:
         """Return the key of a series in the data."""
         return f"s{self.names.index(name)}"
 
-    def _scale(self, of: Sequence[Any]) -> dict[str, Any]:
+    def _scale(self, of: Sequence[Any], shift: int = 0) -> dict[str, Any]:
         keys = [f"s{n}" for n in range(len(self.names))]
+        places = [(n + shift * (n // len(of))) % len(of) for n in range(len(keys))]
         return {
             "field": "s",
             "type": "nominal",
-            "scale": {"domain": keys, "range": [of[n % len(of)] for n in range(len(keys))]},
+            "scale": {"domain": keys, "range": [of[place] for place in places]},
             "legend": None,
         }
 
@@ -83,16 +97,52 @@ class Frame:
 
     def shape(self) -> dict[str, Any]:
         """Return the channel of shapes."""
-        return self._scale(SHAPES)
+        return self._scale(SHAPES, 1)  # with a colour that is used again goes another shape
 
     def dash(self) -> dict[str, Any]:
         """Return the channel of dashes."""
-        return self._scale(DASHES)
+        return self._scale(DASHES, 1)
 
     def with_points(self, figure: FigureDeclaration) -> bool:
         """Return whether the values of curves are marked one by one."""
         most = max(len(s.points) for panel in figure.panels for s in panel.series)
         return most <= _MOST_POINTS_MARKED
+
+
+def with_room(figure: FigureDeclaration, width: float) -> FigureDeclaration:
+    """Return a figure as it can be drawn: bars that are too many for a width become whiskers."""
+    if figure.mark != "bars" or _columns(figure) * _LEAST_BARS <= width - 45:
+        return figure
+    axis = f"{figure.x_axis} ({figure.caption_axis})" if figure.caption_axis else figure.x_axis
+    named = [
+        dataclasses.replace(
+            panel,
+            series=tuple(
+                Series(s.name, tuple(Point(_name(p.x), p.y, p.label) for p in s.points))
+                for s in panel.series
+            ),
+            captions={_name(x): text for x, text in panel.captions.items()},
+        )
+        for panel in figure.panels
+    ]
+    return dataclasses.replace(figure, mark="whiskers", x_axis=axis, panels=tuple(named))
+
+
+def numbered(figure: FigureDeclaration, width: float) -> tuple[str, ...]:
+    """Return the labels of points that are too many to stand beside them, in order."""
+    if figure.mark != "points":
+        return ()
+    labels = tuple(dict.fromkeys(point.label for point in figure.points if point.label))
+    panels = max(1, min(len(figure.panels), int(width / 200)))
+    return labels if width / panels / _ROOM_PER_LABEL < len(labels) <= _MOST_LABELS else ()
+
+
+def within_limits(quantity: Quantity, limits: tuple[float, float] | None) -> Quantity:
+    """Return a quantity whose interval ends where no value can lie beyond."""
+    if limits is None or not quantity.has_interval:
+        return quantity
+    low, high = max(quantity.low, limits[0]), min(quantity.high, limits[1])
+    return dataclasses.replace(quantity, low=low, high=high)
 
 
 def least_width(figure: FigureDeclaration, frame: Frame) -> float:
@@ -101,7 +151,8 @@ def least_width(figure: FigureDeclaration, frame: Frame) -> float:
         return 150.0
     if figure.mark not in ("bars", "matrix"):
         return 110.0
-    step = 11.0 if figure.mark == "matrix" else len(frame.names) * _LEAST_STEP + 6
+    matrix = figure.mark == "matrix"
+    step = 11.0 if matrix else max(_LEAST_BARS, len(frame.names) * _LEAST_STEP + 6)
     texts = [name for panel in figure.panels for name in (*_categories(figure, panel),
              *panel.captions.values())]  # fmt: skip
     upright = _columns(figure) * (max(map(_longest_word, texts)) + 4)
@@ -160,13 +211,17 @@ def _room_for_names(frame: Frame) -> float:
     return _SHARE_OF_NAMES * frame.width
 
 
+def _head(figure: FigureDeclaration, room: float) -> list[str]:
+    """Return the title above the names of whiskers."""
+    return wrapped(figure.x_axis, room, SIZE, lines=2)
+
+
 def _left(figure: FigureDeclaration, frame: Frame) -> float:
     """Return the room for labels and title left of a panel."""
     if figure.mark in ("whiskers", "matrix"):
         shown = [line for panel in figure.panels for names in _labels(figure, panel, frame)
                  for line in names]  # fmt: skip
-        axis = cut(plain(figure.x_axis), _room_for_names(frame), SIZE)
-        shown += [axis] if figure.mark == "whiskers" else []
+        shown += _head(figure, _room_for_names(frame)) if figure.mark == "whiskers" else []
         return max((text_width(line, SIZE) for line in shown), default=0.0) + 6
     labels = max(text_width(f"{tick:,g}", SIZE) for tick in frame.y.ticks or (0.0,))
     # The title runs along a height that depends on this width: one step of the iteration is enough.
@@ -189,11 +244,14 @@ def _labels(figure: FigureDeclaration, panel: Panel, frame: Frame) -> list[list[
     if figure.mark == "matrix":
         names = [series.name for series in panel.series]
     else:
-        names = [
-            f"{name} ({plain(panel.captions[name])})" if panel.captions.get(name) else name
-            for name in _categories(figure, panel)
-        ]
-    return [wrapped(name, _room_for_names(frame), SIZE, lines=2) for name in names]
+        names = _categories(figure, panel)
+    # The rows of a matrix are as high as its columns are wide, which may be one line.
+    lines = 2 if figure.mark == "whiskers" else int(frame.height / len(names) / (SIZE + 1)) or 1
+    room = _room_for_names(frame)
+    below = {name: [cut(f"({plain(text)})", room, SIZE)] for name, text in panel.captions.items()}
+    return [
+        [*wrapped(name, room, SIZE, lines=min(lines, 2)), *below.get(name, ())] for name in names
+    ]
 
 
 # --- what the marks are made of ---------------------------------------------------------------
@@ -241,9 +299,10 @@ def _rows(figure: FigureDeclaration, panel: Panel, frame: Frame) -> Iterator[dic
     categories = {name: f"c{n}" for n, name in enumerate(_categories(figure, panel))}
     for series in panel.series:
         for point in series.points:
-            row: dict[str, Any] = {"s": frame.series(series.name), **_numbers("y", point.y)}
+            y = point.y and within_limits(point.y, figure.limits)
+            row: dict[str, Any] = {"s": frame.series(series.name), **_numbers("y", y)}
             if isinstance(point.x, Quantity):
-                row |= _numbers("x", point.x)
+                row |= _numbers("x", within_limits(point.x, figure.limits))
             elif isinstance(point.x, (int, float)) and not _with_names(figure):
                 row["x"] = float(point.x)
             if figure.mark != "points":
@@ -295,6 +354,7 @@ def _axis_of_numbers(axis: Axis, title: str, room: float, *, shown: bool = True)
             "labels": shown,
             "ticks": shown,
             "labelFlush": False,
+            **({"format": ",d"} if all(tick == int(tick) for tick in axis.ticks) else {}),
         },
     }
 
@@ -305,8 +365,9 @@ def _axis_of_names(figure: FigureDeclaration, panel: Panel, frame: Frame) -> dic
     step = frame.panel / max(1, len(names))
     captions = {_name(x): plain(text) for x, text in panel.captions.items()}
     longest = max((_longest_word(t) for t in (*names, *captions.values())), default=0.0)
+    where = "below the names"
     angle: dict[str, Any] = {"labelAngle": 0, "labelBaseline": "top", "labelAlign": "center"}
-    if longest <= step - 2 or len(names) == 1:
+    if longest <= step - 3 or len(names) == 1:
         texts = {
             f"c{n}": [
                 *wrapped(name, step - 3, SIZE, lines=_LABEL_LINES),
@@ -316,9 +377,14 @@ def _axis_of_names(figure: FigureDeclaration, panel: Panel, frame: Frame) -> dic
         }
     else:
         angle = {"labelAngle": -90, "labelBaseline": "middle", "labelAlign": "right"}
-        joined = [f"{n} ({captions[n]})" if captions.get(n) else n for n in names]
-        texts = {f"c{n}": [cut(plain(t), _ROTATED, SIZE)] for n, t in enumerate(joined)}
-    title = [figure.x_axis, figure.caption_axis if captions else ""]
+        where = "in parentheses"
+        texts = {}
+        for n, name in enumerate(names):
+            below = f" ({captions[name]})" if captions.get(name) else ""
+            room = max(_ROTATED - text_width(below, SIZE), _ROTATED / 3)
+            texts[f"c{n}"] = [cut(cut(plain(name), room, SIZE) + below, _ROTATED, SIZE)]
+    told = captions and figure.caption_axis
+    title = [figure.x_axis, f"{where}: {figure.caption_axis}" if told else ""]
     lines = [line for part in title if part for line in wrapped(part, frame.panel, SIZE, lines=2)]
     return {
         "field": "c",
@@ -329,7 +395,7 @@ def _axis_of_names(figure: FigureDeclaration, panel: Panel, frame: Frame) -> dic
 
 
 def _longest_word(text: str) -> float:
-    return max((text_width(word, SIZE) for word in plain(text).split()), default=0.0)
+    return max((text_width(part.rstrip(), SIZE) for part in pieces(plain(text))), default=0.0)
 
 
 def _line(axis: str, value: float, **style: Any) -> dict[str, Any]:
@@ -434,7 +500,7 @@ def _whiskers(
         drawn.insert(0, zero)
     if first:
         drawn.append(_row_names(labels, y))
-        drawn.append(_text([cut(plain(figure.x_axis), frame.left - 6, SIZE)], -5, -6, "right"))
+        drawn.append(_text(_head(figure, frame.left - 6), -5, -6, "right"))
     return drawn
 
 
@@ -495,6 +561,7 @@ def _points(
     layers = [*upright, *level, dot]
     for layer in (*upright, *level):
         layer["mark"]["color"] = "#9a9a9a"
+        layer["mark"]["opacity"] = 0.3 if many else 1
     for layer in layers:
         own = layer["encoding"]
         layer["encoding"] = {**own, "x": {**x, **own["x"]}, "y": {**y, **own["y"]}}
@@ -524,7 +591,10 @@ def _place_labels(rows: list[dict[str, Any]], frame: Frame) -> None:
     most = 0.45 * frame.panel
     at = [(frame.x.at(row["x"], frame.panel), frame.height - frame.y.at(row["y"], frame.height))
           for row in rows]  # fmt: skip
-    texts = [cut(row["label"], most, SIZE) for row in rows]
+    numbers = {plain(label): str(n) for n, label in enumerate(frame.numbered, 1)}
+    if sum(bool(row["label"]) for row in rows) > _MOST_LABELS:
+        return
+    texts = [numbers.get(row["label"]) or cut(row["label"], most, SIZE) for row in rows]
     obstacles = []
     for row, (x, y) in zip(rows, at, strict=True):
         if row["y_low"] is not None:
@@ -592,7 +662,7 @@ def _matrix(
     both_signs = any(p.y is not None and p.y.value < 0 for p in figure.points)
     most = max(known) or 1.0
     domain = [-most, 0, most] if both_signs else [min(known), max(most, min(known) + 1e-9)]
-    _write_cells(rows, figure, frame, most if both_signs else None, domain)
+    size = _write_cells(rows, figure, frame, most if both_signs else None, domain)
     colour = {
         "field": "y",
         "type": "quantitative",
@@ -609,7 +679,7 @@ def _matrix(
             "transform": [{"filter": f"datum.ink === '{ink}' && datum.bold === {bold}"}],
             "mark": {"type": "text", "color": ink, "baseline": "middle", "align": "center",
                      "fontWeight": "bold" if bold == "true" else "normal",
-                     "fontSize": 7 if frame.panel / _columns(figure) < 24 else SIZE},
+                     "fontSize": size},
             "encoding": {**encoding, "text": {"field": "shown", "type": "nominal"}},
         }
         for ink in (INK, "#ffffff")
@@ -619,28 +689,47 @@ def _matrix(
     return [*drawn, _row_names(labels, y)] if first else drawn
 
 
+_FORMS = (
+    (8.0, "{:+.1f}"), (7.0, "{:+.1f}"), (8.0, "{:+.0f}"), (7.0, "{:+.0f}"), (7.0, "{:.0f}"),
+    (6.5, "{:.0f}"),
+)  # fmt: skip
+"""How a cell shows its value, the best first: size and form."""
+
+
 def _write_cells(
     rows: list[dict[str, Any]],
     figure: FigureDeclaration,
     frame: Frame,
     most: float | None,
     domain: Sequence[float],
-) -> None:
-    """Put into each row what its cell shows: its value where there is room, else its label."""
+) -> float:
+    """Put into each row what its cell shows, and return the size of the font.
+
+    All cells show their values with the same digits, or, where one of them has no room, their
+    labels.
+    """
     step = frame.panel / max(1, _columns(figure)) - 2
     signed = most is not None
+    known = [row for row in rows if row["y"] is not None]
+    size, form = next(
+        (
+            (size, form)
+            for size, form in _FORMS
+            if all(text_width(form.format(row["y"]), size, bold=True) <= step for row in known)
+        ),
+        (float(SIZE), ""),
+    )
     for row in rows:
         value = row["y"]
         row["bold"] = bool(row["label"])
         if value is None:
             row |= {"shown": "–", "ink": INK}
             continue
-        texts = [f"{value:+.{n}f}" if signed else f"{value:.{n}f}" for n in (1, 0)]
-        texts = [text.replace("-", "−") for text in texts]
-        room = [text for text in texts if text_width(text, 7, bold=True) <= step]
-        row["shown"] = room[0] if room else cut(row["label"], step + 2, SIZE)
+        text = form.format(value).replace("-", "−")
+        row["shown"] = text.lstrip("" if signed else "+") or cut(row["label"], step + 2, SIZE)
         share = abs(value) / most if most else (value - domain[0]) / (domain[-1] - domain[0])
         row["ink"] = "#ffffff" if share > 0.55 else INK
+    return size
 
 
 def _colour_key(figure: FigureDeclaration, frame: Frame) -> dict[str, Any]:

@@ -189,10 +189,16 @@ class Results:
 
     def axis(self, measure: Measure, group: Group | None = None) -> str:
         """Return the title of an axis that shows a measure."""
-        statistic = self.statistic_of(measure.statistic)
-        share = tuple(statistic.bounds) == (0.0, 1.0)
         unit = " (points)" if measure.is_gap else " (%)"
-        return self.label(measure, group) + (unit if share else "")
+        return self.label(measure, group) + (unit if self._is_share(measure) else "")
+
+    def limits(self, *measures: Measure) -> tuple[float, float] | None:
+        """Return what no value of the measures can lie beyond, as figures show them."""
+        shares = all(self._is_share(measure) and not measure.is_gap for measure in measures)
+        return (0.0, 100.0) if shares else None
+
+    def _is_share(self, measure: Measure) -> bool:
+        return tuple(self.statistic_of(measure.statistic).bounds) == (0.0, 1.0)
 
 
 def _opener(result: MethodResult) -> Callable[[], fsf.Run]:
@@ -204,7 +210,7 @@ def _opener(result: MethodResult) -> Callable[[], fsf.Run]:
     return opened
 
 
-def reading(estimates: Iterable[Estimate], groups: Sequence[Group]) -> str:
+def reading(estimates: Iterable[Estimate], groups: Sequence[Group], per: str = "arm") -> str:
     """Return what a caption says of values: data, tasks, level and scope of the intervals.
 
     >>> one = Estimate("acc", 0.5, 0.4, 0.6, 0.95, "closed", False, "student-t", 600, 3000)
@@ -217,7 +223,7 @@ def reading(estimates: Iterable[Estimate], groups: Sequence[Group]) -> str:
     tasks = sorted({e.n_tasks // (2 if len(e.arms) == 2 and not e.paired else 1) for e in told})
     if tasks:
         count = f"{tasks[0]:,}" if len(tasks) == 1 else f"{tasks[0]:,} to {tasks[-1]:,}"
-        arms = " per arm" if any(e.arms for e in told) else ""
+        arms = f" per {per}" if any(e.arms for e in told) else ""
         parts.append(f"{count} tasks{arms}")
     if seeds := sorted({e.n_seeds for e in told if e.n_seeds > 1}):
         parts.append(f"means over {' or '.join(map(str, seeds))} training seeds")

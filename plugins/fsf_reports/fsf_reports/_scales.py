@@ -37,6 +37,10 @@ class Axis:
         """Return the distance of a value from the beginning of an axis of this length."""
         return length * (value - self.low) / (self.high - self.low)
 
+    def of_whole_numbers(self) -> Axis:
+        """Return the same axis with those of its ticks that are whole numbers."""
+        return Axis(self.low, self.high, tuple(t for t in self.ticks if t == int(t)))
+
 
 def axis_over(
     values: Iterable[float], *, zero: bool = False, pad: float = 0.05, most: int = 6
@@ -99,7 +103,6 @@ _AROUND = (
 _DISTANCES = (5.0, 8.0, 12.0, 17.0, 23.0, 30.0, 38.0, 48.0)
 _NEAR = 9.0
 """A label further away than this has a line to its point."""
-_CROWDED = 60
 
 
 def placed_labels(
@@ -109,7 +112,7 @@ def placed_labels(
     frame: tuple[float, float],
     size: float,
 ) -> list[Label | None]:
-    """Return where each label has room, ``None`` where it has none.
+    """Return where each label has most room, ``None`` where there is no label.
 
     Labels are placed in turn, those of crowded points first, where they cover as little as possible
     of other labels, points and intervals, further away where there is no room beside their point.
@@ -138,8 +141,6 @@ def placed_labels(
             covered += 100 * tried.outside(*frame) + 0.8 * (distance - _DISTANCES[0])
             if covered < cost - 1e-9:
                 best, box, cost = Label(distance * right, distance * down, align), tried, covered
-        if len(points) > _CROWDED and cost > size * size:
-            continue
         found[place] = best
         taken.append(box)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["cut", "line_height", "plain", "text_width", "wrapped"]
+__all__ = ["cut", "line_height", "pieces", "plain", "text_width", "wrapped"]
 
 _WIDTHS = (
     "278 278 355 556 556 889 667 191 333 333 389 584 278 333 278 278 556 556 556 556 556 556 556 "
@@ -91,7 +91,7 @@ def wrapped(
     >>> wrapped("accuracy of the worst class in percent", 60, 8, lines=2)
     ['accuracy of the', 'worst class in p…']
     """
-    words = _pieces(plain(text))
+    words = pieces(plain(text))
     found: list[str] = []
     while words and len(found) < lines:
         line = words.pop(0)
@@ -110,11 +110,19 @@ def wrapped(
     return found or [""]
 
 
-def _pieces(text: str) -> list[str]:
-    """Return the parts between which a line may break."""
+def pieces(text: str) -> list[str]:
+    """Return the parts between which a line may break; a number keeps its ±.
+
+    >>> pieces("meta-baseline 3.0 ± 1.2")
+    ['meta-', 'baseline ', '3.0 ', '± 1.2']
+    """
     found, start = [], 0
     for place, char in enumerate(text[:-1]):
-        if char == " " or (char in _BREAK_AFTER and text[place + 1].isalnum()):
+        before, after = text[place - 1], text[place + 1]
+        decimal = char in ".," and after.isdigit()
+        if (char == " " and before != "±") or (
+            char in _BREAK_AFTER and after.isalnum() and not decimal
+        ):
             found.append(text[start : place + 1])
             start = place + 1
     return [*found, text[start:]] if text else []

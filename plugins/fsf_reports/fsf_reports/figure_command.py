@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fsframework.cli.options import check_output, command, plugin_names, run_names, shared
+from fsf_reports._options import (
+    outputs_option,
+    question_option,
+    runs_argument,
+    statistic_option,
+)
+from fsframework.cli.options import check_output, command, shared
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
@@ -24,15 +30,9 @@ _SUFFIXES = (".pdf", ".svg", ".png", ".csv")
 
 @command("figure")
 @click.argument("name", metavar="[NAME]", required=False)
-@click.argument("run_list", metavar="[RUN]...", nargs=-1, shell_complete=run_names)
-@click.option(
-    "--output",
-    "outputs",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="File to write: .pdf, .svg, .png, or .csv with the values; repeatable.  "
-    "[default: NAME.pdf]",
+@runs_argument(required=False)
+@outputs_option(
+    "File to write: .pdf, .svg, .png, or .csv with the values; repeatable.  [default: NAME.pdf]"
 )
 @click.option(
     "--columns",
@@ -47,14 +47,7 @@ _SUFFIXES = (".pdf", ".svg", ".png", ".csv")
     default=False,
     help="Draw title and notes above the figure.  [default: no; both are printed, for a caption]",
 )
-@click.option(
-    "--statistic",
-    metavar="NAME",
-    default="wacc",
-    show_default=True,
-    shell_complete=plugin_names("statistic"),
-    help="Statistic whose values and gap are shown.",
-)
+@statistic_option
 @click.option(
     "--by",
     type=click.Choice(["class", "attribute", "pair", "context"]),
@@ -62,13 +55,7 @@ _SUFFIXES = (".pdf", ".svg", ".png", ".csv")
     show_default=True,
     help="What breakdown shows.",
 )
-@click.option(
-    "--question",
-    type=click.Choice(["tied", "present"]),
-    default="tied",
-    show_default=True,
-    help="Of words: tied to a class in the support, or present in a query.",
-)
+@question_option
 @click.option(
     "--most",
     type=click.IntRange(min=1),

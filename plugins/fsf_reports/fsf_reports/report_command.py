@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from fsframework.cli.options import check_output, command, plugin_names, run_names, shared
+from fsf_reports._options import runs_argument
+from fsframework.cli.options import check_output, command, plugin_names, shared
 
 __all__ = ["report"]
 
 
 @command()
-@click.argument("run_list", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
+@runs_argument()
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
@@ -30,8 +31,7 @@ __all__ = ["report"]
     shell_complete=plugin_names("section"),
     help="Show only this section; repeatable. fsf plugins list --kind section lists them.",
 )
-@click.option("--force", is_flag=True, help="Replace the file if it exists.")
-@shared("runs-dir", "cache-dir", "plugin")
+@shared("force", "runs-dir", "cache-dir", "plugin")
 def report(  # noqa: PLR0913 - a parameter per option
     run_list: tuple[str, ...],
     output: Path,

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fsframework.cli.options import check_output, command, plugin_names, run_names, shared
+from fsf_reports._options import (
+    outputs_option,
+    question_option,
+    runs_argument,
+    statistic_option,
+)
+from fsframework.cli.options import check_output, command, shared
 
 if TYPE_CHECKING:
     from fsframework.values import TableDeclaration
@@ -18,7 +24,7 @@ _SUFFIXES = (".tex", ".md", ".csv", ".html")
 
 
 @command("table")
-@click.argument("run_list", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
+@runs_argument()
 @click.option(
     "--of",
     default="headline",
@@ -27,14 +33,9 @@ _SUFFIXES = (".tex", ".md", ".csv", ".html")
     help="headline, shots, datasets or differences; of one run classes, attributes, pairs, "
     "contexts or harm.",
 )
-@click.option(
-    "--output",
-    "outputs",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="File to write: .tex, .md, .html or .csv (unrounded, one row per value); repeatable.  "
-    "[default: print it]",
+@outputs_option(
+    "File to write: .tex, .md, .html or .csv (unrounded, one row per value); repeatable.  "
+    "[default: print it]"
 )
 @click.option(
     "--columns",
@@ -47,21 +48,8 @@ _SUFFIXES = (".tex", ".md", ".csv", ".html")
     default="",
     help="Group rows by method, data, way, shot, backbone, detector or seeds.",
 )
-@click.option(
-    "--statistic",
-    metavar="NAME",
-    default="wacc",
-    show_default=True,
-    shell_complete=plugin_names("statistic"),
-    help="Statistic whose values and gap are shown.",
-)
-@click.option(
-    "--question",
-    type=click.Choice(["tied", "present"]),
-    default="tied",
-    show_default=True,
-    help="For attributes and pairs: words tied to a class in the support, or present in a query.",
-)
+@statistic_option
+@question_option
 @click.option(
     "--digits", type=click.IntRange(0, 6), default=1, show_default=True, metavar="N",
     help="Decimals of percentages.",
@@ -82,14 +70,14 @@ def table(  # noqa: PLR0913 - a parameter per option
     plugin_files: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    r"""Make a table of runs for a paper: LaTeX, Markdown, HTML or CSV.
+    """Make a table of runs for a paper: LaTeX, Markdown, HTML or CSV.
 
     \b
     RUN is a folder, the name or beginning of the name of one in the runs folder, or
     a folder of runs. Rows are methods, columns the measures of both arms and the
     gap. The best value on equal tasks is bold; values that cannot be distinguished
     from it are marked. The caption says data, tasks and level of the intervals. The
-    LaTeX needs \usepackage{booktabs}.
+    LaTeX needs \\usepackage{booktabs}.
 
     \b
     Examples:

@@ -175,3 +175,69 @@ def test_a_notebook_shows_the_figure_or_else_its_numbers(monkeypatch: pytest.Mon
     for point in figure.points:
         assert point.y is not None
         assert f"<td>{point.y.text()}</td>" in html
+
+
+def crowd(mark: Mark, count: int, **extra: Any) -> FigureDeclaration:
+    """A figure of many methods with long names."""
+    names = [f"method-number-{n}" for n in range(count)]
+    points = tuple(
+        Point(Quantity.around(50.0 + n, 9) if mark == "points" else name,
+              Quantity.around(40.0 + n, 9), name if mark == "points" else "")
+        for n, name in enumerate(names)
+    )  # fmt: skip
+    return FigureDeclaration("F", "", "x", "y", (Panel("", (Series("", points),)),), mark=mark,
+                             **extra)  # fmt: skip
+
+
+def test_labels_without_room_become_numbers_with_a_key(tmp_path: Path) -> None:
+    Altair().draw(crowd("points", 24), tmp_path / "f.svg")
+    shown = texts(tmp_path / "f.svg")
+    assert "24 method-number-23" in shown
+    assert "24" in shown
+    assert "method-number-23" not in shown
+    Altair().draw(crowd("points", 8), tmp_path / "few.svg")
+    assert "method-number-7" in texts(tmp_path / "few.svg")
+
+
+def test_bars_without_room_become_dots_with_every_name(tmp_path: Path) -> None:
+    few, many = vega_lite(crowd("bars", 12)), vega_lite(crowd("bars", 40))
+    types = [{node["type"] for node in _nodes(s) if "type" in node} for s in (few, many)]
+    assert ["bar" in found for found in types] == [True, False]
+    Altair().draw(crowd("bars", 40), tmp_path / "f.svg")
+    shown = " ".join(texts(tmp_path / "f.svg"))
+    assert all(f"method-number-{n}" in shown for n in range(40))
+
+
+def test_intervals_end_where_no_value_can_be() -> None:
+    wide = Point("one", Quantity(98.0, 80.0, 116.0))
+    figure = FigureDeclaration(
+        "F", "", "x", "y", (Panel("", (Series("", (wide,)),)),), mark="whiskers",
+        limits=(0.0, 100.0),
+    )  # fmt: skip
+    assert 116.0 not in _numbers(vega_lite(figure))
+    assert {80.0, 98.0, 100.0} <= _numbers(vega_lite(figure))
+    assert figure.to_json()["panels"][0]["series"][0]["points"][0]["y_high"] == 116.0
+
+
+def test_epochs_have_whole_ticks(tmp_path: Path) -> None:
+    points = tuple(Point(float(n), Quantity(n / 7)) for n in (1, 2, 3))
+    figure = FigureDeclaration("F", "", "epoch", "y", (Panel("", (Series("", points),)),),
+                               mark="lines")  # fmt: skip
+    Altair().draw(figure, tmp_path / "f.svg")
+    shown = texts(tmp_path / "f.svg")
+    assert {"1", "2", "3"} <= set(shown)
+    assert not {"1.5", "1.0", "2.5"} & set(shown)
+
+
+def test_cells_of_a_matrix_all_have_the_same_digits() -> None:
+    values = (0.4, 12.3, -24.0)
+    series = tuple(
+        Series(f"row {n}", tuple(Point(f"column {m}", Quantity(v * (m + 1) / 8)) for m in range(8)))
+        for n, v in enumerate(values)
+    )
+    figure = FigureDeclaration("F", "", "", "y", (Panel("", series),), mark="matrix")
+    rows = [row for node in _nodes(vega_lite(figure)) for row in node.get("values", ())
+            if isinstance(row, dict)]  # fmt: skip
+    shown = [row["shown"] for row in rows if "shown" in row]
+    assert len(shown) == 24
+    assert len({len(text.partition(".")[2]) for text in shown}) == 1

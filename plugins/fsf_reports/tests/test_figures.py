@@ -23,6 +23,10 @@ def same(shown: object, estimate: Estimate) -> bool:
     return shown.unit == wanted.unit and numbers[0] == pytest.approx(numbers[1], nan_ok=True)
 
 
+def ncc_runs(folder: Path) -> list[api.Run]:
+    return [run for run in api.runs(folder) if run.record.method.name == "ncc"]
+
+
 def test_both_arms_are_the_estimates_of_the_runs(one_shot: list[Path]) -> None:
     runs = {run.record.method.name: run for run in map(api.load_run, one_shot) if run.record.method}
     for name, x in (("arms", "wacc-random"), ("accuracy", "acc-random")):
@@ -98,9 +102,45 @@ def test_options_in_which_runs_differ(small_runs: Path) -> None:
     made = figure("ablations", small_runs)
     [series] = made.panels[0].series
     assert series.name == "ncc"
-    assert ["sampler.n_shot=1" in str(p.x) for p in series.points].count(True) == 1
+    runs = {run.record.tested.n_shot: run for run in ncc_runs(small_runs)}
+    assert {str(point.x) for point in series.points} == {f"sampler.n_shot={shot}" for shot in runs}
+    for point in series.points:
+        own = runs[int(str(point.x)[-1])]
+        assert same(point.y, own.estimates["wacc-gap"])
     with pytest.raises(DataError, match="no two of these runs are of one method"):
         figure("ablations", [run.folder for run in api.runs(small_runs)][:1])
+
+
+def test_curves_and_shots_of_the_training_are_those_of_the_runs(tmp_path: Path) -> None:
+    common = {
+        "dataset": {"name": "planted", "n_per_class": 16, "size": 16}, "method": "protonet",
+        "sampler": "fewstab", "tasks": 12, "queries": 3, "way": 3, "shot": 1, "image_size": 16,
+        "progress": False,
+    }  # fmt: skip
+    runs = {
+        shot: api.run(training={"epochs": 1, "steps": 1, "n_shot": shot}, **common)
+        for shot in (1, 2)
+    }
+    for name, value in (
+        ("loss", lambda epoch: epoch.loss),
+        ("training", lambda epoch: 100 * epoch.validation_accuracy),
+    ):
+        made = figure(name, list(runs.values()))
+        for series, run in zip(made.panels[0].series, runs.values(), strict=True):
+            wanted = [value(epoch) for epoch in run.record.training.history]
+            assert [point.y.value for point in series.points if point.y] == wanted
+    made = figure("training-shots", list(runs.values()))
+    [[point]] = [series.points for series in made.panels[0].series]
+    compared = api.compare({"more": runs[2], "fewer": runs[1]}, "wacc-biased")
+    assert same(point.y, compared.pairs[0].difference)
+
+
+def test_a_breakdown_without_a_gap_begins_with_the_lowest_accuracy(one_shot: list[Path]) -> None:
+    made = figure("breakdown", one_shot[:1], by="attribute", most=3)
+    rows = api.breakdown(one_shot[0], "attribute").rows
+    values = [point.y.value for point in made.panels[0].series[0].points if point.y]
+    assert values == pytest.approx(sorted(100 * row.estimate.value for row in rows)[:3])
+    assert f"The 3 of {len(rows)} with the lowest accuracy." in made.notes
 
 
 def test_two_sets_of_tasks(small_runs: Path) -> None:
@@ -108,6 +148,9 @@ def test_two_sets_of_tasks(small_runs: Path) -> None:
     [series] = made.panels[0].series
     [point] = series.points
     assert point.label == "ncc"
+    runs = [run.estimates["wacc-biased"] for run in ncc_runs(small_runs)]
+    assert any(same(point.x, one) for one in runs)
+    assert any(same(point.y, one) for one in runs)
     with pytest.raises(DataError, match="agreement: needs the same methods on two sets of tasks"):
         figure("agreement", [next(iter(api.runs(small_runs))).folder])
 

@@ -20,6 +20,7 @@ from fsframework.interfaces import ReportedData, ReportPage, ReportPart
 from fsframework.testing import toy_figure, toy_runs
 from fsframework.values import (
     Entry,
+    FigureDeclaration,
     Gallery,
     ImageGroup,
     Listing,
@@ -156,6 +157,36 @@ def test_every_value_of_the_leaderboard_is_that_of_the_public_function(
             f".map((row) => Number(row.cells[{number}].dataset.value))"
         )
         assert raw == [wanted[row].value for row in rows]
+
+
+def test_every_number_of_every_table_and_figure_is_the_declared_one(
+    page: Page, report: tuple[Path, fsf.Report]
+) -> None:
+    blocks = [block for part in report[1].page.parts for block in part.blocks]
+    tables = [block for block in blocks if isinstance(block, TableDeclaration)]
+    assert len(tables) >= 5
+    for table in tables:
+        cells = page.evaluate(
+            "(name) => [...document.querySelectorAll(`table[data-name='${name}'] tbody tr`)].map("
+            "(row) => [[...row.querySelectorAll('th')].map((th) => th.textContent),"
+            " [...row.querySelectorAll('td')].map((td) => td.dataset.value)])",
+            table.name,
+        )
+        shown = {tuple(names): values for names, values in cells}
+        assert set(shown) == {entry.row for entry in table.entries}
+        for entry in table.entries:
+            value = shown[entry.row][table.columns.index(entry.column)]
+            known = entry.measured is not None and not np.isnan(entry.measured.value)
+            assert value == (repr(entry.measured.value) if known else "")  # type: ignore[union-attr]
+    figures = [block for block in blocks if isinstance(block, FigureDeclaration)]
+    drawn = page.evaluate("JSON.parse(document.getElementById('report').textContent).figures")
+    assert len(drawn) == len(figures) >= 2
+    for figure, specs in zip(figures, drawn, strict=True):
+        for spec in (specs["narrow"], specs["wide"]):
+            numbers = json.dumps(spec)
+            for point in figure.points:
+                assert point.y is not None
+                assert f'"y": {json.dumps(point.y.value)}' in numbers
 
 
 def test_tables_sort_by_mouse_and_keyboard(page: Page) -> None:

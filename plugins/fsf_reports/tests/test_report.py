@@ -21,11 +21,21 @@ from fsf_reports import (
     Provenance,
     Tasks,
     Training,
+    figure,
+    table,
 )
+from fsf_reports._table_files import WRITERS
 from fsframework.errors import OptionError, RecordError
 from fsframework.interfaces import Section
 from fsframework.testing import parametrize_with_checks, toy_runs
-from fsframework.values import FigureDeclaration, Listing, TableDeclaration, TaskBrowser, Text
+from fsframework.values import (
+    FigureDeclaration,
+    Listing,
+    Quantity,
+    TableDeclaration,
+    TaskBrowser,
+    Text,
+)
 
 QUICK: dict[str, Any] = {
     "dataset": {"name": "planted", "n_per_class": 24, "size": 24},
@@ -132,7 +142,7 @@ def test_two_hundred_runs_leave_out_what_does_not_fit() -> None:
     assert "175 further runs" in blocks[1].paragraphs[0]
     figures = [b for b in Figures().blocks(runs) if isinstance(b, FigureDeclaration)]
     assert len(figures[-1].points) == 60
-    assert "The 140 runs with larger gaps are in the table." in figures[-1].title
+    assert "The 140 larger gaps are in the table." in figures[-1].title
 
 
 def test_harmful_pairs_are_those_of_the_public_function() -> None:
@@ -147,6 +157,108 @@ def test_harmful_pairs_are_those_of_the_public_function() -> None:
         if entry.column == "cost"
     }
     assert shown == {((row.class_name, row.word), 100 * row.estimate.value) for row in pairs.rows}
+
+
+def test_what_sections_declare_is_what_the_public_functions_return() -> None:
+    run = fsf.run(method="ncc", training={"epochs": 0}, **QUICK)
+    other = fsf.run(method="logistic", training={"epochs": 0}, **QUICK)
+    made = fsf.report([run, other], progress=False)
+    tables, figures = (
+        {b.name: b for part in made.page.parts for b in part.blocks if isinstance(b, kind)}
+        for kind in (TableDeclaration, FigureDeclaration)
+    )
+    opened = {one.label: one for one in made.page.runs}
+    headline = fsf.headline({label: one.outcomes for label, one in opened.items()})
+    assert [(e.row, e.column, repr(e.measured)) for e in tables["Leaderboard"].entries] == [
+        (e.row, e.column, repr(e.measured)) for e in headline.table.entries
+    ]
+    for name, own in (("ncc", run), ("logistic", other)):
+        wanted = [repr(Quantity.of(one)) for one in own.estimates.values()]
+        entries = tables["Every measure"].entries
+        assert [repr(e.measured) for e in entries if e.row == (name,)] == wanted
+        [point] = [p for p in figures["wAcc gap"].points if p.x == name]
+        assert repr(point.y) == repr(Quantity.of(own.estimates["wacc-gap"]))
+        [point] = [p for p in figures["wAcc-A against wAcc-R"].points if p.label == name]
+        assert repr(point.x) == repr(Quantity.of(own.estimates["wacc-random"]))
+        assert repr(point.y) == repr(Quantity.of(own.estimates["wacc-biased"]))
+    sizes = dict(zip(run.pool.class_names, run.pool.class_sizes, strict=True))
+    images = {e.row[0]: e.measured.value for e in tables["Classes"].entries if e.column == "images"}
+    assert images == sizes
+    used = {e.row[0]: e.measured.value for e in tables["Arms"].entries if e.column == "images used"}
+    assert used == {arm: tasks.n_images for arm, tasks in run.tasks.items()}
+
+
+def test_runs_of_several_seeds_are_one_method() -> None:
+    seeds = fsf.run(method="ncc", training={"epochs": 0}, seeds=range(2), **QUICK)
+    made = fsf.report([*seeds.runs], progress=False)
+    assert [run.label for run in made.page.runs] == ["ncc seed 0", "ncc seed 1"]
+    [block] = [b for b in Findings().blocks(made.page.runs) if b.weight == "lead"]
+    [gap] = [c for c in fsf.headline([run.folder for run in seeds.runs]).columns[0]
+             if c.label == "gap"]  # fmt: skip
+    value = f"{100 * gap.values['ncc'].value:.1f} ± ".replace("-", "−")
+    assert value in block.paragraphs[0]
+    figures = [b for b in Figures().blocks(made.page.runs) if isinstance(b, FigureDeclaration)]
+    assert [len(figure.points) for figure in figures] == [1, 1]
+
+
+HOSTILE = ("<script>alert(1)<|script>", "\"q\" & 'q' $x_1$ {a} #5%", "שלום 🐕", "X" * 200)
+
+
+def test_any_names_of_classes_words_and_methods_stay_text_everywhere(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    from html.parser import HTMLParser
+
+    from PIL import Image
+
+    rows = ["key,words"]
+    for number, name in enumerate(HOSTILE):
+        for i in range(12):
+            file = tmp_path / "data" / name / f"{i}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (16, 16), (20 * i, 60 * number, 9)).save(file)
+            word = HOSTILE[(number + i) % 4].replace('"', '""')
+            rows.append(f'"{name.replace(chr(34), 2 * chr(34))}/{i}.png","word {word}"')
+    (tmp_path / "words.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    run = fsf.run(
+        method="ncc", dataset=f"folder:{tmp_path / 'data'}", attributes=tmp_path / "words.csv",
+        training={"epochs": 0}, sampler="fewstab", way=3, shot=1, queries=2, tasks=12,
+        image_size=16, progress=False,
+    )  # fmt: skip
+
+    class Tags(HTMLParser):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tags: set[str] = set()
+            self.text = ""
+
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            self.tags.add(tag)
+
+        def handle_data(self, data: str) -> None:
+            self.text += data
+
+    made = fsf.report(run, progress=False)
+    assert made.problems == {}
+    page, shown = Tags(), Tags()
+    page.feed(made.html.partition("<main")[2].partition("</main>")[0])
+    assert "script" not in page.tags
+    for name in HOSTILE:
+        assert name in page.text
+        assert f"word {name}" in page.text
+    for thing in (run, run.estimates, run.tasks, fsf.headline({HOSTILE[1]: run}),
+                  fsf.breakdown(run, "class"), fsf.breakdown(run, "pair")):  # fmt: skip
+        shown.feed(thing._repr_html_())
+    assert shown.tags <= {"table", "caption", "thead", "tbody", "tr", "th", "td", "p", "b"}
+    for of in ("classes", "pairs"):
+        declared = table(run, of)
+        assert "\\$x\\_1\\$ \\{a\\} \\#5\\%" in WRITERS[".tex"](declared)
+        assert "<script" not in WRITERS[".md"](declared) + WRITERS[".html"](declared)
+    path = fsf.save_figure(figure("breakdown", run), tmp_path / "b.svg")
+    assert "&lt;script&gt;alert" in path.read_text("utf-8")
+    printed = request.getfixturevalue("fsf")("table", str(run.folder), "--of", "classes")
+    assert printed.returncode == 0, printed.stderr
+    assert all(name in printed.stdout for name in HOSTILE)
 
 
 def test_images_are_read_from_the_cache_and_those_that_are_gone_are_left_out(

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,9 +91,14 @@ def test_differences_are_those_of_compare(one_shot: list[Path]) -> None:
         assert entry.about["p_holm"] == pair.p_holm
 
 
-def test_classes_are_those_of_the_breakdown(one_shot: list[Path]) -> None:
-    made = table(one_shot[:1], "classes")
-    rows = api.breakdown(one_shot[0], "class").rows
+@pytest.mark.parametrize(
+    ("name", "by"), [("classes", "class"), ("attributes", "attribute"), ("pairs", "pair")]
+)
+def test_parts_of_a_run_are_those_of_the_breakdown(
+    name: str, by: Any, one_shot: list[Path]
+) -> None:
+    made = table(one_shot[:1], name)
+    rows = api.breakdown(one_shot[0], by).rows
     found = {(entry.row, entry.column): repr(entry.measured) for entry in made.entries}
     assert found == {(row.names, row.arm): repr(Quantity.of(row.estimate)) for row in rows}
 

@@ -11,8 +11,8 @@ __all__ = ["figure_library"]
 
 
 @functools.cache
-def figure_library() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one script.
+def figure_library() -> bytes:
+    """Return Vega, Vega-Lite and Vega-Embed as one script, compressed with gzip.
 
     Bundling takes seconds, so the result is kept in the cache folder.
     """
@@ -26,20 +26,23 @@ def figure_library() -> str:
     folder = open_session(progress=False).workspace.cache / "reports"
     file = folder / f"vega-{version}.js.gz"
     try:
-        return gzip.decompress(file.read_bytes()).decode()
+        packed = file.read_bytes()
+        gzip.decompress(packed)
     except (OSError, EOFError, ValueError):
         pass  # not there yet, or damaged
+    else:
+        return packed
     script = vl_convert.javascript_bundle("window.vegaEmbed=vegaEmbed;")
-    return _kept(script, file)
+    return _kept(gzip.compress(script.encode(), mtime=0), file)
 
 
-def _kept(script: str, file: Path) -> str:
+def _kept(packed: bytes, file: Path) -> bytes:
     """Write a script for the next time, if the file system allows it, and return it."""
     temporary = file.with_suffix(f".{os.getpid()}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(gzip.compress(script.encode(), mtime=0))
+        temporary.write_bytes(packed)
         temporary.replace(file)
     except OSError:
         temporary.unlink(missing_ok=True)
-    return script
+    return packed

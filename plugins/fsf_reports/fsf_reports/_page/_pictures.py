@@ -15,18 +15,19 @@ __all__ = ["Pictures", "images_of_tasks"]
 
 _SIDE = 64
 """Longer side in pixels."""
-_QUALITY = 78
+_QUALITY, _EFFORT = 80, 2
+"""Half the bytes of a JPEG that looks the same."""
 _AT_ONCE = 512
 
 
 class Pictures:
-    """Images as JPEG, one after the other, in base64; each begins at a multiple of four letters.
+    """Images as WebP, one after the other, in base64; each begins at a multiple of four letters.
 
     Args:
         most_bytes: that all may take, written as base64.
     """
 
-    type = "image/jpeg"
+    type = "image/webp"
 
     def __init__(self, most_bytes: int) -> None:
         self.ranges: list[tuple[int, int]] = []
@@ -64,20 +65,20 @@ class Pictures:
                     places[image] = self._put(found[image])
 
     def _put(self, image: UInt8Array) -> int:
-        text = base64.b64encode(_jpeg(image)).decode()
+        text = base64.b64encode(_webp(image)).decode()
         self.ranges.append((self._size, len(text)))
         self._texts.append(text)
         self._size += len(text)
         return len(self.ranges) - 1
 
 
-def _jpeg(image: UInt8Array) -> bytes:
+def _webp(image: UInt8Array) -> bytes:
     from PIL import Image
 
     picture = Image.fromarray(image)
     picture.thumbnail((_SIDE, _SIDE), Image.Resampling.BILINEAR)
     written = io.BytesIO()
-    picture.save(written, "JPEG", quality=_QUALITY, subsampling=0)
+    picture.save(written, "WEBP", quality=_QUALITY, method=_EFFORT)
     return written.getvalue()
 
 

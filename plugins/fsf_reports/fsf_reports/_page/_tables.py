@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,7 +12,9 @@ from fsframework.values import Entry, Quantity, TableDeclaration
 
 __all__ = ["html_of_table"]
 
-_MOST_ROWS_AT_ONCE = 14
+_MOST_ROWS_AT_ONCE, _MOST_ROWS_ON_PAPER = 14, 40
+_WIDEST = 4
+"""A bar shows an interval up to so many times the median of its column."""
 _SMALL = 0.1
 _SIGNS = {"best": "*", "tied": "~"}
 """As in the tables of the command line."""
@@ -38,7 +41,15 @@ class _Column:
     def range(self) -> tuple[float, float]:
         """The smallest and the largest bound, widened to zero where one is near it."""
         known = [q for q in self.values if q is not None and not math.isnan(q.value)]
-        ends = [e for q in known for e in (q.value, q.low, q.high) if not math.isnan(e)]
+        halves = [(q.high - q.low) / 2 for q in known if q.has_interval]
+        most = _WIDEST * statistics.median(halves) if halves else 0.0
+        # One very wide interval would press all others into a corner.
+        ends = [
+            end
+            for q in known
+            for end in (q.value, max(q.low, q.value - most), min(q.high, q.value + most))
+            if not math.isnan(end)
+        ]
         low, high = min(ends, default=0.0), max(ends, default=1.0)
         if low > 0 and low < 0.5 * high:
             low = 0.0
@@ -66,11 +77,12 @@ def html_of_table(table: TableDeclaration, identity: str) -> str:
     title = escape(table.title)
     name = escape(table.name)
     long = " long" if len(rows) > _MOST_ROWS_AT_ONCE else ""
+    long += " longer" if len(rows) > _MOST_ROWS_ON_PAPER else ""
     return (
         f'<div class="table"><div class="scroll{long}" role="region" aria-label="{name}" '
         'tabindex="0">'
-        f'<table id="{identity}" data-name="{name}"><caption dir="auto"><b>{name}</b>'
-        f"{'. ' if title else ''}{title}</caption>"
+        f'<table id="{identity}" data-name="{name}"><caption dir="auto"><span><b>{name}</b>'
+        f"{'. ' if title else ''}{title}</span></caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         + (f'<ul class="below">{below}</ul>' if below else "")
         + "</div>"
@@ -108,11 +120,12 @@ def _cell(column: _Column, place: int, reasons: _Reasons) -> str:
         return f'<td class="num" data-value="" data-text="–">–{note}</td>'
     signed = column.kind == "difference"
     text = _text(quantity, signed=signed)
-    shown, hidden, mark = f"<span>{escape(text)}</span>", "", ""
+    printed = escape(text.replace("-", "−"))
+    shown, hidden, mark = f"<span>{printed}</span>", "", ""
     if column.kind == "measured" and entry is not None and entry.mark:
         word = "best" if entry.mark == "best" else "not distinguishable from the best"
         mark = f' data-mark="{entry.mark}"'
-        shown = f'<span class="{entry.mark}">{escape(text)}</span>'
+        shown = f'<span class="{entry.mark}">{printed}</span>'
         sign = _SIGNS[entry.mark]
         hidden = f'<span class="sign" aria-hidden="true">{sign}</span>'
         hidden += f'<span class="hidden"> ({word})</span>'
@@ -129,7 +142,7 @@ def _text(quantity: Quantity, *, signed: bool) -> str:
         if quantity.value == int(quantity.value):
             return f"{int(quantity.value):,}"
         if abs(quantity.value) < _SMALL:
-            return f"{quantity.value:.2g}"
+            return f"{quantity.value:.2g}" if abs(quantity.value) >= 1e-3 else "<0.001"
     return quantity.text(signed=signed)
 
 
@@ -139,7 +152,7 @@ def _whisker(quantity: Quantity, ends: tuple[float, float]) -> str:
         return ""
     low, high = ends
     left, middle, right = (
-        100 * (value - low) / (high - low)
+        min(100.0, max(0.0, 100 * (value - low) / (high - low)))
         for value in (quantity.low, quantity.value, quantity.high)
     )
     zero = -100 * low / (high - low)

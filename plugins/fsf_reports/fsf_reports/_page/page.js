@@ -19,6 +19,10 @@
     said.textContent = "";
     setTimeout(() => { said.textContent = text; }, 30);
   }
+  function inflated(base64) {
+    const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+    return new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  }
   const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
 
   // Light and dark.
@@ -41,12 +45,13 @@
 
   // Which section is being read.
   const links = new Map([...document.querySelectorAll(".contents a")].map((a) => [a.hash.slice(1), a]));
+  const read = new Set();
   const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      for (const link of links.values()) link.removeAttribute("aria-current");
-      links.get(entry.target.id)?.setAttribute("aria-current", "true");
-    }
+    for (const entry of entries) read[entry.isIntersecting ? "add" : "delete"](entry.target.id);
+    const first = [...links.keys()].find((id) => read.has(id));
+    if (first === undefined) return;
+    for (const link of links.values()) link.removeAttribute("aria-current");
+    links.get(first).setAttribute("aria-current", "true");
   }, { rootMargin: "0px 0px -75% 0px" });
   for (const section of document.querySelectorAll("main > section")) seen.observe(section);
 
@@ -185,7 +190,7 @@
     const url = source(data, image);
     const key = report.data[data].keys?.[image] ?? `image ${image}`;
     const item = element("li", { class: wrong ? "pic wrong" : "pic" });
-    if (url) item.append(element("img", { src: url, alt: `${alt}: ${key}`, title: key, width: 64, height: 64, loading: "lazy", decoding: "async" }));
+    if (url) item.append(element("img", { src: url, alt: `${alt}: ${key}`, title: key, width: 64, height: 64, decoding: "async" }));
     else item.append(element("span", { class: "key", dir: "auto", title: key, role: "img", "aria-label": `${alt}: ${key} (image not in this file)`, text: key }));
     item.append(...below);
     if (words) item.append(words);
@@ -234,6 +239,15 @@
       key, key === "values" && Array.isArray(value) ? value.filter((one) => !off.has(one?.s)) : without(value, off),
     ]));
   }
+  const MOST_CHIPS = 30;
+  let drawing = null;
+  // The script that draws is a third of its size when it is compressed.
+  async function library() {
+    const script = element("script");
+    script.textContent = await new Response(inflated(document.getElementById("library").textContent)).text();
+    document.head.append(script);
+    return window.vegaEmbed;
+  }
   function figure(box) {
     const { narrow, wide, series } = report.figures[Number(box.dataset.figure)];
     const canvas = box.querySelector(".canvas");
@@ -245,7 +259,9 @@
       if (root.dataset.theme === "dark") shown = inked(shown);
       if (off.size) shown = without(shown, off);
       view?.finalize();
-      const made = await window.vegaEmbed(canvas, shown, {
+      drawing ??= library();
+      const embed = await drawing;
+      const made = await embed(canvas, shown, {
         actions: false, renderer: "svg", tooltip: { disableDefaultStyle: true }, ast: false,
       });
       view = made.view;
@@ -266,7 +282,7 @@
       was = isNarrow();
       if (started) draw();
     }).observe(canvas);
-    if (series.length > 1) {
+    if (series.length > 1 && series.length <= MOST_CHIPS) {
       const chips = element("div", { class: "chips", role: "group", "aria-label": "Shown in the figure" });
       series.forEach((name, place) => {
         const mine = `s${place}`;
@@ -319,9 +335,7 @@
     return arrays.get(number);
   }
   async function unpack({ type, data }) {
-    const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new types[type](await new Response(stream).arrayBuffer());
+    return new types[type](await new Response(inflated(data)).arrayBuffer());
   }
   async function tasksOf(run) {
     const arms = [];
@@ -494,7 +508,7 @@
           strip(one.query, queries, (image, q) => {
             const predicted = one.answers[(t * way + w) * queries + q];
             const bad = predicted !== w;
-            const below = bad ? [element("span", { dir: "auto", text: `→ ${classes[predicted].name}` })] : [];
+            const below = bad ? [element("span", { dir: "auto", text: classes[predicted].name })] : [];
             return picture(data, image, { wrong: bad, below, alt: bad ? `Query of ${c.name}, predicted ${classes[predicted].name}` : `Query of ${c.name}, predicted rightly`, words: wordsBelow(data, image, c.word) });
           }));
         return element("section", { class: "way", "aria-label": `Class ${c.name}` }, head, support, query);

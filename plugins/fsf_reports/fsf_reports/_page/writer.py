@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
@@ -43,7 +44,7 @@ class HtmlPage(PageWriter):
         OptionError: the number is negative.
     """
 
-    def __init__(self, *, image_megabytes: float = 5.0) -> None:
+    def __init__(self, *, image_megabytes: float = 4.0) -> None:
         if not image_megabytes >= 0:
             raise OptionError(
                 f"{argument('image_megabytes', image_megabytes)}: must not be negative"
@@ -108,7 +109,8 @@ class _Writing:
     def _scripts(self) -> Iterator[str]:
         yield f'<script type="text/plain" id="pictures">{self.pictures.text}</script>'
         if self.figures:
-            yield f"<script>{_inline(figure_library())}</script>"
+            library = base64.b64encode(figure_library()).decode()
+            yield f'<script type="text/plain" id="library">{library}</script>'
         yield f"<script>{_inline(_file('page.js'))}</script>"
 
     def _section(self, part: ReportPart) -> str:

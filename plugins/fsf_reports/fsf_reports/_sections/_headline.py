@@ -2,21 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from weakref import WeakKeyDictionary
 
 import fsframework as fsf
 from fsframework.interfaces import ReportedRun, ReportedRuns
 from fsframework.values import Entry, Quantity, TableDeclaration
 
-__all__ = ["every_measure", "gap_name", "headline_of", "measure", "tasks_called"]
+__all__ = [
+    "estimates_of",
+    "every_measure",
+    "gap_name",
+    "headline_of",
+    "measure",
+    "numbered",
+    "several_seeds",
+    "tasks_called",
+]
+
+
+_known: WeakKeyDictionary[ReportedRun, tuple[list[str], fsf.Headline]] = WeakKeyDictionary()
 
 
 def headline_of(runs: ReportedRuns) -> fsf.Headline:
     """Return the answer of runs on equal tasks; runs of several seeds are one row."""
-    groups = [str(run.record["group"]) for run in runs if run.record["group"]]
-    if len(set(groups)) < len(groups):
+    labels = [run.label for run in runs]
+    if runs[0] not in _known or _known[runs[0]][0] != labels:
+        _known[runs[0]] = labels, _headline(runs)
+    return _known[runs[0]][1]
+
+
+def _headline(runs: ReportedRuns) -> fsf.Headline:
+    if several_seeds(runs):
         return fsf.headline([run.folder for run in runs])
     return fsf.headline({run.label: run.outcomes for run in runs if run.outcomes is not None})
+
+
+def several_seeds(runs: ReportedRuns) -> bool:
+    """Return whether some of the runs are trainings of one method with different seeds."""
+    groups = [str(run.record["group"]) for run in runs if run.record["group"]]
+    return len(set(groups)) < len(groups)
+
+
+def estimates_of(runs: ReportedRuns, name: str) -> dict[str, fsf.Estimate]:
+    """Return a measure by method, or by run where every method was trained once."""
+    if several_seeds(runs):
+        for column in headline_of(runs).columns[0]:
+            if column.measure.name == name:
+                return dict(column.values)
+    return {run.label: run.estimates[name] for run in runs if name in run.estimates}
+
+
+def numbered(name: str, number: int, groups: Sequence[ReportedRuns]) -> str:
+    """Return a name that says which tasks it is about, where there are several sets of tasks."""
+    return f"{name}, tasks {number}" if len(groups) > 1 else name
 
 
 def gap_name(runs: ReportedRuns) -> str | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
+from fsf_reports._sections._headline import numbered
 from fsframework.interfaces import ReportedData, ReportedRun, ReportedRuns, Section
 from fsframework.values import Arms, Block, Entry, ImagePool, Quantity, TableDeclaration, Text
 
@@ -23,16 +25,25 @@ class DataAndWords(Section):
 
     def blocks(self, runs: ReportedRuns) -> Iterator[Block]:
         """Return a summary of each arm, and a table of classes and of words for each data set."""
-        for group in runs.by_tasks():
-            run = group[0]
+        groups = runs.by_tasks()
+        described: list[ReportedData] = []
+        for number, (run, *_) in enumerate(groups, start=1):
             assert run.data is not None
-            assert run.arms is not None
-            yield from _described(run.data)
-            yield _arms(run)
-            if run.data.pool is not None:
-                yield _classes(run.data.name, run.data.pool, run.arms)
-                if run.data.pool.attributes is not None:
-                    yield _words(run.data.name, run.data.pool, run.arms)
+            if not any(data is run.data for data in described):
+                described.append(run.data)
+                yield from _described(run.data)
+            for table in _tables(run):
+                yield dataclasses.replace(table, name=numbered(table.name, number, groups))
+
+
+def _tables(run: ReportedRun) -> Iterator[TableDeclaration]:
+    assert run.data is not None
+    assert run.arms is not None
+    yield _arms(run)
+    if run.data.pool is not None:
+        yield _classes(run.data.name, run.data.pool, run.arms)
+        if run.data.pool.attributes is not None:
+            yield _words(run.data.name, run.data.pool, run.arms)
 
 
 def _described(data: ReportedData) -> Iterator[Text]:

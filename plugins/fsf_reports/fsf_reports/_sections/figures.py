@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
-from fsf_reports._sections._headline import gap_name, measure, tasks_called
+from fsf_reports._sections._headline import (
+    estimates_of,
+    gap_name,
+    measure,
+    numbered,
+    tasks_called,
+)
 from fsframework.interfaces import ReportedRuns, Section
 from fsframework.values import (
     Block,
@@ -19,6 +26,7 @@ from fsframework.values import (
 __all__ = ["Figures"]
 
 _MOST_WHISKERS = 60
+_MOST_SERIES, _MOST_LABELLED = 16, 60
 
 
 class Figures(Section):
@@ -29,48 +37,46 @@ class Figures(Section):
 
     def blocks(self, runs: ReportedRuns) -> Iterator[Block]:
         """Return two figures for each set of tasks with a contrast."""
-        for group in runs.by_tasks():
+        groups = runs.by_tasks()
+        for number, group in enumerate(groups, start=1):
             gap = gap_name(group)
             if gap is None:
                 continue
             shown = ReportedRuns(run for run in group if gap in run.estimates)
-            yield from _both_arms(shown, gap)
-            yield _gaps(shown, gap)
+            for figure in (*_both_arms(shown, gap), _gaps(shown, gap)):
+                yield dataclasses.replace(figure, name=numbered(figure.name, number, groups))
 
 
 def _both_arms(runs: ReportedRuns, gap: str) -> Iterator[FigureDeclaration]:
     control, tested = (f"{gap.removesuffix('gap')}{arm}" for arm in runs[0].estimates[gap].arms)
-    series = tuple(
-        Series(
-            run.label,
-            (
-                Point(
-                    Quantity.of(run.estimates[control]),
-                    Quantity.of(run.estimates[tested]),
-                    run.label if len(runs) <= 16 else "",
-                ),
-            ),
-        )
-        for run in runs
-        if control in run.estimates and tested in run.estimates
-    )
-    if series:
+    x, y = estimates_of(runs, control), estimates_of(runs, tested)
+    points = [
+        Point(Quantity.of(x[label]), Quantity.of(y[label]), label) for label in x if label in y
+    ]
+    # Each of a few runs can be switched off; many are told apart by their labels or by pointing.
+    many = len(points) > _MOST_SERIES
+    series = [Series("", tuple(points))] if many else [Series(p.label, (p,)) for p in points]
+    told = " Point at a run to see its name." if len(points) > _MOST_LABELLED else ""
+    share = all(estimate.share for estimate in y.values())
+    if points:
         yield FigureDeclaration(
             f"{measure(runs, tested)} against {measure(runs, control)}",
-            f"{tasks_called(runs[0])}; below the line, the arm under test is worse.",
+            f"{tasks_called(runs[0])}; below the line, the arm under test is worse.{told}",
             f"{measure(runs, control)} (%)",
             f"{measure(runs, tested)} (%)",
-            (Panel("", series),),
+            (Panel("", tuple(series)),),
             mark="points",
             diagonal=True,
+            limits=(0.0, 100.0) if share else None,
         )
 
 
 def _gaps(runs: ReportedRuns, gap: str) -> FigureDeclaration:
-    ranked = sorted(runs, key=lambda run: run.estimates[gap].value)[:_MOST_WHISKERS]
-    points = tuple(Point(run.label, Quantity.of(run.estimates[gap])) for run in ranked)
-    left = len(runs) - len(ranked)
-    more = f" The {left} runs with larger gaps are in the table." if left else ""
+    gaps = estimates_of(runs, gap)
+    ranked = sorted(gaps, key=lambda label: gaps[label].value)[:_MOST_WHISKERS]
+    points = tuple(Point(label, Quantity.of(gaps[label])) for label in ranked)
+    left = len(gaps) - len(ranked)
+    more = f" The {left} larger gaps are in the table." if left else ""
     return FigureDeclaration(
         measure(runs, gap),
         f"{tasks_called(runs[0])}; the smaller, the less a method leans on these attributes.{more}",

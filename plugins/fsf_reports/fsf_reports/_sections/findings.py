@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from fsf_reports._sections._headline import gap_name, measure, tasks_called
+from fsf_reports._sections._headline import (
+    estimates_of,
+    gap_name,
+    measure,
+    several_seeds,
+    tasks_called,
+)
 from fsframework.interfaces import ReportedRuns, Section
 from fsframework.values import Block, Estimate, Text
 
@@ -23,8 +29,9 @@ class Findings(Section):
     def blocks(self, runs: ReportedRuns) -> Iterator[Block]:
         """Return two sentences for each set of tasks, and the limits of all."""
         groups = runs.by_tasks()
-        for group in groups:
-            yield Text((f"{_asked(group)} {_found(group)}",), "lead")
+        for number, group in enumerate(groups, start=1):
+            which = f"Tasks {number}: " if len(groups) > 1 else ""
+            yield Text((f"{which}{_asked(group)} {_found(group)}",), "lead")
         if not groups:
             yield Text(("None of these runs has outcomes, so nothing can be said yet.",), "lead")
         limits = tuple(_limits(runs, groups))
@@ -35,8 +42,7 @@ class Findings(Section):
 def _asked(group: ReportedRuns) -> str:
     first = group[0]
     assert first.arms is not None
-    one = len(group) == 1
-    does, who = ("does", first.label) if one else ("do", f"these {len(group)} runs")
+    does, who = ("does", first.label) if len(group) == 1 else ("do", _these(group))
     contrast = first.arms.contrast
     if contrast is None:
         return f"How well {does} {who} answer {tasks_called(first)}?"
@@ -46,11 +52,19 @@ def _asked(group: ReportedRuns) -> str:
     )
 
 
+def _these(group: ReportedRuns) -> str:
+    name = gap_name(group)
+    if name is None or not several_seeds(group):
+        return f"these {len(group)} runs"
+    methods = len(estimates_of(group, name))
+    return f"these {methods} methods ({len(group)} trainings)"
+
+
 def _found(group: ReportedRuns) -> str:
     name = gap_name(group)
     if name is None:
         return _levels(group)
-    gaps = {run.label: run.estimates[name] for run in group if name in run.estimates}
+    gaps = estimates_of(group, name)
     called = _plain(measure(group, name))
     if len(gaps) == 1:
         ((label, gap),) = gaps.items()
@@ -92,7 +106,7 @@ def _plain(name: str) -> str:
 def _points(gap: Estimate) -> str:
     if not gap.share:
         return str(gap)
-    return f"{100 * gap.value:.1f} ± {100 * gap.half_width:.1f} points"
+    return f"{100 * gap.value:.1f} ± {100 * gap.half_width:.1f} points".replace("-", "−")
 
 
 def _verdict(gap: Estimate) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
-from fsf_reports._sections._headline import every_measure, headline_of
+from fsf_reports._sections._headline import every_measure, headline_of, numbered
 from fsframework.interfaces import ReportedRuns, Section
 from fsframework.values import Block, Text
 
@@ -23,11 +23,11 @@ class Leaderboard(Section):
         """Return for each set of equal tasks the headline and a table of every measure."""
         groups = runs.by_tasks()
         if len(groups) > 1:
-            yield Text(("Runs on different tasks are in tables of their own.",))
+            yield Text(("Each set of tasks has its own tables.",))
         for number, group in enumerate(groups, start=1):
-            which = "" if len(groups) == 1 else f", tasks {number}"
             found = headline_of(group)
             yield Text((" ".join(found.sentences),))
             notes = (*found.table.notes, *found.notes)
-            yield dataclasses.replace(found.table, name=f"Leaderboard{which}", notes=notes)
-            yield every_measure(group, f"Every measure{which}")
+            name = numbered("Leaderboard", number, groups)
+            yield dataclasses.replace(found.table, name=name, notes=notes)
+            yield every_measure(group, numbered("Every measure", number, groups))

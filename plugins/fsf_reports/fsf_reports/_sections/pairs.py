@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ import numpy as np
 
 import fsframework as fsf
 from fsframework.interfaces import ReportedRun, ReportedRuns, Section
+from fsframework.statistics.harm import LEAST_HARM, MOST_WRONG
 from fsframework.values import (
     Block,
     Entry,
@@ -26,16 +28,18 @@ __all__ = ["HarmfulPairs"]
 _QUESTIONS = {
     "tied": (
         "Words tied to a class in the support",
-        "accuracy of the class in its other tasks minus that in tasks where all its support images "
-        "have the word and its queries lack it",
+        "accuracy of the class in random tasks, for the same queries, minus that in tasks where "
+        "all its support images have the word and its queries lack it",
     ),
     "present": (
         "Words present in a query",
-        "accuracy of the class's queries without the word minus that of those with it",
+        "accuracy of the class's queries without the word minus that of those with it, other words "
+        "accounted for",
     ),
 }
 _MOST_ROWS = 200
-_MOST_GALLERIES = 8
+_MOST_GALLERIES = 4
+_MOST_WORDS = 5
 _IMAGES = 6
 
 
@@ -58,9 +62,10 @@ class HarmfulPairs(Section):
         found = [(n, run, fsf.harmful_pairs(run.outcomes, pool=run.data.pool)) for n, run in asked]  # type: ignore[union-attr,arg-type]
         yield Text(
             (
-                "Each pair is reported only if its cost remains above zero after a correction for "
-                "all pairs looked at. Words of an image go together, so a reported word may stand "
-                "for another that comes with it.",
+                "A pair of a class and a word is reported if the word costs the class at least "
+                f"{100 * LEAST_HARM:g} points, and at most {100 * MOST_WRONG:g} % of the reported "
+                "pairs are expected to be harmless. A word stands for everything that occurs "
+                "together with it.",
             )
         )
         for question in _QUESTIONS:
@@ -90,11 +95,8 @@ def _answered(question: str, found: list[tuple[int, ReportedRun, Any]]) -> Itera
         yield Text((f"{title}: of {count:,} pairs looked at, none is reported.",))
         return
     shown = rows[:_MOST_ROWS]
-    notes = [
-        f"Cost: {meaning}.",
-        f"Reported are {len(rows):,} of {count:,} pairs looked at, corrected for all pairs of a "
-        "run in both questions.",
-    ]
+    yield Text((_summary(title, rows, count),))
+    notes = [f"Cost: {meaning}.", "Corrected for all pairs of a run in both questions."]
     if len(rows) > len(shown):
         notes.append(f"The {len(rows) - len(shown):,} with the smallest costs are left out.")
     entries = [entry for _, run, row in shown for entry in _entries(run, row)]
@@ -102,6 +104,22 @@ def _answered(question: str, found: list[tuple[int, ReportedRun, Any]]) -> Itera
     yield TableDeclaration(title, "the costliest pairs first", names, tuple(entries), tuple(notes))
     for number, run, row in _one_each(shown):
         yield _gallery(number, run, row)
+
+
+def _summary(title: str, rows: list[tuple[int, ReportedRun, Any]], count: int) -> str:
+    """Return how many pairs are reported, the costliest, and the words that are in most pairs."""
+    _, run, row = rows[0]
+    cost = f"{Quantity.of(row.estimate).text()} points"
+    reported = f"{len(rows):,} of {count:,} pairs are reported"
+    said = [
+        f"{title}: {reported}.",
+        f"The costliest is {row.class_name} with {row.word}, {cost} for {run.label}.",
+    ]
+    words = Counter(row.word for _, _, row in rows).most_common(_MOST_WORDS)
+    if len(words) > 1:
+        named = ", ".join(f"{word} ({times:,})" for word, times in words)
+        said.append(f"The words in most of these pairs: {named}.")
+    return " ".join(said)
 
 
 def _entries(run: ReportedRun, row: Any) -> Iterator[Entry]:

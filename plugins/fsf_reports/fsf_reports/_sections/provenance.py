@@ -41,7 +41,12 @@ class Provenance(Section):
         yield Listing("Command line", "\n".join(_command(run) for run in shown), "shell")
         yield Listing("Python", _python(shown), "python")
         if len(runs) > len(shown):
-            yield Text((f"The other {len(runs) - len(shown)} runs are repeated likewise.",))
+            yield Text(
+                (
+                    f"These are the first {len(shown)} runs. The folders of the other "
+                    f"{len(runs) - len(shown)} record the same (fsf runs show NAME).",
+                )
+            )
         yield Listing("What ran", "\n\n".join(_versions(run) for run in shown))
         yield Listing("To cite", _citations(runs), "bibtex")
 

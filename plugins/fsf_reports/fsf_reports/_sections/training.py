@@ -23,12 +23,15 @@ class Training(Section):
         """Return the curves of the runs that were trained."""
         trained = [run for run in runs if run.record["training"]["history"]]
         others = [run.label for run in runs.finished if not run.record["training"]["history"]]
+        if not trained:
+            yield Text(("None of these runs trained a model.",))
+            return
         if others:
-            names = ", ".join(others[:8]) + (", ..." if len(others) > 8 else "")
-            yield Text((f"Without a training of their own: {names}.",))
+            more = f" and {len(others) - 8} more" if len(others) > 8 else ""
+            yield Text((f"These runs trained no model: {', '.join(others[:8])}{more}.",))
         shown = trained[:_MOST_CURVES]
         if len(trained) > len(shown):
-            yield Text((f"The curves of the first {len(shown)} of {len(trained)} trained runs:",))
+            yield Text((f"The curves of the first {len(shown)} of {len(trained)} trained runs.",))
         accuracies = [_curve(run, "validation_accuracy", 100) for run in shown]
         yield from _figure("Validation accuracy", "accuracy (%)", accuracies)
         losses = [_curve(run, "loss", 1) for run in shown]

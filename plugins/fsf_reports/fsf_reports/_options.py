@@ -1,0 +1,50 @@
+"""Options that the commands of this package share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fsframework.cli.options import plugin_names, run_names
+
+__all__ = ["outputs_option", "question_option", "runs_argument", "statistic_option"]
+
+
+def runs_argument(*, required: bool = True) -> Any:
+    """Return the argument that names runs."""
+    metavar = "RUN..." if required else "[RUN]..."
+    return click.argument(
+        "run_list", metavar=metavar, nargs=-1, required=required, shell_complete=run_names
+    )
+
+
+def outputs_option(told: str) -> Any:
+    """Return the repeatable option of files to write."""
+    return click.option(
+        "--output",
+        "outputs",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        metavar="FILE",
+        help=told,
+    )
+
+
+statistic_option = click.option(
+    "--statistic",
+    metavar="NAME",
+    default="wacc",
+    show_default=True,
+    shell_complete=plugin_names("statistic"),
+    help="Statistic whose values and gap are shown.",
+)
+
+question_option = click.option(
+    "--question",
+    type=click.Choice(["tied", "present"]),
+    default="tied",
+    show_default=True,
+    help="For words: tied to a class in the support, or present in a query.",
+)
