@@ -14,7 +14,8 @@ from torch.nn import functional
 from fsf_gradient_methods import MAML
 from fsf_metric_methods import ProtoNet, RENet
 from fsf_pretext_methods import SSFSL
-from fsf_transfer_methods import RFS, Baseline
+from fsf_self_supervised_methods import BECLR, MoCo
+from fsf_transfer_methods import NCC, RFS, Baseline
 from fsf_views import Rotation
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
@@ -56,6 +57,21 @@ FAMILIES: dict[str, tuple[Component, tuple[Stage, ...]]] = {
     "pretext": (
         component(SSFSL, views=component(Rotation), hidden=8, base=component(ProtoNet)),
         (stage(tasks_per_step=2),),
+    ),
+    "moco": (component(MoCo, views=component(Dimmed), queue=20, width=4, parts=2), (stage(),)),
+    # Three memories, whose clusters are made in the first epoch.
+    "clusters": (
+        component(
+            BECLR,
+            views=component(Dimmed),
+            inference=component(NCC),
+            memory=32,
+            clusters=3,
+            k=2,
+            start=10,
+            cell=4,
+        ),
+        (stage(),),
     ),
     # The first stage leaves the second process without a group.
     "teacher": (component(RFS), (stage(epochs=1, groups=1), stage(epochs=1, distill=True))),

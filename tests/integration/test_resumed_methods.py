@@ -21,6 +21,7 @@ from tests.toys import Blobs, Counting, Killed, TinyBackbone, component
 SHORT = Stage(epochs=1, steps=3, validation_tasks=2, n_query=2, batch_size=6)
 FROZEN = replace(SHORT, freeze=("backbone",))
 HEAD = {"n_way": 3, "train_steps": 1, "test_steps": 1}
+VIEWS = {"name": "simclr", "blur": 0.0, "min_area": 0.5}
 
 CASES: dict[str, tuple[dict[str, Any], list[Stage]]] = {
     # Scales and shifts on a backbone that another method has trained.
@@ -47,6 +48,30 @@ CASES: dict[str, tuple[dict[str, Any], list[Stage]]] = {
     "ssfsl": (
         {"name": "ssfsl-jigsaw", "hidden": 8, "base": {"name": "hts", "base": {"name": "r2d2"}}},
         [SHORT, replace(SHORT, learning_rate=1e-4)],
+    ),
+    # A momentum copy follows, and a queue is written over, after each step.
+    "moco": (
+        {"name": "moco", "views": VIEWS, "queue": 16, "width": 4, "momentum": 0.9, "parts": 2},
+        [SHORT, replace(SHORT, groups=2)],
+    ),
+    "psco": (
+        {"name": "psco", "views": VIEWS, "queue": 16, "width": 4, "hidden": 8, "momentum": 0.9},
+        [SHORT, replace(SHORT, groups=2)],
+    ),
+    # The memories are full after the second step; k-means and the steps with neighbours follow.
+    "beclr": (
+        {
+            "name": "beclr",
+            "views": VIEWS,
+            "memory": 24,
+            "clusters": 3,
+            "k": 2,
+            "start": 4,
+            "rounds": 2,
+            "momentum": 0.9,
+            "cell": 4,
+        },
+        [SHORT, replace(SHORT, groups=2)],
     ),
 }
 

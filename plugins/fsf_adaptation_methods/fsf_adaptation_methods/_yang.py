@@ -6,11 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsf_adaptation_methods._views_contrast import LocalContrast, views_contrast
 from fsframework.interfaces import (
     Backbone,
     Batch,
     FewShotMethod,
     OptionError,
+    ViewMaker,
     check_above,
     check_at_least,
 )
@@ -35,17 +37,23 @@ class ContrastiveCentroids(FewShotMethod):
         [[training.stages]]
         learns_from = "episodes"
 
-    What needs two views of an image is missing, since a step has one of each: in pretraining the
-    self-supervised losses of vectors and of vectors against maps, and the second view as a further
-    positive; in meta-training the classification across views and the distance-scaled contrastive
-    loss between them.
+    Both use two views of each image where there are ``views``, as in the paper; without, an image
+    is shown once, which takes half of the time. The pretraining then classifies both views, which
+    are further positives of each other, and adds the losses that find the other view of an image
+    among those of all others: by projected vectors (``global_weight``), and by maps against vectors
+    and maps against maps aligned by attention (``local_weight``). The meta-training classifies the
+    queries of each view by the centroids of each view (cross-view episodes). The distance-scaled
+    contrastive loss of the meta-training is not here.
 
     The defaults are those of supervised contrastive learning (Khosla et al. 2020) and ours; the
     paper's values were not at hand and are not checked.
 
     Args:
-        weight: of the contrastive loss, at least 0.
-        temperature: of the contrastive loss, above 0.
+        views: makes two views of an image; ``None`` for none.
+        weight: of the supervised contrastive loss, at least 0.
+        global_weight: of the loss of vectors of the views, at least 0.
+        local_weight: of the losses of maps of the views, at least 0.
+        temperature: of the contrastive losses, above 0.
         width: length of the projected vectors, at least 1.
         scale: divides squared distances, above 0; ``None`` for the length of the vectors.
 
@@ -58,18 +66,30 @@ class ContrastiveCentroids(FewShotMethod):
     def __init__(
         self,
         *,
+        views: ViewMaker | None = None,
         weight: float = 1.0,
+        global_weight: float = 1.0,
+        local_weight: float = 1.0,
         temperature: float = 0.1,
         width: int = 128,
         scale: float | None = None,
     ) -> None:
         super().__init__()
-        check_at_least(0, weight=weight)
+        check_at_least(0, weight=weight, global_weight=global_weight, local_weight=local_weight)
         check_at_least(1, width=width)
         check_above(0, temperature=temperature)
         if scale is not None:
             check_above(0, scale=scale)
+        if views is not None and views.n_views != 2:
+            raise OptionError(
+                f"views must make two views of an image, but {type(views).__name__} makes "
+                f"{views.n_views}"
+            )
+        self.views = views
+        self.trains_on_images = views is not None
         self.weight = weight
+        self.global_weight = global_weight
+        self.local_weight = local_weight
         self.temperature = temperature
         self.width = width
         self.scale = scale
@@ -79,6 +99,9 @@ class ContrastiveCentroids(FewShotMethod):
         (size,) = item_shape
         self.project = nn.Sequential(nn.Linear(size, size), nn.ReLU(), nn.Linear(size, self.width))
         self.classify = nn.Linear(size, n_base_classes) if n_base_classes else None
+        if self.views is not None:
+            self.backbone = backbone
+            self.local = LocalContrast(_channels(backbone), self.width, self.temperature)
 
     def class_logits(self, items: Tensor) -> Tensor:
         """Score vectors ``(n, D)`` for the base classes, float ``(n, n_base_classes)``."""
@@ -110,20 +133,73 @@ class ContrastiveCentroids(FewShotMethod):
         Raises:
             OptionError: the step has neither.
         """
-        losses = []
-        if batch.items is not None and batch.classes is not None:
-            logits = self.class_logits(batch.items)
-            losses.append(functional.cross_entropy(logits, batch.classes))
-            projected = self.project(batch.items)
-            contrast = supervised_contrast(projected.float(), batch.classes, self.temperature)
-            losses.append(self.weight * contrast)
-        if batch.support is not None:
-            losses.append(super().loss(batch))
-        if not losses:
+        if batch.classes is None and batch.support is None:
             raise OptionError(
                 "ContrastiveCentroids learns from batches or episodes; this step has neither"
             )
+        if batch.views is not None:
+            losses = self._losses_of_views(batch, batch.views)
+        else:
+            losses = [] if batch.support is None else [super().loss(batch)]
+            if batch.items is not None and batch.classes is not None:
+                losses += self._losses_of_classes(
+                    batch.items, self.project(batch.items), batch.classes
+                )
         return torch.stack(losses).sum()
+
+    def _losses_of_classes(
+        self, vectors: Tensor, projected: Tensor, classes: Tensor
+    ) -> list[Tensor]:
+        of_classes = functional.cross_entropy(self.class_logits(vectors), classes)
+        contrast = supervised_contrast(projected.float(), classes, self.temperature)
+        return [of_classes, self.weight * contrast]
+
+    def _losses_of_views(self, batch: Batch, views: Tensor) -> list[Tensor]:
+        """Return the losses of a step's views ``(n, 2, 3, H, W)``."""
+        maps = self.backbone(views.flatten(0, 1))
+        # One row per image, one column per view.
+        maps = maps.reshape(len(views), 2, *maps.shape[1:])
+        vectors = self.backbone.vectors(maps.flatten(0, 1)).reshape(len(views), 2, -1)
+        losses, n = list[Tensor](), 0
+        if batch.support is not None and batch.query is not None:
+            n = batch.support.shape[:3].numel() + batch.query.shape[:2].numel()
+            losses.append(self._across_views(batch, vectors[:n]))
+        if batch.classes is not None:
+            own = vectors[n:].transpose(0, 1).flatten(0, 1)
+            projected = self.project(own)
+            losses += self._losses_of_classes(own, projected, batch.classes.repeat(2))
+            similar = functional.normalize(projected.float(), dim=1)
+            alike = views_contrast(similar @ similar.mT, self.temperature)
+            losses.append(self.global_weight * alike)
+            of_maps = self.local(maps[n:].transpose(0, 1).flatten(0, 1), projected)
+            losses.append(self.local_weight * of_maps)
+        return losses
+
+    def _across_views(self, batch: Batch, vectors: Tensor) -> Tensor:
+        """Return the mean cross-entropy of both views of the queries by both of the support."""
+        assert batch.support is not None
+        assert batch.query_labels is not None
+        shape, n_support = batch.support.shape[:3], batch.support.shape[:3].numel()
+        tasks = len(batch.query_labels)
+        support = vectors[:n_support].reshape(*shape, 2, -1)
+        query = vectors[n_support:].reshape(tasks, -1, 2, vectors.shape[2])
+        # The queries of both views side by side, by the support of one view and of the other.
+        both = query.transpose(1, 2).flatten(1, 2)
+        labels = batch.query_labels.repeat(1, 2).flatten()
+        losses = [
+            functional.cross_entropy(self.scores(support[:, :, :, v], both).flatten(0, 1), labels)
+            for v in range(2)
+        ]
+        return torch.stack(losses).mean()
+
+
+def _channels(backbone: Backbone) -> int:
+    """Return the channels of a backbone's maps."""
+    size, training = backbone.preprocessing.size, backbone.training
+    with torch.no_grad():
+        maps: Tensor = backbone.eval()(torch.zeros(1, 3, size, size))
+    backbone.train(training)
+    return maps.shape[1]
 
 
 def supervised_contrast(vectors: Tensor, classes: Tensor, temperature: float) -> Tensor:

@@ -9,13 +9,22 @@ import torch
 from torch.nn import functional
 
 from fsf_adaptation_methods import ContrastiveCentroids
+from fsf_adaptation_methods._views_contrast import aligned_similarities, views_contrast
 from fsf_adaptation_methods._yang import supervised_contrast
 from fsf_backbones import Conv64F
 from fsframework.interfaces import Batch, OptionError
 from fsframework.testing import parametrize_with_checks
+from fsframework.testing.method import ToyBackbone
+from tests.toy_views import Dimmed
 
 
-@parametrize_with_checks([ContrastiveCentroids, partial(ContrastiveCentroids, scale=2.0, weight=0)])
+@parametrize_with_checks(
+    [
+        ContrastiveCentroids,
+        partial(ContrastiveCentroids, scale=2.0, weight=0),
+        partial(ContrastiveCentroids, views=Dimmed(), width=8),
+    ]
+)
 def test_conformance(make: Any, check: Any) -> None:
     check(make)
 
@@ -66,6 +75,64 @@ def test_a_step_has_the_loss_of_what_it_shows() -> None:
     torch.testing.assert_close(both, of_batch + of_episode)
     with pytest.raises(OptionError, match="learns from batches or episodes"):
         method.loss(Batch())
+
+
+def test_views_are_classified_and_contrasted() -> None:
+    torch.manual_seed(0)
+    method = ContrastiveCentroids(
+        views=Dimmed(), weight=0.5, global_weight=0.25, local_weight=0.0, width=8
+    )
+    method.build((32,), 3, ToyBackbone())
+    method.eval()
+    views, classes = torch.rand(4, 2, 3, 20, 20), torch.tensor([0, 1, 2, 0])
+    found = method.loss(Batch(views=views, classes=classes))
+    vectors = torch.cat([method.backbone.encode(views[:, v]) for v in range(2)])
+    both, projected = classes.repeat(2), method.project(vectors)
+    units = functional.normalize(projected, dim=1)
+    expected = (
+        functional.cross_entropy(method.class_logits(vectors), both)
+        + 0.5 * supervised_contrast(projected, both, 0.1)
+        + 0.25 * views_contrast(units @ units.mT, 0.1)
+    )
+    torch.testing.assert_close(found, expected)
+    method.local_weight = 2.0
+    assert method.loss(Batch(views=views, classes=classes)) != found
+
+
+def test_queries_of_each_view_are_classified_by_supports_of_each() -> None:
+    torch.manual_seed(0)
+    method = ContrastiveCentroids(views=Dimmed(), width=8)
+    method.build((32,), 3, ToyBackbone())
+    method.eval()
+    images = torch.rand(2 * (2 + 4), 2, 3, 20, 20)
+    labels = torch.tensor([[0, 1, 0, 1], [1, 1, 0, 0]])
+    batch = Batch(
+        support=images[:4, 0].reshape(2, 2, 1, 3, 20, 20),
+        query=images[4:, 0].reshape(2, 4, 3, 20, 20),
+        query_labels=labels,
+        views=images,
+    )
+    vectors = torch.stack([method.backbone.encode(images[:, v]) for v in range(2)])
+    support, query = vectors[:, :4].reshape(2, 2, 2, 1, 32), vectors[:, 4:].reshape(2, 2, 4, 32)
+    expected = torch.stack(
+        [
+            functional.cross_entropy(method.scores(s, q).flatten(0, 1), labels.flatten())
+            for s in support
+            for q in query
+        ]
+    )
+    torch.testing.assert_close(method.loss(batch), expected.mean())
+
+
+def test_maps_are_compared_where_attention_brings_them() -> None:
+    torch.manual_seed(0)
+    asked, keys, values = torch.randn(3, 4, 5, 6)
+    found = aligned_similarities(asked, keys, values)
+    for i in range(4):
+        for j in range(4):
+            brought = (asked[i] @ keys[j].mT / 6**0.5).softmax(dim=1) @ values[j]
+            expected = functional.cosine_similarity(values[i], brought, dim=1).mean()
+            torch.testing.assert_close(found[i, j], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,8 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "skd": "SKD-GEN0",
         "contrastive-centroids": "Yang et al",
         "lp-ft-fb": "LP-FT-FB",
+        "moco": "MoCo",
+        "simclr": "SimCLR",
         "linear": "Linear",
         "cosine": "Cosine",
         "knn": "k -NN",
@@ -106,6 +108,7 @@ BACKBONES: Mapping[str, str] = MappingProxyType(
         "resnet10": "ResNet10",
         "resnet12": "ResNet12",
         "resnet18": "ResNet18",
+        "resnet50": "ResNet50",
         "wrn-28-10": "WRN-28-10",
     }
 )
