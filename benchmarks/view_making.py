@@ -55,12 +55,15 @@ def main() -> None:
         print(f"{'':24}  {size:6}  {rate:9,.0f}  {share:6.1%}")
 
 
+_LIBRARY = torch.library.Library("torchvision", "FRAGMENT")
+"""Kept, since what it declares ends with it."""
+
+
 def _declare_operators() -> None:
     """Declare operators of torchvision that its wheel cannot load beside PyTorch's for CPUs."""
-    library = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            _LIBRARY.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 def _forms(images: Tensor) -> list[tuple[str, Form, Form]]:

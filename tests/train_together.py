@@ -13,8 +13,10 @@ from torch.nn import functional
 
 from fsf_gradient_methods import MAML
 from fsf_metric_methods import ProtoNet, RENet
+from fsf_pretext_methods import SSFSL
 from fsf_self_supervised_methods import BECLR, MoCo
 from fsf_transfer_methods import NCC, RFS, Baseline
+from fsf_views import Rotation
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
 from fsframework.pipeline.experiment.stages import Stage
@@ -52,6 +54,10 @@ FAMILIES: dict[str, tuple[Component, tuple[Stage, ...]]] = {
     "both": (component(RENet), (stage(tasks_per_step=2),)),
     # A queue and a momentum copy; the last of three groups is the first process's.
     "views": (component(Queued, views=component(Dimmed)), (stage(groups=3),)),
+    "pretext": (
+        component(SSFSL, views=component(Rotation), hidden=8, base=component(ProtoNet)),
+        (stage(tasks_per_step=2),),
+    ),
     "moco": (component(MoCo, views=component(Dimmed), queue=20, width=4, parts=2), (stage(),)),
     # Three memories, whose clusters are made in the first epoch.
     "clusters": (

@@ -179,7 +179,7 @@ class Model:
         self.network.eval()
         device = self.network.mean.device
         # Scoring embedded images is cheap enough for full precision.
-        precision = self.precision if self.consumes == "images" else "fp32"
+        precision = "fp32" if self.network.has_features else self.precision
         shown, asked = (torch.from_numpy(part)[None].to(device) for part in (support, query))
         with seeded(0, device), lowered(device, precision):
             scores = Scorer(self.network.method)(shown, asked)[0]

@@ -78,8 +78,14 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
 
     consumes: Literal["vectors", "maps", "images"] = "vectors"
     """An item is a vector ``(D,)``, a map ``(C, h, w)`` or an image ``(3, H, W)``. Vectors and maps
-    are computed once per image and cached; only ``images`` methods see pixels in every task. An
-    option may set it for an instance, as the method within another one does."""
+    are computed once per image and cached; only ``images`` methods see pixels in every task, unless
+    they are ``embeds_images``. An option may set it for an instance, as the method within another
+    one does."""
+
+    embeds_images: bool = False
+    """Whether a method that ``consumes`` images turns each into features in ``embed``, for example
+    those of several views; they are computed once per image and cached, and ``scores`` sees no
+    pixels. An option may set it for an instance."""
 
     learns_from: Literal["episodes", "batches", "both", "views", "nothing"] = "episodes"
     """What ``loss`` needs in a training step; an option may set it for an instance. ``views`` means

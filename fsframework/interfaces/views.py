@@ -56,6 +56,10 @@ class ViewMaker(Configurable, ABC, kind="view"):
     """Whether it draws random numbers; otherwise the views of an image depend on the image only.
     An option may set it for an instance."""
 
+    together: bool = False
+    """Whether one transformation makes all views of an image, as a permutation of its parts does;
+    ``Views.applied`` then has equal numbers for them."""
+
     @abstractmethod
     def make(self, images: Tensor) -> Views:
         """Return the views of images.

@@ -29,7 +29,8 @@ def features_of(experiment: Experiment, session: Session) -> FeatureStore:
             f"with fsf run and give the run with {argument('model')}, or train nothing with "
             f"{argument('training.epochs', 0)}"
         )
-    if experiment.method.create().consumes == "images":
+    method = experiment.method.create()
+    if method.consumes == "images" and not method.embeds_images:
         raise OptionError(
             f"{experiment.method.called} adapts its backbone to each task, so that images have no "
             "features that could be kept"

@@ -377,7 +377,9 @@ def _class_of(make: Make) -> type:
 
 def _label(make: Make) -> str:
     options = make.keywords if isinstance(make, functools.partial) else {}
-    shown = ",".join(f"{name}={value}" for name, value in options.items())
+    # A nested component by its class: its own text has an address, which differs between processes.
+    texts = {n: v if kind_of(v) is None else type(v).__name__ for n, v in options.items()}
+    shown = ",".join(f"{name}={text}" for name, text in texts.items())
     return _class_of(make).__name__ + (f"({shown})" if shown else "")
 
 

@@ -196,6 +196,7 @@ def check_declarations(make: Make) -> None:
         ("consumes", tuple(ITEM_SHAPES)),
         ("learns_from", ("episodes", "batches", "both", "views", "nothing")),
         ("uses_labels", (False, True)),
+        ("embeds_images", (False, True)),
         ("trains_on_images", (False, True)),
         ("transductive", (False, True)),
         ("weightless", (False, True)),
@@ -205,6 +206,10 @@ def check_declarations(make: Make) -> None:
     reason = method.reads_values
     require(isinstance(reason, str), f"reads_values must be the reason in words, not {reason!r}")
     _check_views(method)
+    require(
+        not method.embeds_images or method.consumes == "images",
+        "embeds_images is True, but it does not consume images",
+    )
     ways = method.n_way
     require(
         ways is None or (isinstance(ways, int) and ways >= 2),
@@ -543,11 +548,12 @@ def check_after_step(make: Make) -> None:
 def _step(method: FewShotMethod, seed: int) -> Tensor:
     """Return the loss of a step without an update, and act after it."""
     _, batch = _batch(method, seed=seed)
-    with seeded(seed), torch.no_grad():
+    with seeded(seed):
         loss = method.loss(batch)
         carried, method.carried = method.carried, {}
-        method.after_step(carried)
-    return loss[None]
+        with torch.no_grad():
+            method.after_step({name: tensor.detach() for name, tensor in carried.items()})
+    return loss.detach()[None]
 
 
 class _ScoresNeeded(BaseException):

@@ -36,13 +36,15 @@ def _same(left: Views, right: Views) -> bool:
 
 @suite.check()
 def check_declarations(make: Make) -> None:
-    """``n_views`` and ``n_kinds`` are numbers of at least 1, ``random`` is true or false."""
+    """``n_views`` and ``n_kinds`` are numbers of at least 1; the others are true or false."""
     maker = make()
     for name in ("n_views", "n_kinds"):
         value = getattr(maker, name)
         whole = isinstance(value, int) and not isinstance(value, bool)
         require(whole and value >= 1, f"{name} must be a number of at least 1, not {value!r}")
-    require(isinstance(maker.random, bool), f"random must be true or false, not {maker.random!r}")
+    for name in ("random", "together"):
+        value = getattr(maker, name)
+        require(isinstance(value, bool), f"{name} must be true or false, not {value!r}")
 
 
 @suite.check(after=[check_declarations])
@@ -82,6 +84,10 @@ def check_applied(make: Make) -> None:
         low >= 0 and high < maker.n_kinds,
         f"applied must be in 0..{maker.n_kinds - 1} for n_kinds = {maker.n_kinds}, not "
         f"{low}..{high}",
+    )
+    require(
+        not maker.together or bool((many == many[:, :1]).all()),
+        "together is True, but applied differs between views of an image",
     )
     seen = len(many.unique())
     require(

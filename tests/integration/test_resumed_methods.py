@@ -44,6 +44,11 @@ CASES: dict[str, tuple[dict[str, Any], list[Stage]]] = {
         {"name": "ata", "steps": 1, "lr": 1.0, "base": {"name": "relationnet"}},
         [SHORT, replace(SHORT, learning_rate=1e-4)],
     ),
+    # Puzzles are drawn, and so is what a head drops; a tree beside it has views of its own.
+    "ssfsl": (
+        {"name": "ssfsl-jigsaw", "hidden": 8, "base": {"name": "hts", "base": {"name": "r2d2"}}},
+        [SHORT, replace(SHORT, learning_rate=1e-4)],
+    ),
     # A momentum copy follows, and a queue is written over, after each step.
     "moco": (
         {"name": "moco", "views": VIEWS, "queue": 16, "width": 4, "momentum": 0.9, "parts": 2},

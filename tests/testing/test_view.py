@@ -160,5 +160,15 @@ def test_only_its_check_rejects(name, failing):
     assert failing(BROKEN[name], "view") == {name}
 
 
+class Apart(Mirrors):
+    """It says that one transformation makes both views."""
+
+    together = True
+
+
+def test_views_made_together_have_one_number(failing):
+    assert failing(Apart, "view") == {"check_applied"}
+
+
 def test_every_check_has_its_broken_maker():
     assert list(BROKEN) == [check.__name__ for check in checks_for("view")]

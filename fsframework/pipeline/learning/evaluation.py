@@ -51,7 +51,7 @@ class ImageSource:
 
     Args:
         items: embedded items ``(n, *embedded)`` on the device of the model, or on the CPU where
-            they would fill it; ``None`` for a method that consumes images, which uses
+            they would fill it; ``None`` for a method that sees pixels in every task, which uses
         pixels: uint8 ``(n, H, W, 3)``, moved to the device when needed.
         position: row of ``items`` for each image of the pool; ``None`` where row and index are
             equal.
@@ -72,7 +72,7 @@ class ImageSource:
         precision: Precision = "fp32",
     ) -> ImageSource:
         """Embed only the images of some tasks, in memory."""
-        if model.method.consumes == "images":
+        if not model.has_features:
             return cls(pixels=pixels, precision=precision)
         used = np.unique(tasks.images)
         position = torch.full((len(pixels),), -1, dtype=torch.int64)
@@ -102,7 +102,7 @@ class ImageSource:
         The cache is shared between runs: its key covers the weights, the preprocessing, the
         precision, the kind of device and the pixels of the images.
         """
-        if model.method.consumes == "images":
+        if not model.has_features:
             return cls(pixels=images, precision=precision)
         features = FeatureStore(model, images, workspace, precision)
         everything = np.arange(len(images))

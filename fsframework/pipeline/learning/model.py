@@ -140,6 +140,11 @@ class FewShotModel(nn.Module):
         return tuple(shape[1:])
 
     @property
+    def has_features(self) -> bool:
+        """Whether what ``scores`` sees is computed once per image, without pixels in every task."""
+        return self.method.consumes != "images" or self.method.embeds_images
+
+    @property
     def extractor(self) -> Backbone:
         """The backbone, whether this module or the method holds it."""
         return self._extractor[0]

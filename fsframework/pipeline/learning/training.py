@@ -9,6 +9,7 @@ import copy
 import dataclasses
 import json
 import math
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -274,19 +275,30 @@ def start_from(
     model.load_state_dict(shared, strict=False)
 
 
+_HELD = re.compile(r"method\.(base\.)*backbone(?=\.|$)")
+"""How a name within the backbone begins where the method holds it, or a method in that one."""
+
+
+def _plain(name: str) -> str:
+    """Return a name within a model as if no method held the backbone; users need not know this.
+
+    >>> _plain("method.base.backbone.blocks.0.weight"), _plain("method.head.weight")
+    ('backbone.blocks.0.weight', 'method.head.weight')
+    """
+    held = _HELD.match(name)
+    return name if held is None else f"backbone{name[held.end() :]}"
+
+
 def _name_in(own: Mapping[str, Tensor], key: str) -> str:
     """Return a weight's name in this model, whether or not the method holds the backbone."""
-    other = key.removeprefix("method.") if key.startswith("method.") else f"method.{key}"
-    held = other.startswith(("backbone.", "method.backbone."))
-    return other if held and key not in own and other in own else key
+    if key in own or not (plain := _plain(key)).startswith("backbone."):
+        return key
+    return next((name for name in own if _plain(name) == plain), key)
 
 
 def _is_below(name: str, prefixes: Iterable[str]) -> bool:
-    """Return whether a weight's name begins with one of the prefixes.
-
-    A method that consumes images holds the backbone; users need not know this.
-    """
-    names = (name, name.removeprefix("method."))
+    """Return whether a weight's name begins with one of the prefixes."""
+    names = (name, name.removeprefix("method."), _plain(name))
     return any(n == prefix or n.startswith(f"{prefix}.") for prefix in prefixes for n in names)
 
 

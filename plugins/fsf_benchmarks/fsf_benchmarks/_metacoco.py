@@ -92,6 +92,12 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "ifsl:matchingnet": "MatchingNet +IFSL",
         "ifsl:sib": "SIB +IFSL",
         "ifsl:mtl": "MTL +IFSL",
+        "ssfsl:protonet": "ProtoNet + rot. + SSFSL",
+        "ssfsl-jigsaw:protonet": "ProtoNet + jig. + SSFSL",
+        "ssfsl:ssfsl-jigsaw:protonet": "ProtoNet + rot. + jig. + SSFSL",
+        "sla:protonet": "ProtoNet + rot. + SLA",
+        "bf3s:protonet": "ProtoNet + rot. + BF3S",
+        "hts:protonet": "ProtoNet + rot. + HTS",
     }
 )
 """The paper's methods that are plugins here: ``NAME`` or ``NAME:ARG``, and the paper's spelling."""

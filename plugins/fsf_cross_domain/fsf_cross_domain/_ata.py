@@ -61,6 +61,7 @@ class ATA(Wrapper):
     ) -> None:
         super().__init__(base=base)
         self.need_episodes()
+        self.need_no_views()
         if base.trains_on_images:
             raise OptionError(
                 "base must be trained on what it consumes, but "

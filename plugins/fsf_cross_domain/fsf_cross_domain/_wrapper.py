@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -32,8 +32,11 @@ class Wrapper(FewShotMethod):
             raise OptionError(f"base must be a method that learns, but {_name(base)} does not")
         self.base = base
         self.consumes = base.consumes
+        self.embeds_images = base.embeds_images
         self.trains_on_images = base.trains_on_images
         self.learns_from = base.learns_from
+        self.views = base.views
+        self.uses_labels = base.uses_labels
         self.weightless = base.weightless
         self.transductive = base.transductive
         self.reads_values = base.reads_values
@@ -56,8 +59,25 @@ class Wrapper(FewShotMethod):
         return self.base.class_logits(items)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the loss of the base."""
-        return self.base.loss(batch)
+        """Return the loss of the base, and take what the base carries."""
+        loss = self.base.loss(batch)
+        self.carried, self.base.carried = self.base.carried, {}
+        return loss
+
+    def after_step(self, carried: Mapping[str, Tensor]) -> None:
+        """Act as the base does after a step."""
+        self.base.after_step(carried)
+
+    def need_no_views(self) -> None:
+        """Check that the base has no views of the images, which would not be changed.
+
+        Raises:
+            OptionError: it has.
+        """
+        if self.views is not None:
+            raise OptionError(
+                f"base must not learn from views of the images, but {_name(self.base)} does"
+            )
 
     def need_episodes(self) -> None:
         """Check that the base learns from episodes.

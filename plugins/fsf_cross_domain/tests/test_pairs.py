@@ -7,13 +7,13 @@ import inspect
 import pytest
 
 from fsframework.components.registry import Registry
-from fsframework.interfaces import FewShotMethod, OptionError
+from fsframework.interfaces import FewShotMethod, OptionError, ViewMaker
 from fsframework.testing.method import ITEM_SHAPES, ToyBackbone
 
 METHODS = {name: Registry().load("method", name).cls for name in Registry().names("method")}
-WRAPPERS = [n for n, cls in METHODS.items() if "base" in inspect.signature(cls).parameters]
+WRAPPERS = ["ata", "ft", "ifsl", "lrp"]
 OPTIONS = {"ifsl": {"n_splits": 2}}
-WITHIN = {"base": "anil", "classifier": "rfs"}
+WITHIN = {"base": "r2d2", "classifier": "rfs"}
 NEEDS_A_BACKBONE = {"deta", "fgfl", "ft", "tsa"}
 """Those that cannot be built for a part of a vector: without layers to change, or too small."""
 
@@ -22,8 +22,16 @@ def made(name: str) -> FewShotMethod:
     """Return a method with its usual options, and with a usual method within it."""
     taken = inspect.signature(METHODS[name]).parameters
     within = {option: made(usual) for option, usual in WITHIN.items() if option in taken}
+    if "views" in taken:
+        within["views"] = usual_views(METHODS[name])
     method: FewShotMethod = METHODS[name](**within, **OPTIONS.get(name, {}))
     return method
+
+
+def usual_views(cls: type[FewShotMethod]) -> ViewMaker:
+    """Return the maker of views that a method usually has."""
+    maker: ViewMaker = Registry().load("view", cls.usual_components["views"]).cls()
+    return maker
 
 
 def fits(wrapper: str, name: str, base: FewShotMethod) -> bool:
@@ -31,9 +39,10 @@ def fits(wrapper: str, name: str, base: FewShotMethod) -> bool:
     episodes = base.learns_from in ("episodes", "both")
     return {
         "ft": base.learns_from != "nothing",
-        "ata": episodes and not base.trains_on_images,
+        "ata": episodes and not base.trains_on_images and base.views is None,
         "lrp": episodes and not base.trains_on_images and base.consumes != "images",
         "ifsl": not base.trains_on_images
+        and base.views is None
         and base.consumes != "maps"
         and name not in NEEDS_A_BACKBONE,
     }[wrapper]

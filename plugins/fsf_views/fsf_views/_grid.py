@@ -66,7 +66,7 @@ class Jigsaw(ViewMaker):
         OptionError: an option is outside its range.
     """
 
-    random = True
+    random = together = True
 
     def __init__(self, *, grid: int = 3, n_permutations: int = 35, gap: float = 11 / 75) -> None:
         _check_grid(grid)

@@ -99,6 +99,37 @@ def test_a_method_that_sees_pixels_agrees_with_one_on_features(
     assert (first == second).all()
 
 
+class Turned(PixelPrototypes):
+    """Embeds an image as the mean of its vector and that of the image upside down."""
+
+    embeds_images = True
+
+    def embed(self, items: torch.Tensor) -> torch.Tensor:
+        return (self.backbone.encode(items) + self.backbone.encode(items.flip(-2))) / 2
+
+    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        return -torch.cdist(query, support.mean(dim=2))
+
+
+def test_a_method_may_embed_several_views_of_each_image_once(
+    workspace: Workspace, tasks: TaskSet
+) -> None:
+    net, stored, reporter = model(Turned).eval(), images(workspace), Counting()
+    source = ImageSource.cached(net, stored, workspace, reporter)
+    assert reporter.units == {"features": 60}
+    with torch.no_grad():
+        shown = net.images(torch.from_numpy(stored[:]))
+        both = torch.stack([net.extractor.encode(shown), net.extractor.encode(shown.flip(-2))])
+    assert source.items is not None
+    torch.testing.assert_close(source.items, both.mean(dim=0))
+    few = ImageSource.computed(net, stored, tasks[:4])
+    assert few.items is not None
+    assert (predict(net, tasks[:4], few) == predict(net, tasks[:4], source)).all()
+    again = Counting()
+    ImageSource.cached(net, stored, workspace, again)
+    assert again.units == {}
+
+
 def test_the_size_of_a_batch_changes_nothing(
     workspace: Workspace, tasks: TaskSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from fsf_cross_domain import FT
+from fsf_gradient_methods import MAML
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, InfeasibleTask, OptionError
@@ -24,6 +27,7 @@ from fsframework.pipeline.learning.training import (
     Trained,
     Training,
     check_stages,
+    start_from,
     train,
 )
 from tests.toys import (
@@ -519,3 +523,31 @@ def test_impossible_stages_are_told_before_anything_is_trained(
 ) -> None:
     with pytest.raises((OptionError, InfeasibleTask), match=message):
         check_stages([Stage(**options)], method(), (3, 2), splits[0].pool, Registry())
+
+
+def test_a_backbone_held_by_a_method_in_a_method_is_found(
+    tmp_path: Path, splits: tuple[Split, Split]
+) -> None:
+    def model(method: Any, seed: int) -> FewShotModel:
+        return build_model(component(TinyBackbone), method, 16, 6, seed)
+
+    inner = component(MAML, n_way=3, train_steps=1, test_steps=1)
+    source, held = model(component(Prototypes), 0), model(component(FT, base=inner), 1)
+    names = {n for n in held.state_dict() if n.startswith("method.base.backbone.")}
+    assert len(names) == len(source.extractor.state_dict())
+    save_file(source.state_dict(), tmp_path / "weights.safetensors")
+    start_from(held, tmp_path / "weights.safetensors", ["backbone"])
+    for name, value in source.extractor.state_dict().items():
+        assert torch.equal(held.extractor.state_dict()[name], value), name
+    other = model(component(Prototypes), 2)
+    save_file(held.state_dict(), tmp_path / "held.safetensors")
+    start_from(other, tmp_path / "held.safetensors", ["backbone"])
+    assert all(
+        torch.equal(value, source.extractor.state_dict()[name])
+        for name, value in other.extractor.state_dict().items()
+    )
+    before = {k: v.clone() for k, v in held.extractor.state_dict().items()}
+    stage = Stage(epochs=1, steps=2, validation_tasks=0, n_query=2, freeze=("backbone",))
+    train(held, training_of([stage], splits), tmp_path / "frozen", Counting())
+    after = held.extractor.state_dict()
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
