@@ -137,7 +137,8 @@ class ContrastiveCentroids(FewShotMethod):
             raise OptionError(
                 "ContrastiveCentroids learns from batches or episodes; this step has neither"
             )
-        if batch.views is not None:
+        # Views of a step may also be those of another method that this one is in.
+        if self.views is not None and batch.views is not None:
             losses = self._losses_of_views(batch, batch.views)
         else:
             losses = [] if batch.support is None else [super().loss(batch)]

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import inspect
-
 import pytest
 
 from fsframework.components.registry import Registry
-from fsframework.interfaces import FewShotMethod, OptionError, ViewMaker
+from fsframework.components.resolution import parameters, resolve_component
+from fsframework.interfaces import FewShotMethod, OptionError
 from fsframework.testing.method import ITEM_SHAPES, ToyBackbone
 
 METHODS = {name: Registry().load("method", name).cls for name in Registry().names("method")}
 WRAPPERS = ["ata", "ft", "ifsl", "lrp"]
 OPTIONS = {"ifsl": {"n_splits": 2}}
-WITHIN = {"base": "r2d2", "classifier": "rfs"}
 NEEDS_A_BACKBONE = {"deta", "fgfl", "ft", "tsa"}
 """Those that cannot be built for a part of a vector: without layers to change, or too small."""
 
 
 def made(name: str) -> FewShotMethod:
     """Return a method with its usual options, and with a usual method within it."""
-    taken = inspect.signature(METHODS[name]).parameters
-    within = {option: made(usual) for option, usual in WITHIN.items() if option in taken}
-    if "views" in taken:
-        within["views"] = usual_views(METHODS[name])
-    method: FewShotMethod = METHODS[name](**within, **OPTIONS.get(name, {}))
+    within = {"base": "r2d2"} if "base" in parameters(METHODS[name]) else {}
+    request = {"name": name, **within, **OPTIONS.get(name, {})}
+    method: FewShotMethod = resolve_component(Registry(), "method", request).create()
     return method
-
-
-def usual_views(cls: type[FewShotMethod]) -> ViewMaker:
-    """Return the maker of views that a method usually has."""
-    maker: ViewMaker = Registry().load("view", cls.usual_components["views"]).cls()
-    return maker
 
 
 def fits(wrapper: str, name: str, base: FewShotMethod) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import torch
 
 from fsf_views import Rotation
 from fsframework.components.registry import Registry
+from fsframework.components.resolution import parameters, resolve_component
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
 from fsframework.testing.method import ITEM_SHAPES, ToyBackbone
 
@@ -20,17 +20,17 @@ WRAPPERS: dict[str, dict[str, Any]] = {
     "sla": {},
     "hts": {},
 }
-WITHIN = {"base": "r2d2", "classifier": "rfs"}
 
 
 def made(name: str, **ways: int) -> FewShotMethod:
     """Return a method with its usual options, and with a usual method within it."""
-    cls, taken = METHODS[name], inspect.signature(METHODS[name]).parameters
-    options: dict[str, Any] = {option: ways[option] for option in ways if option in taken}
-    options |= {option: made(usual, **ways) for option, usual in WITHIN.items() if option in taken}
-    if "views" in taken:
-        options["views"] = Registry().load("view", cls.usual_components["views"]).cls()
-    method: FewShotMethod = cls(**options)
+    taken = parameters(METHODS[name])
+    request: dict[str, Any] = {option: ways[option] for option in ways if option in taken}
+    if "base" in taken:
+        request["base"] = {"name": "r2d2"}
+    method: FewShotMethod = resolve_component(
+        Registry(), "method", {"name": name, **request}
+    ).create()
     return method
 
 
