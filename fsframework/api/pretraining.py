@@ -36,7 +36,8 @@ class Pretrained:
     reused: bool
 
     def __repr__(self) -> str:
-        return f"<Pretrained {self.file}: {len(self.history)} epochs on {self.n_images:,} images>"
+        epochs = "1 epoch" if len(self.history) == 1 else f"{len(self.history)} epochs"
+        return f"<Pretrained {self.file}: {epochs} on {self.n_images:,} images>"
 
 
 def pretrain(

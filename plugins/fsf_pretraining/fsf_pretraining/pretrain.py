@@ -73,5 +73,6 @@ def pretrain(context: click.Context, /, output: Path, force: bool, as_json: bool
     how = "an equal training was in the cache" if made.reused else "trained now"
     click.echo(
         f"{made.file}: {made.file.stat().st_size / 1e6:.1f} MB, {made.n_images:,} images, "
-        f"{len(losses)} epochs, loss {losses[0]:.3f} to {losses[-1]:.3f}; {how}"
+        f"{len(losses)} {'epoch' if len(losses) == 1 else 'epochs'}, loss {losses[0]:.3f} to "
+        f"{losses[-1]:.3f}; {how}"
     )

@@ -106,7 +106,7 @@ def test_it_trains_as_a_run_does(photos: Path, monkeypatch: pytest.MonkeyPatch) 
         "progress": False,
     }  # fmt: skip
     made = fsf_api.pretrain("weights.safetensors", **common)
-    assert repr(made) == "<Pretrained weights.safetensors: 1 epochs on 512 images>"
+    assert repr(made) == "<Pretrained weights.safetensors: 1 epoch on 512 images>"
     assert not made.reused
     run = fsf_api.run(sampler="random", tasks=5, way=2, shot=1, queries=2, **common)
     whole = load_file(run.folder / "weights.safetensors")
