@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 from torch import nn
 
-__all__ = ["perceptron"]
+__all__ = ["HEADS", "Head", "perceptron", "projection"]
+
+Head = Literal["nonlinear", "linear", "none"]
+HEADS: tuple[str, ...] = get_args(Head)
+
+
+def projection(head: Head, size: int, width: int, *, norm: bool = False) -> nn.Module:
+    """Return a projection of vectors of a size: with two layers, with one, or the identity.
+
+    Args:
+        norm: put BatchNorm between two layers.
+    """
+    if head == "none":
+        return nn.Identity()
+    return perceptron((size, width) if head == "linear" else (size, size, width), norm=norm)
 
 
 def perceptron(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_self_supervised_methods._heads import perceptron
+from fsf_self_supervised_methods._heads import HEADS, Head, projection
 from fsf_self_supervised_methods._losses import queue_contrast
 from fsf_self_supervised_methods._memory import MomentumCopy, Queue
 from fsf_self_supervised_methods._pairs import PairMethod, full_precision
@@ -20,6 +20,7 @@ from fsframework.interfaces import (
     check_above,
     check_at_least,
     check_below_one,
+    check_one_of,
 )
 
 __all__ = ["MoCo"]
@@ -43,6 +44,8 @@ class MoCo(PairMethod):
     Args:
         views: makes two views of an image.
         temperature: divides the cosines, above 0.
+        head: the projection, which is not used afterwards: ``nonlinear`` with two layers, as in
+            MoCo v2, ``linear`` as in the first paper, or ``none``.
         width: length of the projected vectors, at least 1.
         queue: number of keys that are remembered, at least 1.
         momentum: share of its own weights that the copy keeps per step, in [0, 1).
@@ -59,6 +62,7 @@ class MoCo(PairMethod):
         *,
         views: ViewMaker,
         temperature: float = 0.2,
+        head: Head = "nonlinear",
         width: int = 128,
         queue: int = 65536,
         momentum: float = 0.999,
@@ -66,9 +70,11 @@ class MoCo(PairMethod):
     ) -> None:
         super().__init__(views=views)
         check_above(0, temperature=temperature)
+        check_one_of(HEADS, head=head)
         check_at_least(1, width=width, queue=queue, parts=parts)
         check_below_one(momentum=momentum)
         self.temperature = temperature
+        self.head = head
         self.width = width
         self.queue = queue
         self.momentum = momentum
@@ -78,9 +84,9 @@ class MoCo(PairMethod):
         """Store the backbone; create the head of vectors ``(D,)``, the copy and the queue."""
         super().build(item_shape, n_base_classes, backbone)
         (size,) = item_shape
-        self.project = perceptron((size, size, self.width), norm=False)
+        self.project = projection(self.head, size, self.width)
         self.slow = MomentumCopy(backbone, self.project, self.momentum)
-        self.keys = Queue(self.queue, self.width)
+        self.keys = Queue(self.queue, size if self.head == "none" else self.width)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the cross-entropy of finding the keys; the keys are carried to ``after_step``."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from fsf_self_supervised_methods._heads import perceptron
@@ -52,6 +52,7 @@ class PsCo(PairMethod):
         shot_temperature: of the loss of the made tasks, above 0.
         epsilon: weight of the assignment's entropy, above 0.
         iterations: of the assignment, at least 1.
+        head: ``nonlinear`` for projection and predictor, as the authors do, or ``none``.
         width: length of the projected vectors, at least 1; ``hidden`` of the layers before.
         queue: number of vectors that are remembered, at least ``shots``.
         momentum: share of its own weights that the copy keeps per step, in [0, 1).
@@ -73,6 +74,7 @@ class PsCo(PairMethod):
         shot_temperature: float = 1.0,
         epsilon: float = 0.05,
         iterations: int = 3,
+        head: Literal["nonlinear", "none"] = "nonlinear",
         width: int = 256,
         hidden: int = 4096,
         queue: int = 16384,
@@ -84,6 +86,7 @@ class PsCo(PairMethod):
         check_above(0, temperature=temperature, shot_temperature=shot_temperature, epsilon=epsilon)
         check_below_one(momentum=momentum)
         check_one_of(("heads", "backbone"), space=space)
+        check_one_of(("nonlinear", "none"), head=head)
         if queue < shots:
             raise OptionError(f"queue must be at least shots, {shots}, got {queue}")
         self.shots = shots
@@ -91,6 +94,7 @@ class PsCo(PairMethod):
         self.shot_temperature = shot_temperature
         self.epsilon = epsilon
         self.iterations = iterations
+        self.head = head
         self.width = width
         self.hidden = hidden
         self.queue = queue
@@ -101,17 +105,28 @@ class PsCo(PairMethod):
         """Store the backbone; create projection, predictor, copy and queue for vectors ``(D,)``."""
         super().build(item_shape, n_base_classes, backbone)
         (size,) = item_shape
-        self.project = perceptron((size, self.hidden, self.width), bias=False, last=False)
-        self.predict = perceptron((self.width, self.hidden, self.width), bias=False)
+        width = self.width
+        self.project: nn.Module = nn.Identity()
+        self.predict: nn.Module = nn.Identity()
+        if self.head == "none":
+            width = size
+        else:
+            self.project = perceptron((size, self.hidden, width), bias=False, last=False)
+            self.predict = perceptron((width, self.hidden, width), bias=False)
         self.slow = MomentumCopy(backbone, self.project, self.momentum)
-        self.keys = Queue(self.queue, self.width)
+        self.keys = Queue(self.queue, width)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether vectors of the backbone are compared."""
+        return self.space == "backbone" or self.head == "none"
 
     def embed(self, items: Tensor) -> Tensor:
         """Map vectors ``(n, D)`` to their projection and its prediction, ``(n, 2 * width)``.
 
-        The identity where ``space`` is that of the backbone.
+        The identity where ``space`` is that of the backbone, or there are no heads.
         """
-        if self.space == "backbone":
+        if self._plain:
             return items
         projected = self.project(items)
         return torch.cat([projected, self.predict(projected)], dim=1)
@@ -123,7 +138,7 @@ class PsCo(PairMethod):
             support: float ``(tasks, way, shot, E)``, embedded; of the heads, the projections count.
             query: float ``(tasks, n, E)``, embedded; of the heads, the predictions count.
         """
-        if self.space == "backbone":
+        if self._plain:
             return super().scores(support, query)
         return cosines_to_means(support[..., : self.width], query[..., self.width :])
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fsf_self_supervised_methods._heads import perceptron
+from fsf_self_supervised_methods._heads import HEADS, Head, projection
 from fsf_self_supervised_methods._losses import nt_xent
 from fsf_self_supervised_methods._pairs import PairMethod, full_precision
 from fsframework.interfaces import (
@@ -49,13 +47,13 @@ class SimCLR(PairMethod):
         *,
         views: ViewMaker,
         temperature: float = 0.1,
-        head: Literal["nonlinear", "linear", "none"] = "nonlinear",
+        head: Head = "nonlinear",
         width: int = 128,
         norm: bool = False,
     ) -> None:
         super().__init__(views=views)
         check_above(0, temperature=temperature)
-        check_one_of(("nonlinear", "linear", "none"), head=head)
+        check_one_of(HEADS, head=head)
         check_at_least(1, width=width)
         self.temperature = temperature
         self.head = head
@@ -66,10 +64,7 @@ class SimCLR(PairMethod):
         """Store the backbone and create the projection of vectors ``(D,)``."""
         super().build(item_shape, n_base_classes, backbone)
         (size,) = item_shape
-        self.project: nn.Module = nn.Identity()
-        if self.head != "none":
-            widths = (size, self.width) if self.head == "linear" else (size, size, self.width)
-            self.project = perceptron(widths, norm=self.norm)
+        self.project = projection(self.head, size, self.width, norm=self.norm)
         self.weightless = self.head == "none"
 
     def loss(self, batch: Batch) -> Tensor:
