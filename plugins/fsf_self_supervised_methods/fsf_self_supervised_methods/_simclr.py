@@ -21,7 +21,7 @@ __all__ = ["SimCLR"]
 
 
 class SimCLR(PairMethod):
-    """Tell the other view of an image from the views of all other images of the step.
+    """Find the other view of an image among the views of all images of the step.
 
     Source: Chen, Kornblith, Norouzi and Hinton 2020, "A Simple Framework for Contrastive Learning
     of Visual Representations" (ICML), section 2. Vectors pass a projection of two layers, which is
