@@ -27,7 +27,7 @@ __all__ = ["MoCo"]
 
 
 class MoCo(PairMethod):
-    """Find the other view of an image, seen by a slow copy of the backbone, among a queue of others.
+    """Find the other view of an image, as a slow copy of the backbone sees it, in a queue.
 
     Source: He, Fan, Wu, Xie and Girshick 2020, "Momentum Contrast for Unsupervised Visual
     Representation Learning" (CVPR), section 3, and Chen, Fan, Girshick and He 2020, "Improved
