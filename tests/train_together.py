@@ -38,9 +38,9 @@ class SmallMaps(TinyBackbone):
 
 
 def stage(epochs: int = 2, **options: object) -> Stage:
-    """Return a stage of 25 steps per epoch by SGD, in two groups."""
+    """Return a stage of 12 steps per epoch by SGD, in two groups."""
     usual = {
-        "epochs": epochs, "steps": 25, "n_query": 2, "batch_size": 8, "groups": 2,
+        "epochs": epochs, "steps": 12, "n_query": 2, "batch_size": 8, "groups": 2,
         "optimizer": "sgd", "learning_rate": 0.01, "validation_tasks": 0,
     }  # fmt: skip
     return Stage(**{**usual, **options})

@@ -17,6 +17,7 @@ from PIL import Image
 from fsframework.components.registry import Registry
 from fsframework.values import AttributeTable
 from tests.conftest import Fsf
+from tests.forked import Forked, started
 
 DETECTORS = Registry().names("detector")
 SLOW = '''
@@ -56,11 +57,8 @@ def arguments(tmp_path: Path) -> list[str]:
     return ["--plugin", "slow.py", "--detector", "slow", "--batch-size", "5", *DATA]
 
 
-def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "fsframework", "attributes", "extract", *arguments],
-        cwd=tmp_path, env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+def start(tmp_path: Path, *arguments: str) -> Forked:
+    return started(tmp_path, "attributes", "extract", *arguments)
 
 
 def said(tmp_path: Path) -> Counter[str]:

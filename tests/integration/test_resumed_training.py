@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from fsframework.records import RunRecord
+from tests.forked import finished, started
 
 COMMON = (
     "--sampler", "random", "-o", "dataset.size=32", "-o", "dataset.n_per_class=40",
@@ -68,13 +67,12 @@ REMEMBERED = {
 
 def command(method: str, folder: Path) -> list[str]:
     where = ["--runs-dir", str(folder / "runs"), "--cache-dir", str(folder / "cache")]
-    options = [*COMMON, *FAMILIES[method], *where]
-    return [sys.executable, "-m", "fsframework", "run", "--method", method, *options]
+    return ["run", "--method", method, *COMMON, *FAMILIES[method], *where]
 
 
-def finished(method: str, folder: Path) -> tuple[RunRecord, dict[str, Tensor]]:
+def ran(method: str, folder: Path) -> tuple[RunRecord, dict[str, Tensor]]:
     """Run to the end; return the record and everything that the model saves."""
-    done = subprocess.run(command(method, folder), capture_output=True, text=True, check=False)
+    done = finished(folder.parent, *command(method, folder))
     assert done.returncode == 0, done.stderr
     [record] = (folder / "runs").glob("*/run.json")
     return RunRecord.load(record.parent), load_file(record.parent / "weights.safetensors")
@@ -85,18 +83,16 @@ def finished(method: str, folder: Path) -> tuple[RunRecord, dict[str, Tensor]]:
     [pytest.param(m, marks=[] if m in QUICK else [pytest.mark.slow]) for m in FAMILIES],
 )
 def test_killed_and_resumed_it_ends_in_equal_weights(tmp_path: Path, method: str) -> None:
-    whole, expected = finished(method, tmp_path / "whole")
+    whole, expected = ran(method, tmp_path / "whole")
     killed = tmp_path / "killed"
-    process = subprocess.Popen(
-        command(method, killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = started(tmp_path, *command(method, killed))
     # Killed as soon as an epoch has been written down.
     while process.poll() is None and not [*killed.glob("cache/training/*/checkpoint.safetensors")]:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     assert process.wait() != 0, "it ended before it could be killed"
     assert not [*killed.glob("cache/training/*/weights.safetensors")]
-    resumed, found = finished(method, killed)
+    resumed, found = ran(method, killed)
     assert found.keys() == expected.keys()
     assert all(torch.equal(value, found[name]) for name, value in expected.items())
     for part in REMEMBERED.get(method, ()):

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from fsframework.records import RunRecord
 from tests import train_together
+from tests.forked import finished
 from tests.train_together import FAMILIES, SLOW, USUAL, model_of
 
 OPTIONS = (
@@ -124,8 +125,8 @@ def test_one_dies_and_the_training_resumes_with_another_number_of_processes(
     assert not [*killed.glob("**/outcomes-*.parquet")]
     # The same groups, all in one process; resumed, and in one go.
     for folder in (killed, tmp_path / "whole"):
-        words = run(folder, "-o", "training.groups=2")
-        done = ended([sys.executable, "-m", *words])
+        _, *words = run(folder, "-o", "training.groups=2")
+        done = finished(tmp_path, *words)
         assert done.returncode == 0, done.stderr
         assert ("resuming after" in done.stderr) == (folder == killed)
     [resumed] = (killed / "runs").iterdir()
