@@ -83,7 +83,10 @@ class Stage:
         init_from: a run folder or safetensors file whose weights the stage starts from.
         init_parts: prefixes of the weights to take from there; by default all whose names agree.
         distill: the model at the start of this stage becomes the teacher of a newly initialised
-            one: a method that supports it learns from the teacher's outputs on its batches.
+            one: a method that supports it learns from the teacher's outputs on its batches or
+            views.
+        teacher: a run folder, whose model becomes the teacher instead, with a backbone of its own;
+            the stage goes on with the weights it has.
         precision: ``fp32``, or matrix products and convolutions in ``bf16`` or ``fp16`` (the
             latter with scaled gradients); weights, validation and evaluation stay in fp32.
         compile: compile the backbone with ``torch.compile``; worth it for a long training.
@@ -116,6 +119,7 @@ class Stage:
     init_from: Path | None = None
     init_parts: tuple[str, ...] = ()
     distill: bool = False
+    teacher: Path | None = None
     precision: Precision = "fp32"
     compile: bool = False
     validation_tasks: int = 50
@@ -140,11 +144,21 @@ class Stage:
             raise OptionError(
                 "training.init_parts selects weights of training.init_from, which is not given"
             )
+        if self.distill and self.teacher is not None:
+            raise OptionError(
+                "training.distill makes the model at the start of the stage the teacher; omit it "
+                "or training.teacher"
+            )
         if self.patience is not None and self.validation_tasks == 0:
             raise OptionError(
                 "training.patience needs a validation accuracy, and training.validation_tasks=0 "
                 "measures none"
             )
+
+    @property
+    def distils(self) -> bool:
+        """Whether a teacher takes part."""
+        return self.distill or self.teacher is not None
 
     def shown(self, own: str) -> str:
         """Return what the loss of a step is computed on: ``episodes``, ``batches``, ``views``, ...
