@@ -23,8 +23,9 @@ from fsf_self_supervised_methods._pairs import PairMethod
 from fsf_self_supervised_methods._psco import pseudo_supervised
 from fsf_transfer_methods import NCC, Logistic
 from fsf_views import Rotation
+from fsf_views import SimCLR as StrongViews
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
-from fsframework.testing.method import ToyBackbone
+from fsframework.testing.method import ToyBackbone, check_solves_toy_task
 from tests.toy_views import Dimmed
 
 
@@ -239,6 +240,12 @@ def test_options_outside_their_range(
 def test_options_of_opta_outside_their_range(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         OpTA(**{"classifier": NCC(), **options})
+
+
+@pytest.mark.slow
+def test_psco_is_checkable_with_its_own_defaults() -> None:
+    # Its views leave nothing of a toy class.
+    check_solves_toy_task(lambda: PsCo(views=StrongViews()))
 
 
 def test_views_must_be_pairs() -> None:
