@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fsframework._calls import text_of
 from fsframework.components.resolution import Component
 from fsframework.errors import OptionError, close_matches
 
@@ -68,11 +70,14 @@ class Stage:
         augment: random changes made to an image each time it is used, any of ``resized-crop``,
             ``color-jitter`` and ``flip``; see ``pipeline.learning.augmentation``.
         optimizer: name of one of ``torch.optim`` that takes a learning rate and a weight decay:
-            ``adam`` (Kingma & Ba 2015), ``sgd``, ``adamw``, ...
+            ``adam`` (Kingma & Ba 2015), ``sgd``, ``adamw``, ...; or module and class of another
+            library's, such as ``timm.optim:Lars``, with its own defaults for all else.
         learning_rate: at the start; ``schedule`` changes it from epoch to epoch.
         momentum: of optimisers that have one, such as ``sgd``.
         nesterov: whether that momentum is Nesterov's.
         weight_decay: L2 penalty.
+        decayed: what the penalty is for: ``all`` parameters, or ``matrices`` only, which leaves out
+            biases and BatchNorm's weights. LARS adapts its rate to those with a penalty.
         clip_norm: gradients of a larger Euclidean norm are scaled down to this one.
         schedule: ``constant``; ``cosine`` to 0 at the end; ``step``: times ``gamma`` every
             ``step_epochs``; ``multi-step``: times ``gamma`` at each of ``milestones``.
@@ -110,6 +115,7 @@ class Stage:
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 5e-4
+    decayed: Literal["all", "matrices"] = "all"
     clip_norm: float | None = None
     schedule: str = "cosine"
     milestones: tuple[int, ...] = ()
@@ -190,22 +196,9 @@ class Stage:
         """Return the stage's optimiser of some parameters.
 
         Raises:
-            OptionError: PyTorch lacks the optimiser, or it needs options that a stage lacks.
+            OptionError: there is no such optimiser, or it needs options that a stage lacks.
         """
-        import torch
-
-        known = {
-            name.lower(): cls
-            for name, cls in vars(torch.optim).items()
-            if inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)
-        }
-        del known["optimizer"]
-        cls = known.get(self.optimizer.lower())
-        if cls is None:
-            raise OptionError(
-                f"training.optimizer {self.optimizer!r} is not in torch.optim"
-                f"{close_matches(self.optimizer, known)}; it has {', '.join(sorted(known))}"
-            )
+        cls = _optimizer_class(self.optimizer)
         offered: dict[str, Any] = {
             "lr": self.learning_rate,
             "weight_decay": self.weight_decay,
@@ -213,10 +206,51 @@ class Stage:
             "nesterov": self.nesterov and self.momentum > 0,
         }
         taken = inspect.signature(cls).parameters
+        groups: Sequence[Any] = parameters
+        if self.decayed == "matrices":
+            groups = [
+                {"params": [p for p in parameters if p.ndim > 1]},
+                {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+            ]
         try:
-            return cls(parameters, **{k: v for k, v in offered.items() if k in taken})
+            return cls(groups, **{k: v for k, v in offered.items() if k in taken})
         except (TypeError, ValueError) as error:
             raise OptionError(f"training.optimizer {self.optimizer}: {error}") from None
+
+
+def _optimizer_class(name: str) -> type[Optimizer]:
+    """Return the class of ``torch.optim``, or of ``module:Class``, that a name means.
+
+    Raises:
+        OptionError: there is none.
+    """
+    import torch
+
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        known = {
+            key.lower(): cls
+            for key, cls in vars(torch.optim).items()
+            if inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)
+        }
+        del known["optimizer"]
+        if (found := known.get(name.lower())) is None:
+            hint = close_matches(name, known)
+            raise OptionError(
+                f"training.optimizer {name!r} is not in torch.optim{hint}; it has "
+                f"{', '.join(sorted(known))}; give that of another library as module:Class"
+            )
+        return found
+    try:
+        other = getattr(importlib.import_module(module), attribute)
+    # Whatever a library does when it is imported.
+    except Exception as error:
+        raise OptionError(
+            f"training.optimizer {name} cannot be imported: {text_of(error)}"
+        ) from error
+    if not (inspect.isclass(other) and issubclass(other, torch.optim.Optimizer)):
+        raise OptionError(f"training.optimizer {name} is not a subclass of torch.optim.Optimizer")
+    return other
 
 
 def _cosine(stage: Stage, epoch: int) -> float:

@@ -229,6 +229,46 @@ def test_stage_options_are_checked(options: dict[str, float], message: str) -> N
         Stage(**options)  # type: ignore[arg-type]
 
 
+def rule(**options: Any) -> torch.optim.Optimizer:
+    layers = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    return Stage(weight_decay=0.1, **options).optimizer_of(list(layers.parameters()))
+
+
+def test_an_optimiser_of_another_library_gets_the_options_of_the_stage() -> None:
+    found = rule(optimizer="torch.optim.sgd:SGD", learning_rate=0.3, momentum=0.8)
+    assert type(found) is torch.optim.SGD
+    (group,) = found.param_groups
+    assert [group[k] for k in ("lr", "momentum", "weight_decay", "nesterov")] == [
+        0.3,
+        0.8,
+        0.1,
+        True,
+    ]
+
+
+def test_biases_and_batch_norm_need_not_decay() -> None:
+    (whole,) = rule().param_groups
+    assert (len(whole["params"]), whole["weight_decay"]) == (4, 0.1)
+    matrices, vectors = rule(decayed="matrices").param_groups
+    assert [p.ndim for p in matrices["params"]] == [2]
+    assert [p.ndim for p in vectors["params"]] == [1, 1, 1]
+    assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("lars", "'lars' is not in torch.optim.*; give that of another library as module:Class"),
+        ("no_such_library:Lars", "no_such_library:Lars cannot be imported: .*no_such_library"),
+        ("torch.optim:Lars", "torch.optim:Lars cannot be imported: .*Lars"),
+        ("torch.nn:Linear", "torch.nn:Linear is not a subclass of torch.optim.Optimizer"),
+    ],
+)
+def test_unknown_optimisers_are_refused(name: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        rule(optimizer=name)
+
+
 def test_schedules() -> None:
     def rates(**options: object) -> list[float]:
         stage = Stage(epochs=4, learning_rate=1.0, **options)  # type: ignore[arg-type]
