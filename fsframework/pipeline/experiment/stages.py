@@ -71,7 +71,7 @@ class Stage:
             ``color-jitter`` and ``flip``; see ``pipeline.learning.augmentation``.
         optimizer: name of one of ``torch.optim`` that takes a learning rate and a weight decay:
             ``adam`` (Kingma & Ba 2015), ``sgd``, ``adamw``, ...; or module and class of another
-            library's, such as ``timm.optim:Lars``, with its own defaults for all else.
+            library's, such as ``fsf_timm:Lars``, with its own defaults for all else.
         learning_rate: at the start; ``schedule`` changes it from epoch to epoch.
         momentum: of optimisers that have one, such as ``sgd``.
         nesterov: whether that momentum is Nesterov's.

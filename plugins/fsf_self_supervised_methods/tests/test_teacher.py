@@ -9,6 +9,8 @@ import pytest
 
 import fsframework as fsf
 from fsframework.errors import DataError, OptionError
+from fsframework.pipeline.experiment.stages import Stage
+from fsframework.pipeline.identity import stage_digests
 
 DATA = {"name": "planted", "size": 32, "n_per_class": 8}
 SMALL: dict[str, Any] = {
@@ -28,6 +30,18 @@ def student(**more: Any) -> fsf.Run:
         training={**TRAINING, **training},
         **SMALL,
     )
+
+
+def test_the_weights_of_a_teacher_decide_what_is_trained(tmp_path: Path) -> None:
+    weights = tmp_path / "weights.safetensors"
+    stage, digests = Stage(teacher=tmp_path), []
+    for content in (b"first", b"second"):
+        weights.write_bytes(content)
+        digests += stage_digests([stage])
+    assert digests[0] != digests[1]
+    weights.unlink()
+    with pytest.raises(DataError, match=r"training.teacher .*: No such file"):
+        stage_digests([stage])
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""timm's optimisers in a training: what LARS does, and that an interrupted training resumes."""
+"""LARS of timm in a training: what it does, and that an interrupted training resumes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from fsf_timm._library import load_timm
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.pipeline.experiment.stages import Stage
@@ -17,14 +16,9 @@ from fsframework.pipeline.learning.training import EPISODES, Split, Training, tr
 from tests.toys import Blobs, Classifier, Counting, Killed, TinyBackbone, component
 
 LARS = Stage(
-    optimizer="timm.optim:Lars", decayed="matrices", momentum=0.9, nesterov=False,
+    optimizer="fsf_timm:Lars", decayed="matrices", momentum=0.9, nesterov=False,
     learning_rate=0.5, weight_decay=0.1, epochs=2, steps=4, batch_size=8, validation_tasks=0,
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _timm() -> None:
-    load_timm()
 
 
 def test_lars_adapts_the_rate_of_matrices_to_their_length() -> None:
