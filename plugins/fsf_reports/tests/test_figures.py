@@ -64,6 +64,28 @@ def test_gaps_are_those_of_the_headline(small_runs: Path, one_shot: list[Path]) 
     assert caption == Quantity.of(run.estimates["wacc-gap"]).text(signed=True).replace("-", "−")
 
 
+def test_panels_of_the_same_methods_share_their_rows(small_runs: Path, tmp_path: Path) -> None:
+    runs = [run.folder for run in api.runs(small_runs) if run.record.tested.n_shot == 1]
+    for method in ("ncc", "protonet"):
+        weaker = {"name": "planted", "n_per_class": 16, "size": 16, "strength": 0.2}
+        made = api.run(
+            method=method, shot=1, dataset=weaker, sampler="fewstab", tasks=24, queries=3, way=3,
+            training={"epochs": 0}, image_size=16, progress=False, runs_dir=tmp_path / "runs",
+            cache_dir=tmp_path / "cache",
+        )  # fmt: skip
+        runs.append(made.folder)
+    panels = figure("intervals", runs).panels
+    assert sorted(panel.title.partition("strength ")[2] for panel in panels) == ["0.2", "0.5"]
+    rows = [[point.x for point in panel.series[0].points] for panel in panels]
+    assert rows[0] == rows[1]
+    assert sorted(rows[0]) == ["logistic", "ncc", "protonet"]
+    whole, weak = sorted(panels, key=lambda panel: "strength 0.2" in panel.title)
+    values = [point.y.value for point in whole.series[0].points if point.y]
+    assert len(values) == 3
+    assert values == sorted(values)
+    assert {point.x: point.y for point in weak.series[0].points}["logistic"] is None
+
+
 def test_gaps_by_shot(small_runs: Path) -> None:
     made = figure("shots", small_runs)
     assert [series.name for series in made.panels[0].series] == ["1 shot", "2 shots"]
