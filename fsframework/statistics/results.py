@@ -197,14 +197,14 @@ def joined_over_seeds(results: Sequence[MethodResult]) -> list[MethodResult]:
 
 def _joined(group: Sequence[MethodResult]) -> MethodResult:
     """Return results of different training seeds as one."""
-    first, *others = group
+    first = group[0]
     threads = thread_cautions({str(i): (one.threads, one.trained) for i, one in enumerate(group)})
     said = [caution for one in group for caution in one.cautions]
     said += [caution for one in threads.values() for caution in one]
     return dataclasses.replace(
         first,
         cautions=tuple(dict.fromkeys(said)),
-        other_seeds=tuple(one.outcomes for one in others),
+        other_seeds=tuple(model for one in group for model in one.models)[1:],
     )
 
 

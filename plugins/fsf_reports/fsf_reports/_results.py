@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -74,11 +74,12 @@ class Group:
 
     Args:
         shown: the methods.
-        apart: what tells these tasks from those of the other groups besides data set and shape.
+        apart: what tells these tasks from those of the other groups besides data set and shape,
+            by name.
     """
 
     shown: tuple[Shown, ...]
-    apart: str = ""
+    apart: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def first(self) -> MethodResult:
@@ -88,7 +89,10 @@ class Group:
     @property
     def title(self) -> str:
         """Data set, ways and shots, and what else tells these tasks from others."""
-        return ", ".join(part for part in (self.tasks, self.apart) if part)
+        told = (
+            f"{v} tasks" if name == "count" else f"{name} {v}" for name, v in self.apart.items()
+        )
+        return ", ".join(part for part in (self.tasks, *told) if part)
 
     @property
     def tasks(self) -> str:
@@ -212,17 +216,11 @@ class Results:
         return tuple(self.statistic_of(measure.statistic).bounds) == (0.0, 1.0)
 
 
-def _apart(groups: Sequence[Sequence[MethodResult]]) -> list[str]:
+def _apart(groups: Sequence[Sequence[MethodResult]]) -> list[dict[str, str]]:
     """Return what tells each set of tasks from the others besides data set and shape."""
     told = tasks_told_apart(groups)
-    return [
-        ", ".join(
-            f"{values[number]} tasks" if name == "count" else f"{name} {values[number]}"
-            for name, values in told.items()
-            if name not in ("data", "tasks")
-        )
-        for number in range(len(groups))
-    ]
+    names = [name for name in told if name not in ("data", "tasks")]
+    return [{name: told[name][number] for name in names} for number in range(len(groups))]
 
 
 def _opener(result: MethodResult) -> Callable[[], fsf.Run]:

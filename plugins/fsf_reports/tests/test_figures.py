@@ -64,17 +64,8 @@ def test_gaps_are_those_of_the_headline(small_runs: Path, one_shot: list[Path]) 
     assert caption == Quantity.of(run.estimates["wacc-gap"]).text(signed=True).replace("-", "−")
 
 
-def test_panels_of_the_same_methods_share_their_rows(small_runs: Path, tmp_path: Path) -> None:
-    runs = [run.folder for run in api.runs(small_runs) if run.record.tested.n_shot == 1]
-    for method in ("ncc", "protonet"):
-        weaker = {"name": "planted", "n_per_class": 16, "size": 16, "strength": 0.2}
-        made = api.run(
-            method=method, shot=1, dataset=weaker, sampler="fewstab", tasks=24, queries=3, way=3,
-            training={"epochs": 0}, image_size=16, progress=False, runs_dir=tmp_path / "runs",
-            cache_dir=tmp_path / "cache",
-        )  # fmt: skip
-        runs.append(made.folder)
-    panels = figure("intervals", runs).panels
+def test_panels_of_the_same_methods_share_their_rows(two_strengths: list[Path]) -> None:
+    panels = figure("intervals", two_strengths).panels
     assert sorted(panel.title.partition("strength ")[2] for panel in panels) == ["0.2", "0.5"]
     rows = [[point.x for point in panel.series[0].points] for panel in panels]
     assert rows[0] == rows[1]
