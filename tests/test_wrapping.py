@@ -45,7 +45,9 @@ def test_every_hook_reaches_the_base(name: str, monkeypatch: pytest.MonkeyPatch)
     results: dict[str, Any] = {
         "build": None,
         "after_step": None,
-        **dict.fromkeys(("embed", "scores", "class_logits", "loss"), torch.zeros(())),
+        **dict.fromkeys(
+            ("embed", "scores", "class_logits", "view_vectors", "loss"), torch.zeros(())
+        ),
     }
     monkeypatch.setattr(Prototypes, name, lambda _, *given: (calls.append(given), results[name])[1])
     given: tuple[Any, ...] = tuple({} if name == "after_step" else one for one in [*asked][1:])

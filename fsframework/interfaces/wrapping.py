@@ -77,6 +77,10 @@ class MethodWrapper(FewShotMethod):
         """Return the logits of the base for the base classes."""
         return self.base.class_logits(items)
 
+    def view_vectors(self, views: Tensor) -> Tensor:
+        """Return the base's vectors of views, as a teacher."""
+        return self.base.view_vectors(views)
+
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss of the base."""
         return self.base.loss(batch)
