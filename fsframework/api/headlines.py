@@ -29,6 +29,7 @@ from fsframework.statistics.results import (
     joined_over_seeds,
     labels_of,
     result_of_run,
+    tasks_told_apart,
 )
 from fsframework.values import Answer, TableDeclaration
 
@@ -238,16 +239,11 @@ def _rows(results: Sequence[MethodResult]) -> tuple[list[HeadlineRow], tuple[str
     labels: dict[int, str] = {}
     for group in groups:
         labels |= {id(one): label for one, label in zip(group, labels_of(group), strict=True)}
-    number = {id(one): i for i, group in enumerate(groups, start=1) for one in group}
+    number = {id(one): i for i, group in enumerate(groups) for one in group}
     heads: dict[str, list[str]] = {"method": [labels[id(one)] for one in results]}
     if len(groups) > 1:
-        told = [(one.data, one.shape) for one in results]
-        for name, values in zip(("data", "tasks"), zip(*told, strict=True), strict=True):
-            if len(set(values)) > 1:
-                heads[name] = list(values)
-        of_group = {(names, number[id(one)]) for names, one in zip(told, results, strict=True)}
-        if len(of_group) > len(set(told)):
-            heads["set"] = [str(number[id(one)]) for one in results]
+        for name, values in tasks_told_apart(groups).items():
+            heads[name] = [values[number[id(one)]] for one in results]
     if any(one.other_seeds for one in results):
         heads["seeds"] = [str(len(one.models)) for one in results]
     lines = list(zip(*heads.values(), strict=True))

@@ -13,7 +13,7 @@ from fsframework.errors import OptionError, PluginError, close_matches
 from fsframework.interfaces.component import Configurable
 
 if TYPE_CHECKING:
-    from fsframework.testing import CheckResult
+    from fsframework.testing import CheckResult, Make
 
 __all__ = ["PluginDescription", "check_plugin", "describe_plugin", "plugins", "registry_with"]
 
@@ -164,50 +164,69 @@ def check_plugin(
     *,
     options: Mapping[str, Any] | None = None,
     files: Sequence[str | Path] = (),
-) -> list[CheckResult]:
+) -> dict[str, list[CheckResult]]:
     """Check that a plugin keeps the contract of its kind.
+
+    If plugins of several kinds have the name, all of them are checked.
 
     Args:
         name: of the plugin, with its argument if it takes one (``folder:./images``).
-        kind: needed only if plugins of several kinds have the name.
+        kind: only the plugin of this kind.
         options: of the plugin; those of a component within it have dotted names.
         files: Python files whose plugin classes are known too.
 
     Returns:
-        A result per check.
+        By kind a result per check.
 
     Raises:
-        PluginError: the name is unknown or ambiguous, or the plugin is broken.
+        PluginError: the name is unknown, or ambiguous although options are given, or a plugin is
+            broken.
         OptionError: an option is wrong, or given for a command.
     """
-    from fsframework.components.resolution import Given, resolve_component, set_dotted
-    from fsframework.testing import check_component, installed_command
+    from fsframework.testing import check_component
 
-    registry = registry_with(files)
-    plugin = _find(registry, name.partition(":")[0], kind)
+    registry, bare = registry_with(files), name.partition(":")[0]
+    # Options belong to one plugin.
+    found = [_find(registry, bare, kind)] if options else _find_all(registry, bare, kind)
+    # All are made before the first is checked, so that a wrong option is told at once.
+    makes = {p.kind: _make(registry, p, name, options or {}) for p in found}
+    return {kind: check_component(make, kind) for kind, make in makes.items()}
+
+
+def _make(registry: Registry, plugin: Plugin, name: str, options: Mapping[str, Any]) -> Make:
+    """Return what makes the component to check, of a plugin that is given with its argument."""
+    from fsframework.components.resolution import Given, resolve_component, set_dotted
+    from fsframework.testing import installed_command
+
     if plugin.kind == "command":
         if options:
             raise OptionError(f"{next(iter(options))}: a command is checked without options")
         registry.load_command(plugin.name)
-        return check_component(installed_command(plugin.name), plugin.kind)
+        return installed_command(plugin.name)
     tree: dict[str, Any] = {"name": Given(name, _ORIGIN)}
-    for key, value in (options or {}).items():
+    for key, value in options.items():
         set_dotted(tree, key.removeprefix(f"{plugin.kind}."), Given(value, _ORIGIN))
-    component = resolve_component(registry, plugin.kind, tree)
-    return check_component(component.create, plugin.kind)
+    return resolve_component(registry, plugin.kind, tree).create
 
 
 def _find(registry: Registry, name: str, kind: str | None) -> Plugin:
     """Find a plugin by name, and by kind where several kinds have the name."""
+    found = _find_all(registry, name, kind)
+    if len(found) > 1:
+        kinds = " and a ".join(plugin.kind for plugin in found)
+        raise PluginError(f"{name!r} is a {kinds}; choose one with --kind")
+    return found[0]
+
+
+def _find_all(registry: Registry, name: str, kind: str | None) -> list[Plugin]:
+    """Find the plugins of a name, sorted by kind: at least one."""
     if kind is not None:
-        return registry.find(kind, name)
+        return [registry.find(kind, name)]
     known = registry.plugins()
     kinds = sorted({plugin.kind for plugin in known if plugin.name == name})
-    if len(kinds) > 1:
-        raise PluginError(f"{name!r} is a {' and a '.join(kinds)}; choose one with --kind")
     if not kinds:
         names = sorted({plugin.name for plugin in known})
         raise PluginError(
             f"unknown plugin {name!r}{close_matches(name, names)}; known: {', '.join(names)}"
         )
-    return registry.find(kinds[0], name)
+    return [registry.find(one, name) for one in kinds]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fsframework.cli.completion import any_plugin_name
 from fsframework.cli.options import group, key_values, shared
 from fsframework.components.kinds import KINDS
+
+if TYPE_CHECKING:
+    from fsframework.testing import CheckResult
 
 __all__ = ["plugins"]
 
@@ -94,20 +99,29 @@ def check_plugin(
     plugin_files: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Check that a plugin keeps the contract of its kind; exit code 1 if it does not."""
+    """Check that a plugin keeps the contract of its kind; exit code 1 if it does not.
+
+    If plugins of several kinds have the name, such as the method and the view
+    simclr, all of them are checked.
+    """
     from fsframework.api import plugins as api
     from fsframework.cli import render
 
-    results = api.check_plugin(name, kind, options=key_values(options), files=plugin_files)
-    failed = sum(result.outcome == "failed" for result in results)
+    found = api.check_plugin(name, kind, options=key_values(options), files=plugin_files)
+    rows = [(of, result) for of, results in found.items() for result in results]
     if as_json:
-        render.print_json([dataclasses.asdict(result) for result in results])
+        render.print_json([{"kind": of, **dataclasses.asdict(result)} for of, result in rows])
     else:
-        for result in results:
-            message = f": {result.message}" if result.message else ""
-            click.echo(f"{result.outcome:<8}{result.name}{message}")
-        skipped = sum(result.outcome == "skipped" for result in results)
-        passed = len(results) - failed - skipped
-        click.echo(f"{name}: {passed} passed, {failed} failed, {skipped} skipped")
-    if failed:
+        for of, results in found.items():
+            _print_checks(f"{of} {name}" if len(found) > 1 else name, results)
+    if not all(result.passed for _, result in rows):
         click.get_current_context().exit(1)
+
+
+def _print_checks(name: str, results: Sequence[CheckResult]) -> None:
+    for result in results:
+        message = f": {result.message}" if result.message else ""
+        click.echo(f"{result.outcome:<8}{result.name}{message}")
+    outcomes = [result.outcome for result in results]
+    counts = [f"{outcomes.count(one)} {one}" for one in ("passed", "failed", "skipped")]
+    click.echo(f"{name}: {', '.join(counts)}")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fsframework.interfaces.statistic import Statistic
     from fsframework.interfaces.table import TableWriter
     from fsframework.interfaces.views import ViewMaker, Views
+    from fsframework.interfaces.wrapping import MethodWrapper
 
 __all__ = [
     "About",
@@ -58,6 +59,7 @@ __all__ = [
     "InfeasibleTask",
     "Labelled",
     "Launcher",
+    "MethodWrapper",
     "OptionError",
     "PageWriter",
     "Preprocessing",
@@ -111,6 +113,7 @@ _HOME = {
     "InfeasibleTask": "fsframework.errors",
     "Labelled": "fsframework.interfaces.benchmark",
     "Launcher": "fsframework.interfaces.launcher",
+    "MethodWrapper": "fsframework.interfaces.wrapping",
     "OptionError": "fsframework.errors",
     "Preprocessing": "fsframework.interfaces.backbone",
     "Renderer": "fsframework.interfaces.renderer",

@@ -46,6 +46,8 @@ class Batch:
             maker makes such.
         teacher_logits: float ``(n, n_base_classes)``, the logits of the teacher for ``items`` in a
             stage that distils.
+        teacher_vectors: float ``(m, v, E)``, what the teacher makes of each view in a stage on
+            views that distils.
     """
 
     support: Tensor | None = None
@@ -59,6 +61,7 @@ class Batch:
     applied: Tensor | None = None
     small_views: Tensor | None = None
     teacher_logits: Tensor | None = None
+    teacher_vectors: Tensor | None = None
 
 
 class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
@@ -177,6 +180,20 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
         raise OptionError(
             f"{type(self).__name__} has no classifier of the base classes, so it cannot teach "
             "(training.distill)"
+        )
+
+    def view_vectors(self, views: Tensor) -> Tensor:
+        """Map normalised views ``(n, 3, h, w)`` to what a student predicts of them, as a teacher.
+
+        Returns:
+            float ``(n, E)``.
+
+        Raises:
+            OptionError: the method has no such vectors, which is the default.
+        """
+        del views
+        raise OptionError(
+            f"{type(self).__name__} has no vectors of views, so it cannot teach (training.distill)"
         )
 
     def loss(self, batch: Batch) -> Tensor:

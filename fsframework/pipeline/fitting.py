@@ -188,8 +188,9 @@ def _smaller_stages(
         ways += range(min(way - 1, len(pool.class_names)), _FEWEST_WAYS - 1, -1)
     most = max(stage.n_query for stage in experiment.stages)
     open_origins = ["default"]
-    if experiment.recipe is not None and "recipe" not in experiment.given:
-        open_origins.append(f"recipe {experiment.recipe.name}")
+    if "recipe" not in experiment.given:
+        open_origins += [experiment.recipe.origin] if experiment.recipe else []
+        open_origins += [experiment.lent_recipe.lent_origin] if experiment.lent_recipe else []
     last = experiment.stages
     for n_shot, n_way, n_query in itertools.product(range(shot, 0, -1), ways, (most, *_QUERIES)):
         limits = {"n_way": n_way, "n_shot": n_shot, "n_query": n_query}

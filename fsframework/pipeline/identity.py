@@ -124,14 +124,22 @@ def outcomes_key(
 
 def stage_digests(stages: Sequence[Stage]) -> list[list[str]]:
     """Return what decides each stage besides its options: weights read, code of its method."""
-    return [[_init_digest(s.init_from), s.method.fingerprint if s.method else ""] for s in stages]
+    return [
+        [
+            _digest_of("init_from", stage.init_from),
+            stage.method.fingerprint if stage.method else "",
+            _digest_of("teacher", stage.teacher),
+        ]
+        for stage in stages
+    ]
 
 
-def _init_digest(source: Path | None) -> str:
+def _digest_of(option: str, source: Path | None) -> str:
+    """Return the digest of the weights that an option of a stage names."""
     if source is None:
         return ""
     path = source / "weights.safetensors" if source.is_dir() else source
     try:
         return digest_of(path.read_bytes())
     except OSError as error:
-        raise DataError(f"training.init_from {source}: {error.strerror}") from None
+        raise DataError(f"training.{option} {source}: {error.strerror}") from None

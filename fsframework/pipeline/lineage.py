@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,16 +123,19 @@ def under_test(component: Component, dataset: Dataset, split: str = "test") -> U
     )
 
 
-def lineage_of(backbone: Backbone, sources: Iterable[Path]) -> DataRecord:
-    """Return the data that weights had seen before a run.
+def lineage_of(
+    backbone: Backbone, sources: Sequence[Path], teachers: Sequence[Path] = ()
+) -> DataRecord:
+    """Return the data that weights had seen before a run, themselves or through a teacher.
 
     Args:
         sources: run folders or files that weights are taken from.
+        teachers: run folders whose models teach in a stage of training.
     """
     pretrained, unknown = list(_names(backbone.pretrained_on)), list[str]()
     trained: list[TrainedOn] = []
     weights_from = dict(backbone.provenance())
-    for source in sources:
+    for source in (*sources, *teachers):
         folder = source if source.is_dir() else source.parent
         try:
             record = RunRecord.load(folder) if (folder / RECORD_NAME).exists() else None
@@ -146,7 +149,8 @@ def lineage_of(backbone: Backbone, sources: Iterable[Path]) -> DataRecord:
         pretrained += record.data.pretrained_on
         trained += record.data.trained_on
         unknown += record.data.unknown_weights
-        weights_from = weights_from or dict(record.data.weights_from)
+        if source in sources:
+            weights_from = weights_from or dict(record.data.weights_from)
     return DataRecord(
         pretrained_on=tuple(dict.fromkeys(pretrained)),
         trained_on=tuple(one for i, one in enumerate(trained) if one not in trained[:i]),
@@ -263,7 +267,12 @@ def incompleteness(name: str, problems: Sequence[str]) -> tuple[str, ...]:
 
 
 def seen_by(
-    tested: UnderTest, backbone: Backbone, sources: Iterable[Path], *, trains: bool
+    tested: UnderTest,
+    backbone: Backbone,
+    sources: Sequence[Path],
+    teachers: Sequence[Path] = (),
+    *,
+    trains: bool,
 ) -> Seen:
     """Return what a model had seen, and what a reader must know about that.
 
@@ -271,9 +280,10 @@ def seen_by(
         tested: the data under test.
         backbone: as built.
         sources: run folders or files that weights are taken from.
+        teachers: run folders whose models teach in a stage of training.
         trains: whether the run trains its model on the split ``train``.
     """
-    lineage = lineage_of(backbone, sources)
+    lineage = lineage_of(backbone, sources, teachers)
     cautions = contamination(tested, lineage) + incompleteness(tested.name, tested.problems)
     listed = tested.training_classes if len(tested.training_classes) <= _MOST_CLASSES else ()
     own = TrainedOn(tested.name, dict(tested.options), tested.place, tested.sources[1:], listed)

@@ -57,10 +57,12 @@ def new_record(
     experiment, pool = prepared.experiment, prepared.pool
     settings = experiment.settings
     sources = [s.init_from for s in experiment.stages if s.init_from is not None]
+    teachers = [s.teacher for s in experiment.stages if s.teacher is not None]
     seen = seen_by(
         under_test(experiment.dataset, prepared.source.store.dataset, settings.split or "test"),
         model.extractor,
         sources,
+        teachers,
         trains=trains,
     )
     digests = {"data": prepared.source.dataset.fingerprint, "pool": pool.fingerprint}

@@ -322,17 +322,14 @@ class _Job:
         """Train the model in place, and record how it went."""
         watch = _Watch(self.folder, tensorboard=self.settings.tensorboard)
         trained = self.training.train(model, splits, watch)
-        recipe = self.experiment.recipe
-        names = self.experiment.dataset.name, self.experiment.backbone.name
         tested = self.prepared.arms.tested
-        shape = tested.n_way, tested.n_shot
         return replace(
             record,
             training=TrainingRecord(
                 trained.history,
                 trained.best_accuracy,
                 not any(p.requires_grad for p in model.extractor.parameters()),
-                recipe.described(*names, shape) if recipe else "",
+                self.experiment.recipe_described((tested.n_way, tested.n_shot)),
             ),
             notes=tuple(dict.fromkeys((*record.notes, *trained.notes))),
         )

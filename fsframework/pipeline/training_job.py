@@ -5,28 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import torch
 
 from fsframework.components.resolution import resolve_component
-from fsframework.errors import DataError
+from fsframework.errors import DataError, OptionError
 from fsframework.pipeline.cache.images import Pixels, pixels_of
 from fsframework.pipeline.cache.sealed import held
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.identity import training_key
 from fsframework.pipeline.learning.history import History
 from fsframework.pipeline.learning.memory import keep_freed_memory
-from fsframework.pipeline.learning.model import FewShotModel, build_model
+from fsframework.pipeline.learning.model import FewShotModel, build_model, load_header
 from fsframework.pipeline.learning.training import (
     EPISODES,
     Split,
     Trained,
     Training,
     assist,
+    start_from,
     train,
 )
 from fsframework.pipeline.preparation import Source
+from fsframework.pipeline.run_files import WEIGHTS_NAME
 from fsframework.pipeline.session import Session
+from fsframework.records import RunRecord
 from fsframework.values import ImagePool
 
 __all__ = ["TrainingJob"]
@@ -79,6 +83,28 @@ class TrainingJob:
             offline=self.experiment.settings.offline,
         )
         return model.to(self.device)
+
+    def model_of(self, folder: Path) -> FewShotModel:
+        """Load the model of a run, for images of the size of this experiment's.
+
+        Raises:
+            DataError: its weights are missing, damaged or not those of its model.
+            OptionError: it holds no model.
+            RecordError: it is no run.
+        """
+        record = RunRecord.load(folder)
+        if record.method is None or record.backbone is None:
+            raise OptionError(f"{folder}: holds accuracies measured elsewhere, and no model")
+        backbone, method = (
+            resolve_component(self.session.registry, kind, record.components[kind].to_tree())
+            for kind in ("backbone", "method")
+        )
+        header = load_header(folder / WEIGHTS_NAME)
+        n_base = int(header.get("n_base_classes", 0))
+        size = self.source.store.size
+        model = build_model(backbone, method, size, n_base, 0, pretrained=False)
+        start_from(model, folder, whole=True)
+        return model
 
     def images(self) -> list[tuple[ImagePool, Pixels]]:
         """Return the images trained and validated on."""
@@ -148,6 +174,7 @@ class TrainingJob:
             episodes,
             self.model,
             self.session.processes,
+            self.model_of,
         )
         key = training_key(
             self.experiment, self.way_shot, model, images, episodes, self.device.type

@@ -26,6 +26,7 @@ from fsframework.statistics.results import (
     MethodResult,
     comparable,
     grouped_by_tasks,
+    tasks_told_apart,
     thread_cautions,
 )
 from fsframework.values import (
@@ -216,7 +217,8 @@ def headline_of(
     if not rows:
         raise DataError("there are no results to show")
     how = how or ComparisonOptions()
-    bare = {id(row.result): row for row in rows}
+    # Among equal tasks, what the others have too need not be said again.
+    bare = {id(row.result): replace(row, called="") for row in rows}
     told = zip(rows, _told_apart(rows, row_names), strict=True)
     rows = [replace(row, called=name) for row, name in told]
     of_result = {id(row.result): row for row in rows if row.result is not None}
@@ -266,15 +268,18 @@ def _places(groups: Sequence[Sequence[MethodResult]]) -> list[str]:
     """Return what tells the tasks of each group from those of the others, for sentences."""
     if len(groups) == 1:
         return [""]
-    told = [(one[0].shape, one[0].n_tasks, one[0].data) for one in groups]
-    varies = [len(set(values)) > 1 for values in zip(*told, strict=True)]
+    apart = tasks_told_apart(groups)
     places = []
-    for number, (shape, n_tasks, data) in enumerate(told, start=1):
-        if len(set(told)) < len(told):
-            places.append(f"Tasks {number} of {len(told)}: ")
+    for number in range(len(groups)):
+        told = {name: values[number] for name, values in apart.items()}
+        if "set" in told:
+            places.append(f"Tasks {told['set']} of {len(groups)}: ")
             continue
-        count, form = f"{n_tasks:,} " * varies[1], f"{shape} " * varies[0]
-        places.append(f"On {count}{form}tasks{f' of {data}' * varies[2]}: ")
+        before = [told.pop(name) for name in ("count", "tasks") if name in told]
+        of = f" of {told.pop('data')}" if "data" in told else ""
+        options = " and ".join(f"{name} {value or 'none'}" for name, value in told.items())
+        places.append(" ".join(["On", *before, "tasks"]) + of + f" with {options}" * bool(told)
+                      + ": ")  # fmt: skip
     return places
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fsframework.errors import DataError, OptionError, RecordError, argument
@@ -21,6 +21,7 @@ __all__ = [
     "joined_over_seeds",
     "labels_of",
     "result_of_run",
+    "tasks_told_apart",
     "thread_cautions",
 ]
 
@@ -45,6 +46,8 @@ class MethodResult:
         other_seeds: outcomes of models that were trained with other seeds, by name of the arm, on
             the same tasks.
         data: name of the data set, empty if unknown.
+        options: what its tasks were made of, by name, such as ``dataset.strength``; empty if
+            unknown.
     """
 
     label: str
@@ -61,6 +64,7 @@ class MethodResult:
     training_seed: int | None = None
     other_seeds: tuple[Mapping[str, Outcomes], ...] = ()
     data: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def shape(self) -> str:
@@ -72,7 +76,7 @@ class MethodResult:
     @property
     def n_tasks(self) -> int:
         """Tasks per arm."""
-        return max(len(one) for one in self.outcomes.values())
+        return max((len(one) for one in self.outcomes.values()), default=0)
 
     @property
     def models(self) -> tuple[Mapping[str, Outcomes], ...]:
@@ -156,7 +160,26 @@ def result_of_run(folder: Path, record: RunRecord | None = None) -> MethodResult
         group=record.group,
         training_seed=record.training_seed,
         data=record.data.name,
+        options=_options_of_tasks(record),
     )
+
+
+_MAKE_TASKS = ("dataset", "detector", "sampler")
+_SET_TASKS = (
+    "task_seed", "split", "attributes", "min_count", "drop_words", "drop_class_words", "placebo",
+    "task_file",
+)  # fmt: skip
+
+
+def _options_of_tasks(record: RunRecord) -> dict[str, str]:
+    """Return what the tasks of a run were made of, by dotted name."""
+    found = {}
+    for role in _MAKE_TASKS:
+        if (component := record.components.get(role)) is not None:
+            found[role] = component.called
+            found |= {f"{role}.{name}": str(v) for name, v in component.options.items()}
+    settings = {name: record.settings.get(name) for name in _SET_TASKS}
+    return found | {name: str(value) for name, value in settings.items() if value is not None}
 
 
 def joined_over_seeds(results: Sequence[MethodResult]) -> list[MethodResult]:
@@ -174,14 +197,14 @@ def joined_over_seeds(results: Sequence[MethodResult]) -> list[MethodResult]:
 
 def _joined(group: Sequence[MethodResult]) -> MethodResult:
     """Return results of different training seeds as one."""
-    first, *others = group
+    first = group[0]
     threads = thread_cautions({str(i): (one.threads, one.trained) for i, one in enumerate(group)})
     said = [caution for one in group for caution in one.cautions]
     said += [caution for one in threads.values() for caution in one]
     return dataclasses.replace(
         first,
         cautions=tuple(dict.fromkeys(said)),
-        other_seeds=tuple(one.outcomes for one in others),
+        other_seeds=tuple(model for one in group for model in one.models)[1:],
     )
 
 
@@ -192,6 +215,56 @@ def grouped_by_tasks(results: Sequence[MethodResult]) -> list[list[MethodResult]
         key = tuple(sorted((arm, o.task_digest) for arm, o in one.outcomes.items()))
         groups.setdefault(key, []).append(one)
     return list(groups.values())
+
+
+def tasks_told_apart(groups: Sequence[Sequence[MethodResult]]) -> dict[str, list[str]]:
+    """Return what tells sets of tasks from each other: by name, a value for each of them.
+
+    Data set (``data``) and shape (``tasks``) where they vary. Only as far as these leave some
+    equal, also the number of tasks per arm (``count``), the options that vary, or at last the
+    number of the set (``set``).
+
+    Args:
+        groups: the results on each set, at least one.
+
+    >>> ask = [MethodResult("ncc", {}, options={"dataset.strength": s}) for s in ("0.2", "0.8")]
+    >>> tasks_told_apart([[one] for one in ask])
+    {'strength': ['0.2', '0.8']}
+    """
+    first = [group[0] for group in groups]
+    found: dict[str, list[str]] = {}
+
+    def add(name: str, values: list[str]) -> None:
+        if len(set(values)) > 1:
+            found[name] = values
+
+    def is_told() -> bool:
+        return len(set(zip(*found.values(), strict=True))) == len(groups)
+
+    add("data", [one.data for one in first])
+    add("tasks", [one.shape for one in first])
+    if not is_told():
+        add("count", [f"{one.n_tasks:,}" for one in first])
+    if not is_told():
+        for name, values in _varied([one.options for one in first]).items():
+            add(name, values)
+    if not is_told():
+        add("set", [str(number) for number in range(1, len(groups) + 1)])
+    return found
+
+
+def _varied(options: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    """Return the options that vary, by their last name where only one has it."""
+    keys = dict.fromkeys(key for one in options for key in one)
+    varied = [key for key in keys if len({one.get(key, "") for one in options}) > 1]
+    # Which component it is says less than the option in which it differs.
+    varied = [key for key in varied if not any(one.startswith(f"{key}.") for one in varied)]
+    last = Counter(key.rpartition(".")[2] for key in varied)
+    short = {key: key.rpartition(".")[2] for key in varied}
+    return {
+        short[key] if last[short[key]] == 1 else key: [one.get(key, "") for one in options]
+        for key in varied
+    }
 
 
 def thread_cautions(computed: Mapping[str, tuple[int, bool]]) -> dict[str, tuple[str, ...]]:

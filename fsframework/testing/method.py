@@ -17,11 +17,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fsframework.errors import OptionError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.interfaces.method import Batch, FewShotMethod
-from fsframework.interfaces.views import ViewMaker
+from fsframework.interfaces.views import ViewMaker, Views
 from fsframework.testing._meta import fault_on_meta
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
 from fsframework.testing._tensors import require_close, seeded, snapshot
@@ -398,11 +399,16 @@ def check_state_dict(make: Make) -> None:
 
 @suite.check(after=[check_scores])
 def check_loss(make: Make) -> None:
-    """``loss`` is a finite scalar whose gradient reaches a parameter, or the items without any."""
+    """``loss`` is a finite scalar whose gradient reaches a parameter, or the items without any.
+
+    It also reaches the views of a method that has a maker of views.
+    """
     method = built(make).train()
     if method.learns_from == "nothing":
         raise NotApplicable("it does not learn")
     items, batch = _batch(method, seed=0, requires_grad=True)
+    if batch.views is not None:
+        batch.views.requires_grad_()
     with seeded(0):
         loss = method.loss(batch)
     require(
@@ -417,6 +423,9 @@ def check_loss(make: Make) -> None:
     gradients = [t.grad for t in learning or items if t.grad is not None]
     require(any(g.any() for g in gradients), f"the gradient of loss does not reach {what}")
     require(all(g.isfinite().all() for g in gradients), "the gradient of loss is not finite")
+    if batch.views is not None:
+        seen = batch.views.grad
+        require(seen is not None and seen.any(), "loss does not depend on the views")
 
 
 @suite.check(after=[check_loss])
@@ -435,16 +444,25 @@ def check_loss_in_bfloat16(make: Make) -> None:
 
 
 def _batch(
-    method: FewShotMethod, *, seed: int, noise: float = 1.0, requires_grad: bool = False
+    method: FewShotMethod,
+    *,
+    seed: int,
+    noise: float = 1.0,
+    requires_grad: bool = False,
+    gentle: bool = False,
 ) -> tuple[list[Tensor], Batch]:
-    """Return the batch of a training step, and the leaf tensors in it."""
+    """Return the batch of a training step, and the leaf tensors in it.
+
+    Args:
+        gentle: views show the class of their image, whatever the maker's would show.
+    """
     kind = "images" if method.trains_on_images else method.consumes
     episode = toy_episode(kind, way=method.n_way or 5, seed=seed, noise=noise)
     generator = torch.Generator().manual_seed(seed)
     classes = torch.randint(_N_BASE, (24,), generator=generator)
     items = _items(kind, classes, noise, generator)
     leaves = [t.requires_grad_(requires_grad) for t in (episode.support, episode.query, items)]
-    views = _views(method, episode, classes, seed)
+    views = _views(method, episode, classes, seed, gentle=gentle)
     if method.learns_from == "views":
         return leaves[2:], Batch(classes=classes if method.uses_labels else None, **views)
     whole = Batch(
@@ -465,9 +483,14 @@ def _batch(
 
 
 def _views(
-    method: FewShotMethod, episode: Episode, classes: Tensor, seed: int
+    method: FewShotMethod, episode: Episode, classes: Tensor, seed: int, *, gentle: bool
 ) -> dict[str, Tensor]:
-    """Return the fields of a batch for views of toy images of the step's classes."""
+    """Return the fields of a batch for views of toy images of the step's classes.
+
+    Views by random draws only, such as crops in other colours, may leave nothing of a toy class.
+    Gentle ones differ from their image by noise instead, and small ones are small images of them;
+    views by transformations that a method is to recognise stay as they are.
+    """
     if method.views is None:
         return {}
     asked = []
@@ -480,10 +503,23 @@ def _views(
     images = _items("images", torch.cat(asked), 0.5, generator).sigmoid()
     with seeded(seed):
         made = method.views.make(images)
+        if gentle and method.views.n_kinds == 1:
+            made = _gentle(images, made)
     fields = {"views": (made.images - 0.5) / 0.25, "applied": made.applied}
     if made.small is not None:
         fields["small_views"] = (made.small - 0.5) / 0.25
     return fields
+
+
+def _gentle(images: Tensor, made: Views) -> Views:
+    """Return views like those made, but which differ from their images by noise only."""
+
+    def noisy(like: Tensor) -> Tensor:
+        resized = functional.interpolate(images, like.shape[-2:], mode="bilinear")
+        return (resized[:, None] + 0.1 * torch.randn(like.shape)).clamp(0, 1)
+
+    small = None if made.small is None else noisy(made.small)
+    return Views(noisy(made.images), made.applied, small)
 
 
 @suite.check(after=[check_scores])
@@ -580,7 +616,9 @@ def _on_meta(batch: Batch) -> Batch:
 def check_solves_toy_task(make: Make) -> None:
     """Well-separated classes are distinguished: four of five queries, before or after training.
 
-    A method that learns may first take up to 60 steps of Adam at a learning rate of 0.005.
+    A method that learns may first take up to 60 steps of Adam at a learning rate of 0.005. Its
+    views show the classes, which random crops in other colours may not: makers of views have
+    checks of their own.
     """
     method = built(make)
     accuracy = _toy_accuracy(method)
@@ -608,7 +646,8 @@ def _train(method: FewShotMethod, round_: int) -> None:
     method.train()
     with seeded(round_):
         for step in range(_STEPS_A_ROUND):
-            _, batch = _batch(method, seed=100 + round_ * _STEPS_A_ROUND + step, noise=0.2)
+            seed = 100 + round_ * _STEPS_A_ROUND + step
+            _, batch = _batch(method, seed=seed, noise=0.2, gentle=True)
             optimiser.zero_grad()
             method.loss(batch).backward()
             optimiser.step()

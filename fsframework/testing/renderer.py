@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from xml.etree import ElementTree
 
 from fsframework.errors import DataError
 from fsframework.interfaces.renderer import Renderer
+from fsframework.testing._one_file import require_formats, written
 from fsframework.testing._suite import ConformanceError, Make, Suite, require
 from fsframework.testing.toys import toy_figure
 from fsframework.values import FigureDeclaration, Mark, Panel, Quantity, Series
@@ -34,13 +34,7 @@ def _drawn(
     make: Make, figure: FigureDeclaration, suffix: str, columns: int = 1, what: str = ""
 ) -> bytes:
     """Return the file that a fresh renderer writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"figure.{suffix}"
-        make().draw(figure, path, columns=columns)
-        require(path.is_file(), f"it wrote no .{suffix} file {what}".rstrip())
-        extra = sorted(other.name for other in path.parent.iterdir() if other != path)
-        require(not extra, f"it must write one file, but it also wrote {', '.join(extra)}")
-        return path.read_bytes()
+    return written(lambda path: make().draw(figure, path, columns=columns), suffix, what)
 
 
 def _first_format(make: Make) -> str:
@@ -50,14 +44,7 @@ def _first_format(make: Make) -> str:
 @suite.check()
 def check_formats(make: Make) -> None:
     """``formats`` is a tuple of suffixes in lower case without the dot."""
-    formats = make().formats
-    require(isinstance(formats, tuple), f"formats must be a tuple, not {formats!r}")
-    require(formats, "formats must name at least one suffix")
-    for suffix in formats:
-        require(
-            isinstance(suffix, str) and re.fullmatch(r"[a-z0-9]+", suffix),
-            f"formats must hold suffixes such as 'pdf', not {suffix!r}",
-        )
+    require_formats(make().formats, "pdf")
 
 
 @suite.check(after=[check_formats])

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 from fsframework.interfaces.table import TableWriter
+from fsframework.testing._one_file import require_formats, written
 from fsframework.testing._suite import Make, Suite, require
 from fsframework.testing.toys import toy_table
 from fsframework.values import Quantity, TableDeclaration
@@ -25,26 +23,13 @@ _NAMES = (
 
 def _written(make: Make, suffix: str, *tables: TableDeclaration) -> bytes:
     """Return the file that a fresh writer writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"tables.{suffix}"
-        make().write(tables, path)
-        require(path.is_file(), f"it wrote no .{suffix} file")
-        extra = sorted(other.name for other in path.parent.iterdir() if other != path)
-        require(not extra, f"it must write one file, but it also wrote {', '.join(extra)}")
-        return path.read_bytes()
+    return written(lambda path: make().write(tables, path), suffix)
 
 
 @suite.check()
 def check_formats(make: Make) -> None:
     """``formats`` is a tuple of suffixes in lower case without the dot."""
-    formats = make().formats
-    require(isinstance(formats, tuple), f"formats must be a tuple, not {formats!r}")
-    require(formats, "formats must name at least one suffix")
-    for suffix in formats:
-        require(
-            isinstance(suffix, str) and re.fullmatch(r"[a-z0-9]+", suffix),
-            f"formats must hold suffixes such as 'tex', not {suffix!r}",
-        )
+    require_formats(make().formats, "tex")
 
 
 @suite.check(after=[check_formats])

@@ -53,7 +53,7 @@ def test_a_run_alone_tells_its_estimates(runs: dict[str, fsf.Run]) -> None:
 
 def test_other_tasks_are_rows_of_their_own(runs: dict[str, fsf.Run]) -> None:
     found = fsf.headline([runs["ncc"], runs["other tasks"]])
-    assert found.table.row_names == ("method", "set")
+    assert found.table.row_names == ("method", "task_seed")
     assert {entry.mark for entry in found.table.entries} == {""}
 
 

@@ -115,6 +115,28 @@ def test_check_passes_and_fails_with_its_exit_code(fsf: Fsf, tmp_path: Path) -> 
     ]
 
 
+def test_all_plugins_of_a_name_are_checked(fsf: Fsf, tmp_path: Path) -> None:
+    good = fsf("plugins", "check", "tasks")
+    assert good.returncode == 0, good.stdout
+    summaries = [line for line in good.stdout.splitlines() if " 0 failed, " in line]
+    assert [line.partition(":")[0] for line in summaries] == ["command tasks", "section tasks"]
+    broken = tmp_path / "acc.py"
+    broken.write_text(
+        "from fsframework.interfaces import Section\n"
+        "class Acc(Section):\n"
+        "    def blocks(self, runs):\n"
+        "        return 3\n"
+    )
+    bad = fsf("plugins", "check", "acc", "--plugin", broken, "--json")
+    assert bad.returncode == 1
+    rows = json.loads(bad.stdout)
+    assert {r["kind"] for r in rows} == {"section", "statistic"}
+    assert {r["kind"] for r in rows if r["outcome"] == "failed"} == {"section"}
+    told = fsf("plugins", "check", "acc", "--plugin", broken, "-o", "size=3")
+    assert told.returncode == 2
+    assert "'acc' is a section and a statistic; choose one with --kind" in told.stderr
+
+
 def test_show_tells_options_and_facts(fsf: Fsf) -> None:
     told = json.loads(fsf("plugins", "show", "renet", "--json").stdout)
     options = {o["option"]: o for o in told["options"]}

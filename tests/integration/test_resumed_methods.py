@@ -49,6 +49,11 @@ CASES: dict[str, tuple[dict[str, Any], list[Stage]]] = {
         {"name": "ssfsl-jigsaw", "hidden": 8, "base": {"name": "hts", "base": {"name": "r2d2"}}},
         [SHORT, replace(SHORT, learning_rate=1e-4)],
     ),
+    # A teacher of views.
+    "unisiam": (
+        {"name": "unisiam", "views": VIEWS, "width": 4, "teacher_width": 4},
+        [SHORT, replace(SHORT, distill=True, groups=2)],
+    ),
     # A momentum copy follows, and a queue is written over, after each step.
     "moco": (
         {"name": "moco", "views": VIEWS, "queue": 16, "width": 4, "momentum": 0.9, "parts": 2},

@@ -188,6 +188,15 @@ def test_weights_bring_along_what_their_run_had_seen(tmp_path: Path) -> None:
     assert found.trained_on == (A,)
     assert found.unknown_weights == (str(tmp_path / "w.safetensors"),)
     assert "is not known" in contamination(toy(tmp_path), found)[-1]
+    # What a teacher had seen counts, but its weights are not the model's.
+    record = dataclasses.replace(
+        record, data=dataclasses.replace(seen, weights_from={"hub": "elsewhere"})
+    )
+    record.save(tmp_path / "run")
+    taught = lineage_of(TinyBackbone(), [], [tmp_path / "run"])
+    direct = lineage_of(TinyBackbone(), [tmp_path / "run"])
+    assert taught == dataclasses.replace(direct, weights_from={})
+    assert taught.trained_on == (A,)
 
 
 def test_many_problems_are_counted() -> None:

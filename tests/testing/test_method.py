@@ -1,5 +1,6 @@
 """Each check of methods rejects the one broken component made for it, and nothing else does."""
 
+import dataclasses
 import inspect
 
 import pytest
@@ -171,6 +172,54 @@ class Forgetting(Queueing):
     """Its queue is lost when it is saved."""
 
     persistent = False
+
+
+class Erasing(Dimmed):
+    """Two views that show nothing of the image."""
+
+    def make(self, images):
+        made = super().make(images)
+        return dataclasses.replace(made, images=torch.rand(made.images.shape))
+
+
+class Pairing(FewShotMethod):
+    """Scores are 0 until it has learnt to find the other view of an image."""
+
+    learns_from = "views"
+    uses_labels = False
+    trains_on_images = True
+
+    def __init__(self):
+        super().__init__()
+        self.views = Erasing()
+
+    def build(self, item_shape, n_base_classes, backbone):
+        self.backbone = backbone
+        self.weight = nn.Parameter(torch.zeros(item_shape))
+
+    def scores(self, support, query):
+        means = functional.normalize(support.mean(dim=2), dim=2)
+        return (functional.normalize(query, dim=2) * self.weight) @ means.mT
+
+    def loss(self, batch):
+        first, second = (self.backbone.encode(batch.views[:, i])[None] for i in range(2))
+        alike = self.scores(second[:, :, None], first)[0]
+        return functional.cross_entropy(10 * alike, torch.arange(len(alike), device=alike.device))
+
+
+class Blind(Pairing):
+    """Its loss does not look at the views."""
+
+    def loss(self, batch):
+        return (self.weight + 1).square().mean()
+
+
+class BlindFromTheStart(Queueing):
+    """Its loss does not look at the views, but it solves the toy task without learning."""
+
+    def loss(self, batch):
+        self.carried = {"keys": torch.zeros(len(batch.views), 32)}
+        return self.weight.square().mean()
 
 
 class Viewless(Nearest):
@@ -503,6 +552,18 @@ class BackwardLoss(Learnt):
 
 def test_training_in_the_wrong_direction_is_found(failing):
     assert failing(BackwardLoss, "method") == {"check_solves_toy_task"}
+
+
+def test_a_method_on_views_need_not_have_views_that_show_the_toy_classes():
+    assert _toy_accuracy(built(Pairing)) < 0.8
+    check_solves_toy_task(Pairing)
+
+
+def test_a_loss_that_ignores_the_views_is_found(failing):
+    assert failing(BlindFromTheStart, "method") == {"check_loss"}
+    assert failing(Blind, "method") >= {"check_loss", "check_solves_toy_task"}
+    with pytest.raises(ConformanceError, match="loss does not depend on the views"):
+        check_loss(Blind)
 
 
 @pytest.mark.parametrize("consumes", ITEM_SHAPES)

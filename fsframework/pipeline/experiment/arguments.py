@@ -11,12 +11,14 @@ from fsframework.errors import OptionError, close_matches
 __all__ = [
     "ARGUMENTS",
     "COMPONENTS",
+    "OVERRIDING",
     "SEEDS",
     "given_tree",
     "key_of",
     "leaves",
     "overlay",
     "set_option",
+    "value_of",
 ]
 
 COMPONENTS = ("method", "sampler", "dataset", "backbone", "detector")
@@ -24,6 +26,9 @@ COMPONENTS = ("method", "sampler", "dataset", "backbone", "detector")
 
 SEEDS = ("task_seed", "training_seed")
 """Settings that ``seed`` sets, unless they are given beside it or by a stronger source."""
+
+OVERRIDING = ("grid", "command line", "call", "environment")
+"""Origins of what the user gave for this run, in order of precedence."""
 
 ARGUMENTS: Mapping[str, str] = {
     **{name: name for name in (*COMPONENTS, "attributes", "split", "tasks", "device")},
@@ -154,6 +159,12 @@ def overlay(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]
         elif isinstance(current, Mapping) and "name" not in current:
             found[key] = {"name": value, **current}
     return found
+
+
+def value_of(request: Any) -> Any:
+    """Return the value of a request for a component, or of an option: a name, without options."""
+    request = request.get("name") if isinstance(request, Mapping) else request
+    return request.value if isinstance(request, Given) else request
 
 
 def _name_of(node: Mapping[str, Any]) -> Any:

@@ -21,16 +21,21 @@ from fsframework.components.resolution import (
     resolve_settings,
 )
 from fsframework.errors import FsfError, OptionError, argument, close_matches
-from fsframework.pipeline.experiment.arguments import SEEDS, leaves, overlay
-from fsframework.pipeline.experiment.recipes import EMBEDDED, Recipe, find_recipe, unknown_recipe
+from fsframework.pipeline.experiment.arguments import SEEDS, leaves, overlay, value_of
+from fsframework.pipeline.experiment.recipes import EMBEDDED, Recipe
 from fsframework.pipeline.experiment.settings import Settings
 from fsframework.pipeline.experiment.stages import Stage
+from fsframework.pipeline.experiment.staging import (
+    Recipes,
+    argument_apart,
+    find_recipes,
+    resolve_stages,
+)
 from fsframework.records import RunRecord
 from fsframework.statistics.measures import DEFAULT_STATISTICS
 from fsframework.values import TaskSet
 
 __all__ = [
-    "OVERRIDING",
     "ROLES",
     "Experiment",
     "check_keys",
@@ -50,8 +55,6 @@ _DEFAULTS = {
 }
 ROLES = tuple(_DEFAULTS)
 """The components that every experiment has."""
-OVERRIDING = ("grid", "command line", "call", "environment")
-"""Origins of what the user gave for this run, in order of precedence."""
 FROM_PROCESSES = "torchrun"
 """Origin of the number of groups of a training that several processes share."""
 FROM_TASKS = "the tasks"
@@ -70,7 +73,8 @@ class Experiment:
         statistics: by name.
         stages: of the training.
         given: what the user gave, as JSON values; ``origins``: where every value came from.
-        recipe: of the training, if any.
+        recipe: of the method, if any.
+        lent_recipe: of the method that trains the backbone instead, if its stages are used.
         planned: sentences on how the number of queries was found, if a pilot run found it.
         name: of the run, given by the user; empty for none.
     """
@@ -86,6 +90,7 @@ class Experiment:
     given: Mapping[str, Any]
     origins: Mapping[str, Any]
     recipe: Recipe | None = None
+    lent_recipe: Recipe | None = None
     planned: tuple[str, ...] = ()
     name: str = ""
 
@@ -113,6 +118,21 @@ class Experiment:
         tops = [*self.roles.values(), *self.statistics.values()]
         tops += [stage.method for stage in self.stages if stage.method]
         return [found for top in tops for found in top.walk()]
+
+    def recipe_described(self, shape: tuple[int, int]) -> str:
+        """Return the recipe of the training and what to expect in one sentence, if there is one.
+
+        Args:
+            shape: way and shot of the tasks under test.
+        """
+        if self.lent_recipe is not None:
+            return self.lent_recipe.lent(self.method.called)
+        recipe = self.recipe
+        if recipe is None:
+            return ""
+        if not all(recipe.names(stage.method.name) for stage in self.stages if stage.method):
+            recipe = dataclasses.replace(recipe, accuracy=None, expected=())
+        return recipe.described(self.dataset.name, self.backbone.name, shape)
 
     @property
     def learns(self) -> bool:
@@ -158,7 +178,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     """Resolve a tree of ``Given`` into an experiment.
 
     The tree lies over the model of another run, if one is given; below are the recipe of the
-    method, then the defaults.
+    method, that of a method that trains the backbone instead, and the defaults.
 
     Raises:
         OptionError: an unknown key, a wrong type, a value out of range.
@@ -173,28 +193,28 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     whole = overlay(asked, _DEFAULTS)
     sampler = resolve_component(registry, "sampler", whole["sampler"])
     n_way, n_shot = _shape(settings, sampler)
-    recipe: Recipe | None = None
+    recipes = Recipes()
     if settings.recipe is not None and settings.model is None:
-        recipe = _recipe(registry, whole, settings.recipe, n_shot)
-    below = _options_of(recipe, asked)
-    below.pop("training", None)  # belongs to single stages
-    # A recipe may give an option that the method needs; what NAME:VALUE sets takes precedence.
-    apart = _with_argument_apart(registry, asked) if recipe else asked
-    with_recipe = functools.reduce(overlay, (apart, below, _DEFAULTS))
+        recipes = find_recipes(registry, whole, settings.recipe, n_shot)
+    apart = asked
+    if recipes and "method" in asked:
+        # A recipe may give an option that the method needs; what NAME:VALUE sets takes precedence.
+        apart = {**asked, "method": argument_apart(registry, asked["method"])}
+    with_recipe = functools.reduce(overlay, (apart, recipes.options(asked), _DEFAULTS))
     trained = "training" in asked or ("recipe" in asked and settings.recipe is not None)
     if not trained and _nothing_to_train(registry, with_recipe):
-        recipe, whole["training"] = None, {"epochs": Given(0, "nothing to train")}
+        recipes, whole["training"] = Recipes(), {"epochs": Given(0, "nothing to train")}
     training = whole.get("training", {})
-    if recipe is not None:
+    if recipes:
         whole = with_recipe
     settings, origins = _settings(whole)
-    settings = dataclasses.replace(settings, recipe=settings.recipe if recipe else None)
+    settings = dataclasses.replace(settings, recipe=settings.recipe if recipes else None)
     detector = _detector(registry, settings, whole)
     dataset = resolve_component(registry, "dataset", whole["dataset"])
     backbone = resolve_component(registry, "backbone", whole["backbone"])
     method = resolve_component(registry, "method", whole["method"])
     statistics = _statistics(registry, whole.get("statistics"))
-    stages, stage_origins = _stages(registry, training, recipe)
+    stages, stage_origins = resolve_stages(registry, training, recipes)
     experiment = Experiment(
         settings=settings,
         dataset=dataset,
@@ -206,27 +226,12 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         stages=stages,
         given=given,
         origins={},
-        recipe=recipe,
+        recipe=recipes.own,
+        lent_recipe=recipes.lent,
         name=str(whole["name"].value) if "name" in whole else "",
     )
     parts = {role: part.origins_json() for role, part in experiment.roles.items()}
     return dataclasses.replace(experiment, origins={**origins, **parts, "training": stage_origins})
-
-
-def _with_argument_apart(registry: Registry, tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tree with the method's ``NAME:VALUE`` as two options."""
-    node = tree.get("method")
-    found = dict(node) if isinstance(node, Mapping) else {"name": node}
-    given = found.get("name")
-    name, colon, value = str(_value(given) or "").partition(":")
-    if not colon or not isinstance(given, Given):
-        return dict(tree)
-    argument_of = registry.load("method", name).cls.argument
-    if argument_of is None:
-        return dict(tree)  # explained where the method is resolved
-    found["name"] = Given(name, given.origin)
-    found.setdefault(argument_of, Given(value, given.origin))
-    return {**tree, "method": found}
 
 
 def check_keys(tree: Mapping[str, Any]) -> None:
@@ -271,7 +276,7 @@ def _named_statistics(registry: Registry, raw: Any) -> list[Any]:
     for value in values if isinstance(values, (list, tuple)) else [values]:
         one = value if isinstance(value, (Given, Mapping)) else Given(value, given.origin)
         request = named(registry, "statistic", one)
-        name = _value(request)
+        name = value_of(request)
         own = options.pop(name, {}) if isinstance(request, Given) else {}
         if not isinstance(own, Mapping):
             raise OptionError(
@@ -282,15 +287,9 @@ def _named_statistics(registry: Registry, raw: Any) -> list[Any]:
     if options:
         raise OptionError(
             f"statistics.{next(iter(options))}: this statistic is not among those of the run: "
-            f"{', '.join(str(_value(one)) for one in found)}"
+            f"{', '.join(str(value_of(one)) for one in found)}"
         )
     return found
-
-
-def _value(request: Any) -> Any:
-    """Return the value of a request for a component, or of an option: a name, without options."""
-    request = request.get("name") if isinstance(request, Mapping) else request
-    return request.value if isinstance(request, Given) else request
 
 
 def _statistics(registry: Registry, requests: Any) -> dict[str, Component]:
@@ -400,7 +399,7 @@ def _with_model(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the tree with method, backbone, image size and weights of a run."""
     called = argument("model", str(folder))
     for kind in ("method", "backbone"):
-        if _value(tree.get(kind)) is not None:
+        if value_of(tree.get(kind)) is not None:
             raise OptionError(
                 f"{called} sets the {kind}; leave out {argument(kind)} (options such as "
                 f"{kind}.KEY may be given)"
@@ -429,82 +428,6 @@ def _with_model(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return overlay({**tree, "training": {**training, **weights}}, leaves(below, origin))
 
 
-def _recipe(registry: Registry, tree: Mapping[str, Any], name: str, shot: int) -> Recipe | None:
-    """Return the recipe of the method for the data and shot; one that is asked for must exist."""
-    method, dataset = (str(_value(tree[kind])).partition(":")[0] for kind in ("method", "dataset"))
-    plugin = registry.find("method", method)
-    value = _argument_of(registry, tree["method"])
-    recipe = find_recipe(registry, plugin, name, dataset, shot, value)
-    if recipe is None and "recipe" in tree:
-        raise unknown_recipe(registry, plugin.name, name)
-    return recipe
-
-
-def _argument_of(registry: Registry, request: Any) -> str:
-    """Return the value of a method's argument, empty if it has none."""
-    name, _, value = str(_value(request)).partition(":")
-    cls = registry.load("method", name).cls
-    if value or cls.argument is None:
-        return value
-    given = request.get(cls.argument) if isinstance(request, Mapping) else None
-    default = parameters(cls)[cls.argument][1]
-    found = default if given is None else _value(given)
-    return found if isinstance(found, str) else ""
-
-
-def _options_of(recipe: Recipe | None, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a recipe sets for the backbone that is asked for, as a tree of ``Given``."""
-    if recipe is None:
-        return {}
-    backbone = _value(asked.get("backbone"))
-    name = None if backbone is None else str(backbone).partition(":")[0]
-    found: dict[str, Any] = leaves(dict(recipe.options_on(name)), f"recipe {recipe.name}")
-    return found
-
-
-def _stages(
-    registry: Registry, training: Any, recipe: Recipe | None
-) -> tuple[tuple[Stage, ...], list[dict[str, Any]]]:
-    if not isinstance(training, Mapping):
-        raise OptionError("training is a table of options; write training.epochs=5 or [training]")
-    common = {k: v for k, v in training.items() if k != "stages"}
-    listed = training.get("stages")
-    if listed is None:
-        trees = [{**stage, **common} for stage in _stages_of(recipe)]
-    elif isinstance(listed, list) and all(isinstance(own, Mapping) for own in listed):
-        # What the user gives for this run holds for every stage, whatever the file sets for one.
-        override = {k: v for k, v in common.items() if getattr(v, "origin", "") in OVERRIDING}
-        trees = [{**common, **own, **override} for own in listed]
-    else:
-        raise OptionError("training.stages must be a list of tables: [[training.stages]]")
-    for number, tree in enumerate(trees):
-        if number and not (listed and "init_from" in listed[number]):
-            # Later stages continue with the weights of the stage before them.
-            tree.pop("init_from", None)
-            tree.pop("init_parts", None)
-    made = [_stage(registry, tree) for tree in trees]
-    return tuple(stage for stage, _ in made), [origins for _, origins in made]
-
-
-def _stages_of(recipe: Recipe | None) -> list[dict[str, Any]]:
-    """Return a tree of options for each stage of a recipe; one without options if there is none."""
-    if recipe is None:
-        return [{}]
-    training = recipe.options.get("training", {})
-    common = {k: v for k, v in training.items() if k != "stages"}
-    origin = f"recipe {recipe.name}"
-    return [leaves({**common, **own}, origin) for own in training.get("stages", [{}])]
-
-
-def _stage(registry: Registry, tree: dict[str, Any]) -> tuple[Stage, dict[str, Any]]:
-    request = tree.pop("method", None)
-    stage, origins = resolve_settings(Stage, tree, "training")
-    if request is None or str(_value(request)) == "none":
-        return stage, origins
-    method = resolve_component(registry, "method", request, where="training.method")
-    return dataclasses.replace(stage, method=method), {**origins, "method": method.origins_json()}
-
-
 def _values(tree: Any) -> Any:
     if isinstance(tree, Mapping):
         return {k: _values(v) for k, v in tree.items()}
@@ -519,7 +442,7 @@ def _nothing_to_train(registry: Registry, whole: Mapping[str, Any]) -> bool:
     A method that still lacks options that it needs, which a recipe may give, is taken to have some.
     """
     request = whole["method"]
-    cls = registry.load("method", str(_value(request)).partition(":")[0]).cls
+    cls = registry.load("method", str(value_of(request)).partition(":")[0]).cls
     given = {cls.argument, *(request if isinstance(request, Mapping) else ())}
     needed = {name for name, (_, default) in parameters(cls).items() if default is Parameter.empty}
     if needed - given:

@@ -136,6 +136,29 @@ class Recipe:
         return f"{self.method}:{self.value}" if self.value else self.method
 
     @property
+    def origin(self) -> str:
+        """Where options come from that it sets for a run of its method."""
+        return f"recipe {self.name}"
+
+    @property
+    def lent_origin(self) -> str:
+        """Where options come from that it sets for a run of another method."""
+        return f"recipe {self.name} of {self.spelt_method}"
+
+    @property
+    def stages(self) -> tuple[Mapping[str, Any], ...]:
+        """The options of each stage of the training."""
+        training = self.options.get("training", {})
+        common = {key: value for key, value in training.items() if key != "stages"}
+        return tuple({**common, **own} for own in training.get("stages", [{}]))
+
+    def names(self, method: str) -> bool:
+        """Return whether a stage is trained by another method, of this name."""
+        asked = [stage.get("method") for stage in self.stages]
+        found = [one.get("name") if isinstance(one, Mapping) else one for one in asked]
+        return method in [str(name).partition(":")[0] for name in found]
+
+    @property
     def accuracies(self) -> tuple[float, ...]:
         """The expected accuracies in percent, ascending; empty if none is known."""
         known = [one.accuracy for one in self.expected]
@@ -179,6 +202,14 @@ class Recipe:
         when = f"verified {self.verified}" if self.verified else "not verified"
         span = f"{known[0]:.1f}" + (f" to {known[-1]:.1f}" if known[1:] else "")
         return f"{text}; expected {span} % on {on}, {when}"
+
+    def lent(self, method: str) -> str:
+        """Return its source in one sentence, where its stages train the backbone of a method.
+
+        >>> Recipe("quick", "simclr", "ours", {}).lent("ncc")
+        'recipe quick of simclr (ours); the expected accuracy of ncc is not known'
+        """
+        return f"{self.lent_origin} ({self.source}); the expected accuracy of {method} is not known"
 
 
 def find_recipe(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fsframework._calls import text_of
 from fsframework.components.resolution import Component
 from fsframework.errors import OptionError, close_matches
 
@@ -68,11 +70,14 @@ class Stage:
         augment: random changes made to an image each time it is used, any of ``resized-crop``,
             ``color-jitter`` and ``flip``; see ``pipeline.learning.augmentation``.
         optimizer: name of one of ``torch.optim`` that takes a learning rate and a weight decay:
-            ``adam`` (Kingma & Ba 2015), ``sgd``, ``adamw``, ...
+            ``adam`` (Kingma & Ba 2015), ``sgd``, ``adamw``, ...; or module and class of another
+            library's, such as ``fsf_timm:Lars``, with its own defaults for all else.
         learning_rate: at the start; ``schedule`` changes it from epoch to epoch.
         momentum: of optimisers that have one, such as ``sgd``.
         nesterov: whether that momentum is Nesterov's.
         weight_decay: L2 penalty.
+        decayed: what the penalty is for: ``all`` parameters, or ``matrices`` only, which leaves out
+            biases and BatchNorm's weights. LARS adapts its rate to those with a penalty.
         clip_norm: gradients of a larger Euclidean norm are scaled down to this one.
         schedule: ``constant``; ``cosine`` to 0 at the end; ``step``: times ``gamma`` every
             ``step_epochs``; ``multi-step``: times ``gamma`` at each of ``milestones``.
@@ -83,7 +88,10 @@ class Stage:
         init_from: a run folder or safetensors file whose weights the stage starts from.
         init_parts: prefixes of the weights to take from there; by default all whose names agree.
         distill: the model at the start of this stage becomes the teacher of a newly initialised
-            one: a method that supports it learns from the teacher's outputs on its batches.
+            one: a method that supports it learns from the teacher's outputs on its batches or
+            views.
+        teacher: a run folder, whose model becomes the teacher instead, with a backbone of its own;
+            the stage goes on with the weights it has.
         precision: ``fp32``, or matrix products and convolutions in ``bf16`` or ``fp16`` (the
             latter with scaled gradients); weights, validation and evaluation stay in fp32.
         compile: compile the backbone with ``torch.compile``; worth it for a long training.
@@ -107,6 +115,7 @@ class Stage:
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 5e-4
+    decayed: Literal["all", "matrices"] = "all"
     clip_norm: float | None = None
     schedule: str = "cosine"
     milestones: tuple[int, ...] = ()
@@ -116,6 +125,7 @@ class Stage:
     init_from: Path | None = None
     init_parts: tuple[str, ...] = ()
     distill: bool = False
+    teacher: Path | None = None
     precision: Precision = "fp32"
     compile: bool = False
     validation_tasks: int = 50
@@ -140,11 +150,21 @@ class Stage:
             raise OptionError(
                 "training.init_parts selects weights of training.init_from, which is not given"
             )
+        if self.distill and self.teacher is not None:
+            raise OptionError(
+                "training.distill makes the model at the start of the stage the teacher; omit it "
+                "or training.teacher"
+            )
         if self.patience is not None and self.validation_tasks == 0:
             raise OptionError(
                 "training.patience needs a validation accuracy, and training.validation_tasks=0 "
                 "measures none"
             )
+
+    @property
+    def distils(self) -> bool:
+        """Whether a teacher takes part."""
+        return self.distill or self.teacher is not None
 
     def shown(self, own: str) -> str:
         """Return what the loss of a step is computed on: ``episodes``, ``batches``, ``views``, ...
@@ -176,22 +196,9 @@ class Stage:
         """Return the stage's optimiser of some parameters.
 
         Raises:
-            OptionError: PyTorch lacks the optimiser, or it needs options that a stage lacks.
+            OptionError: there is no such optimiser, or it needs options that a stage lacks.
         """
-        import torch
-
-        known = {
-            name.lower(): cls
-            for name, cls in vars(torch.optim).items()
-            if inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)
-        }
-        del known["optimizer"]
-        cls = known.get(self.optimizer.lower())
-        if cls is None:
-            raise OptionError(
-                f"training.optimizer {self.optimizer!r} is not in torch.optim"
-                f"{close_matches(self.optimizer, known)}; it has {', '.join(sorted(known))}"
-            )
+        cls = _optimizer_class(self.optimizer)
         offered: dict[str, Any] = {
             "lr": self.learning_rate,
             "weight_decay": self.weight_decay,
@@ -199,10 +206,51 @@ class Stage:
             "nesterov": self.nesterov and self.momentum > 0,
         }
         taken = inspect.signature(cls).parameters
+        groups: Sequence[Any] = parameters
+        if self.decayed == "matrices":
+            groups = [
+                {"params": [p for p in parameters if p.ndim > 1]},
+                {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+            ]
         try:
-            return cls(parameters, **{k: v for k, v in offered.items() if k in taken})
+            return cls(groups, **{k: v for k, v in offered.items() if k in taken})
         except (TypeError, ValueError) as error:
             raise OptionError(f"training.optimizer {self.optimizer}: {error}") from None
+
+
+def _optimizer_class(name: str) -> type[Optimizer]:
+    """Return the class of ``torch.optim``, or of ``module:Class``, that a name means.
+
+    Raises:
+        OptionError: there is none.
+    """
+    import torch
+
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        known = {
+            key.lower(): cls
+            for key, cls in vars(torch.optim).items()
+            if inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)
+        }
+        del known["optimizer"]
+        if (found := known.get(name.lower())) is None:
+            hint = close_matches(name, known)
+            raise OptionError(
+                f"training.optimizer {name!r} is not in torch.optim{hint}; it has "
+                f"{', '.join(sorted(known))}; give that of another library as module:Class"
+            )
+        return found
+    try:
+        other = getattr(importlib.import_module(module), attribute)
+    # Whatever a library does when it is imported.
+    except Exception as error:
+        raise OptionError(
+            f"training.optimizer {name} cannot be imported: {text_of(error)}"
+        ) from error
+    if not (inspect.isclass(other) and issubclass(other, torch.optim.Optimizer)):
+        raise OptionError(f"training.optimizer {name} is not a subclass of torch.optim.Optimizer")
+    return other
 
 
 def _cosine(stage: Stage, epoch: int) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fsframework.errors import OptionError
 from fsframework.interfaces.method import Batch
 from fsframework.interfaces.views import ViewMaker
 from fsframework.pipeline.cache.images import PixelSource
@@ -120,7 +121,10 @@ class StepBatches:
             fields |= self._views(method.views, plain)
         if self.teacher is not None:
             assert images is not None, "a teacher is shown images"
-            fields["teacher_logits"] = self._taught(self.teacher, images[n:])
+            if self.shown == "views":
+                fields["teacher_vectors"] = self._view_vectors(self.teacher, fields["views"])
+            else:
+                fields["teacher_logits"] = self._logits(self.teacher, images[n:])
         return Batch(**fields)
 
     def _plain(self, index: IntArray) -> Tensor | None:
@@ -159,13 +163,33 @@ class StepBatches:
         flat = flat.contiguous(memory_format=torch.channels_last)
         return flat.reshape(*views.shape[:2], *flat.shape[1:])
 
-    def _taught(self, teacher: FewShotModel, images: Tensor) -> Tensor:
-        """Return the logits of the teacher."""
+    def _logits(self, teacher: FewShotModel, images: Tensor) -> Tensor:
+        """Return the teacher's logits of images."""
         with torch.no_grad():
-            shown = teacher.encode(images)
+            shown = teacher.encode(self._for(teacher, images))
             logits = teacher.method.class_logits(shown)
         check_tensor(teacher.method, "class_logits", logits, (len(shown), -1), self.device)
+        if logits.shape[1] != self.split.pool.n_classes:
+            raise OptionError(
+                f"training.teacher {self.stage.teacher}: knows {logits.shape[1]} classes, but the "
+                f"split 'train' has {self.split.pool.n_classes}"
+            )
         return logits
+
+    def _view_vectors(self, teacher: FewShotModel, views: Tensor) -> Tensor:
+        """Return the teacher's vectors of views, ``(n, v, E)``."""
+        with torch.no_grad():
+            shown = self._for(teacher, views.flatten(0, 1))
+            vectors = teacher.method.view_vectors(shown)
+        check_tensor(teacher.method, "view_vectors", vectors, (len(shown), -1), self.device)
+        return vectors.reshape(*views.shape[:2], -1)
+
+    def _for(self, teacher: FewShotModel, images: Tensor) -> Tensor:
+        """Return normalised images ``(n, 3, h, w)`` as the backbone of a teacher expects them."""
+        model = self.model
+        if teacher.normalises_as(model):
+            return images
+        return teacher.normalised(images * model.std + model.mean)
 
     @cached_property
     def _kept(self) -> Tensor | None:

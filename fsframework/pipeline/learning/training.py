@@ -92,6 +92,7 @@ class Training:
         episodes: the sampler that draws episodes and validation tasks.
         fresh: makes an untrained model of the same kind from a seed, for stages that distil.
         processes: those that train together; each computes some groups of every step.
+        model_of: loads the model of a run folder, for stages with such a teacher.
     """
 
     stages: tuple[Stage, ...]
@@ -102,6 +103,7 @@ class Training:
     episodes: Component
     fresh: Callable[[int], FewShotModel] | None = None
     processes: Processes = field(default_factory=Processes)
+    model_of: Callable[[Path], FewShotModel] | None = None
 
     @property
     def steps(self) -> int:
@@ -361,16 +363,29 @@ def _check_method(stage: Stage, trained: FewShotMethod, shown: str, where: str) 
         )
     if shown == "views" and trained.views is None:
         raise OptionError(f"{where}: {name} makes no views of images to learn from")
-    if stage.distill and (shown in ("episodes", "views") or stage.method is not None):
+    if stage.distill and stage.method is not None:
         raise OptionError(
-            f"{where}: distill needs batches, and the method under test as the teacher; omit "
-            "training.method and use a method that learns from batches, such as rfs"
+            f"{where}: distill makes the method under test the teacher; omit training.method, or "
+            "name a run as the teacher (training.teacher)"
+        )
+    if stage.distils and not _learns_from_teachers(trained, shown):
+        raise OptionError(
+            f"{where}: {name} learns from {shown} without a teacher; distill and teacher need a "
+            "method that learns from batches and a teacher, such as rfs, or from views and a "
+            "teacher, such as unisiam"
         )
     if stage.compile and (trained.consumes == "images" or trained.trains_on_images):
         raise OptionError(
             f"{where}: compile works only where the backbone sees each image once, not with "
             f"{name}, which runs the backbone itself"
         )
+
+
+def _learns_from_teachers(method: FewShotMethod, shown: str) -> bool:
+    """Return whether a teacher has something for the steps of a method."""
+    if shown == "views":
+        return type(method).view_vectors is not FewShotMethod.view_vectors
+    return shown in ("batches", "both")
 
 
 def _episode_shape(stage: Stage, way_shot: tuple[int, int]) -> dict[str, int]:
@@ -503,6 +518,9 @@ class _StageLoop:
         self.optimizer = stage.optimizer_of(self.parameters)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=stage.precision == "fp16")
         self.validation = self._validation_tasks()
+        if stage.teacher is not None:
+            assert training.model_of is not None, "a stage with a run as teacher needs model_of"
+            self._teach(training.model_of(stage.teacher).to(self.device))
         if progress.tensors:
             self._resume()
         else:
@@ -525,14 +543,12 @@ class _StageLoop:
             start_from(self.model, self.stage.init_from, self.stage.init_parts)
         if self.stage.distill:
             assert self.training.fresh is not None, "a stage that distils needs fresh"
-            self._teach(self.model.state_dict())
+            self._teach(copy.deepcopy(self.model))
             student = self.training.fresh(self._derived_seed("student")).state_dict()
             self.model.load_state_dict({k: student[k] for k in self.model.state_dict()})
 
-    def _teach(self, weights: Mapping[str, Tensor]) -> None:
-        teacher = copy.deepcopy(self.model).eval().requires_grad_(False)
-        teacher.load_state_dict(weights)
-        self.batches.teacher = teacher
+    def _teach(self, teacher: FewShotModel) -> None:
+        self.batches.teacher = teacher.eval().requires_grad_(False)
 
     def save(self) -> None:
         """Write a checkpoint, if this process leads."""
@@ -547,7 +563,7 @@ class _StageLoop:
         parts = {"model": self.whole.state_dict(), "best": self.best, "optimizer": optimizer}
         if self.model is not self.whole:
             parts["stage"] = self.model.state_dict()
-        if self.batches.teacher is not None:
+        if self.stage.distill and self.batches.teacher is not None:
             parts["teacher"] = self.batches.teacher.state_dict()
         tensors = {f"{part}.{k}": v for part, found in parts.items() for k, v in found.items()}
         if self.losses:
@@ -562,8 +578,10 @@ class _StageLoop:
         self.whole.load_state_dict(part("model"))
         if self.model is not self.whole:
             self.model.load_state_dict(part("stage"))
-        if taught := part("teacher"):
-            self._teach(taught)
+        if weights := part("teacher"):
+            teacher = copy.deepcopy(self.model)
+            teacher.load_state_dict(weights)
+            self._teach(teacher)
         state: dict[int, dict[str, Tensor]] = defaultdict(dict)
         for key, value in part("optimizer").items():
             index, _, name = key.partition(".")

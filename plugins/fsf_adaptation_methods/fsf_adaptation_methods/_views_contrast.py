@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["LocalContrast", "aligned_similarities", "views_contrast"]
+__all__ = ["LocalContrast", "aligned_similarities", "distance_scaled", "views_contrast"]
 
 
 def views_contrast(similarities: Tensor, temperature: float) -> Tensor:
@@ -25,6 +25,37 @@ def views_contrast(similarities: Tensor, temperature: float) -> Tensor:
     logits = logits.masked_fill(own, torch.finfo(logits.dtype).min)
     places = torch.arange(len(logits), device=logits.device)
     return functional.cross_entropy(logits, places.roll(len(logits) // 2))
+
+
+def distance_scaled(queries: Tensor, labels: Tensor, means: Tensor, temperature: float) -> Tensor:
+    """Return the distance-scaled contrastive loss of the queries of each task.
+
+    Source: Yang, Wang and Zhu 2022, section 3.3, which extends the supervised contrastive loss to
+    episodes: each query must find the others of its class and the means of its class among all
+    queries and class means of its task, and pairs are scaled by a coefficient that grows with their
+    distance. That it is 2 minus the cosine, multiplies the exponential of the cosine over the
+    temperature and gets no gradient is not checked against the paper, whose formula was not at
+    hand.
+
+    Args:
+        queries: ``(tasks, n, E)``, of one or several views.
+        labels: int64 ``(tasks, n)``, their ways.
+        means: ``(tasks, v, way, E)``, of each of v views of the support, in the order of the ways.
+        temperature: divides the cosines.
+    """
+    tasks, n = labels.shape
+    ways = torch.arange(means.shape[2], device=labels.device).repeat(means.shape[1])
+    units = functional.normalize(queries, dim=2)
+    others = torch.cat([units, functional.normalize(means, dim=3).flatten(1, 2)], dim=1)
+    cosines = units @ others.mT
+    own = torch.eye(n, others.shape[1], dtype=torch.bool, device=labels.device)
+    logits = cosines / temperature + (2 - cosines.detach()).log()
+    log_odds = logits - logits.masked_fill(own, torch.finfo(logits.dtype).min).logsumexp(
+        dim=2, keepdim=True
+    )
+    every = torch.cat([labels, ways.expand(tasks, -1)], dim=1)
+    friends = ((labels[:, :, None] == every[:, None]) & ~own).to(logits.dtype)
+    return -((log_odds * friends).sum(dim=2) / friends.sum(dim=2)).mean()
 
 
 class LocalContrast(nn.Module):

@@ -9,7 +9,11 @@ import torch
 from torch.nn import functional
 
 from fsf_adaptation_methods import ContrastiveCentroids
-from fsf_adaptation_methods._views_contrast import aligned_similarities, views_contrast
+from fsf_adaptation_methods._views_contrast import (
+    aligned_similarities,
+    distance_scaled,
+    views_contrast,
+)
 from fsf_adaptation_methods._yang import supervised_contrast
 from fsf_backbones import Conv64F
 from fsframework.interfaces import Batch, OptionError
@@ -23,6 +27,7 @@ from tests.toy_views import Dimmed
         ContrastiveCentroids,
         partial(ContrastiveCentroids, scale=2.0, weight=0),
         partial(ContrastiveCentroids, views=Dimmed(), width=8),
+        partial(ContrastiveCentroids, attention=True),
     ]
 )
 def test_conformance(make: Any, check: Any) -> None:
@@ -101,7 +106,7 @@ def test_views_are_classified_and_contrasted() -> None:
 
 def test_queries_of_each_view_are_classified_by_supports_of_each() -> None:
     torch.manual_seed(0)
-    method = ContrastiveCentroids(views=Dimmed(), width=8)
+    method = ContrastiveCentroids(views=Dimmed(), width=8, episode_weight=0.0)
     method.build((32,), 3, ToyBackbone())
     method.eval()
     images = torch.rand(2 * (2 + 4), 2, 3, 20, 20)
@@ -122,6 +127,52 @@ def test_queries_of_each_view_are_classified_by_supports_of_each() -> None:
         ]
     )
     torch.testing.assert_close(method.loss(batch), expected.mean())
+    method.episode_weight = 0.5
+    means = method.project(support.mean(dim=3)).transpose(0, 1)
+    queries = torch.cat([method.project(one) for one in query], dim=1)
+    contrast = distance_scaled(queries, labels.repeat(1, 2), means, 0.1)
+    torch.testing.assert_close(method.loss(batch), expected.mean() + 0.5 * contrast)
+
+
+def test_the_distance_scaled_loss_worked_by_hand() -> None:
+    # Two queries of two ways at a right angle; the first class mean is the first query's opposite
+    # in one view and equal to it in the other, the second one is the second query.
+    queries = torch.tensor([[[2.0, 0.0], [0.0, 1.0]]])
+    means = torch.tensor([[[[-1.0, 0.0], [0.0, 3.0]], [[1.0, 0.0], [0.0, 1.0]]]])
+    # The cosines 1, 0 and -1 have the coefficients 1, 2 and 3; exp(cosine / 0.5) is e^2, 1, e^-2.
+    near, right, far = math.e**2, 2.0, 3 * math.e**-2
+    first = right + far + right + near + right  # the other query, two means of each view
+    second = right + right + near + right + near
+    expected = (
+        2 * math.log(first) - math.log(far) - math.log(near)
+        + 2 * math.log(second) - 2 * math.log(near)
+    ) / 4  # fmt: skip
+    found = distance_scaled(queries, torch.tensor([[0, 1]]), means, 0.5)
+    assert found.item() == pytest.approx(expected, abs=1e-5)
+    # Two tasks do not see each other.
+    both = distance_scaled(
+        torch.cat([queries, queries.flip(2)]),
+        torch.tensor([[0, 1], [0, 1]]),
+        torch.cat([means, means.flip(3)]),
+        0.5,
+    )
+    assert both.item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_attention_starts_from_plain_class_means_and_mixes_them() -> None:
+    torch.manual_seed(0)
+    method = ContrastiveCentroids(attention=True)
+    method.build((6,), 3, ToyBackbone())
+    support, query = torch.randn(2, 3, 2, 6), torch.randn(2, 4, 6)
+    plain = ContrastiveCentroids().scores(support, query)
+    torch.testing.assert_close(method.scores(support, query), plain)
+    assert method.attend is not None
+    torch.nn.init.eye_(method.attend.output.weight)
+    asked, keys, values = method.attend.inputs(support.mean(dim=2)).chunk(3, dim=2)
+    weights = (asked @ keys.mT / 6**0.5).softmax(dim=2)
+    means = support.mean(dim=2) + weights @ values
+    expected = ContrastiveCentroids().scores(means[:, :, None], query)
+    torch.testing.assert_close(method.scores(support, query), expected)
 
 
 def test_maps_are_compared_where_attention_brings_them() -> None:
@@ -139,6 +190,7 @@ def test_maps_are_compared_where_attention_brings_them() -> None:
     ("options", "message"),
     [
         ({"weight": -1.0}, "weight must be at least 0, got -1"),
+        ({"episode_weight": -1.0}, "episode_weight must be at least 0, got -1"),
         ({"temperature": 0.0}, "temperature must be above 0, got 0"),
         ({"width": 0}, "width must be at least 1, got 0"),
         ({"scale": 0.0}, "scale must be above 0, got 0"),

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_cross_domain._wrapper import Wrapper, kept_buffers
-from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
+from fsf_cross_domain._bases import kept_buffers, need_episodes, need_no_views
+from fsframework.interfaces import Backbone, Batch, FewShotMethod, MethodWrapper, OptionError
 
 __all__ = ["ATA"]
 
 
-class ATA(Wrapper):
+class ATA(MethodWrapper):
     """Train another method on tasks whose images are changed so that its loss rises.
 
     Source: Wang and Deng 2021, "Cross-Domain Few-Shot Classification via Adversarial Task
@@ -60,8 +60,8 @@ class ATA(Wrapper):
         kernel_sizes: tuple[int, ...] = (1, 3, 5, 7, 11, 15),
     ) -> None:
         super().__init__(base=base)
-        self.need_episodes()
-        self.need_no_views()
+        need_episodes(base)
+        need_no_views(base)
         if base.trains_on_images:
             raise OptionError(
                 "base must be trained on what it consumes, but "

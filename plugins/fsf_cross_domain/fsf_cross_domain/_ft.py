@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fsf_cross_domain._wrapper import Wrapper
-from fsframework.interfaces import Backbone, FewShotMethod, OptionError
+from fsf_cross_domain._bases import need_learning
+from fsframework.interfaces import Backbone, FewShotMethod, MethodWrapper, OptionError
 
 __all__ = ["FT", "Transformation"]
 
 
-class FT(Wrapper):
+class FT(MethodWrapper):
     """Scale and shift the channels of the backbone at random while another method is trained.
 
     Source: Tseng, Lee, Huang and Yang 2020, "Cross-Domain Few-Shot Classification via Learned
@@ -44,7 +44,8 @@ class FT(Wrapper):
         theta_beta: of the shifts; the paper uses 0.5.
 
     Raises:
-        OptionError: an option is outside its range, or no layer of the backbone fits ``layers``.
+        OptionError: an option is outside its range, the base learns nothing, or no layer of the
+            backbone fits ``layers``.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class FT(Wrapper):
         theta_beta: float = 0.5,
     ) -> None:
         super().__init__(base=base)
+        need_learning(base)
         for name, value in (("theta_gamma", theta_gamma), ("theta_beta", theta_beta)):
             if not abs(value) < float("inf"):
                 raise OptionError(f"{name} must be finite, got {value}")

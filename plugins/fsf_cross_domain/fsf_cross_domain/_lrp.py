@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from fsf_cross_domain._wrapper import Wrapper, kept_buffers
-from fsframework.interfaces import Batch, FewShotMethod, OptionError
+from fsf_cross_domain._bases import kept_buffers, need_episodes
+from fsframework.interfaces import Batch, FewShotMethod, MethodWrapper, OptionError
 
 __all__ = ["LRP", "relevance"]
 
@@ -23,7 +23,7 @@ _LINEAR = {
 """Functions that are linear in what is explained."""
 
 
-class LRP(Wrapper):
+class LRP(MethodWrapper):
     """Train another method also on features weighted by what explains its scores.
 
     Source: Sun, Lapuschkin, Samek, Zhao, Cheung and Binder 2021, "Explanation-Guided Training for
@@ -67,7 +67,7 @@ class LRP(Wrapper):
         epsilon: float = 0.01,
     ) -> None:
         super().__init__(base=base)
-        self.need_episodes()
+        need_episodes(base)
         if base.consumes == "images" or base.trains_on_images:
             raise OptionError(
                 "base must be trained on vectors or maps, but "

@@ -11,6 +11,13 @@ from fsframework.testing.method import ITEM_SHAPES, ToyBackbone
 
 METHODS = {name: Registry().load("method", name).cls for name in Registry().names("method")}
 WRAPPERS = ["ata", "ft", "ifsl", "lrp"]
+OWN = {
+    "ata": {"trains_on_images"},
+    "ft": set(),
+    "ifsl": {"consumes", "learns_from", "uses_labels", "weightless"},
+    "lrp": set(),
+}
+"""What each declares itself; everything else is declared by the method within it."""
 OPTIONS = {"ifsl": {"n_splits": 2}}
 NEEDS_A_BACKBONE = {"deta", "fgfl", "ft", "tsa"}
 """Those that cannot be built for a part of a vector: without layers to change, or too small."""
@@ -42,6 +49,8 @@ def refusal(wrapper: str, base: FewShotMethod) -> str | None:
     """Return why a base is refused; ``None`` if it is not."""
     try:
         method = METHODS[wrapper](base=base, **OPTIONS.get(wrapper, {}))
+        for name in FewShotMethod.__annotations__.keys() - OWN[wrapper] - {"carried"}:
+            assert getattr(method, name) == getattr(base, name), f"{wrapper}: {name}"
         method.build(ITEM_SHAPES[method.consumes], 8, ToyBackbone())
     except OptionError as error:
         return str(error)

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import math
 from collections.abc import Iterable
-from typing import ClassVar, Literal, cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from fsframework.interfaces import (
     Backbone,
     Batch,
     FewShotMethod,
+    MethodWrapper,
     OptionError,
     check_at_least,
     check_one_of,
@@ -27,7 +28,7 @@ Adjustment = Literal["feature", "class", "combined"]
 _ADJUSTMENTS = ("feature", "class", "combined")
 
 
-class IFSL(FewShotMethod):
+class IFSL(MethodWrapper):
     """Let another method classify as if what pretraining knows did not confound image and class.
 
     Source: Yue, Zhang, Sun and Hua 2020, "Interventional Few-Shot Learning" (NeurIPS), section 3.2:
@@ -89,9 +90,10 @@ class IFSL(FewShotMethod):
             backbone's images.
     """
 
-    argument: ClassVar[str | None] = "base"
-
+    consumes = "vectors"
     learns_from = "both"
+    uses_labels = True
+    weightless = False
 
     sums: Tensor
     counts: Tensor
@@ -108,7 +110,7 @@ class IFSL(FewShotMethod):
         context: Literal["means", "probabilities"] = "means",
         window: int = 100,
     ) -> None:
-        super().__init__()
+        super().__init__(base=copy.deepcopy(base))
         check_one_of(_ADJUSTMENTS, adjustment=adjustment)
         check_one_of(("probabilities", "log-probabilities"), average=average)
         check_one_of(("part", "whole"), posterior=posterior)
@@ -135,12 +137,8 @@ class IFSL(FewShotMethod):
         self.posterior = posterior
         self.context = context
         self.window = window
-        # The base of the first part, and those of the others.
-        self.base = copy.deepcopy(base)
+        # Of the parts after the first one, which has ``base``.
         self.others = nn.ModuleList(copy.deepcopy(base) for _ in range(self.n_parts - 1))
-        self.n_way = base.n_way
-        self.transductive = base.transductive
-        self.reads_values = base.reads_values
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
         """Create the classifier and the means of the base classes, and build the bases.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -107,6 +107,11 @@ class BF3S(Wrapper):
         if self.on_patches:
             self.patch_base = copy.deepcopy(base)
 
+    @property
+    def bases(self) -> Sequence[FewShotMethod]:
+        """The base, and the one that is trained on patches."""
+        return (self.base, self.patch_base) if self.on_patches else (self.base,)
+
     def _check_patches(self, views: ViewMaker) -> None:
         if not views.n_views == views.n_kinds == _GRID:
             raise OptionError(
@@ -122,7 +127,6 @@ class BF3S(Wrapper):
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
         """Build the base and the head of the pretext task."""
         super().build(item_shape, n_base_classes, backbone)
-        assert self.views is not None
         self.head: nn.Module
         width = self.channels
         if self.pretext == "location":

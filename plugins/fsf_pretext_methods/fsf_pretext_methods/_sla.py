@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -83,6 +84,11 @@ class SLA(OnViews):
                     f"{self.name_of(base)} is trained on images"
                 )
             self.single = copy.deepcopy(base)
+
+    @property
+    def bases(self) -> Sequence[FewShotMethod]:
+        """The base, and the one that learns to do without views."""
+        return (self.base, self.single) if self.self_distillation else (self.base,)
 
     def _ways(self, joint: int) -> int:
         m = self.views.n_views

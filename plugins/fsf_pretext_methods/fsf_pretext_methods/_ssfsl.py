@@ -81,7 +81,6 @@ class SSFSL(Wrapper):
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
         """Build the base and the head of the pretext task."""
         super().build(item_shape, n_base_classes, backbone)
-        assert self.views is not None
         together = self.views.together
         self.head = PretextHead(
             self.channels,
@@ -97,7 +96,6 @@ class SSFSL(Wrapper):
 
     def pretext_loss(self, batch: Batch) -> Tensor:
         """Return the cross-entropy of the transformations that made a batch's views."""
-        assert self.views is not None
         views, applied = views_of(batch, self)
         vectors = self.pooled(views.flatten(0, 1)).unflatten(0, applied.shape)
         if self.views.together:

@@ -13,6 +13,7 @@ from fsframework.interfaces import (
     Backbone,
     Batch,
     FewShotMethod,
+    MethodWrapper,
     OptionError,
     ViewMaker,
     Views,
@@ -21,8 +22,8 @@ from fsframework.interfaces import (
 __all__ = ["OnViews", "Wrapper", "images_of"]
 
 
-class Wrapper(FewShotMethod):
-    """Declares what its base declares, is trained on images, and scores as its base does.
+class Wrapper(MethodWrapper):
+    """Trains another method on images and their views, and scores as it does.
 
     Args:
         base: the method within it, which must learn from episodes or batches.
@@ -31,26 +32,19 @@ class Wrapper(FewShotMethod):
         OptionError: the base learns from neither.
     """
 
-    argument: ClassVar[str | None] = "base"
+    views: ViewMaker
+    weightless = False
 
     mean: Tensor
     std: Tensor
 
     def __init__(self, *, base: FewShotMethod) -> None:
-        super().__init__()
+        super().__init__(base=base)
         if base.learns_from in ("nothing", "views"):
             raise OptionError(
                 f"base must learn from episodes or batches, but {self.name_of(base)} learns from "
                 f"{base.learns_from}"
             )
-        self.base = base
-        self.consumes = base.consumes
-        self.embeds_images = base.embeds_images
-        self.learns_from = base.learns_from
-        self.uses_labels = base.uses_labels
-        self.transductive = base.transductive
-        self.reads_values = base.reads_values
-        self.n_way = base.n_way
         self.trains_on_images = base.consumes != "images"
 
     @staticmethod
@@ -96,24 +90,8 @@ class Wrapper(FewShotMethod):
         """Whether the base is trained on images, and holds the backbone."""
         return self.base.consumes == "images" or self.base.trains_on_images
 
-    def embed(self, items: Tensor) -> Tensor:
-        """Embed items as the base does."""
-        return self.base.embed(items)
-
-    def scores(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return the scores of the base, float ``(tasks, n, way)``."""
-        return self.base.scores(support, query)
-
-    def class_logits(self, items: Tensor) -> Tensor:
-        """Return the logits of the base for the base classes."""
-        return self.base.class_logits(items)
-
-    def after_step(self, carried: Mapping[str, Tensor]) -> None:
-        """Act as the base does after a step."""
-        self.base.after_step(carried)
-
     def base_loss(self, batch: Batch) -> Tensor:
-        """Return the base's loss of a batch of images, and take what the base carries.
+        """Return the base's loss of a batch of images.
 
         The images are encoded together; a base that has a maker of views is shown these.
         """
@@ -125,9 +103,7 @@ class Wrapper(FewShotMethod):
             )
         if not self.base_sees_images:
             batch = with_items(batch, self.encoded(images_of(batch)))
-        loss = self.base.loss(batch)
-        self.carried, self.base.carried = self.base.carried, {}
-        return loss
+        return self.base.loss(batch)
 
     def encoded(self, images: Tensor) -> Tensor:
         """Map normalised images ``(n, 3, H, W)`` to the items that the base embeds."""
@@ -157,7 +133,7 @@ class OnViews(Wrapper):
     def __init__(self, *, base: FewShotMethod, views: ViewMaker) -> None:
         super().__init__(base=base)
         check_fixed(views=views)
-        self.views: ViewMaker = views
+        self.views = views
         self.embeds_images = self.embeds_images or base.consumes != "images"
         self.consumes = "images"
         self.trains_on_images = False

@@ -14,6 +14,11 @@ from fsframework.interfaces import Batch, FewShotMethod, OptionError
 from fsframework.testing.method import ITEM_SHAPES, ToyBackbone
 
 METHODS = {name: Registry().load("method", name).cls for name in Registry().names("method")}
+BESIDE = {"views", "trains_on_images", "weightless"}
+INSTEAD = {*BESIDE, "consumes", "embeds_images"}
+OWN = {"ssfsl": BESIDE, "bf3s": BESIDE, "sla": {*INSTEAD, "n_way"}, "hts": INSTEAD}
+"""What each declares itself; everything else is declared by the method within it."""
+
 WRAPPERS: dict[str, dict[str, Any]] = {
     "ssfsl": {"hidden": 4},
     "bf3s": {"blocks": 1},
@@ -44,6 +49,8 @@ def fits(wrapper: str, base: FewShotMethod) -> bool:
 def stepped(wrapper: str, base: FewShotMethod) -> None:
     """Build a wrapper, take a training step and score."""
     method = METHODS[wrapper](base=base, views=Rotation(angles=(0, 90)), **WRAPPERS[wrapper])
+    for name in FewShotMethod.__annotations__.keys() - OWN[wrapper] - {"carried"}:
+        assert getattr(method, name) == getattr(base, name), f"{wrapper}: {name}"
     backbone = ToyBackbone()
     method.build(ITEM_SHAPES[method.consumes], 8, backbone)
     way = method.n_way or 5

@@ -15,6 +15,7 @@ from fsf_reports._marks import (
     least_height,
     least_width,
     numbered,
+    same_rows,
     with_room,
     within_limits,
 )
@@ -169,6 +170,8 @@ def _frame(figure: FigureDeclaration, width: float, names: Sequence[str]) -> Fra
             x = y = axis_over([*places, *values])
     frame = Frame(width, tuple(names), x, y, numbered=numbered(figure, width))
     per_row = frame.fitting(least_width(figure, frame), len(figure.panels), _GAP)
+    if not same_rows(figure):
+        per_row = 1  # only the first panel of a row has names beside it
     frame = frame.of(per_row, figure, _GAP)
     return frame.with_height(least_height(figure, frame))
 

@@ -202,13 +202,17 @@ def _measures_of(group: Group, statistic: str) -> list[Measure]:
 
 
 def _intervals(results: Results, wanted: Wanted) -> FigureDeclaration:
-    value, panels = _Values(results), []
+    value, found = _Values(results), []
     for group in results.groups:
         [measure] = _measures_of(group, wanted.statistic)
-        found = [(one.label, value(one, measure)) for one in group.shown]
-        ranked = sorted(found, key=lambda pair: pair[1].value)
-        points = tuple(Point(label, quantity) for label, quantity in ranked)
-        panels.append(Panel(_title_of(group, results), (Series("", points),)))
+        found.append({one.label: value(one, measure) for one in group.shown})
+    panels = [
+        Panel(
+            _title_of(group, results),
+            (Series("", tuple(Point(label, values.get(label)) for label in rows)),),
+        )
+        for group, values, rows in zip(results.groups, found, _ranked(found), strict=True)
+    ]
     return FigureDeclaration(
         "Intervals",
         f"{results.label(measure)} of each method.",
@@ -218,6 +222,27 @@ def _intervals(results: Results, wanted: Wanted) -> FigureDeclaration:
         mark="whiskers",
         notes=_notes(results, value.seen),
     )
+
+
+def _ranked(panels: Sequence[Mapping[str, Quantity]]) -> list[list[str]]:
+    """Return the rows of each panel by rising value.
+
+    Panels that have most of the rows in common share all of them, in the order of the panel with
+    most values, and of these of that in which they lie furthest apart.
+    """
+
+    def by_value(values: Mapping[str, Quantity]) -> list[str]:
+        return sorted(values, key=lambda label: values[label].value)
+
+    def spread(values: Mapping[str, Quantity]) -> tuple[int, float]:
+        found = [one.value for one in values.values()]
+        return len(found), max(found) - min(found)
+
+    labels = list(dict.fromkeys(label for one in panels for label in one))
+    if any(2 * len(one) < len(labels) for one in panels):
+        return [by_value(one) for one in panels]
+    first = by_value(max(panels, key=spread))
+    return [[*first, *(label for label in labels if label not in first)]] * len(panels)
 
 
 def _variants(results: Results) -> dict[str, list[tuple[str, Shown]]]:

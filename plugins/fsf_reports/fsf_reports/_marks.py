@@ -21,6 +21,7 @@ __all__ = [
     "least_height",
     "least_width",
     "numbered",
+    "same_rows",
     "with_room",
     "within_limits",
 ]
@@ -174,6 +175,17 @@ def least_height(figure: FigureDeclaration, frame: Frame) -> float:
     if figure.mark == "points":
         return min(frame.panel * (1.0 if figure.diagonal else 0.8), 300.0)
     return max(90.0, min(0.62 * frame.panel, 190.0))
+
+
+def same_rows(figure: FigureDeclaration) -> bool:
+    """Return whether the names left of all panels are the same; true where there are none."""
+    if figure.mark == "matrix":
+        rows = {tuple(series.name for series in panel.series) for panel in figure.panels}
+    elif figure.mark == "whiskers":
+        rows = {tuple(_categories(figure, panel)) for panel in figure.panels}
+    else:
+        return True
+    return len(rows) == 1
 
 
 def _beside(figure: FigureDeclaration) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from fsframework.statistics.results import (
     grouped_by_tasks,
     joined_over_seeds,
     labels_of,
+    tasks_told_apart,
 )
 from fsframework.values import Estimate, Quantity, footnotes, label_in_arms
 
@@ -69,9 +70,16 @@ class Shown:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Methods on equal tasks."""
+    """Methods on equal tasks.
+
+    Args:
+        shown: the methods.
+        apart: what tells these tasks from those of the other groups besides data set and shape,
+            by name.
+    """
 
     shown: tuple[Shown, ...]
+    apart: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def first(self) -> MethodResult:
@@ -80,6 +88,14 @@ class Group:
 
     @property
     def title(self) -> str:
+        """Data set, ways and shots, and what else tells these tasks from others."""
+        told = (
+            f"{v} tasks" if name == "count" else f"{name} {v}" for name, v in self.apart.items()
+        )
+        return ", ".join(part for part in (self.tasks, *told) if part)
+
+    @property
+    def tasks(self) -> str:
         """Data set, ways and shots."""
         return ", ".join(part for part in (self.first.data, self.first.shape) if part)
 
@@ -140,13 +156,12 @@ class Results:
         found = joined_over_seeds(list(results_of(results, session.workspace.runs)))
         if not found:
             raise OptionError("there is nothing to show: no run is given")
-        groups = []
-        for group in grouped_by_tasks(found):
-            labels = labels_of(group)
+        groups, sets = [], grouped_by_tasks(found)
+        for apart, group in zip(_apart(sets), sets, strict=True):
+            named = zip(labels_of(group), group, strict=True)
             groups.append(
-                Group(tuple(Shown(label, one, _opener(one))
-                            for label, one in zip(labels, group, strict=True)))
-            )  # fmt: skip
+                Group(tuple(Shown(name, one, _opener(one)) for name, one in named), apart)
+            )
         made: dict[str, Statistic] = {}
 
         def statistic_of(name: str) -> Statistic:
@@ -201,6 +216,13 @@ class Results:
         return tuple(self.statistic_of(measure.statistic).bounds) == (0.0, 1.0)
 
 
+def _apart(groups: Sequence[Sequence[MethodResult]]) -> list[dict[str, str]]:
+    """Return what tells each set of tasks from the others besides data set and shape."""
+    told = tasks_told_apart(groups)
+    names = [name for name in told if name not in ("data", "tasks")]
+    return [{name: told[name][number] for name in names} for number in range(len(groups))]
+
+
 def _opener(result: MethodResult) -> Callable[[], fsf.Run]:
     def opened() -> fsf.Run:
         if result.source is None:
@@ -241,5 +263,5 @@ _SCOPES: Mapping[str, str] = {
 
 
 def _titles(groups: Sequence[Group]) -> list[str]:
-    found = list(dict.fromkeys(group.title for group in groups if group.title))
+    found = list(dict.fromkeys(group.tasks for group in groups if group.tasks))
     return found if len(found) <= 4 else [*found[:3], f"{len(found) - 3} more"]

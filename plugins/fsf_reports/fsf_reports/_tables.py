@@ -30,7 +30,8 @@ class Request:
         statistic: whose values and gap.
         columns: names of the measures to show, such as ``gap`` or ``wacc-biased``, or their heads;
             empty for all.
-        group_by: one of ``FACTS``, by whose values rows are grouped; empty for none.
+        group_by: one of ``FACTS``, or an option in which the tasks differ, by whose values rows
+            are grouped; empty for none.
         question: how a word is related to a query, in breakdowns.
     """
 
@@ -69,7 +70,8 @@ def table(  # noqa: PLR0913 - an option each
         statistic: whose values and gap are shown.
         columns: the measures to show, by name (``wacc-biased``, ``gap``) or by head (``wAcc-A``);
             by default all.
-        group_by: ``data``, ``shot``, ``backbone`` or another fact by which rows are grouped.
+        group_by: ``data``, ``shot``, ``backbone``, another fact, or an option in which the tasks
+            differ, by which rows are grouped.
         question: for words, ``tied`` in the support or ``present`` in a query.
         level: confidence level of the intervals.
         runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
@@ -85,12 +87,13 @@ def table(  # noqa: PLR0913 - an option each
             f"{argument('of', of)}: no table has this name{close_matches(of, TABLES)}; the tables "
             f"are {', '.join(TABLES)}"
         )
-    if group_by and group_by not in FACTS:
-        raise OptionError(
-            f"{argument('group_by', group_by)} must be one of {', '.join(FACTS)}"
-            f"{close_matches(group_by, FACTS)}"
-        )
     opened = Results.of(results, level=level, runs_dir=runs_dir, plugins=plugins)
+    facts = tuple(dict.fromkeys([*FACTS, *opened.groups[0].apart]))
+    if group_by and group_by not in facts:
+        raise OptionError(
+            f"{argument('group_by', group_by)} must be one of {', '.join(facts)}"
+            f"{close_matches(group_by, facts)}"
+        )
     return TABLES[of].declare(opened, Request(statistic, tuple(columns), group_by, question))
 
 
@@ -175,7 +178,7 @@ def _row_names(results: Results, request: Request, in_columns: Sequence[str]) ->
         if name not in in_columns and len({_fact(name, one) for one in results.shown}) > 1
     ]
     names = [request.group_by] if request.group_by else []
-    return list(dict.fromkeys([*names, *varied, "method"]))
+    return list(dict.fromkeys([*names, *varied, *results.groups[0].apart, "method"]))
 
 
 def _named(
@@ -184,8 +187,10 @@ def _named(
     """Return names of rows and entries; a fact may be part of the columns instead of the rows."""
     names = _row_names(results, request, [pivot] if pivot else [])
 
-    def row(one: Shown) -> tuple[str, ...]:
-        return tuple(one.label if name == "method" else _fact(name, one) for name in names)
+    def told(name: str, cell: _Cell) -> str:
+        if name == "method":
+            return cell.one.label
+        return cell.group.apart[name] if name in cell.group.apart else _fact(name, cell.one)
 
     entries = []
     for cell in cells:
@@ -195,22 +200,14 @@ def _named(
             column = f"{column}, {value}{'-shot' if pivot == 'shot' else ''}"
         about = {**cell.entry.about, "data": cell.group.first.data, "tasks": cell.group.first.shape}
         entries.append(
-            dataclasses.replace(cell.entry, row=row(cell.one), column=column, about=about)
-        )
+            dataclasses.replace(
+                cell.entry, row=tuple(told(name, cell) for name in names), column=column,
+                about=about,
+            )
+        )  # fmt: skip
     if names and names[0] != "method":
         entries.sort(key=lambda entry: entry.row[0])
-    return names, _whole(entries, len(names), results)
-
-
-def _whole(entries: list[Entry], width: int, results: Results) -> list[Entry]:
-    """Return entries without doubles, which two sets of tasks of equal names would give."""
-    places = {(entry.row, entry.column) for entry in entries}
-    if len(places) < len(entries):
-        raise DataError(
-            f"these runs have {len(results.groups)} sets of tasks that differ in neither data, "
-            f"ways nor shots; give {argument('group_by', 'detector')} or fewer runs"
-        )
-    return entries
+    return names, entries
 
 
 def _headline(results: Results, request: Request) -> TableDeclaration:

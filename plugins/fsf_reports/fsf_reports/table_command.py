@@ -46,7 +46,8 @@ _SUFFIXES = (".tex", ".md", ".csv", ".html")
     "--group-by",
     metavar="NAME",
     default="",
-    help="Group rows by method, data, way, shot, backbone, detector or seeds.",
+    help="Group rows by method, data, way, shot, backbone, detector, seeds, or an option in which "
+    "the tasks differ, such as strength.",
 )
 @statistic_option
 @question_option

@@ -28,6 +28,21 @@ def small_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def two_strengths(small_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Runs of three methods at strength 0.5, and of two of them, one with two seeds, at 0.2."""
+    folder = tmp_path_factory.mktemp("weaker")
+    common = {
+        "dataset": {**DATA, "strength": 0.2}, "sampler": "fewstab", "tasks": 24, "queries": 3,
+        "way": 3, "shot": 1, "training": {"epochs": 0}, "runs_dir": folder / "runs",
+        "cache_dir": folder / "cache", "progress": False, "image_size": 16,
+    }  # fmt: skip
+    api.run(method="protonet", **common)
+    api.run(method="ncc", seeds=range(2), **common)
+    runs = [run for run in api.runs(small_runs) if run.record.tested.n_shot == 1]
+    return sorted(run.folder for run in [*runs, *api.runs(folder / "runs")])
+
+
+@pytest.fixture(scope="session")
 def one_shot(small_runs: Path) -> list[Path]:
     """The runs on tasks of one shot."""
     runs = [run for run in api.runs(small_runs) if run.record.tested.n_shot == 1]

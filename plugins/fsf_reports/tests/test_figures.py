@@ -64,6 +64,19 @@ def test_gaps_are_those_of_the_headline(small_runs: Path, one_shot: list[Path]) 
     assert caption == Quantity.of(run.estimates["wacc-gap"]).text(signed=True).replace("-", "−")
 
 
+def test_panels_of_the_same_methods_share_their_rows(two_strengths: list[Path]) -> None:
+    panels = figure("intervals", two_strengths).panels
+    assert sorted(panel.title.partition("strength ")[2] for panel in panels) == ["0.2", "0.5"]
+    rows = [[point.x for point in panel.series[0].points] for panel in panels]
+    assert rows[0] == rows[1]
+    assert sorted(rows[0]) == ["logistic", "ncc", "protonet"]
+    whole, weak = sorted(panels, key=lambda panel: "strength 0.2" in panel.title)
+    values = [point.y.value for point in whole.series[0].points if point.y]
+    assert len(values) == 3
+    assert values == sorted(values)
+    assert {point.x: point.y for point in weak.series[0].points}["logistic"] is None
+
+
 def test_gaps_by_shot(small_runs: Path) -> None:
     made = figure("shots", small_runs)
     assert [series.name for series in made.panels[0].series] == ["1 shot", "2 shots"]

@@ -71,6 +71,19 @@ def test_columns_are_chosen_by_name_or_head_and_rows_grouped(small_runs: Path) -
         table(small_runs, "headlines")
 
 
+def test_values_are_means_over_seeds_and_tasks_are_told_apart(two_strengths: list[Path]) -> None:
+    made = table(two_strengths, group_by="strength")
+    assert made.row_names == ("strength", "seeds", "method")
+    found = {(entry.row, entry.column): entry.measured for entry in made.entries}
+    answer = api.headline(two_strengths).table
+    assert answer.row_names == ("method", "strength", "seeds")
+    assert len(answer.entries) == len(found)
+    for entry in answer.entries:
+        method, strength, seeds = entry.row
+        assert found[(strength, seeds, method), entry.column] == entry.measured
+    assert ("0.2", "2", "ncc") in {row for row, _ in found}
+
+
 def test_shots_are_columns(small_runs: Path) -> None:
     made = table(small_runs, "shots")
     assert made.columns == ("gap, 1-shot", "gap, 2-shot")

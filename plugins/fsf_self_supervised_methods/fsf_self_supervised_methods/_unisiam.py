@@ -6,9 +6,16 @@ import torch
 from torch import Tensor
 
 from fsf_self_supervised_methods._heads import perceptron
-from fsf_self_supervised_methods._losses import cross_views, log_uniformity
+from fsf_self_supervised_methods._losses import alignment, cross_views, log_uniformity
 from fsf_self_supervised_methods._pairs import PairMethod, full_precision
-from fsframework.interfaces import Backbone, Batch, ViewMaker, check_above, check_at_least
+from fsframework.interfaces import (
+    Backbone,
+    Batch,
+    OptionError,
+    ViewMaker,
+    check_above,
+    check_at_least,
+)
 
 __all__ = ["UniSiam"]
 
@@ -23,14 +30,18 @@ class UniSiam(PairMethod):
     plus ``weight`` times the logarithm of the mean exp(cosine / ``temperature``) of projections of
     different images.
 
-    The distillation from a larger network that has been trained in the same way (section 3.3) is
-    not here: a method has one backbone.
+    In a stage of training with a teacher, another UniSiam that has been trained before, a further
+    head of five layers predicts the teacher's projection of each view from the student's vector of
+    the same view (section 3.3). The loss is then half of the one above plus half of minus the mean
+    cosine of these; the teacher is not changed. The authors' teacher is a ResNet-50, and its widths
+    are those of the head: ``teacher_width``, and a quarter of it before the last layer.
 
     Args:
         views: makes two views of an image.
         weight: of the uniformity, at least 0.
         temperature: divides the cosines of different images, above 0.
         width: of the projection, at least 4; ``None`` for the length of the backbone's vectors.
+        teacher_width: of a teacher's projection, at least 4; ``None`` if there is no teacher.
 
     Raises:
         OptionError: an option is outside its range.
@@ -43,15 +54,18 @@ class UniSiam(PairMethod):
         weight: float = 0.1,
         temperature: float = 2.0,
         width: int | None = None,
+        teacher_width: int | None = None,
     ) -> None:
         super().__init__(views=views)
         check_at_least(0, weight=weight)
         check_above(0, temperature=temperature)
-        if width is not None:
-            check_at_least(4, width=width)
+        for name, value in (("width", width), ("teacher_width", teacher_width)):
+            if value is not None:
+                check_at_least(4, **{name: value})
         self.weight = weight
         self.temperature = temperature
         self.width = width
+        self.teacher_width = teacher_width
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
         """Store the backbone; create projection and predictor of vectors ``(D,)``."""
@@ -60,12 +74,43 @@ class UniSiam(PairMethod):
         width = self.width or size
         self.project = perceptron((size, width, width, width), last=True)
         self.predict = perceptron((width, width // 4, width))
+        if (taught := self.teacher_width) is not None:
+            self.follow = perceptron((size, taught, taught, taught, taught // 4, taught))
+
+    def view_vectors(self, views: Tensor) -> Tensor:
+        """Map views ``(n, 3, h, w)`` to their projections ``(n, width)``, as a teacher."""
+        projected: Tensor = self.project(self.backbone.encode(views))
+        return projected
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return alignment and weighted uniformity."""
+        """Return alignment and weighted uniformity; with a teacher, the mean of it and alignment.
+
+        Raises:
+            OptionError: the teacher's vectors have another length than ``teacher_width``.
+        """
         vectors = self.backbone.encode(torch.cat(self.pair(batch)))
         aligned, uniform = self.terms(vectors)
-        return aligned + self.weight * uniform
+        own = aligned + self.weight * uniform
+        if batch.teacher_vectors is None:
+            return own
+        taught = batch.teacher_vectors.transpose(0, 1).flatten(0, 1)
+        if taught.shape[1] != self.teacher_width:
+            raise OptionError(
+                f"teacher_width must be {taught.shape[1]}, the length of the teacher's vectors, "
+                f"not {self.teacher_width}"
+            )
+        return (own + self.alike(vectors, taught)) / 2
+
+    def alike(self, vectors: Tensor, taught: Tensor) -> Tensor:
+        """Return minus the mean cosine of what vectors predict of a teacher's and these.
+
+        Args:
+            vectors: ``(m, D)``, of views.
+            taught: ``(m, teacher_width)``, the teacher's of the same views.
+        """
+        predicted = full_precision(self.follow(vectors))
+        with torch.autocast(vectors.device.type, enabled=False):
+            return alignment(predicted, full_precision(taught))
 
     def terms(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Return alignment and uniformity.

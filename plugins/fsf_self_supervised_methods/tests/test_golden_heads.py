@@ -8,8 +8,7 @@ import torch
 from torch.nn import functional
 
 from fsf_self_supervised_methods import OpTA, PsCo, UniSiam
-from fsf_self_supervised_methods._heads import perceptron
-from fsf_self_supervised_methods._losses import alignment, balanced
+from fsf_self_supervised_methods._losses import balanced
 from fsf_self_supervised_methods._opta import (
     relative_cost,
     standardised,
@@ -33,12 +32,19 @@ from tests.toy_views import Dimmed
 def unisiam(case: Case) -> UniSiam:
     shapes = {name: tuple(t.shape) for name, t in case.parameters.items()}
     width, size = shapes["proj.0.weight"]
+    taught = "teacher_features" in case.arrays
     method = UniSiam(
-        views=Dimmed(), weight=case.number("lamb"), temperature=case.number("temp"), width=width
+        views=Dimmed(),
+        weight=case.number("lamb"),
+        temperature=case.number("temp"),
+        width=width,
+        teacher_width=case.tensor("teacher_features").shape[1] if taught else None,
     )
     method.build((size,), 0, ToyBackbone())
-    for theirs, head in (("proj", method.project), ("pred", method.predict)):
-        load(head, case, theirs)
+    load(method.project, case, "proj")
+    load(method.predict, case, "pred")
+    if taught:
+        load(method.follow, case, "pred_dist")
     return method.train()
 
 
@@ -68,13 +74,7 @@ def test_golden_heads_unisiam(path: Path) -> None:
     assert_loss(uniform, case.number("loss_negative"))
     loss = aligned + method.weight * uniform
     if "teacher_features" in case.arrays:
-        # The distillation from a larger network is the other half; it is not part of the method.
-        taught = case.tensor("teacher_features")
-        size, inner = features.shape[1], case.parameters["pred_dist.9.weight"].shape[0]
-        width = taught.shape[1]
-        head = perceptron((size, width, width, width, inner, width)).train()
-        load(head, case, "pred_dist")
-        loss = 0.5 * loss + 0.5 * alignment(head(features), taught)
+        loss = (loss + method.alike(features, case.tensor("teacher_features"))) / 2
     assert_loss(loss, case.number("loss"))
 
 

@@ -23,8 +23,9 @@ from fsf_self_supervised_methods._pairs import PairMethod
 from fsf_self_supervised_methods._psco import pseudo_supervised
 from fsf_transfer_methods import NCC, Logistic
 from fsf_views import Rotation
+from fsf_views import SimCLR as StrongViews
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
-from fsframework.testing.method import ToyBackbone
+from fsframework.testing.method import ToyBackbone, check_solves_toy_task
 from tests.toy_views import Dimmed
 
 
@@ -61,6 +62,24 @@ def test_alignment_and_uniformity_worked_by_hand() -> None:
     assert log_uniformity(targets, 0.5).item() == pytest.approx(0, abs=1e-6)
     opposite = torch.tensor([[1.0, 0.0], [-1.0, 0.0]]).repeat(2, 1)
     assert log_uniformity(opposite, 0.5).item() == pytest.approx(-2, abs=1e-6)
+
+
+def test_a_teacher_adds_the_cosine_of_each_view_with_its_own_target() -> None:
+    method = built(UniSiam(views=Dimmed(), width=8, teacher_width=16))
+    batch = Batch(views=views(6))
+    own = method.loss(batch).item()
+    # What the head predicts, view by view of each image, as the targets are ordered too.
+    vectors = method.backbone.encode(batch.views.flatten(0, 1))
+    predicted = method.follow(vectors).detach().unflatten(0, (6, 2))
+    for factor, cosine in ((2.0, 1.0), (-0.5, -1.0)):
+        taught = Batch(views=batch.views, teacher_vectors=factor * predicted)
+        assert method.loss(taught).item() == pytest.approx(own / 2 - cosine / 2, abs=1e-6)
+    # Targets of the other view are others.
+    swapped = Batch(views=batch.views, teacher_vectors=predicted.flip(1))
+    assert method.loss(swapped).item() > own / 2 - 1 / 2 + 1e-4
+    longer = Batch(views=batch.views, teacher_vectors=torch.ones(6, 2, 9))
+    with pytest.raises(OptionError, match="must be 9, the length of the teacher's vectors, not 16"):
+        method.loss(longer)
 
 
 def test_made_tasks_worked_by_hand() -> None:
@@ -195,6 +214,7 @@ def test_without_passes_opta_is_its_classifier_on_class_means() -> None:
         (MoCo, {"momentum": 1.0}, r"momentum must be in \[0, 1\), got 1"),
         (MoCo, {"parts": 0}, "parts must be at least 1, got 0"),
         (UniSiam, {"width": 3}, "width must be at least 4, got 3"),
+        (UniSiam, {"teacher_width": 3}, "teacher_width must be at least 4, got 3"),
         (PsCo, {"queue": 3}, "queue must be at least shots, 4, got 3"),
         (PsCo, {"space": "maps"}, "space must be one of heads, backbone, got 'maps'"),
         (BECLR, {"inference": NCC(), "mask": 1.0}, r"mask must be in \[0, 1\), got 1"),
@@ -220,6 +240,12 @@ def test_options_outside_their_range(
 def test_options_of_opta_outside_their_range(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         OpTA(**{"classifier": NCC(), **options})
+
+
+@pytest.mark.slow
+def test_psco_is_checkable_with_its_own_defaults() -> None:
+    # Its views leave nothing of a toy class.
+    check_solves_toy_task(lambda: PsCo(views=StrongViews()))
 
 
 def test_views_must_be_pairs() -> None:

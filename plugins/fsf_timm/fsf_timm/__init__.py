@@ -1,4 +1,4 @@
-"""Any image model of timm as a backbone, with weights from the hub or a file, or random ones."""
+"""Any image model of timm as a backbone, with published, own or random weights; its LARS."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_timm._backbone import Timm
+    from fsf_timm._optimizers import Lars
 
-__all__ = ["Timm"]
+__all__ = ["Lars", "Timm"]
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Lars": "_optimizers",
     "Timm": "_backbone",
 }
 """The module that defines each name; using one name imports no other module."""

@@ -172,6 +172,93 @@ def test_stages_of_the_user_replace_those_of_the_recipe() -> None:
     assert not experiment.stages[0].distill
 
 
+def test_a_method_that_trains_for_another_one_is_trained_by_its_own_recipe() -> None:
+    own = resolved(method="simclr")
+    lent = resolved(method="finetune", training={"method": "simclr", "steps": 7})
+    [stage], [own_stage] = lent.stages, own.stages
+    assert stage.method is not None
+    assert stage.method.to_json() == own.method.to_json()
+    assert dataclasses.replace(stage, method=None, steps=own_stage.steps) == own_stage
+    assert stage.steps == 7
+    [origins] = lent.origins["training"]
+    assert origins["epochs"] == origins["method"]["head"] == "recipe quick of simclr"
+    assert origins["steps"] == origins["method"]["name"] == "command line"
+    assert lent.origins["method"]["steps"] == "recipe quick"
+    head = resolved(method="ncc", training={"method": {"name": "simclr", "head": "linear"}})
+    assert head.stages[0].method is not None
+    assert head.stages[0].method.options["head"] == "linear"
+    nested = resolved(method="ncc", training={"method": "bf3s:dn4"}).stages[0].method
+    assert nested is not None
+    assert nested.called == "bf3s:dn4"  # the recipe has another one within it
+
+
+@pytest.mark.parametrize(
+    ("method", "trainer", "expected"),
+    [
+        ("opta", "baseline", [("baseline", 5, "recipe quick")]),  # which names it
+        ("rfs", "contrastive-centroids", [
+            ("contrastive-centroids", epochs, "recipe quick of contrastive-centroids")
+            for epochs in (4, 2)
+        ]),
+        ("ncc", "rfs", [("rfs", 4, "recipe quick of rfs")]),  # without the stage that distils
+        ("ncc", "leo", [("baseline", 5, "recipe quick of leo")]),  # without the frozen backbone
+        ("ncc", "knn", [("knn", 5, "recipe quick")]),  # which does not learn
+        ("ncc", "none", [(None, 5, "recipe quick")]),
+    ],
+)  # fmt: skip
+def test_the_stages_of_another_method_are_those_that_train_its_backbone(
+    method: str, trainer: str, expected: list[tuple[str | None, int, str]]
+) -> None:
+    experiment = resolved(method=method, training={"method": trainer})
+    found = [
+        (stage.method.name if stage.method else None, stage.epochs, origins["epochs"])
+        for stage, origins in zip(experiment.stages, experiment.origins["training"], strict=True)
+    ]
+    assert found == expected
+
+
+def test_a_named_recipe_may_be_that_of_the_method_that_trains() -> None:
+    training = {"method": "simclr"}
+    experiment = resolved(method="ncc", recipe="metacoco:MetaCoCo", training=training)
+    assert (experiment.backbone.name, experiment.settings.image_size) == ("resnet50", 84)
+    assert experiment.to_json()["recipe"] == "metacoco:MetaCoCo"
+    assert experiment.stages[0].learning_rate == 0.3
+    with pytest.raises(OptionError, match="ncc has no recipe 'fewstab'; it has quick"):
+        resolved(method="ncc", recipe="fewstab:miniImageNet", training=training)
+    none = resolved(method="ncc", recipe="none", training=training)
+    assert dataclasses.replace(none.stages[0], method=None) == Stage()
+
+
+@pytest.mark.parametrize(
+    ("training", "expected"),
+    [
+        ({}, "recipe quick (ours, for the embedded data set); expected 96.5 % on random"),
+        ({"method": "baseline"}, "recipe quick (ours, for the embedded data set); expected 96.5 %"),
+        (
+            {"method": "simclr"},
+            "recipe quick of simclr (ours, for the embedded data set); the expected accuracy of "
+            "ncc is not known",
+        ),
+        (
+            {"method": "logistic"},  # which lends no recipe
+            "recipe quick (ours, for the embedded data set); the expected accuracy is not known",
+        ),
+    ],
+)
+def test_a_run_says_whose_recipe_it_is_and_what_to_expect(
+    training: dict[str, Any], expected: str
+) -> None:
+    experiment = resolved(method="ncc", **({"training": training} if training else {}))
+    assert experiment.recipe_described((5, 5)).startswith(expected)
+
+
+def test_stages_of_the_user_are_complete() -> None:
+    stage = {"method": Given("simclr", "x.toml"), "epochs": Given(1, "x.toml")}
+    tree = {"method": Given("ncc", "x.toml"), "training": {"stages": [stage]}}
+    [found] = resolve_experiment(Registry(), tree).stages
+    assert dataclasses.replace(found, method=None) == Stage(epochs=1)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

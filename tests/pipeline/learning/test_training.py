@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fsf_gradient_methods import MAML
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, InfeasibleTask, OptionError
-from fsframework.interfaces import Backbone, Batch, FewShotMethod
+from fsframework.interfaces import Backbone, Batch, FewShotMethod, Preprocessing
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning import batches, training
 from fsframework.pipeline.learning.model import FewShotModel, build_model
@@ -30,6 +31,7 @@ from fsframework.pipeline.learning.training import (
     start_from,
     train,
 )
+from tests.toy_views import Dimmed, Queued
 from tests.toys import (
     Blobs,
     Classifier,
@@ -227,6 +229,46 @@ def test_stage_options_are_checked(options: dict[str, float], message: str) -> N
         Stage(**options)  # type: ignore[arg-type]
 
 
+def rule(**options: Any) -> torch.optim.Optimizer:
+    layers = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    return Stage(weight_decay=0.1, **options).optimizer_of(list(layers.parameters()))
+
+
+def test_an_optimiser_of_another_library_gets_the_options_of_the_stage() -> None:
+    found = rule(optimizer="torch.optim.sgd:SGD", learning_rate=0.3, momentum=0.8)
+    assert type(found) is torch.optim.SGD
+    (group,) = found.param_groups
+    assert [group[k] for k in ("lr", "momentum", "weight_decay", "nesterov")] == [
+        0.3,
+        0.8,
+        0.1,
+        True,
+    ]
+
+
+def test_biases_and_batch_norm_need_not_decay() -> None:
+    (whole,) = rule().param_groups
+    assert (len(whole["params"]), whole["weight_decay"]) == (4, 0.1)
+    matrices, vectors = rule(decayed="matrices").param_groups
+    assert [p.ndim for p in matrices["params"]] == [2]
+    assert [p.ndim for p in vectors["params"]] == [1, 1, 1]
+    assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("lars", "'lars' is not in torch.optim.*; give that of another library as module:Class"),
+        ("no_such_library:Lars", "no_such_library:Lars cannot be imported: .*no_such_library"),
+        ("torch.optim:Lars", "torch.optim:Lars cannot be imported: .*Lars"),
+        ("torch.nn:Linear", "torch.nn:Linear is not a subclass of torch.optim.Optimizer"),
+    ],
+)
+def test_unknown_optimisers_are_refused(name: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        rule(optimizer=name)
+
+
 def test_schedules() -> None:
     def rates(**options: object) -> list[float]:
         stage = Stage(epochs=4, learning_rate=1.0, **options)  # type: ignore[arg-type]
@@ -334,6 +376,66 @@ def test_a_student_starts_anew_and_learns_what_the_teacher_says(
     assert far > 0.1
     assert near < far / 3
     assert trained.history[-1].loss < trained.history[2].loss
+
+
+class Shifted(TinyBackbone):
+    """Expects images that are normalised otherwise."""
+
+    preprocessing = Preprocessing(mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
+
+
+class Hearing(Classifier):
+    """Keeps its batches, which are of images."""
+
+    trains_on_images = True
+
+    def build(self, item_shape, n_base_classes, backbone):  # type: ignore[no-untyped-def]
+        super().build(item_shape, n_base_classes, backbone)
+        self.backbone, self.heard = backbone, list[Batch]()
+
+    def loss(self, batch: Batch) -> torch.Tensor:
+        self.heard.append(batch)
+        return super().loss(dataclasses.replace(batch, items=self.backbone.encode(batch.items)))
+
+
+def test_a_run_with_another_backbone_teaches_and_the_student_keeps_its_weights(
+    tmp_path: Path, splits: tuple[Split, Split]
+) -> None:
+    teacher = build_model(component(Shifted), component(Classifier), 16, 6, 5)
+    student = build_model(component(TinyBackbone), component(Hearing), 16, 6, 0)
+    before = {name: value.clone() for name, value in weights(student).items()}
+    stage = Stage(epochs=1, steps=1, validation_tasks=0, teacher=Path("run"), learning_rate=1e-12)
+    asked = list[Path]()
+
+    def model_of(folder: Path) -> FewShotModel:
+        asked.append(folder)
+        return teacher
+
+    given = dataclasses.replace(training_of([stage], splits), model_of=model_of)
+    train(student, given, tmp_path / "a", Counting())
+    assert asked == [Path("run")]
+    assert all(
+        torch.allclose(value, before[name], atol=1e-6)
+        for name, value in weights(student).items()
+        if name.endswith(("weight", "bias"))
+    )
+    (batch,) = student.method.heard  # type: ignore[union-attr]
+    plain = batch.items * student.std + student.mean
+    with torch.no_grad():
+        own = (plain / 255 - torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)) / torch.tensor(
+            [0.5, 0.6, 0.7]
+        ).view(3, 1, 1)
+        expected = teacher.method.class_logits(teacher.extractor.encode(own))
+    torch.testing.assert_close(batch.teacher_logits, expected, rtol=1e-4, atol=1e-5)
+    # Of other data, it may know another number of classes.
+    teacher = build_model(component(TinyBackbone), component(Classifier), 16, 4, 5)
+    with pytest.raises(OptionError, match="knows 4 classes, but the split 'train' has 6"):
+        train(student, given, tmp_path / "b", Counting())
+
+
+def test_a_stage_has_one_teacher() -> None:
+    with pytest.raises(OptionError, match="omit it or training.teacher"):
+        Stage(distill=True, teacher=Path("run"))
 
 
 def test_training_stops_when_validation_no_longer_rises(
@@ -509,7 +611,17 @@ def test_half_precision_computes_products_in_it_and_keeps_weights_whole(
     ("method", "options", "message"),
     [
         (Still, {}, "Still does not learn; name the method that trains the backbone"),
-        (Prototypes, {"distill": True}, "distill needs batches, and the method under test"),
+        (Prototypes, {"distill": True}, "Prototypes learns from episodes without a teacher"),
+        (
+            partial(Queued, views=Dimmed()),
+            {"teacher": Path("a-run")},
+            "Queued learns from views without a teacher; distill and teacher need",
+        ),
+        (
+            Classifier,
+            {"distill": True, "method": component(Classifier)},
+            "distill makes the method under test the teacher; omit training.method, or",
+        ),
         (
             PixelPrototypes,
             {"compile": True},
@@ -519,7 +631,10 @@ def test_half_precision_computes_products_in_it_and_keeps_weights_whole(
     ],
 )
 def test_impossible_stages_are_told_before_anything_is_trained(
-    splits: tuple[Split, Split], method: type[FewShotMethod], options: dict[str, Any], message: str
+    splits: tuple[Split, Split],
+    method: Callable[[], FewShotMethod],
+    options: dict[str, Any],
+    message: str,
 ) -> None:
     with pytest.raises((OptionError, InfeasibleTask), match=message):
         check_stages([Stage(**options)], method(), (3, 2), splits[0].pool, Registry())
