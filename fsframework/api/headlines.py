@@ -233,6 +233,20 @@ def _rows_of_answer(answer: Answer) -> tuple[list[HeadlineRow], list[RunRecord]]
     return rows, records
 
 
+def _called(names: Mapping[str, str]) -> str:
+    """Return what sentences call a row: its method, and what tells its tasks from others.
+
+    >>> _called({"method": "ncc", "data": "planted", "count": "600", "strength": "0.2"})
+    'ncc (planted, 600 tasks, strength 0.2)'
+    """
+    told = [
+        value if name in ("data", "tasks") else f"{value} tasks" if name == "count"
+        else f"{name} {value}"
+        for name, value in names.items() if value and name != "method"
+    ]  # fmt: skip
+    return names["method"] + (f" ({', '.join(told)})" if told else "")
+
+
 def _rows(results: Sequence[MethodResult]) -> tuple[list[HeadlineRow], tuple[str, ...]]:
     """Return a row per result, with the names that tell them apart."""
     groups = grouped_by_tasks(results)
@@ -246,14 +260,14 @@ def _rows(results: Sequence[MethodResult]) -> tuple[list[HeadlineRow], tuple[str
             heads[name] = [values[number[id(one)]] for one in results]
     if any(one.other_seeds for one in results):
         heads["seeds"] = [str(len(one.models)) for one in results]
-    lines = list(zip(*heads.values(), strict=True))
+    names, lines = list(heads), list(zip(*heads.values(), strict=True))
     places = [i for i, name in enumerate(heads) if name != "seeds"]
-    called = [", ".join(line[i] for i in places if line[i]) for line in lines]
+    called = [_called({names[i]: line[i] for i in places}) for line in lines]
     # Numbers of seeds are in the table; sentences need them only where nothing else differs.
     if len(set(called)) < len(called):
         called = [""] * len(lines)
     rows = [
-        HeadlineRow(names, one, called=name)
-        for names, one, name in zip(lines, results, called, strict=True)
+        HeadlineRow(line, one, called=name)
+        for line, one, name in zip(lines, results, called, strict=True)
     ]
     return rows, tuple(heads)

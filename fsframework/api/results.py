@@ -204,7 +204,8 @@ def compare(  # noqa: PLR0913 - an option each
         for one in chosen:
             said = (*one.cautions, *threads.get(one.label, ()))
             cautions[one.label] = (*cautions.get(one.label, ()), *said)
-    if alone := [group[0].label for group in groups if by_tasks and len(group) < 2]:
+    single = [group[0].label for group in groups if by_tasks and len(group) < 2]
+    if alone := list(dict.fromkeys(single)):
         some = ", ".join(alone[:4]) + (f" and {len(alone) - 4} more" if len(alone) > 4 else "")
         notes.append(f"no other method has the tasks of {some}")
     if not parts:
