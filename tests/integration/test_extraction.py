@@ -71,8 +71,15 @@ def said(tmp_path: Path) -> Counter[str]:
     return Counter(json.loads(line)["key"] for line in lines if line.endswith(b"\n"))
 
 
-def test_killed_at_ten_moments_it_loses_no_caption_and_makes_none_twice(
-    tmp_path: Path, arguments: list[str], fsf: Fsf, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "moments", [range(0, 10, 2), pytest.param(range(10), marks=pytest.mark.slow)]
+)
+def test_killed_at_many_moments_it_loses_no_caption_and_makes_none_twice(
+    tmp_path: Path,
+    arguments: list[str],
+    fsf: Fsf,
+    monkeypatch: pytest.MonkeyPatch,
+    moments: range,
 ) -> None:
     """Each start is killed a little later into the work than the one before it."""
     monkeypatch.setenv("FSF_CACHE", str(tmp_path / "other"))
@@ -80,7 +87,7 @@ def test_killed_at_ten_moments_it_loses_no_caption_and_makes_none_twice(
     assert whole.returncode == 0, whole.stderr
     monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
     done = 0
-    for moment in range(10):
+    for moment in moments:
         process = start(tmp_path, "words.parquet", *arguments)
         # The clock starts with the first caption, since imports take most of the time.
         while process.poll() is None and len(said(tmp_path)) == done:

@@ -269,8 +269,11 @@ def rows_value(rows: dict[tuple[str, ...], str], option: str) -> str:
     return next(key[1] for key in rows if key[0] == option)
 
 
-def test_killed_at_ten_moments_a_run_leaves_nothing_or_an_unfinished_record(
-    tmp_path: Path, fsf: Fsf, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "moments", [range(0, 10, 2), pytest.param(range(10), marks=pytest.mark.slow)]
+)
+def test_killed_at_many_moments_a_run_leaves_nothing_or_an_unfinished_record(
+    tmp_path: Path, fsf: Fsf, monkeypatch: pytest.MonkeyPatch, moments: range
 ) -> None:
     """Each start is killed a little later into the work than the one before it, then resumed."""
     monkeypatch.setenv("FSF_RUNS", str(tmp_path / "whole" / "runs"))
@@ -280,7 +283,7 @@ def test_killed_at_ten_moments_a_run_leaves_nothing_or_an_unfinished_record(
     monkeypatch.setenv("FSF_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
     cache, states = tmp_path / "cache", []
-    for moment in range(10):
+    for moment in moments:
         process, appeared = started(tmp_path, "run", *QUICK), None
         # The clock starts with the first file of this start, since imports take most of its time.
         before = newest(cache)
