@@ -8,7 +8,7 @@ import click
 import pytest
 
 from fsframework.components.registry import Registry
-from tests.adversary.world import QUICK, World
+from tests.adversary.world import QUICK, TRAINED, World
 
 _NUMBERS = (
     "-1", "0", "1", "1_0", "nan", "inf", "-inf", "1e400", "0x10", "１", "", " ", "abc", "1,5",
@@ -27,6 +27,8 @@ _OPTIONS = (
     "sampler.n_way", "sampler.n_shot", "sampler.n_query", "method.temperature", "training",
     "method", "method.name", "statistics.acc", "statistics.acc.name", "detector", "seed", "..", "",
 )  # fmt: skip
+_SMALL = {"run": QUICK, "sweep": QUICK, "pretrain": TRAINED}
+"""What keeps the work of a command small."""
 
 
 def _options() -> Iterator[tuple[str, click.Option]]:
@@ -59,8 +61,7 @@ def _attacks() -> list[tuple[str, ...]]:
 def _attack(world: World, attacks: list[tuple[str, ...]]) -> list[str]:
     faults = []
     for arguments in attacks:
-        small = QUICK if arguments[0] in ("run", "sweep") else ()
-        told = world.tell(arguments[0], *small, *arguments[1:])
+        told = world.tell(arguments[0], *_SMALL.get(arguments[0], ()), *arguments[1:])
         faults += [f"fsf {' '.join(arguments)[:100]!r}: {fault}" for fault in told.faults()]
     return faults
 

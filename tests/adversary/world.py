@@ -18,18 +18,23 @@ from pathlib import Path
 
 from tests.adversary.watch import within
 
-__all__ = ["QUICK", "Told", "World", "build", "tell"]
+__all__ = ["QUICK", "TRAINED", "Told", "World", "build", "tell"]
 
-QUICK = (
+TRAINED = (
     "--dataset", "planted", "-o", "dataset.size=32", "-o", "dataset.n_per_class=30",
-    "--shot", "1", "--queries", "5", "--tasks", "20", "--device", "cpu",
-    "-o", "training.epochs=1", "-o", "training.steps=2", "-o", "training.validation_tasks=2",
+    "--device", "cpu", "-o", "training.epochs=1", "-o", "training.steps=2",
+    "-o", "training.validation_tasks=2",
 )  # fmt: skip
+"""A training of a second."""
+QUICK = (*TRAINED, "--shot", "1", "--queries", "5", "--tasks", "20")
 """A run of a second."""
 
 _PARTLY = re.compile(r"^sweep .* experiments finished.*, \d+ failed$", re.M)
 """What a sweep says at its end if some of its experiments failed; its exit code is then 1."""
-_FAULTS = re.compile(r"Traceback \(most recent call last\)|unexpected|a bug in fsframework", re.I)
+_FAULTS = re.compile(
+    r"Traceback \(most recent call last\)|unexpected|a bug in fsframework|not done after \d+ s",
+    re.I,
+)
 
 
 @dataclass(frozen=True)

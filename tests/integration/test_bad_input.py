@@ -225,8 +225,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
     assert not list((tmp_path / "runs").rglob("*.tmp"))
 
 
-def test_verbose_shows_where(fsf_process: Fsf) -> None:
-    done = fsf_process("run", "--method", "protonets", "--verbose")
+def test_verbose_shows_where(fsf: Fsf) -> None:
+    done = fsf("run", "--method", "protonets", "--verbose")
     assert done.returncode == 2
     assert "Traceback" in done.stderr
 

@@ -17,6 +17,7 @@ from PIL import Image
 from fsframework.components.registry import Registry
 from fsframework.values import AttributeTable
 from tests.conftest import Fsf
+from tests.forked import Forked, started
 
 DETECTORS = Registry().names("detector")
 SLOW = '''
@@ -56,11 +57,8 @@ def arguments(tmp_path: Path) -> list[str]:
     return ["--plugin", "slow.py", "--detector", "slow", "--batch-size", "5", *DATA]
 
 
-def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "fsframework", "attributes", "extract", *arguments],
-        cwd=tmp_path, env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+def start(tmp_path: Path, *arguments: str) -> Forked:
+    return started(tmp_path, "attributes", "extract", *arguments)
 
 
 def said(tmp_path: Path) -> Counter[str]:
@@ -73,8 +71,15 @@ def said(tmp_path: Path) -> Counter[str]:
     return Counter(json.loads(line)["key"] for line in lines if line.endswith(b"\n"))
 
 
-def test_killed_at_ten_moments_it_loses_no_caption_and_makes_none_twice(
-    tmp_path: Path, arguments: list[str], fsf: Fsf, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "moments", [range(0, 10, 2), pytest.param(range(10), marks=pytest.mark.slow)]
+)
+def test_killed_at_many_moments_it_loses_no_caption_and_makes_none_twice(
+    tmp_path: Path,
+    arguments: list[str],
+    fsf: Fsf,
+    monkeypatch: pytest.MonkeyPatch,
+    moments: range,
 ) -> None:
     """Each start is killed a little later into the work than the one before it."""
     monkeypatch.setenv("FSF_CACHE", str(tmp_path / "other"))
@@ -82,7 +87,7 @@ def test_killed_at_ten_moments_it_loses_no_caption_and_makes_none_twice(
     assert whole.returncode == 0, whole.stderr
     monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
     done = 0
-    for moment in range(10):
+    for moment in moments:
         process = start(tmp_path, "words.parquet", *arguments)
         # The clock starts with the first caption, since imports take most of the time.
         while process.poll() is None and len(said(tmp_path)) == done:

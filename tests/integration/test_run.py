@@ -17,6 +17,7 @@ from fsframework.errors import RecordError
 from fsframework.records import RunRecord, load_outcomes
 from fsframework.values import AttributeTable, ImagePool, TaskSet
 from tests.conftest import Fsf
+from tests.forked import started
 
 QUICK = (
     "--dataset", "planted", "-o", "dataset.size=32", "-o", "dataset.n_per_class=40",
@@ -268,15 +269,11 @@ def rows_value(rows: dict[tuple[str, ...], str], option: str) -> str:
     return next(key[1] for key in rows if key[0] == option)
 
 
-def start(tmp_path: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "fsframework", "run", *QUICK],
-        cwd=tmp_path, env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-
-
-def test_killed_at_ten_moments_a_run_leaves_nothing_or_an_unfinished_record(
-    tmp_path: Path, fsf: Fsf, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "moments", [range(0, 10, 2), pytest.param(range(10), marks=pytest.mark.slow)]
+)
+def test_killed_at_many_moments_a_run_leaves_nothing_or_an_unfinished_record(
+    tmp_path: Path, fsf: Fsf, monkeypatch: pytest.MonkeyPatch, moments: range
 ) -> None:
     """Each start is killed a little later into the work than the one before it, then resumed."""
     monkeypatch.setenv("FSF_RUNS", str(tmp_path / "whole" / "runs"))
@@ -286,8 +283,8 @@ def test_killed_at_ten_moments_a_run_leaves_nothing_or_an_unfinished_record(
     monkeypatch.setenv("FSF_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
     cache, states = tmp_path / "cache", []
-    for moment in range(10):
-        process, appeared = start(tmp_path), None
+    for moment in moments:
+        process, appeared = started(tmp_path, "run", *QUICK), None
         # The clock starts with the first file of this start, since imports take most of its time.
         before = newest(cache)
         while process.poll() is None and newest(cache) == before:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from safetensors.torch import load_file
 
 from fsframework.records import RunRecord
 from tests import train_together
-from tests.train_together import FAMILIES, model_of
+from tests.forked import finished
+from tests.train_together import FAMILIES, SLOW, USUAL, model_of
 
 OPTIONS = (
     "--method", "protonet", "--sampler", "random", "--shot", "1", "--queries", "5",
@@ -57,22 +59,32 @@ def said(stderr: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders of weights of every family, trained by one process and by two."""
-    folders = {name: tmp_path_factory.mktemp(name) for name in ("one", "two")}
-    train_together.main(folders["one"])
-    done = ended(torchrun(2, "tests.train_together", str(folders["two"])))
-    assert done.returncode == 0, done.stderr
-    return folders
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]], list[Path]]:
+    """Return what trains families by one process and by two, and gives the folders of weights."""
+
+    @functools.cache
+    def train(families: tuple[str, ...]) -> list[Path]:
+        one, two = folders = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
+        train_together.main(one, families)
+        done = ended(torchrun(2, "tests.train_together", str(two), *families))
+        assert done.returncode == 0, done.stderr
+        return folders
+
+    return train
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_two_processes_end_in_the_weights_of_one(weights: dict[str, Path], family: str) -> None:
-    one, two = (load_file(folder / f"{family}.safetensors") for folder in weights.values())
+@pytest.mark.parametrize(
+    "family", [*USUAL, *(pytest.param(f, marks=pytest.mark.slow) for f in SLOW)]
+)
+def test_two_processes_end_in_the_weights_of_one(
+    trained: Callable[[tuple[str, ...]], list[Path]], family: str
+) -> None:
+    folders = trained(SLOW if family in SLOW else USUAL)
+    one, two = (load_file(folder / f"{family}.safetensors") for folder in folders)
     untrained = model_of(FAMILIES[family][0])(0).state_dict()
-    trained = [name for name in one if one[name].is_floating_point()]
-    assert {one[name].dtype for name in trained} == {torch.float64}
-    assert max((one[name] - untrained[name]).abs().max() for name in trained) > 1e-2
+    trainable = [name for name in one if one[name].is_floating_point()]
+    assert {one[name].dtype for name in trainable} == {torch.float64}
+    assert max((one[name] - untrained[name]).abs().max() for name in trainable) > 1e-2
     for name in one:
         torch.testing.assert_close(two[name], one[name], rtol=0, atol=1e-5, msg=name)
 
@@ -113,8 +125,8 @@ def test_one_dies_and_the_training_resumes_with_another_number_of_processes(
     assert not [*killed.glob("**/outcomes-*.parquet")]
     # The same groups, all in one process; resumed, and in one go.
     for folder in (killed, tmp_path / "whole"):
-        words = run(folder, "-o", "training.groups=2")
-        done = ended([sys.executable, "-m", *words])
+        _, *words = run(folder, "-o", "training.groups=2")
+        done = finished(tmp_path, *words)
         assert done.returncode == 0, done.stderr
         assert ("resuming after" in done.stderr) == (folder == killed)
     [resumed] = (killed / "runs").iterdir()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from fsframework.errors import OptionError
 from fsframework.interfaces import Statistic
 from fsframework.records import RunRecord
 from fsframework.values import Outcomes
+from tests.forked import finished, started
 
 Fsf = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -179,34 +179,23 @@ def test_bad_input_is_one_sentence(
     assert not (tmp_path / "runs").exists()
 
 
-def _command(folder: Path, *more: str) -> list[str]:
+def _words(folder: Path, *more: str) -> list[str]:
     where = ("--runs-dir", str(folder / "runs"), "--cache-dir", str(folder / "cache"))
-    return [sys.executable, "-m", "fsframework", "sweep", *GRID, *where, *more]
+    return ["sweep", *GRID, *where, *more]
 
 
 def test_a_killed_sweep_goes_on_and_two_share_the_work(tmp_path: Path) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    alone = subprocess.run(
-        _command(tmp_path / "alone"), env=environment, capture_output=True, check=False
-    )
+    alone = finished(tmp_path, *_words(tmp_path / "alone"))
     assert alone.returncode == 0, alone.stderr
     folder = tmp_path / "shared"
-    killed = subprocess.Popen(
-        _command(folder), env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
+    killed = started(tmp_path, *_words(folder))
     while killed.poll() is None and not [*folder.glob("runs/sweeps/results/*.json")]:
         time.sleep(0.01)
     killed.send_signal(signal.SIGKILL)
     assert killed.wait() != 0, "it ended before it could be killed"
-    both = [
-        subprocess.Popen(
-            _command(folder), env=environment, text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for _ in range(2)
-    ]  # fmt: skip
-    tables = [process.communicate()[0].splitlines()[:5] for process in both]
-    assert [process.returncode for process in both] == [0, 0]
+    both = [started(tmp_path, *_words(folder)) for _ in range(2)]
+    assert [process.wait() for process in both] == [0, 0]
+    tables = [process.said()[0].splitlines()[:5] for process in both]
     assert tables[0] == tables[1]
     assert results(folder) == results(tmp_path / "alone")
     logs = [path.read_text() for path in folder.glob("runs/sweeps/logs/*.txt")]
@@ -216,8 +205,9 @@ def test_a_killed_sweep_goes_on_and_two_share_the_work(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_sweep_leaves_no_worker(tmp_path: Path, number: signal.Signals) -> None:
     local = ("--launcher", "local", "-o", "launcher.processes=2", "-o", "launcher.threads=1")
+    words = _words(tmp_path, *local, "-o", "training.epochs=1000")
     process = subprocess.Popen(
-        _command(tmp_path, *local, "-o", "training.epochs=1000"),
+        [sys.executable, "-m", "fsframework", *words],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forked import finished
 
 ROOT = Path(__file__).parents[2]
 QUICK = (
@@ -25,8 +26,16 @@ OURS = {
 }
 
 
+def interpreted(*arguments: str) -> str:
+    """Give a command that starts an interpreter, and return what it prints."""
+    command = [sys.executable, "-m", "fsframework", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.fixture
-def outside(tmp_path: Path) -> dict[str, str]:
+def _outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install the package into a folder that is then on the path of processes."""
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q")
     source = tmp_path / "source"
@@ -35,17 +44,15 @@ def outside(tmp_path: Path) -> dict[str, str]:
     command = [*pip, "--no-deps", "--no-build-isolation", "--target", site, source]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return {**os.environ, "PYTHONPATH": str(site)}
+    monkeypatch.setenv("PYTHONPATH", str(site))
 
 
+@pytest.mark.usefixtures("_outside")
 def test_an_outside_package_is_listed_checked_run_and_gone(
-    outside: dict[str, str], tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fsf(*arguments: str, environment: dict[str, str] = outside) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "fsframework", *arguments],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+    def fsf(*arguments: str) -> str:
+        done = finished(tmp_path, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -74,7 +81,9 @@ def test_an_outside_package_is_listed_checked_run_and_gone(
     assert "nearest-shot" in listed
     fsf("report", told["folder"], "--section", "hard-tasks", "--output", "report.html")
     assert "Tasks that all find hard" in (tmp_path / "report.html").read_text("utf-8")
-    without = {k: v for k, v in outside.items() if k != "PYTHONPATH"}
-    after = json.loads(fsf("plugins", "list", "--json", environment=without))
+    # An interpreter of its own finds the package as these did, and so does none without the folder.
+    assert '"shotwise"' in interpreted("plugins", "list", "--json")
+    monkeypatch.delenv("PYTHONPATH")
+    after = json.loads(interpreted("plugins", "list", "--json"))
     assert not [r for r in after if r["distribution"] == "shotwise"]
-    assert "uneven" not in fsf("--help", environment=without)
+    assert "uneven" not in fsf("--help")

@@ -16,6 +16,7 @@ from PIL import Image
 from fsframework.api.packing import pack_images
 from fsframework.records import RunRecord
 from tests.conftest import Fsf
+from tests.forked import finished, started
 
 RUN = ("--method", "ncc", "--sampler", "random", "--tasks", "20", "--way", "3", "--shot", "1",
        "--queries", "2", "-o", "training.epochs=0", "--recipe", "none")  # fmt: skip
@@ -148,7 +149,7 @@ def test_the_number_of_workers_changes_no_pixel(fsf: Fsf, tmp_path: Path, worker
         assert (array[row] == np.asarray(small)).all()
 
 
-def test_runs_are_equal_with_any_workers_and_resumed(fsf_process: Fsf, tmp_path: Path) -> None:
+def test_runs_are_equal_with_any_workers_and_resumed(tmp_path: Path) -> None:
     """With 1 and 2 workers, and killed while it decodes and goes on: equal to a byte."""
     folder = photographs(tmp_path / "images", classes=16, images=50, side=300)
     command = ["run", "--json", "--dataset", f"folder:{folder}", "--method", "protonet",
@@ -164,17 +165,16 @@ def test_runs_are_equal_with_any_workers_and_resumed(fsf_process: Fsf, tmp_path:
             str(tmp_path / f"{name}-cache"),
         ]
         if killed:
-            argv = [sys.executable, "-m", "fsframework", *command, *places, "--workers", workers]
-            process = subprocess.Popen(argv, cwd=tmp_path, stderr=subprocess.DEVNULL)
+            process = started(tmp_path, *command, *places, "--workers", workers)
             while process.poll() is None:
                 states = next((tmp_path / f"{name}-cache").rglob("digests.bin"), None)
                 if states is not None and filled(states):
                     break
                 time.sleep(0.01)
-            process.kill()
+            process.send_signal(signal.SIGKILL)
             process.wait()
             assert not list((tmp_path / name).rglob("outcomes-random.parquet"))
-        done = fsf_process(*command, *places, "--workers", workers)
+        done = finished(tmp_path, *command, *places, "--workers", workers)
         assert done.returncode == 0, done.stderr
         (run,) = (tmp_path / name).glob("*/run.json")
         found[name] = [

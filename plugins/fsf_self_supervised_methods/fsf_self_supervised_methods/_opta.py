@@ -119,7 +119,10 @@ class OpTA(FewShotMethod):
 def standardised(vectors: Tensor) -> Tensor:
     """Bring each vector ``(..., D)`` to mean 0 and standard deviation 1 (n - 1)."""
     away = vectors - vectors.mean(dim=-1, keepdim=True)
-    return away / away.std(dim=-1, keepdim=True).clamp(min=torch.finfo(away.dtype).tiny)
+    # From the length: Tensor.std goes through the numbers one by one.
+    length = torch.linalg.vector_norm(away, dim=-1, keepdim=True)
+    deviation = length / math.sqrt(max(1, vectors.shape[-1] - 1))
+    return away / deviation.clamp(min=torch.finfo(away.dtype).tiny)
 
 
 def transported(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -41,9 +42,9 @@ class Patches(ViewMaker):
 
     def make(self, images: Tensor) -> Views:
         """Return the patches ``(n, grid ** 2, 3, h, w)``."""
-        cells = _cells(images, self.grid, self.gap)
+        places = _places(images, self.grid, self.gap)
         numbers = torch.arange(self.n_views, device=images.device)
-        return Views(cells, numbers.expand(len(images), -1))
+        return Views(places.parts_of(images), numbers.expand(len(images), -1))
 
 
 class Jigsaw(ViewMaker):
@@ -83,12 +84,11 @@ class Jigsaw(ViewMaker):
     def make(self, images: Tensor) -> Views:
         """Return the patches in the order of each image's permutation."""
         n = len(images)
-        cells = _cells(images, self.grid, self.gap)
+        places = _places(images, self.grid, self.gap)
         number = torch.randint(self.n_permutations, (n,))
         orders = torch.from_numpy(distant_permutations(self.n_views, self.n_permutations))
-        order = orders[number].to(images.device)
-        rows = torch.arange(n, device=images.device)[:, None]
-        return Views(cells[rows, order], number.to(images.device)[:, None].expand(-1, self.n_views))
+        parts = places.in_order(orders[number]).parts_of(images)
+        return Views(parts, number.to(images.device)[:, None].expand(-1, self.n_views))
 
 
 def _check_grid(grid: int) -> None:
@@ -96,8 +96,36 @@ def _check_grid(grid: int) -> None:
         raise OptionError(f"grid must be in 2..{_MOST_GRID}, got {grid}")
 
 
-def _cells(images: Tensor, grid: int, gap: float) -> Tensor:
-    """Return a part of every cell at a place drawn for it, ``(n, grid ** 2, 3, h, w)``.
+@dataclass(frozen=True)
+class _Places:
+    """Where the parts of images are.
+
+    Args:
+        rows: the first row of each part, int64 ``(n, parts)``; ``columns`` likewise.
+        height: of a part, in pixels; ``width`` likewise.
+    """
+
+    rows: Tensor
+    columns: Tensor
+    height: int
+    width: int
+
+    def in_order(self, order: Tensor) -> _Places:
+        """Return the places of each image in an order of its own, int64 ``(n, parts)``."""
+        rows, columns = (at.gather(1, order) for at in (self.rows, self.columns))
+        return _Places(rows, columns, self.height, self.width)
+
+    def parts_of(self, images: Tensor) -> Tensor:
+        """Return the parts ``(n, parts, 3, height, width)`` of images."""
+        # Every part that an image has, as a view of it: one index copies a whole part.
+        windows = images.unfold(2, self.height, 1).unfold(3, self.width, 1)
+        rows, columns = self.rows.to(images.device), self.columns.to(images.device)
+        which = torch.arange(len(images), device=images.device)[:, None]
+        return windows.permute(0, 2, 3, 1, 4, 5)[which, rows, columns]
+
+
+def _places(images: Tensor, grid: int, gap: float) -> _Places:
+    """Draw the place of a part within every cell, cells row by row.
 
     Raises:
         OptionError: the images are too small.
@@ -113,12 +141,8 @@ def _cells(images: Tensor, grid: int, gap: float) -> Tensor:
     offset = (torch.rand(2, n, grid**2) * room[:, None, None]).long()
     number = torch.arange(grid**2)
     corner = torch.stack([number // grid * cell[0], number % grid * cell[1]])
-    start = (corner[:, None] + offset).to(images.device)
-    rows = start[0, :, :, None] + torch.arange(side[0], device=images.device)
-    columns = start[1, :, :, None] + torch.arange(side[1], device=images.device)
-    which = torch.arange(n, device=images.device)[:, None, None, None]
-    parts = images.permute(0, 2, 3, 1)[which, rows[:, :, :, None], columns[:, :, None, :]]
-    return parts.permute(0, 1, 4, 2, 3)
+    rows, columns = corner[:, None] + offset
+    return _Places(rows, columns, *side)
 
 
 @functools.cache

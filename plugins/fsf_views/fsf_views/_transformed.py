@@ -11,6 +11,8 @@ __all__ = ["ColorPermutation", "Rotation"]
 
 _TURN = 90
 _CHANNELS = "rgb"
+_NUMBERS_A_BLOCK = 1 << 18
+"""A million bytes: the pixels are still in a CPU's cache when they are turned again."""
 
 
 class Rotation(ViewMaker):
@@ -44,8 +46,26 @@ class Rotation(ViewMaker):
         """Return one view per angle; the images must be square."""
         if images.shape[-1] != images.shape[-2]:
             raise OptionError(f"images must be square to be turned, not {tuple(images.shape[-2:])}")
-        turned = [torch.rot90(images, angle // _TURN, dims=(-2, -1)) for angle in self.angles]
-        return _numbered(turned)
+        views = images.new_empty(len(images), self.n_views, *images.shape[1:])
+        size = _images_a_block(images)
+        for part, into in zip(images.split(size), views.split(size), strict=True):
+            self._turn(part, into)
+        return _numbered(views)
+
+    def _turn(self, images: Tensor, views: Tensor) -> None:
+        """Write the views of some images."""
+        made: dict[int, Tensor] = {}
+        for place, angle in enumerate(self.angles):
+            turns = angle // _TURN % 4
+            opposite = made.get((turns + 2) % 4)
+            if turns == 0:
+                turned = images
+            elif opposite is not None:
+                # Half a turn reverses the numbers, which is cheaper than a quarter.
+                turned = opposite.flip(-2, -1)
+            else:
+                turned = torch.rot90(made.get(0, images), turns, dims=(-2, -1))
+            made[turns] = views[:, place].copy_(turned)
 
 
 class ColorPermutation(ViewMaker):
@@ -74,16 +94,23 @@ class ColorPermutation(ViewMaker):
 
     def make(self, images: Tensor) -> Views:
         """Return one view per order of the channels."""
-        # Slices instead of an index tensor, which would have to be sent to the device.
-        one = dict(zip(_CHANNELS, images.split(1, dim=1), strict=True))
-        return _numbered([torch.cat([one[name] for name in order], dim=1) for order in self.orders])
+        flat = [_CHANNELS.index(name) for order in self.orders for name in order]
+        order = torch.tensor(flat, device=images.device)
+        views = images.contiguous().index_select(1, order).unflatten(1, (self.n_views, 3))
+        return _numbered(views)
 
 
-def _numbered(views: list[Tensor]) -> Views:
-    """Return views ``(n, 3, H, W)`` of the same images with their positions as numbers."""
-    images = torch.stack(views, dim=1)
-    numbers = torch.arange(len(views), device=images.device)
-    return Views(images, numbers.expand(len(images), -1))
+def _images_a_block(images: Tensor) -> int:
+    """Return of how many images to make views at once: on a CPU, as many as stay in its cache."""
+    if images.device.type != "cpu":
+        return max(1, len(images))
+    return max(1, _NUMBERS_A_BLOCK // max(1, images[:1].numel()))
+
+
+def _numbered(views: Tensor) -> Views:
+    """Return views ``(n, v, 3, H, W)`` with their positions as numbers."""
+    numbers = torch.arange(views.shape[1], device=views.device)
+    return Views(views, numbers.expand(len(views), -1))
 
 
 def _listed(values: object) -> str:
