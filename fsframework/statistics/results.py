@@ -221,8 +221,8 @@ def tasks_told_apart(groups: Sequence[Sequence[MethodResult]]) -> dict[str, list
     """Return what tells sets of tasks from each other: by name, a value for each of them.
 
     Data set (``data``) and shape (``tasks``) where they vary. Only as far as these leave some
-    equal, also the number of tasks per arm (``count``), the options that vary, or at last the
-    number of the set (``set``).
+    equal, also the number of tasks per arm (``count``), as few of the options that vary as tell
+    the rest apart, or at last the number of the set (``set``).
 
     Args:
         groups: the results on each set, at least one.
@@ -234,21 +234,25 @@ def tasks_told_apart(groups: Sequence[Sequence[MethodResult]]) -> dict[str, list
     first = [group[0] for group in groups]
     found: dict[str, list[str]] = {}
 
+    def sorts(values: Sequence[str] | None = None) -> int:
+        told = [*found.values(), *([] if values is None else [values])]
+        return len(set(zip(*told, strict=True))) if told else 1
+
     def add(name: str, values: list[str]) -> None:
         if len(set(values)) > 1:
             found[name] = values
 
-    def is_told() -> bool:
-        return len(set(zip(*found.values(), strict=True))) == len(groups)
-
     add("data", [one.data for one in first])
     add("tasks", [one.shape for one in first])
-    if not is_told():
+    if sorts() < len(groups):
         add("count", [f"{one.n_tasks:,}" for one in first])
-    if not is_told():
-        for name, values in _varied([one.options for one in first]).items():
-            add(name, values)
-    if not is_told():
+    options = _varied([one.options for one in first])
+    while sorts() < len(groups) and options:
+        best = max(options, key=lambda name: sorts(options[name]))
+        if sorts(options[best]) == sorts():
+            break
+        found[best] = options.pop(best)
+    if sorts() < len(groups):
         add("set", [str(number) for number in range(1, len(groups) + 1)])
     return found
 

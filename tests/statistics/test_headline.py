@@ -11,7 +11,7 @@ from fsf_statistics import Accuracy, WorstClassAccuracy
 from fsframework.errors import DataError
 from fsframework.statistics.headline import HeadlineRow, headline_of
 from fsframework.statistics.headline_text import interval_bars, table_text
-from fsframework.statistics.results import MethodResult
+from fsframework.statistics.results import MethodResult, tasks_told_apart
 from fsframework.values import Arms, Contrast, Entry, Outcomes, Quantity, TableDeclaration, TaskSet
 
 ARMS = Contrast("random", "biased")
@@ -180,3 +180,13 @@ def test_bars_share_a_scale_that_contains_zero() -> None:
     assert none == ""
     assert first.index("╎") == second.index("┤") == 4
     assert (first.index("├"), first.index("●"), first.index("┤")) == (10, 12, 14)
+
+
+def test_tasks_are_told_apart_by_as_few_options_as_do_it() -> None:
+    told = [
+        {"dataset.path": path, "sampler.n_query": n, "detector": words, "detector.model": words}
+        for path, n, words in (("a", "5", "x"), ("b", "5", "x"), ("a", "9", "y"), ("b", "9", "y"))
+    ]
+    groups = [[MethodResult("ncc", {}, options=options)] for options in told]
+    assert tasks_told_apart(groups) == {"path": ["a", "b"] * 2, "n_query": ["5", "5", "9", "9"]}
+    assert tasks_told_apart([groups[0], groups[0]]) == {"set": ["1", "2"]}
