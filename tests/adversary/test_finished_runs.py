@@ -12,7 +12,7 @@ import pytest
 
 from fsframework.records import RunRecord
 from fsframework.values import Outcomes
-from tests.adversary.world import QUICK, Told, World
+from tests.adversary.world import PLANTED, QUICK, TASKS, Told, World
 
 REUSED = "nothing to do: this run is already finished"
 FILES = (
@@ -90,7 +90,7 @@ def test_answers_that_were_changed_are_noticed_by_every_reader(world: World) -> 
 
 def test_damaged_weights_are_not_used_by_another_run(world: World) -> None:
     flip_the_end(world.run / "weights.safetensors")
-    for given in (("--init-from", world.run, *QUICK), ("--model", world.run, *QUICK[:12])):
+    for given in (("--init-from", world.run, *QUICK), ("--model", world.run, *PLANTED, *TASKS)):
         told = world.tell("run", *given)
         assert (told.code, told.faults()) == (2, [])
         assert "weights are not those that the run wrote; run the command that made" in told.err

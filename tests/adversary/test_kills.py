@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adversary.world import QUICK, World, numbers
+from tests.adversary.world import PLANTED, QUICK, World, numbers
 
 pytestmark = [
     pytest.mark.slow,
@@ -24,7 +24,6 @@ pytestmark = [
 ]
 
 _CALLS = "rename,renameat,renameat2,unlink,unlinkat,write,pwrite64,ftruncate,mkdir,rmdir"
-_PLANTED = QUICK[: QUICK.index("--shot")]
 _KILLS = int(os.environ.get("FSF_KILLS", "12"))
 """How many system calls of each command are tried; all of them if it is large."""
 
@@ -46,8 +45,8 @@ class Writer:
     fresh: bool = False
 
 
-_TASKS = ("tasks", "make", "t.safetensors", *_PLANTED, "--tasks", "20", "--force")
-_WORDS = ("attributes", "extract", "w.parquet", *_PLANTED, "--detector", "appearance", "--force")
+_TASKS = ("tasks", "make", "t.safetensors", *PLANTED, "--tasks", "20", "--force")
+_WORDS = ("attributes", "extract", "w.parquet", *PLANTED, "--detector", "appearance", "--force")
 _PREDICT = ("predict", "images/class 0", "--model", "RUN", "--support", "images", "--force")
 
 _WRITERS = {
@@ -56,7 +55,7 @@ _WRITERS = {
     "run with words detected": Writer(("run", *QUICK, "--detector", "appearance"), fresh=True),
     "tasks make": Writer(_TASKS, "t.safetensors"),
     "attributes extract": Writer(_WORDS, "w.parquet"),
-    "data pack": Writer(("data", "pack", *_PLANTED), fresh=True),
+    "data pack": Writer(("data", "pack", *PLANTED), fresh=True),
     "data add": Writer(("data", "add", "folder", "images", "--as", "mine"), again=(0, 2)),
     "cache clean": Writer(("cache", "clean", "--yes")),
     "runs remove": Writer(("runs", "remove", "RUN", "--yes"), again=(0, 2)),

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 import fsframework as fsf
 from fsframework.errors import OptionError
-from tests.adversary.world import QUICK, World
+from tests.adversary.world import QUICK, TRAINED, World
 
 DEPTHS = (100, 500, 900, 1500, 100_000)
 """Some that a parser takes and those who walk the result do not, and some that no parser takes."""
@@ -87,7 +87,7 @@ def test_records_and_lists_of_data(world: World, deep: Callable[[int], str], dep
 def test_headers(world: World, deep: Callable[[int], str], depth: int) -> None:
     tasks = world.run / "tasks-random.safetensors"
     save_file(load_file(tasks), world.folder / "t.safetensors", {"fsframework": deep(depth)})
-    command = ("run", *QUICK[:6], *QUICK[12:], "--task-file", world.folder / "t.safetensors")
+    command = ("run", *TRAINED, "--task-file", world.folder / "t.safetensors")
     check(world, *command, told="its header is damaged (values are nested more than 64 levels deep")
     weights = {"a": np.zeros(1, np.float32)}
     save_file(weights, world.folder / "w.safetensors", {"fsframework": deep(depth)})

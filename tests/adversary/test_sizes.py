@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.adversary.world import QUICK, World
+from tests.adversary.world import PLANTED, QUICK, World
 
 HUGE = 10**9
 
@@ -46,13 +46,13 @@ def test_more_than_memory_or_disk_can_hold(world: World, given: tuple[object, ..
 @pytest.mark.parametrize("sampler", ["fewstab", "random", "depleting"])
 def test_shapes_beyond_the_data(world: World, option: str, sampler: str) -> None:
     given = ("--sampler", sampler, option, HUGE)
-    told = world.tell("tasks", "make", "t.safetensors", *QUICK[:6], *given, seconds=30)
+    told = world.tell("tasks", "make", "t.safetensors", *PLANTED, *given, seconds=30)
     assert (told.code, told.faults()) == (2, [])
     assert "no such tasks can be drawn from the split 'test'" in told.err
 
 
 def test_many_tasks_are_refused_before_they_are_drawn(world: World) -> None:
-    made = ("tasks", "make", "t.safetensors", *QUICK[:6], "--sampler", "random")
+    made = ("tasks", "make", "t.safetensors", *PLANTED, "--sampler", "random")
     told = world.tell(*made, "--tasks", 10**12, seconds=30)
     assert (told.code, told.faults()) == (2, [])
     assert "1,000,000,000,000 tasks of 5 ways and 20 images per class need at least" in told.err
@@ -63,7 +63,7 @@ def test_many_tasks_are_refused_before_they_are_drawn(world: World) -> None:
 @pytest.mark.parametrize("sampler", ["random", "fewstab"])
 def test_a_long_draw_says_how_far_it_is(world: World, sampler: str) -> None:
     shape = ("--way", 2, "--shot", 1, "--queries", 1)
-    made = ("tasks", "make", "t.safetensors", *QUICK[:6], "--sampler", sampler, *shape)
+    made = ("tasks", "make", "t.safetensors", *PLANTED, "--sampler", sampler, *shape)
     told = world.tell(*made, "--tasks", 20_000)
     assert (told.code, told.faults()) == (0, [])
     assert f"drawing {sampler} tasks: 20,000 to do" in told.err

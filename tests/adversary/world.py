@@ -18,15 +18,16 @@ from pathlib import Path
 
 from tests.adversary.watch import within
 
-__all__ = ["QUICK", "TRAINED", "Told", "World", "build", "tell"]
+__all__ = ["PLANTED", "QUICK", "TASKS", "TRAINED", "Told", "World", "build", "tell"]
 
+PLANTED = ("--dataset", "planted", "-o", "dataset.size=32", "-o", "dataset.n_per_class=30")
+TASKS = ("--shot", "1", "--queries", "5", "--tasks", "20")
 TRAINED = (
-    "--dataset", "planted", "-o", "dataset.size=32", "-o", "dataset.n_per_class=30",
-    "--device", "cpu", "-o", "training.epochs=1", "-o", "training.steps=2",
+    *PLANTED, "--device", "cpu", "-o", "training.epochs=1", "-o", "training.steps=2",
     "-o", "training.validation_tasks=2",
 )  # fmt: skip
 """A training of a second."""
-QUICK = (*TRAINED, "--shot", "1", "--queries", "5", "--tasks", "20")
+QUICK = (*TRAINED, *TASKS)
 """A run of a second."""
 
 _PARTLY = re.compile(r"^sweep .* experiments finished.*, \d+ failed$", re.M)
