@@ -94,9 +94,12 @@ class ColorPermutation(ViewMaker):
 
     def make(self, images: Tensor) -> Views:
         """Return one view per order of the channels."""
-        flat = [_CHANNELS.index(name) for order in self.orders for name in order]
-        order = torch.tensor(flat, device=images.device)
-        views = images.contiguous().index_select(1, order).unflatten(1, (self.n_views, 3))
+        n, _, *size = images.shape
+        views = images.new_empty((n, self.n_views, 3, *size))
+        # Channel by channel instead of an index tensor, which would have to be sent to the device.
+        for place, order in enumerate(self.orders):
+            for channel, name in enumerate(order):
+                views[:, place, channel] = images[:, _CHANNELS.index(name)]
         return _numbered(views)
 
 
