@@ -148,10 +148,14 @@ def standing(run: Run) -> str:
     low, high = (
         100 * of(others.values()) if gap.share else of(others.values()) for of in (min, max)
     )
-    whose = "the other run" if len(others) == 1 else f"the {len(others)} other runs"
+    if len(others) == 1:
+        return (
+            f"The other run on these tasks has a {'smaller' if smaller else 'larger'} gap "
+            f"({low:.1f})."
+        )
     return (
-        f"Of {whose} on these tasks, {smaller} {'has' if smaller == 1 else 'have'} a smaller gap "
-        f"({low:.1f} to {high:.1f})."
+        f"Of the {len(others)} other runs on these tasks, {smaller or 'none'} "
+        f"{'has' if smaller == 1 else 'have'} a smaller gap ({low:.1f} to {high:.1f})."
     )
 
 

@@ -22,6 +22,7 @@ from fsframework.components.resolution import Component
 from fsframework.errors import RecordError
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.dataset import Dataset
+from fsframework.pipeline.pretrained_files import facts_of
 from fsframework.pipeline.published_counts import data_problems
 from fsframework.records import RECORD_NAME, DataRecord, RunRecord, TrainedOn
 
@@ -29,6 +30,7 @@ __all__ = [
     "Seen",
     "UnderTest",
     "contamination",
+    "having_trained",
     "incompleteness",
     "lineage_of",
     "seen_by",
@@ -118,7 +120,7 @@ def under_test(component: Component, dataset: Dataset, split: str = "test") -> U
         options,
         place,
         tuple(dataset.splits.get(split, ())),
-        tuple(dataset.splits.get("train", ())),
+        () if "train" in dataset.unlabelled else tuple(dataset.splits.get("train", ())),
         () if about is None else tuple(data_problems(dataset)),
     )
 
@@ -141,22 +143,28 @@ def lineage_of(
             record = RunRecord.load(folder) if (folder / RECORD_NAME).exists() else None
         except RecordError:
             record = None
-        if record is None:
+        data = _data_of(source) if record is None else record.data
+        if data is None:
             unknown.append(str(source))
             continue
-        if record.status == "imported" and not record.data.name:
+        if record is not None and record.status == "imported" and not data.name:
             unknown.append(folder.name)
-        pretrained += record.data.pretrained_on
-        trained += record.data.trained_on
-        unknown += record.data.unknown_weights
+        pretrained += data.pretrained_on
+        trained += data.trained_on
+        unknown += data.unknown_weights
         if source in sources:
-            weights_from = weights_from or dict(record.data.weights_from)
+            weights_from = weights_from or dict(data.weights_from)
     return DataRecord(
         pretrained_on=tuple(dict.fromkeys(pretrained)),
         trained_on=tuple(one for i, one in enumerate(trained) if one not in trained[:i]),
         unknown_weights=tuple(dict.fromkeys(unknown)),
         weights_from=weights_from,
     )
+
+
+def _data_of(file: Path) -> DataRecord | None:
+    facts = facts_of(file)
+    return None if facts is None else facts.data
 
 
 def contamination(tested: UnderTest, lineage: DataRecord) -> tuple[str, ...]:
@@ -285,12 +293,17 @@ def seen_by(
     """
     lineage = lineage_of(backbone, sources, teachers)
     cautions = contamination(tested, lineage) + incompleteness(tested.name, tested.problems)
+    data = dataclasses.replace(lineage, name=tested.name)
+    return Seen(having_trained(data, tested) if trains else data, cautions)
+
+
+def having_trained(data: DataRecord, tested: UnderTest) -> DataRecord:
+    """Return what weights have seen once they were also trained on the split ``train``."""
     listed = tested.training_classes if len(tested.training_classes) <= _MOST_CLASSES else ()
     own = TrainedOn(tested.name, dict(tested.options), tested.place, tested.sources[1:], listed)
-    trained = lineage.trained_on
-    if trains and own not in trained:
-        trained = (*trained, own)
-    return Seen(dataclasses.replace(lineage, name=tested.name, trained_on=trained), cautions)
+    if own in data.trained_on:
+        return data
+    return dataclasses.replace(data, trained_on=(*data.trained_on, own))
 
 
 def _names(joined: str | None) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from fsframework.pipeline.task_sources import OpenedDataset, drawn_tasks, tasks_
 from fsframework.pipeline.tasks import placebo
 from fsframework.values import Arms, ImagePool, TaskSet, demand_disk, demand_memory
 
-__all__ = ["Prepared", "Source", "open_source", "prepare"]
+__all__ = ["Prepared", "Source", "open_source", "pixel_notes", "prepare"]
 
 _IMAGES_AT_ONCE = 16
 """Images that a backbone embeds together, at least."""
@@ -90,7 +90,7 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
         *experiment.planned,
         *_task_notes(arms, pool, placebo=settings.placebo),
         *_split_notes(experiment.settings, trains=trains),
-        *_pixel_notes(source, settings, device),
+        *pixel_notes(source, settings, device),
     )
     if settings.placebo:
         permuted = {arm: placebo(t, pool, settings.task_seed) for arm, t in arms.items()}
@@ -162,7 +162,7 @@ def _demand_room_for_training(stages: Sequence[Stage], tested: TaskSet, row_byte
             )
 
 
-def _pixel_notes(source: Source, settings: Settings, device: torch.device) -> Iterator[str]:
+def pixel_notes(source: Source, settings: Settings, device: torch.device) -> Iterator[str]:
     """Yield what a reader of the numbers should know about the images."""
     if source.broken:
         first = next(iter(source.broken.values()))

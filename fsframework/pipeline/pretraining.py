@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 import fsframework
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.fitting import fitted_training
-from fsframework.pipeline.learning.model import resolve_device, save_tensors
+from fsframework.pipeline.learning.model import FewShotModel, resolve_device, save_tensors
 from fsframework.pipeline.learning.training import Trained, check_stages
-from fsframework.pipeline.preparation import open_source
+from fsframework.pipeline.lineage import having_trained, lineage_of, under_test
+from fsframework.pipeline.preparation import open_source, pixel_notes
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.training_job import TrainingJob
 
@@ -61,7 +64,7 @@ def pretrain_experiment(
         model, images = job.untrained(), job.images()
         trained = job.train(model, images, lambda _: None)
         weights = {f"backbone.{k}": v for k, v in model.extractor.state_dict().items()}
-        save_tensors(file, weights, _header(job, trained, len(images[0][0])))
+        save_tensors(file, weights, _header(job, model, trained, len(images[0][0])))
     return PretrainedBackbone(trained, len(images[0][0]), file)
 
 
@@ -87,7 +90,7 @@ def _job(experiment: Experiment, session: Session) -> tuple[TrainingJob, tuple[s
         lambda stages: check_stages(stages, method, way_shot, pool, session.registry),
     )
     job = TrainingJob(fitting, source, way_shot, device, session)
-    return job, (note,) if note else ()
+    return job, (*pixel_notes(source, settings, device), *([note] if note else ()))
 
 
 def _split(dataset: Dataset) -> str:
@@ -102,8 +105,17 @@ def _split(dataset: Dataset) -> str:
     return "train"
 
 
-def _header(job: TrainingJob, trained: Trained, n_images: int) -> dict[str, object]:
-    experiment = job.experiment
+def _header(
+    job: TrainingJob, model: FewShotModel, trained: Trained, n_images: int
+) -> dict[str, object]:
+    experiment, stages = job.experiment, job.experiment.stages
+    seen = lineage_of(
+        model.extractor,
+        [stage.init_from for stage in stages if stage.init_from is not None],
+        [stage.teacher for stage in stages if stage.teacher is not None],
+    )
+    data = under_test(experiment.dataset, job.source.store.dataset, "train")
+    seen = replace(having_trained(seen, data), name=data.name, image_size=model.size)
     return {
         "what": "weights",
         "version": fsframework.__version__,
@@ -111,6 +123,7 @@ def _header(job: TrainingJob, trained: Trained, n_images: int) -> dict[str, obje
         "backbone": experiment.backbone.to_json(),
         "dataset": experiment.dataset.to_json(),
         "training": experiment.training_json(),
+        "data": msgspec.to_builtins(seen),
         "training_seed": experiment.settings.training_seed,
         "n_images": n_images,
         "best_accuracy": trained.best_accuracy,

@@ -31,6 +31,7 @@ from fsframework.pipeline.experiment.staging import (
     find_recipes,
     resolve_stages,
 )
+from fsframework.pipeline.pretrained_files import size_of
 from fsframework.records import RunRecord
 from fsframework.statistics.measures import DEFAULT_STATISTICS
 from fsframework.values import TaskSet
@@ -215,6 +216,10 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     method = resolve_component(registry, "method", whole["method"])
     statistics = _statistics(registry, whole.get("statistics"))
     stages, stage_origins = resolve_stages(registry, training, recipes)
+    start = stages[0].init_from if stages else None
+    if settings.image_size is None and start is not None and (size := size_of(start)) is not None:
+        settings = dataclasses.replace(settings, image_size=size)
+        origins["image_size"] = start.name
     experiment = Experiment(
         settings=settings,
         dataset=dataset,

@@ -40,6 +40,7 @@ from fsframework.pipeline.learning.model import (
     seeded,
 )
 from fsframework.pipeline.learning.scoring import check_tensor
+from fsframework.pipeline.pretrained_files import facts_of
 from fsframework.pipeline.processes import Processes
 from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.pipeline.run_files import weights_from
@@ -260,11 +261,13 @@ def start_from(
     }
     unfit = sorted(name for name, tensor in shared.items() if own[name].shape != tensor.shape)
     if len(unfit) == len(shared):
-        raise DataError(f"{path}: none of its weights fits this model")
+        raise DataError(f"{path}: its weights do not fit this model{_made_for(path)}")
     if unfit:
+        of_backbone = any(_plain(name).startswith("backbone.") for name in unfit)
+        hint = "; training.init_parts=backbone loads only the backbone"
         raise DataError(
-            f"{path}: the weights {', '.join(unfit[:3])} have another shape; "
-            "training.init_parts=backbone loads only the backbone"
+            f"{path}: the weights {', '.join(unfit[:3])} have another shape"
+            f"{_made_for(path) if of_backbone else hint}"
         )
     if whole:
         extractors = set(map(id, model.extractor.parameters()))
@@ -275,6 +278,14 @@ def start_from(
                 "options of that run's backbone"
             )
     model.load_state_dict(shared, strict=False)
+
+
+def _made_for(path: Path) -> str:
+    """Return which backbone weights are for, as the end of a sentence, if their file says so."""
+    facts = facts_of(path)
+    if facts is None or not facts.backbone.name:
+        return ": is the backbone another?"
+    return f"; they are for {argument('backbone', facts.backbone.name)} with the options it had"
 
 
 _HELD = re.compile(r"method\.(base\.)*backbone(?=\.|$)")

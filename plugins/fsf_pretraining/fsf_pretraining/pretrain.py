@@ -40,12 +40,15 @@ def pretrain(context: click.Context, /, output: Path, force: bool, as_json: bool
     -o dataset.labels=none every image of a folder is a training image, wherever it
     is. An interrupted command resumes when it is run again.
 
-    The file is given to --init-from; the backbone must then be the same.
+    The file is given to --init-from; the backbone must then be the same. With
+    --recipe none and -o training.epochs=0 its weights stay as they are; otherwise
+    the method trains them further.
 
     \b
     Examples:
       fsf pretrain --method simclr --dataset folder:./photos -o dataset.labels=none
-      fsf run --method ncc --init-from backbone.safetensors --dataset folder:./labelled
+      fsf run --method ncc --init-from backbone.safetensors --recipe none \
+        -o training.epochs=0 --dataset folder:./labelled
     """
     from fsframework.api.pretraining import pretrain_described
     from fsframework.cli import render

@@ -98,6 +98,38 @@ def test_unlabelled_images_give_a_backbone_for_another_method(photos: Path, fsf)
     assert json.loads(done.stdout)["estimates"] != plain["estimates"]
 
 
+def test_a_file_says_what_its_weights_have_seen(photos: Path, fsf) -> None:
+    (photos / "photos" / "torn.png").write_bytes(b"no image")
+    unlabelled = ("--dataset", "folder:photos", "-o", "dataset.labels=none", "--broken", "skip")
+    command = ("pretrain", "--plugin", "mine.py", "--method", "symmetric", *unlabelled, *STEPS)
+    done = fsf(*command, "--image-size", "16")
+    assert done.returncode == 0, done.stderr
+    assert "note: 1 of 25 images cannot be read and are skipped" in done.stderr
+    assert "24 images" in done.stdout
+
+    run = ("run", "--method", "ncc", "--sampler", "random", "--shot", "1", "--queries", "2",
+           "--tasks", "20", "-o", "training.epochs=0", "--init-from", "backbone.safetensors",
+           "--json", "--dataset")  # fmt: skip
+    told = fsf(*run, "folder:labelled")
+    assert told.returncode == 0, told.stderr
+    record = json.loads((photos / json.loads(told.stdout)["folder"] / "run.json").read_text())
+    assert record["cautions"] == []
+    assert record["settings"]["image_size"] == record["data"]["image_size"] == 16
+    assert record["origins"]["image_size"] == "backbone.safetensors"
+    assert [one["place"] for one in record["data"]["trained_on"]] == [str(photos / "photos")]
+
+    same = [part.replace("photos", "labelled") for part in command]
+    fsf(*same, "--output", "same.safetensors")
+    seen = fsf(*[part.replace("backbone.s", "same.s") for part in run], "folder:labelled")
+    record = json.loads((photos / json.loads(seen.stdout)["folder"] / "run.json").read_text())
+    [caution] = record["cautions"]
+    assert caution.startswith("possible contamination: the weights were trained on folder with")
+
+    other = fsf(*run, "folder:labelled", "--backbone", "conv32f")
+    assert other.returncode == 2
+    assert other.stderr.endswith("they are for --backbone conv64f with the options it had\n")
+
+
 def test_it_trains_as_a_run_does(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(photos)
     common = {
