@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.records import RECORD_NAME, RunRecord, find_run, load_outcomes
@@ -20,6 +21,7 @@ __all__ = [
     "grouped_by_tasks",
     "joined_over_seeds",
     "labels_of",
+    "options_of_tasks",
     "result_of_run",
     "tasks_told_apart",
     "thread_cautions",
@@ -160,7 +162,10 @@ def result_of_run(folder: Path, record: RunRecord | None = None) -> MethodResult
         group=record.group,
         training_seed=record.training_seed,
         data=record.data.name,
-        options=_options_of_tasks(record),
+        options=options_of_tasks(
+            {role: (one.called, one.options) for role, one in record.components.items()},
+            record.settings,
+        ),
     )
 
 
@@ -171,15 +176,22 @@ _SET_TASKS = (
 )  # fmt: skip
 
 
-def _options_of_tasks(record: RunRecord) -> dict[str, str]:
-    """Return what the tasks of a run were made of, by dotted name."""
-    found = {}
+def options_of_tasks(
+    components: Mapping[str, tuple[str, Mapping[str, Any]]], settings: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return what the tasks of a run were made of, by dotted name.
+
+    Args:
+        components: name and options by role, of the run.
+        settings: of the run.
+    """
+    found: dict[str, str] = {}
     for role in _MAKE_TASKS:
-        if (component := record.components.get(role)) is not None:
-            found[role] = component.called
-            found |= {f"{role}.{name}": str(v) for name, v in component.options.items()}
-    settings = {name: record.settings.get(name) for name in _SET_TASKS}
-    return found | {name: str(value) for name, value in settings.items() if value is not None}
+        if role in components:
+            name, options = components[role]
+            found |= {role: name, **{f"{role}.{key}": str(v) for key, v in options.items()}}
+    told = {name: settings.get(name) for name in _SET_TASKS}
+    return found | {name: str(value) for name, value in told.items() if value is not None}
 
 
 def joined_over_seeds(results: Sequence[MethodResult]) -> list[MethodResult]:

@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 import fsframework as fsf
 from fsframework.interfaces import ReportedRun, ReportedRuns
+from fsframework.statistics.results import MethodResult, options_of_tasks, tasks_told_apart
 from fsframework.values import Entry, Quantity, TableDeclaration
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "numbered",
     "several_seeds",
     "tasks_called",
+    "which_tasks",
 ]
 
 
@@ -55,7 +57,30 @@ def estimates_of(runs: ReportedRuns, name: str) -> dict[str, fsf.Estimate]:
 
 def numbered(name: str, number: int, groups: Sequence[ReportedRuns]) -> str:
     """Return a name that says which tasks it is about, where there are several sets of tasks."""
-    return f"{name}, tasks {number}" if len(groups) > 1 else name
+    return f"{name}, {which_tasks(number, groups)}" if len(groups) > 1 else name
+
+
+def which_tasks(number: int, groups: Sequence[ReportedRuns]) -> str:
+    """Return the options that tell a set of tasks from the others, else its number, from 1."""
+    told = tasks_told_apart([[_result(group[0])] for group in groups])
+    options = [
+        f"{values[number - 1]} tasks" if name == "count" else f"{name} {values[number - 1]}"
+        for name, values in told.items()
+        if name not in ("data", "tasks", "set")
+    ]
+    return ", ".join(options) or f"tasks {number}"
+
+
+def _result(run: ReportedRun) -> MethodResult:
+    parts = run.record.get("components", {})
+    components = {role: (part["name"], part["options"]) for role, part in parts.items()}
+    return MethodResult(
+        run.label,
+        dict(run.outcomes or {}),
+        run.arms,
+        data=run.data.name if run.data is not None else "",
+        options=options_of_tasks(components, run.record.get("settings", {})),
+    )
 
 
 def gap_name(runs: ReportedRuns) -> str | None:

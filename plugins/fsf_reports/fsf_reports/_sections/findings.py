@@ -11,6 +11,7 @@ from fsf_reports._sections._headline import (
     measure,
     several_seeds,
     tasks_called,
+    which_tasks,
 )
 from fsframework.interfaces import ReportedRuns, Section
 from fsframework.values import Block, Estimate, Text
@@ -30,13 +31,17 @@ class Findings(Section):
         """Return two sentences for each set of tasks, and the limits of all."""
         groups = runs.by_tasks()
         for number, group in enumerate(groups, start=1):
-            which = f"Tasks {number}: " if len(groups) > 1 else ""
+            which = f"{_begun(which_tasks(number, groups))}: " if len(groups) > 1 else ""
             yield Text((f"{which}{_asked(group)} {_found(group)}",), "lead")
         if not groups:
             yield Text(("None of these runs has outcomes, so nothing can be said yet.",), "lead")
         limits = tuple(_limits(runs, groups))
         if limits:
             yield Text(limits, "caution", "What may not be concluded")
+
+
+def _begun(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _asked(group: ReportedRuns) -> str:
