@@ -29,6 +29,7 @@ from fsframework.statistics.results import (
     joined_over_seeds,
     labels_of,
     result_of_run,
+    tasks_called,
     tasks_told_apart,
 )
 from fsframework.values import Answer, TableDeclaration
@@ -243,12 +244,8 @@ def _called(names: Mapping[str, str]) -> str:
     >>> _called({"method": "ncc", "data": "planted", "count": "600", "strength": "0.2"})
     'ncc (planted, 600 tasks, strength 0.2)'
     """
-    told = [
-        value if name in ("data", "tasks") else f"{value} tasks" if name == "count"
-        else f"{name} {value}"
-        for name, value in names.items() if value and name != "method"
-    ]  # fmt: skip
-    return names["method"] + (f" ({', '.join(told)})" if told else "")
+    told = tasks_called({name: value for name, value in names.items() if name != "method"})
+    return names["method"] + (f" ({told})" if told else "")
 
 
 def _rows(results: Sequence[MethodResult]) -> tuple[list[HeadlineRow], tuple[str, ...]]:

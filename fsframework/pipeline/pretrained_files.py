@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from fsframework._reading import check_file
 from fsframework.records import RECORD_NAME, DataRecord, RunRecord
 
 __all__ = ["WeightsFacts", "facts_of", "size_of"]
@@ -37,6 +38,7 @@ def facts_of(file: Path) -> WeightsFacts | None:
     from safetensors import SafetensorError, safe_open
 
     try:
+        check_file(file)
         with safe_open(file, framework="numpy") as opened:
             raw = (opened.metadata() or {}).get("fsframework", "")
         found = msgspec.json.decode(raw, type=WeightsFacts)

@@ -23,6 +23,7 @@ __all__ = [
     "labels_of",
     "options_of_tasks",
     "result_of_run",
+    "tasks_called",
     "tasks_told_apart",
     "thread_cautions",
 ]
@@ -269,6 +270,27 @@ def tasks_told_apart(groups: Sequence[Sequence[MethodResult]]) -> dict[str, list
     return found
 
 
+def tasks_called(told: Mapping[str, str]) -> str:
+    """Return what tells a set of tasks from others in a few words.
+
+    Args:
+        told: its values by name, as ``tasks_told_apart`` gives them.
+
+    >>> tasks_called({"data": "planted", "count": "600", "strength": "0.2"})
+    'planted, 600 tasks, strength 0.2'
+    """
+    alone = ("data", "tasks")
+    return ", ".join(
+        value if name in alone else f"{value} tasks" if name == "count" else f"{name} {value}"
+        for name, value in told.items()
+        if value
+    )
+
+
+_RESERVED = ("count", "data", "method", "seeds", "set", "tasks")
+"""Names of columns that are no options."""
+
+
 def _varied(options: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
     """Return the options that vary, by their last name where only one has it."""
     keys = dict.fromkeys(key for one in options for key in one)
@@ -278,7 +300,9 @@ def _varied(options: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
     last = Counter(key.rpartition(".")[2] for key in varied)
     short = {key: key.rpartition(".")[2] for key in varied}
     return {
-        short[key] if last[short[key]] == 1 else key: [one.get(key, "") for one in options]
+        key if last[short[key]] > 1 or short[key] in _RESERVED else short[key]: [
+            one.get(key, "") for one in options
+        ]
         for key in varied
     }
 

@@ -196,7 +196,7 @@ class Stage:
         """Return the stage's optimiser of some parameters.
 
         Raises:
-            OptionError: there is no such optimiser, or it needs options that a stage lacks.
+            OptionError: the optimiser does not exist, or it needs options that a stage lacks.
         """
         cls = _optimizer_class(self.optimizer)
         offered: dict[str, Any] = {

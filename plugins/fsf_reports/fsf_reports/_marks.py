@@ -178,7 +178,7 @@ def least_height(figure: FigureDeclaration, frame: Frame) -> float:
 
 
 def same_rows(figure: FigureDeclaration) -> bool:
-    """Return whether the names left of all panels are the same; true where there are none."""
+    """Return whether all panels have the same names on their left, or none."""
     if figure.mark == "matrix":
         rows = {tuple(series.name for series in panel.series) for panel in figure.panels}
     elif figure.mark == "whiskers":

@@ -23,6 +23,7 @@ from fsframework.statistics.results import (
     grouped_by_tasks,
     joined_over_seeds,
     labels_of,
+    tasks_called,
     tasks_told_apart,
 )
 from fsframework.values import Estimate, Quantity, footnotes, label_in_arms
@@ -89,10 +90,7 @@ class Group:
     @property
     def title(self) -> str:
         """Data set, ways and shots, and what else tells these tasks from others."""
-        told = (
-            f"{v} tasks" if name == "count" else f"{name} {v}" for name, v in self.apart.items()
-        )
-        return ", ".join(part for part in (self.tasks, *told) if part)
+        return ", ".join(part for part in (self.tasks, tasks_called(self.apart)) if part)
 
     @property
     def tasks(self) -> str:

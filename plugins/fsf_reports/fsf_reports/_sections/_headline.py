@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import fsframework as fsf
 from fsframework.interfaces import ReportedRun, ReportedRuns
-from fsframework.statistics.results import MethodResult, options_of_tasks, tasks_told_apart
+from fsframework.statistics import results
 from fsframework.values import Entry, Quantity, TableDeclaration
 
 __all__ = [
@@ -62,24 +62,24 @@ def numbered(name: str, number: int, groups: Sequence[ReportedRuns]) -> str:
 
 def which_tasks(number: int, groups: Sequence[ReportedRuns]) -> str:
     """Return the options that tell a set of tasks from the others, else its number, from 1."""
-    told = tasks_told_apart([[_result(group[0])] for group in groups])
-    options = [
-        f"{values[number - 1]} tasks" if name == "count" else f"{name} {values[number - 1]}"
+    told = results.tasks_told_apart([[_result(group[0])] for group in groups])
+    options = {
+        name: values[number - 1]
         for name, values in told.items()
         if name not in ("data", "tasks", "set")
-    ]
-    return ", ".join(options) or f"tasks {number}"
+    }
+    return results.tasks_called(options) or f"tasks {number}"
 
 
-def _result(run: ReportedRun) -> MethodResult:
+def _result(run: ReportedRun) -> results.MethodResult:
     parts = run.record.get("components", {})
     components = {role: (part["name"], part["options"]) for role, part in parts.items()}
-    return MethodResult(
+    return results.MethodResult(
         run.label,
         dict(run.outcomes or {}),
         run.arms,
         data=run.data.name if run.data is not None else "",
-        options=options_of_tasks(components, run.record.get("settings", {})),
+        options=results.options_of_tasks(components, run.record.get("settings", {})),
     )
 
 
