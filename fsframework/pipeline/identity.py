@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import fsframework
+from fsframework._reading import check_file
 from fsframework.components.resolution import Component, canonical
 from fsframework.errors import DataError
 from fsframework.pipeline.cache.images import Pixels
@@ -140,6 +141,7 @@ def _digest_of(option: str, source: Path | None) -> str:
         return ""
     path = source / "weights.safetensors" if source.is_dir() else source
     try:
+        check_file(path)
         return digest_of(path.read_bytes())
     except OSError as error:
         raise DataError(f"training.{option} {source}: {error.strerror}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,11 @@ def test_a_file_says_what_its_weights_have_seen(photos: Path, fsf) -> None:
     record = json.loads((photos / json.loads(seen.stdout)["folder"] / "run.json").read_text())
     [caution] = record["cautions"]
     assert caution.startswith("possible contamination: the weights were trained on folder with")
+
+    os.mkfifo(photos / "pipe")
+    told = fsf(*[part.replace("backbone.safetensors", "pipe") for part in run], "folder:labelled")
+    assert told.returncode == 2
+    assert told.stderr.endswith("pipe: it is a named pipe, not a regular file\n")
 
     other = fsf(*run, "folder:labelled", "--backbone", "conv32f")
     assert other.returncode == 2
