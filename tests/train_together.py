@@ -13,10 +13,10 @@ from torch.nn import functional
 
 from fsf_gradient_methods import MAML
 from fsf_metric_methods import ProtoNet, RENet
-from fsf_pretext_methods import BF3S, HTS, SLA, SSFSL, SSFSLJigsaw
-from fsf_self_supervised_methods import BECLR, MoCo, PsCo, SimCLR, UniSiam
+from fsf_self_supervised.methods import BECLR, MoCo, PsCo, SimCLR, UniSiam
+from fsf_self_supervised.pretext import BF3S, HTS, SLA, SSFSL, SSFSLJigsaw
+from fsf_self_supervised.views import Jigsaw, Rotation
 from fsf_transfer_methods import NCC, RFS, Baseline
-from fsf_views import Jigsaw, Rotation
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
 from fsframework.pipeline.experiment.stages import Stage
