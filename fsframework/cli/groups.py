@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ import click
 from fsframework._calls import Called, calling, is_raised_by
 from fsframework.components.package_files import top_level
 from fsframework.components.registry import InstalledCommand, Registry
-from fsframework.errors import OptionError, PluginError, close_matches
+from fsframework.errors import PluginError, close_matches
 
 __all__ = ["SECTIONS", "InstalledEntry", "ListingGroup", "RootGroup"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from fsframework.components.resolution import resolve_component
-from fsframework.errors import DataError, OptionError
+from fsframework.errors import OptionError
 from fsframework.pipeline.cache.images import Pixels, pixels_of
 from fsframework.pipeline.cache.sealed import held
 from fsframework.pipeline.experiment.configuration import Experiment

@@ -657,7 +657,7 @@ class _StageLoop:
         self.optimizer.zero_grad(set_to_none=True)
         method = self.model.method
         with seeded(self._derived_seed("step", self.progress.epoch, step), self.device):
-            loss = self._loss(batches(step))
+            loss = self._loss(batches, step)
             with calling(named(method), "the gradient of loss"):
                 self.scaler.scale(loss).backward()
         carried, method.carried = method.carried, {}
@@ -679,11 +679,11 @@ class _StageLoop:
         count, seed = stage.steps * stage.tasks_per_step, self._derived_seed("episodes", epoch)
         return _drawn(self.training.episodes, shape, self.train_split.pool, count, seed)
 
-    def _loss(self, batch: Batch) -> Tensor:
+    def _loss(self, batches: Callable[[int], Batch], step: int) -> Tensor:
         """Return the loss of a step, the mean over its tasks or images."""
         method = self.model.method
         with lowered(self.device, self.stage.precision):
-            loss = method.loss(batch)
+            loss = method.loss(batches(step))
         check_tensor(method, "loss", loss, (), self.device, finite=False)
         if not loss.requires_grad:
             raise malformed(method, "loss", "a constant", "a value that depends on the weights")
