@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 import math
 import re
 import time
@@ -161,8 +160,6 @@ def _finished(model: FewShotModel, path: Path) -> Trained:
     """Load the weights that an earlier training left, and return its result."""
     tensors, header = load_tensors(path)
     told: Any = header
-    if "history" not in told:  # written by an earlier version
-        told = json.loads(path.with_name("training.json").read_text())
     history = tuple(Epoch(**row) for row in told["history"])
     trained = Trained(history, told["best_accuracy"], True, tuple(told["notes"]))
     _check_fit(model, tensors)
