@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import pickle
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -44,6 +43,7 @@ from fsframework.values import (
     Outcomes,
     TaskSet,
 )
+from tests.test_records import example_record
 
 __all__ = ["READERS", "Reader", "picture", "read_all"]
 
@@ -211,11 +211,8 @@ def _read_record(path: Path) -> RunRecord:
     return RunRecord.load(path.parent)
 
 
-_OLD_RUN = next((Path(__file__).parents[1] / "old_files" / "version_1").rglob("run.json"))
-
-
 def _record(path: Path) -> None:
-    shutil.copy(_OLD_RUN, path)
+    example_record().save(path.parent)
 
 
 def _accuracies(path: Path) -> object:

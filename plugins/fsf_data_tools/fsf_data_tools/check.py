@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from fsframework.errors import FsfError
 
 if TYPE_CHECKING:
     from fsf_data_tools.checking import DataReport, WordsReport
-    from fsframework.api.experiments import Description
+    from fsframework.api.session import Session
 
 __all__ = ["check"]
 
@@ -70,7 +71,7 @@ def check(
         needed["sampler"] = _WORDLESS
     if report.unreadable:
         needed["broken"] = "skip"
-    advice = _advice(described(tree, session, **needed))
+    advice = _advice(tree, session, needed)
     usage = None if advice.works is None else _command(context, {**needed, **advice.works})
     problems = (*report.problems, *([advice.problem] if advice.problem else []))
     if as_json:
@@ -100,13 +101,32 @@ class _Advice:
     problem: str = ""
 
 
-def _advice(description: Description) -> _Advice:
-    try:
-        return _Advice({}, description.check())
-    except FsfError as error:
-        if error.remedy:
-            return _Advice(error.remedy, (str(error),))
-        return _Advice(None, problem=str(error))
+_UNTRAINED = "training.epochs"
+_SIMPLER: tuple[Mapping[str, Any], ...] = tuple(
+    {**sampler, **untrained, **shot}
+    for sampler, untrained, shot in itertools.product(
+        ({}, {"sampler": _WORDLESS}), ({}, {_UNTRAINED: 0}), ({}, {"shot": 1})
+    )
+)
+"""Arguments that ask less of the data, in the order tried."""
+
+
+def _advice(tree: Mapping[str, Any], session: Session, needed: Mapping[str, Any]) -> _Advice:
+    """Return the first arguments that work, and why the usual ones do not."""
+    from fsframework.api.experiments import described
+
+    first = ""
+    for simpler in _SIMPLER:
+        arguments = {**needed, **simpler}
+        if _UNTRAINED in arguments:
+            arguments["training"] = {"epochs": arguments.pop(_UNTRAINED)}
+        try:
+            notes = described(tree, session, **arguments).check()
+        except FsfError as error:
+            first = first or str(error)
+        else:
+            return _Advice(simpler, (first, *notes) if first else notes)
+    return _Advice(None, problem=first)
 
 
 def _command(context: click.Context, needed: Mapping[str, Any]) -> str:

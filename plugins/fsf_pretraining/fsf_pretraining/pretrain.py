@@ -18,7 +18,7 @@ from fsframework.cli.options import (
 __all__ = ["pretrain"]
 
 
-@command(together=True)
+@command()
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
@@ -55,8 +55,6 @@ def pretrain(context: click.Context, /, output: Path, force: bool, as_json: bool
 
     check_output(output, ".safetensors", force=force)
     made = pretrain_described(description_of(context), output)
-    if made is None:
-        return
     losses = [row.loss for row in made.history]
     if as_json:
         render.print_json(
