@@ -13,9 +13,10 @@ import numpy as np
 from fsframework.api.experiments import described, tree_of_call
 from fsframework.api.session import open_session
 from fsframework.api.sharing import sharing_of
+from fsframework.errors import FsfError, argument
 from fsframework.pipeline.features import features_of
 from fsframework.pipeline.session import Session
-from fsframework.pipeline.work.shards import MissingRows
+from fsframework.pipeline.shared_rows import Do
 
 __all__ = ["EmbeddedImages", "embed_described", "embed_images"]
 
@@ -77,16 +78,32 @@ def embed_described(
     Args:
         plugins: the files of the session's plugins, for the workers of a launcher.
     """
-    sharing, tree = sharing_of("features", tree, session, plugins)
+    sharing, tree = sharing_of(_embedding, tree, session, plugins)
     features = features_of(described(tree, session).experiment, session)
     reporter = session.reporter
     missing = features.missing(reporter)
     if missing.size and sharing is not None:
         task = replace(sharing.task, options={"key": features.key})
-        with replace(sharing, task=task).opened("features", features.key) as shared:
-            features.take(shared.folder, reporter)  # what an interrupted call had embedded
-            shared.compute(MissingRows(features.missing(reporter), features.block))
-            features.take(shared.folder, reporter)
+        sharing = replace(sharing, task=task)
+        with sharing.folder("features", features.key) as folder:
+            features.take(folder, reporter)  # what an interrupted call had embedded
+            sharing.compute("features", folder, features.missing(reporter), features.block)
+            features.take(folder, reporter)
     features.built(np.arange(features.shape[0]), reporter)
     size = math.prod(features.shape) * np.dtype(np.float32).itemsize
     return EmbeddedImages(features.path, features.shape, int(missing.size), size)
+
+
+def _embedding(tree: Mapping[str, Any], session: Session, options: Mapping[str, Any]) -> Do:
+    """Return what a worker does.
+
+    Raises:
+        FsfError: its features would be others.
+    """
+    features = features_of(described(tree, session).experiment, session)
+    if features.key != options["key"]:
+        raise FsfError(
+            "this worker would compute other features than the command that started it, as on "
+            f"another kind of device; give {argument('device')}"
+        )
+    return features.make_apart

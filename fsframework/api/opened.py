@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from fsframework.api.experiments import Description
+from fsframework.api.experiments import Description, described
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.attributes.detection import Detection, Shard
+from fsframework.pipeline.attributes.detection import Detection
 from fsframework.pipeline.attributes.extraction import (
     Extracted,
     detection_job,
     extract_attributes,
 )
 from fsframework.pipeline.attributes.sources import WordSource
+from fsframework.pipeline.session import Session
+from fsframework.pipeline.shared_rows import Do, Sharing
 from fsframework.pipeline.task_sources import (
     OpenedDataset,
     candidate_splits,
@@ -24,13 +28,12 @@ from fsframework.pipeline.task_sources import (
     split_of_tasks,
     word_source,
 )
-from fsframework.pipeline.work.shards import Sharing
 from fsframework.values import Arms, ImagePool, TaskSet
 
 __all__ = [
     "Extracted",
     "OpenedImages",
-    "detection_of",
+    "detecting",
     "draw_tasks",
     "extract_words",
     "open_images",
@@ -119,42 +122,37 @@ def extract_words(
     description: Description,
     *,
     batch_size: int | None = None,
-    shard: str | None = None,
     sharing: Sharing | None = None,
 ) -> Extracted:
     """Detect the words in the images of a described experiment, reusing earlier answers.
 
     Args:
         batch_size: images per call of the detector; by default 16 on a CPU, 64 on a GPU.
-        shard: ``I/N`` for part ``I`` of ``N`` equal parts of the images, from 1 to ``N``.
         sharing: workers that process the images, see ``fsframework.api.sharing``; by default this
             process does.
 
     Raises:
-        OptionError: no detector is given, or ``shard`` is malformed.
+        OptionError: no detector is given.
         FsfError: the detector cannot be prepared, or its answer is malformed.
     """
-    part = None if shard is None else Shard.parse(shard)
     source, dataset = _source_of_words(description)
     return extract_attributes(
-        source, dataset, description.session, batch_size=batch_size, shard=part, sharing=sharing
+        source, dataset, description.session, batch_size=batch_size, sharing=sharing
     )
 
 
-def detection_of(description: Description, *, batch_size: int | None = None) -> Detection:
-    """Return the detector of a described experiment, ready for its images: for workers.
-
-    Raises:
-        FsfError: no detector is given, or it cannot be prepared.
-    """
-    source, dataset = _source_of_words(description)
-    return Detection(
-        detection_job(source, dataset, description.session),
-        description.session,
+def detecting(tree: Mapping[str, Any], session: Session, options: Mapping[str, Any]) -> Do:
+    """Return what a worker does that detects words; ``options`` has the ``batch_size``."""
+    source, dataset = _source_of_words(described(tree, session))
+    detection = Detection(
+        detection_job(source, dataset, session),
+        session,
         device=source.device,
         offline=source.offline,
-        batch_size=batch_size,
+        batch_size=options["batch_size"],
     )
+    # Answers are kept where they belong.
+    return lambda folder, name, rows: detection.answer(name, rows)
 
 
 def _source_of_words(description: Description) -> tuple[WordSource, Dataset]:

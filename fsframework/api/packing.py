@@ -22,7 +22,7 @@ from fsframework.pipeline.cache.images import (
 from fsframework.pipeline.experiment.configuration import resolve_part
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
-from fsframework.pipeline.work.shards import MissingRows, Sharing
+from fsframework.pipeline.shared_rows import Do, Sharing
 
 __all__ = [
     "PackedImages",
@@ -117,7 +117,7 @@ def pack_described(
     Args:
         plugins: the files of the session's plugins, for the workers of a launcher.
     """
-    sharing, tree = sharing_of("images", tree, session, plugins)
+    sharing, tree = sharing_of(_decoding, tree, session, plugins)
     store, broken = described_store(tree, session)
     decoded = _fill(store, broken, sharing, session.reporter)
     apart = decoding_difference(store) if store.decoding == "scaled" else None
@@ -146,16 +146,23 @@ def described_store(tree: Mapping[str, Any], session: Session) -> tuple[ImageSto
     return store, settings.broken
 
 
+def _decoding(tree: Mapping[str, Any], session: Session, options: Mapping[str, Any]) -> Do:
+    """Return what a worker does."""
+    del options
+    store, broken = described_store(tree, session)
+    return lambda folder, name, rows: store.decode_apart(folder, name, rows, broken)
+
+
 def _fill(store: ImageStore, broken: Broken, sharing: Sharing | None, reporter: Reporter) -> int:
     """Fill a whole store and return how many images were decoded."""
     everything = np.arange(len(store))
     missing = store.missing(everything, broken, reporter)
     if missing.size and sharing is not None:
         store.demand_disk(missing, reporter)
-        with sharing.opened("images", store.key) as shared:
-            store.take(shared.folder, reporter, of_earlier=True)
+        with sharing.folder("images", store.key) as folder:
+            store.take(folder, reporter, of_earlier=True)
             left = store.missing(everything, broken, reporter)
-            shared.compute(MissingRows(left, store.images_a_block))
-            store.take(shared.folder, reporter)
+            sharing.compute("images", folder, left, store.images_a_block)
+            store.take(folder, reporter)
     store.fill(everything, broken, "images", reporter)
     return int(missing.size)

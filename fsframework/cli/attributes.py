@@ -41,12 +41,6 @@ def attributes() -> None:
 @click.argument("output", type=click.Path(path_type=Path))
 @shared("detector", "dataset", "split")
 @click.option(
-    "--shard",
-    metavar="I/N",
-    help="Only part I of N, I from 1 to N; other processes may work on the other parts at the same "
-    "time. A later run without it joins all parts, as does fsf attributes merge.",
-)
-@click.option(
     "--batch-size",
     type=int,
     metavar="N",
@@ -58,7 +52,6 @@ def extract(
     context: click.Context,
     /,
     output: Path,
-    shard: str | None,
     batch_size: int | None,
     force: bool,
     as_json: bool,
@@ -72,14 +65,14 @@ def extract(
     skipped, and the exit code is 1. The workers of --launcher divide the images.
     """
     from fsframework.api.experiments import described
-    from fsframework.api.opened import extract_words
+    from fsframework.api.opened import detecting, extract_words
     from fsframework.api.sharing import sharing_of
 
     check_output(output, ".parquet", force=force)
     session, plugins = session_of(context), context.params["plugin_files"]
-    sharing, tree = sharing_of("words", tree_of(context), session, plugins, batch_size=batch_size)
+    sharing, tree = sharing_of(detecting, tree_of(context), session, plugins, batch_size=batch_size)
     description = described(tree, session)
-    extracted = extract_words(description, batch_size=batch_size, shard=shard, sharing=sharing)
+    extracted = extract_words(description, batch_size=batch_size, sharing=sharing)
     extracted.table.save(output)
     if as_json:
         _print_json(output, extracted)

@@ -168,13 +168,3 @@ def _to_add(row: DatasetRow) -> str:
     if row.declared_by is not None:
         return "FILE.toml PATH"
     return f"{row.name} {row.argument or 'PATH'}{'' if row.about is not None else ' --as NAME'}"
-
-
-@data.command("work", hidden=True)
-@click.argument("key")
-@shared("cache-dir")
-def work(key: str, cache_dir: Path | None) -> None:
-    """Compute shards of images until none is free; launchers start this."""
-    from fsframework.api.sharing import work_on_shards
-
-    work_on_shards(key, cache_dir)

@@ -20,8 +20,8 @@ from fsframework.cli.options import (
 from fsframework.errors import FsfError
 
 if TYPE_CHECKING:
-    from fsframework.api.sweep_listing import Listed
     from fsframework.api.sweeping import Finished, PlannedSweep
+    from fsframework.api.sweeps import Listed
 
 __all__ = ["sweep"]
 
@@ -73,7 +73,7 @@ def sweep(
 
     planned = _planned(context, name)
     if dry_run:
-        from fsframework.api.sweep_listing import listed_experiments
+        from fsframework.api.sweeps import listed_experiments
 
         _print_listed(planned.sweep.name, listed_experiments(planned.sweep), as_json)
         return
@@ -120,7 +120,7 @@ def _planned(context: click.Context, name: str | None) -> PlannedSweep:
 
 def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
     """Print the state of each experiment, and how long those left may take."""
-    from fsframework.api.sweep_listing import STATES, expected_time
+    from fsframework.api.sweeps import STATES, expected_time
     from fsframework.cli import render
 
     if as_json:
@@ -166,17 +166,6 @@ def sweep_status(context: click.Context, /, name: str, as_json: bool, **_: Any) 
 
     NAME is the name of the sweep, which it prints at its end.
     """
-    from fsframework.api.sweep_listing import listed_sweep
+    from fsframework.api.sweeps import listed_sweep
 
     _print_listed(name, listed_sweep(name, session_of(context)), as_json)
-
-
-@sweep.command("work", hidden=True)
-@click.argument("digest")
-@shared("runs-dir", "cache-dir")
-@click.pass_context
-def sweep_work(context: click.Context, /, digest: str, **_: Any) -> None:
-    """Do experiments of a sweep until none is free; launchers start this."""
-    from fsframework.api.sweeps import work_on
-
-    work_on(digest, context.params["runs_dir"], context.params["cache_dir"])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fsframework.interfaces.dataset import About, Dataset, Decoding
     from fsframework.interfaces.detector import AttributeDetector, Captioner, ImageTextModel
     from fsframework.interfaces.importer import CheckpointImporter, ImportedModel
-    from fsframework.interfaces.launcher import Launcher, Work, Workers, WorkerState
+    from fsframework.interfaces.launcher import Launcher, WorkerDied
     from fsframework.interfaces.method import Batch, FewShotMethod
     from fsframework.interfaces.page import PageWriter, ReportPage, ReportPart
     from fsframework.interfaces.renderer import Renderer
@@ -77,9 +77,7 @@ __all__ = [
     "ViewMaker",
     "Views",
     "WordSelector",
-    "Work",
-    "WorkerState",
-    "Workers",
+    "WorkerDied",
     "check_above",
     "check_at_least",
     "check_below_one",
@@ -124,9 +122,7 @@ _HOME = {
     "ViewMaker": "fsframework.interfaces.views",
     "Views": "fsframework.interfaces.views",
     "WordSelector": "fsframework.interfaces.selector",
-    "Work": "fsframework.interfaces.launcher",
-    "WorkerState": "fsframework.interfaces.launcher",
-    "Workers": "fsframework.interfaces.launcher",
+    "WorkerDied": "fsframework.interfaces.launcher",
     "check_above": "fsframework.interfaces.checks",
     "check_at_least": "fsframework.interfaces.checks",
     "check_below_one": "fsframework.interfaces.checks",

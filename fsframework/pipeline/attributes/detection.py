@@ -8,7 +8,7 @@ which other words can be selected without processing an image again.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,14 +26,14 @@ from fsframework.pipeline.attributes.answers import (
     provenance_of,
     selected,
 )
-from fsframework.pipeline.attributes.detection_log import DetectionLog, Shard
+from fsframework.pipeline.attributes.detection_log import DetectionLog
 from fsframework.pipeline.cache.sealed import load_sealed, save_sealed
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
-from fsframework.pipeline.work.shards import MissingRows, Sharing
+from fsframework.pipeline.shared_rows import Sharing
 from fsframework.values import AttributeTable, IntArray, digest_of
 
-__all__ = ["Detected", "Detection", "DetectionJob", "Shard", "detect_attributes"]
+__all__ = ["Detected", "Detection", "DetectionJob", "detect_attributes"]
 
 _IMAGES_PER_CALL = {"cpu": 16, "cuda": 64}
 """Default number of images per call of a detector."""
@@ -51,14 +51,12 @@ class DetectionJob:
         origin: the component that made ``dataset``; its code enters the cache key, its options do
             not, since the data set's fingerprint reflects them.
         split: whose images are processed.
-        shard: the part of the split's images that is processed; ``None`` for all of them.
     """
 
     detector: Component
     dataset: Dataset
     origin: Component
     split: str
-    shard: Shard | None = None
 
     @cached_property
     def indices(self) -> IntArray:
@@ -69,11 +67,6 @@ class DetectionJob:
     def keys(self) -> tuple[str, ...]:
         """Keys of the split's images."""
         return tuple(self.dataset.keys[i] for i in self.indices)
-
-    @property
-    def places(self) -> slice:
-        """Positions of the shard's images in the split."""
-        return slice(None) if self.shard is None else self.shard.of(len(self.keys))
 
     def other_keys(self) -> tuple[str, ...]:
         """Return the keys of the images that are not in the split."""
@@ -155,11 +148,10 @@ class Detection:
 
     def missing(self) -> IntArray:
         """Return the positions in the split of the images without an answer, int64 ``(n,)``."""
-        job = self.job
-        with DetectionLog.opened(self._folder, job.keys, job.shard, self._session.reporter) as log:
-            return log.missing(job.places)
+        with DetectionLog.opened(self._folder, self.job.keys, self._session.reporter) as log:
+            return log.missing()
 
-    def answer(self, name: str, places: IntArray, wanted: Callable[[], bool]) -> None:
+    def answer(self, name: str, places: IntArray) -> None:
         """Process images that no other process does meanwhile, and that had no answer.
 
         Images that cannot be read stay without an answer.
@@ -167,14 +159,13 @@ class Detection:
         Args:
             name: of these images; an earlier call with the same name may have answered for some.
             places: positions in the split.
-            wanted: whether they are still without an answer, asked once the log is locked.
 
         Raises:
             FsfError: an answer is malformed.
         """
         reporter = self._session.reporter
         with DetectionLog.opened_by_worker(self._folder, self.job.keys, name, reporter) as log:
-            todo = places[~log.done[places]] if wanted() else places[:0]
+            todo = places[~log.done[places]]
             _fill(log, self.job, self._ready.detector, todo, self.batch_size, reporter)
 
     def result(self) -> Detected:
@@ -188,19 +179,17 @@ class Detection:
             self.identity,
             job.detector.fingerprint,
             canonical(ready.provenance),
-            str(job.shard or ""),
         )
         stored = session.workspace.cache / "attributes" / f"{table_key[:24]}.parquet"
-        with DetectionLog.opened(self._folder, job.keys, job.shard, session.reporter) as log:
-            todo = log.missing(job.places)
-            total = len(job.keys[job.places])
+        with DetectionLog.opened(self._folder, job.keys, session.reporter) as log:
+            todo, total = log.missing(), len(job.keys)
             if not todo.size:
                 kept = load_sealed(stored, AttributeTable.load, session.reporter)
                 if kept is not None:
                     return Detected(kept, (), ready.notes, total)
             failed = _fill(log, job, ready.detector, todo, self.batch_size, session.reporter)
             header = _header(job, ready.provenance, f"{len(failed)} of {total} images")
-            table = _table(log, job.places, ready.detector, header, session.reporter)
+            table = _table(log, ready.detector, header, session.reporter)
         if not failed:
             save_sealed(stored, table.save)
         return Detected(table, tuple(failed), ready.notes, total - int(todo.size))
@@ -229,9 +218,9 @@ def detect_attributes(
     detection = Detection(job, session, device=device, offline=offline, batch_size=batch_size)
     if sharing is None:
         return detection.result()
-    with sharing.opened("detection", detection.identity) as shared:
+    with sharing.folder("detection", detection.identity) as folder:
         todo = detection.missing()
-        shared.compute(MissingRows(todo, detection.batch_size))
+        sharing.compute("detection", folder, todo, detection.batch_size)
         found = detection.result()  # of unreadable images, and of the table
     return dataclasses.replace(found, reused=len(job.keys) - int(todo.size))
 
@@ -300,7 +289,7 @@ def _fill(
     failed: list[tuple[str, str]] = []
     if not todo.size:
         return failed
-    total = len(job.keys[job.places])
+    total = len(job.keys)
     with reporter.stage("detection", total, total - todo.size) as advance:
         for said in answers_of(detector, job.dataset, job.indices, todo, size):
             log.append(said.places, said.answers, captions=isinstance(detector, Captioner))
@@ -318,7 +307,6 @@ def _header(job: DetectionJob, provenance: Mapping[str, str], unreadable: str) -
         "split": job.split,
         "options": canonical(_portable(job.detector.to_json())),
         **provenance,
-        **({"shard": str(job.shard)} if job.shard else {}),
         "unreadable": unreadable,
     }
 
@@ -334,14 +322,12 @@ def _portable(value: Any) -> Any:
 
 def _table(
     log: DetectionLog,
-    chosen: slice,
     detector: AttributeDetector,
     provenance: Mapping[str, str],
     reporter: Reporter,
 ) -> AttributeTable:
     """Build the table of some images from the log, reading it block by block."""
-    places = np.arange(len(log.keys))[chosen]
-    places = places[log.done[places]]
+    places = np.flatnonzero(log.done)
     captions: list[str] = []
     selector = detector.selector if isinstance(detector, Captioner) else None
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,55 +14,20 @@ import numpy as np
 import xxhash
 
 from fsframework._files import atomic_write, explain_os_error, locked
-from fsframework.errors import FsfError, OptionError, argument
+from fsframework.errors import FsfError
 from fsframework.pipeline.cache.sealed import discard, held, is_readable_file
 from fsframework.pipeline.progress import Reporter
 from fsframework.values import BoolArray, IntArray
 
-__all__ = ["DetectionLog", "Shard"]
+__all__ = ["DetectionLog"]
 
 _CHECK = b', "check": "'
 _ALL = "part-all.jsonl"
-"""The file of a process that has no shard, which works alone."""
+"""The file of a process that works alone."""
 _PARTS = "part-*.jsonl"
 _OF_WORKER = "part-worker-"
 """Begins the names of the files of workers, each of which has a part that nobody else has."""
 _BLOCK = 1 << 16
-
-
-@dataclass(frozen=True)
-class Shard:
-    """Part ``index`` of ``count`` equal parts of the images, ``0 <= index < count``."""
-
-    index: int
-    count: int
-
-    @classmethod
-    def parse(cls, text: str) -> Shard:
-        """Read ``i/n``; ``n/n`` and ``0/n`` are the same part, so that counting from 0 works too.
-
-        Raises:
-            OptionError: the text is not two numbers, or i is not in 0..n.
-
-        >>> Shard.parse("2/4")
-        Shard(index=2, count=4)
-        """
-        first, slash, second = text.partition("/")
-        if slash and first.isdecimal() and second.isdecimal():
-            index, count = int(first), int(second)
-            if 0 <= index <= count and count > 0:
-                return cls(index % count, count)
-        raise OptionError(
-            f"{argument('shard', text)}: must be i/n with i from 1 to n, for example 1/4"
-        )
-
-    def __str__(self) -> str:
-        return f"{self.index}/{self.count}"
-
-    def of(self, n_images: int) -> slice:
-        """Return the positions of this part among ``n_images`` images."""
-        bounds = [n_images * i // self.count for i in (self.index, self.index + 1)]
-        return slice(*bounds)
 
 
 class DetectionLog:
@@ -99,26 +63,16 @@ class DetectionLog:
     @classmethod
     @contextmanager
     def opened(
-        cls, folder: Path, keys: tuple[str, ...], shard: Shard | None, reporter: Reporter
+        cls, folder: Path, keys: tuple[str, ...], reporter: Reporter
     ) -> Iterator[DetectionLog]:
-        """Open the log for one process; meanwhile others can work on other shards only.
-
-        Halves and thirds overlap, so parts of one count wait for parts of another.
-        """
-        name = "all" if shard is None else f"{shard.index}-of-{shard.count}"
+        """Open the log for one process, while others wait."""
 
         def waiting() -> None:
             reporter.say("waiting for another process that detects the same words")
 
-        with ExitStack() as stack:
-            if shard is None:
-                stack.enter_context(held(folder, reporter, waiting=waiting))
-                _join_parts_of_workers(folder)
-            else:
-                stack.enter_context(_beside_others(folder, str(shard.count), waiting))
-                stack.enter_context(locked(folder / f"part-{name}", waiting=waiting))
-            own = folder / f"part-{name}.jsonl"
-            log = cls._healed(folder, keys, own, reporter)
+        with held(folder, reporter, waiting=waiting):
+            _join_parts_of_workers(folder)
+            log = cls._healed(folder, keys, folder / _ALL, reporter)
             try:
                 yield log
             finally:
@@ -144,7 +98,7 @@ class DetectionLog:
         def waiting() -> None:
             reporter.say("waiting for another process that detects the same words")
 
-        with _beside_others(folder, "workers", waiting):
+        with locked(folder, shared=True, waiting=waiting):
             # A worker that seems dead may still write, so each has a file of its own.
             own = folder / f"{_OF_WORKER}{name}-{secrets.token_hex(4)}.jsonl"
             log = cls(folder, keys, own, f"{_OF_WORKER}{name}-*.jsonl")
@@ -170,9 +124,7 @@ class DetectionLog:
                 f"{folder}: answers of an earlier version have no digests; they are accepted and "
                 "get digests now"
             )
-            # Other processes may be writing the other parts, unless this one has them all.
-            mine = {*log.unchecked} if own.name == _ALL else {own} & {*log.unchecked}
-            for path in mine:
+            for path in log.unchecked:
                 with suppress(FsfError):  # the cache may be read-only
                     _add_checks(path)
             log = cls(folder, keys, own)
@@ -202,9 +154,9 @@ class DetectionLog:
         self.done[place] = True
         self._file[place], self._offset[place] = file, offset
 
-    def missing(self, places: slice) -> IntArray:
-        """Return which of these positions have no answer yet."""
-        return np.flatnonzero(~self.done[places]) + (places.start or 0)
+    def missing(self) -> IntArray:
+        """Return the positions without an answer."""
+        return np.flatnonzero(~self.done)
 
     def append(self, places: list[int], answers: Sequence[Any], *, captions: bool) -> None:
         """Write answers to the file; once this returns, a kill does not lose them."""
@@ -241,20 +193,6 @@ class DetectionLog:
                 said = json.loads(files[number].readline())
                 answers.append(said["caption"] if "caption" in said else said["words"])
         return answers
-
-
-@contextmanager
-def _beside_others(folder: Path, count: str, waiting: Callable[[], None]) -> Iterator[None]:
-    """Lock a folder for one of several processes that divide the images in the same way."""
-    with ExitStack() as stack:
-        with locked(folder / "gate", waiting=waiting):
-            for other in sorted(folder.glob("of-*")):
-                if other.name != f"of-{count}":
-                    with locked(other, waiting=waiting):
-                        pass
-            stack.enter_context(locked(folder / f"of-{count}", shared=True))
-        stack.enter_context(locked(folder, shared=True, waiting=waiting))
-        yield
 
 
 def _join_parts_of_workers(folder: Path) -> None:

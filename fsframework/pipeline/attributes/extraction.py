@@ -10,13 +10,12 @@ from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.attributes.detection import (
     Detected,
     DetectionJob,
-    Shard,
     detect_attributes,
 )
 from fsframework.pipeline.attributes.filtering import images_with_class_words
 from fsframework.pipeline.attributes.sources import WordSource, without_dropped_words
 from fsframework.pipeline.session import Session
-from fsframework.pipeline.work.shards import Sharing
+from fsframework.pipeline.shared_rows import Sharing
 
 __all__ = ["Extracted", "detection_job", "extract_attributes"]
 
@@ -33,9 +32,7 @@ class Extracted(Detected):
     class_named: int
 
 
-def detection_job(
-    source: WordSource, dataset: Dataset, session: Session, shard: Shard | None = None
-) -> DetectionJob:
+def detection_job(source: WordSource, dataset: Dataset, session: Session) -> DetectionJob:
     """Return which detector processes which images.
 
     Raises:
@@ -44,7 +41,7 @@ def detection_job(
     if source.detector is None:
         known = ", ".join(p.name for p in session.registry.plugins("detector"))
         raise OptionError(f"{argument('detector')} is missing; give one of {known}")
-    return DetectionJob(source.detector, dataset, source.dataset, source.split, shard)
+    return DetectionJob(source.detector, dataset, source.dataset, source.split)
 
 
 def extract_attributes(
@@ -53,10 +50,9 @@ def extract_attributes(
     session: Session,
     *,
     batch_size: int | None = None,
-    shard: Shard | None = None,
     sharing: Sharing | None = None,
 ) -> Extracted:
-    """Detect the words in a split's images, or in a shard of them, and drop the unwanted ones.
+    """Detect the words in a split's images, and drop the unwanted ones.
 
     Args:
         source: names the detector.
@@ -64,23 +60,12 @@ def extract_attributes(
         sharing: workers that process the images; by default this process does.
 
     Raises:
-        OptionError: there is no detector, rare words are to be dropped from a shard, or a shard is
-            to be shared.
+        OptionError: there is no detector.
         FsfError: as of ``detect_attributes``.
     """
     words = source.words
-    if shard is not None and sharing is not None:
-        raise OptionError(
-            f"{argument('launcher')} divides the images by itself; give it without "
-            f"{argument('shard')}"
-        )
-    if shard is not None and words.min_count > 1:
-        raise OptionError(
-            f"{argument('min_count')} counts the images of the whole split, not of a shard; give "
-            f"it without {argument('shard')}, or to the commands that read the merged table"
-        )
     detected = detect_attributes(
-        detection_job(source, dataset, session, shard),
+        detection_job(source, dataset, session),
         session,
         device=source.device,
         offline=source.offline,

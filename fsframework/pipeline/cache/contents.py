@@ -17,7 +17,7 @@ __all__ = ["STAGES", "CacheItem", "cache_items", "remove_item"]
 
 STAGES = (
     *("images", "detections", "attributes", "features", "similarity", "tasks", "training"),
-    *("outcomes", "shards"),
+    *("outcomes", "shared"),
 )
 """Folders of the cache whose contents runs share."""
 
