@@ -12,7 +12,6 @@ from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.sampler import TaskSampler
 from fsframework.pipeline.experiment.configuration import (
     Experiment,
-    divided,
     resolve_experiment,
 )
 from fsframework.pipeline.experiment.options import given_tree, merged, read_config
@@ -120,5 +119,5 @@ def describe(
 def described(tree: Mapping[str, Any], session: Session, **arguments: Any) -> Description:
     """Return the description of a tree of ``Given``; arguments take precedence over the tree."""
     tree = merged(given_tree(arguments, _ORIGIN), tree)
-    experiment = divided(resolve_experiment(session.registry, tree), session.processes.size)
+    experiment = resolve_experiment(session.registry, tree)
     return Description(experiment.to_json(), experiment.origins, experiment, session)

@@ -12,7 +12,6 @@ from fsframework.api.components import Given, canonical
 from fsframework.api.experiments import Description
 from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, runs
-from fsframework.api.session import Session
 from fsframework.errors import FsfError, OptionError
 
 __all__ = [

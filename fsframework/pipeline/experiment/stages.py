@@ -92,15 +92,6 @@ class Stage:
     n_query: Annotated[int, Option("Queries per class of an episode.", least=1)] = 5
     tasks_per_step: Annotated[int, Option("Episodes per update.", least=1)] = 1
     batch_size: Annotated[int, Option("Images per step on batches or views.", least=2)] = 64
-    groups: Annotated[
-        int,
-        Option(
-            "Equal parts of a step's tasks and images that are computed one after another, or by "
-            "several processes at once. The gradient is that of the whole step, but each group "
-            "has random numbers and BatchNorm statistics of its own.",
-            least=1,
-        ),
-    ] = 1
     augment: Annotated[
         tuple[Augmentation, ...],
         Option(
@@ -228,16 +219,6 @@ class Stage:
             own: what the method declares; a method that learns from nothing sees nothing.
         """
         return own if own == "nothing" or self.learns_from == "method" else self.learns_from
-
-    def most_groups(self, shown: str) -> int:
-        """Return how many groups a step has room for: one task or two images in each.
-
-        >>> Stage(tasks_per_step=4, batch_size=6).most_groups("both")
-        3
-        """
-        images = self.batch_size // 2
-        room = {"episodes": self.tasks_per_step, "batches": images, "views": images}
-        return min(room.values()) if shown == "both" else room.get(shown, 1)
 
     def rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch; it depends on no state, so resuming is simple.
