@@ -130,7 +130,9 @@ def check_values(values: Any, where: str = "") -> None:
     Raises:
         OptionError: a value is out of bounds.
     """
-    for name, option in options_of(type(values)).items():
+    cls = type(values)
+    # mypy does not take a class as hashable
+    for name, option in options_of(cls).items():  # type: ignore[arg-type]
         value = getattr(values, name)
         if not option.allows(value):
             lies = "lie" if option.rule.startswith("between") else "be"
