@@ -18,10 +18,10 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_metric_methods import ProtoNet
+from fsf_methods.metric import ProtoNet
+from fsf_methods.transfer import NCC, Logistic
 from fsf_pretext_methods import HTS, SLA
 from fsf_self_supervised_methods import OpTA
-from fsf_transfer_methods import NCC, Logistic
 from fsf_views import Rotation
 
 IMAGE = (3, 32, 32)

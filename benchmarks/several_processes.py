@@ -21,8 +21,8 @@ import torch
 from _options import one_of, positive
 
 from fsf_backbones import Conv64F
-from fsf_gradient_methods import MAML
-from fsf_metric_methods import ProtoNet
+from fsf_methods.gradient import MAML
+from fsf_methods.metric import ProtoNet
 from fsframework.components.kinds import kind_of
 from fsframework.components.registry import Loaded, Plugin, Registry
 from fsframework.components.resolution import Component, resolve_component

@@ -11,11 +11,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_gradient_methods import MAML
-from fsf_metric_methods import ProtoNet, RENet
+from fsf_methods.gradient import MAML
+from fsf_methods.metric import ProtoNet, RENet
+from fsf_methods.transfer import NCC, RFS, Baseline
 from fsf_pretext_methods import BF3S, HTS, SLA, SSFSL, SSFSLJigsaw
 from fsf_self_supervised_methods import BECLR, MoCo, PsCo, SimCLR, UniSiam
-from fsf_transfer_methods import NCC, RFS, Baseline
 from fsf_views import Jigsaw, Rotation
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component

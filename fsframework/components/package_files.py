@@ -1,4 +1,4 @@
-"""Data files that a package has next to its ``__init__.py``, found without importing it."""
+"""Data files that a package has next to an ``__init__.py``, found without importing it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,14 @@ def package_folders(name: str) -> list[Path] | None:
 
 
 def package_file(target: str, name: str) -> Path | None:
-    """Return the file called ``name`` in the top-level package of a target, if it exists."""
-    for folder in package_folders(top_level(target)) or ():
-        if (folder / name).is_file():
-            return folder / name
+    """Return the file ``name`` nearest to the module of a target, without importing it.
+
+    It is in the package that the target names, or in one that contains it.
+    """
+    top, *inner = target.partition(":")[0].split(".")
+    for root in package_folders(top) or ():
+        for depth in range(len(inner), -1, -1):
+            path = root.joinpath(*inner[:depth], name)
+            if path.is_file():
+                return path
     return None

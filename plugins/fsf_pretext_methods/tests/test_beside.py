@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_metric_methods import DN4, ProtoNet
+from fsf_methods.metric import DN4, ProtoNet
+from fsf_methods.transfer import NCC, Baseline
 from fsf_pretext_methods import BF3S, SSFSL, SSFSLJigsaw
 from fsf_pretext_methods._bf3s import CosineClassifier, ResidualHead, location_loss, standardised
-from fsf_transfer_methods import NCC, Baseline
 from fsf_views import Jigsaw, Patches, Rotation, SimCLR
 from fsframework.interfaces import Batch, FewShotMethod, OptionError, ViewMaker
 from fsframework.testing.method import ToyBackbone, built

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_metric_methods import ProtoNet
+from fsf_methods.metric import ProtoNet
 from fsf_pretext_methods import HTS, SLA, SSFSL
 from fsf_pretext_methods._hts import level_loss
 from fsf_views import ColorPermutation, Rotation

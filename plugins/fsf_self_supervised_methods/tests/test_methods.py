@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_adaptation_methods import ContrastiveCentroids
+from fsf_methods.adaptation import ContrastiveCentroids
+from fsf_methods.transfer import NCC, Logistic
 from fsf_self_supervised_methods import BECLR, MoCo, OpTA, PsCo, SimCLR, UniSiam
 from fsf_self_supervised_methods._losses import (
     cross_views,
@@ -21,7 +22,6 @@ from fsf_self_supervised_methods._losses import (
 from fsf_self_supervised_methods._opta import relative_cost, transport_plan
 from fsf_self_supervised_methods._pairs import PairMethod
 from fsf_self_supervised_methods._psco import pseudo_supervised
-from fsf_transfer_methods import NCC, Logistic
 from fsf_views import Rotation
 from fsf_views import SimCLR as StrongViews
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
