@@ -20,9 +20,9 @@ from torch.nn import functional
 
 from fsf_methods.metric import ProtoNet
 from fsf_methods.transfer import NCC, Logistic
-from fsf_pretext_methods import HTS, SLA
-from fsf_self_supervised_methods import OpTA
-from fsf_views import Rotation
+from fsf_self_supervised.methods import OpTA
+from fsf_self_supervised.pretext import HTS, SLA
+from fsf_self_supervised.views import Rotation
 
 IMAGE = (3, 32, 32)
 

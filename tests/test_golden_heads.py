@@ -18,17 +18,17 @@ COMPARED = {
     "FWT": "fsf_methods",
     "GNN": "fsf_methods",
     "GNNoriginal": "fsf_methods",
-    "HTS": "fsf_pretext_methods",
+    "HTS": "fsf_self_supervised",
     "IFSL": "fsf_methods",
     "LPFTFB": "fsf_methods",
-    "OpTA": "fsf_self_supervised_methods",
-    "PsCo": "fsf_self_supervised_methods",
+    "OpTA": "fsf_self_supervised",
+    "PsCo": "fsf_self_supervised",
     "SIB": "fsf_methods",
-    "SLA": "fsf_pretext_methods",
-    "SSFSL": "fsf_pretext_methods",
+    "SLA": "fsf_self_supervised",
+    "SSFSL": "fsf_self_supervised",
     "TPN": "fsf_methods",
     "TSA": "fsf_methods",
-    "UniSiam": "fsf_self_supervised_methods",
+    "UniSiam": "fsf_self_supervised",
 }
 """The package whose tests compare the cases of a method."""
 

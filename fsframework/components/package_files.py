@@ -1,4 +1,4 @@
-"""Data files that a package has next to an ``__init__.py``, found without importing it."""
+"""Data files that a package has next to its ``__init__.py``, found without importing it."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ def package_folders(name: str) -> list[Path] | None:
 
 
 def package_file(target: str, name: str) -> Path | None:
-    """Return the file ``name`` nearest to the module of a target, without importing it.
+    """Return the file called ``name`` beside the module of a target, or in the nearest package.
 
-    It is in the package that the target names, or in one that contains it.
+    Args:
+        target: ``PACKAGE.MODULE:NAME``; its own folder is looked in first, its top-level package
+            last.
     """
-    top, *inner = target.partition(":")[0].split(".")
-    for root in package_folders(top) or ():
+    inner = target.partition(":")[0].split(".")[1:]
+    for folder in package_folders(top_level(target)) or ():
         for depth in range(len(inner), -1, -1):
-            path = root.joinpath(*inner[:depth], name)
-            if path.is_file():
-                return path
+            found = folder.joinpath(*inner[:depth], name)
+            if found.is_file():
+                return found
     return None
