@@ -174,9 +174,10 @@ def _remove(item: _Item, cache: Path) -> bool:
     Raises:
         FsfError: the file system does not allow it.
     """
-    runs = cache.glob(f"{_RUNNING}/*/lock") if item.stage in _READ_BY_RUNS else ()
-    if any(not _hold(lock, ExitStack()) for lock in runs):
-        return False
+    if item.stage in _READ_BY_RUNS:
+        with ExitStack() as locks:
+            if not all(_hold(lock, locks) for lock in cache.glob(f"{_RUNNING}/*/lock")):
+                return False
     with ExitStack() as locks:
         if not all(_hold(path / "lock", locks) for path in item.paths):
             return False
