@@ -15,7 +15,14 @@ from fsframework.interfaces.component import Configurable
 if TYPE_CHECKING:
     from fsframework.testing import CheckResult, Make
 
-__all__ = ["PluginDescription", "check_plugin", "describe_plugin", "plugins", "registry_with"]
+__all__ = [
+    "Plugin",
+    "PluginDescription",
+    "check_plugin",
+    "describe_plugin",
+    "plugins",
+    "registry_with",
+]
 
 _ORIGIN = "call"
 """Origin of the options given to a check."""

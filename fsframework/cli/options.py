@@ -54,7 +54,6 @@ __all__ = [
     "option_leaves",
     "option_of",
     "plugin_names",
-    "run_command",
     "run_names",
     "runnable_group",
     "session_of",
@@ -506,25 +505,6 @@ def description_of(context: click.Context) -> Description:
     from fsframework.api.experiments import described
 
     return described(tree_of(context), session_of(context))
-
-
-_OFFLINE_DETECTOR = "appearance"
-"""A detector that needs only the images, suggested where it is installed."""
-
-
-def run_command(dataset: str, *, words: bool, plugins: Sequence[Path] = ()) -> str:
-    """Return an ``fsf run`` command for a data set that needs no download.
-
-    Args:
-        words: whether its images have words; otherwise they are detected.
-    """
-    found = f"fsf run --dataset {dataset}"
-    if words:
-        return found
-    from fsframework.api.plugins import registry_with
-
-    detected = _OFFLINE_DETECTOR in registry_with(plugins).names("detector")
-    return found + (f" --detector {_OFFLINE_DETECTOR}" if detected else " --sampler random")
 
 
 def flat_options(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fsframework import datasets
+from fsf_tools import datasets
 from fsframework.components.catalogue import Added, change_added, read_added
 from fsframework.components.options import Given
 from fsframework.components.registry import Registry
