@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fsframework._calls import interrupt
+from fsframework.components.options import Given
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Given
 from fsframework.errors import OptionError
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 from fsframework.pipeline.cache.workspace import Workspace
