@@ -45,6 +45,8 @@ class Launcher(Configurable, ABC, kind="launcher"):
     ) -> Iterator[tuple[int, Any]]:
         """Call a function once for each item, and yield its results as they come.
 
+        Workers go on with other items while the caller looks at a result.
+
         When the iterator is closed, as at an interruption, all workers are stopped within seconds:
         with SIGTERM first, so that the function sees a ``KeyboardInterrupt`` or ``SystemExit``,
         then with SIGKILL. Workers do not outlive the process that called this, where their engine

@@ -67,16 +67,17 @@ class Local(Launcher):
         del name
         workers = [_Worker(variables, logs) for variables in self._variables(len(items))]
         waiting = deque(enumerate(items))
+        ended: list[tuple[int, Any]] = []
         try:
             while True:
                 for worker in workers:
                     if worker.index is None and waiting:
                         worker.begin(function, *waiting.popleft())
+                yield from ended  # workers go on while the caller looks at these
                 busy = {one.pipe: one for one in workers if one.index is not None}
                 if not busy:
                     return
-                for pipe in wait(busy):
-                    yield busy[pipe].end()  # type: ignore[index]
+                ended = [busy[pipe].end() for pipe in wait(busy)]  # type: ignore[index]
         finally:
             _stop(workers)
 

@@ -14,7 +14,7 @@ from typing import Any
 from fsframework._calls import interrupt
 from fsframework.components.options import Given
 from fsframework.components.registry import Registry
-from fsframework.errors import OptionError
+from fsframework.errors import OptionError, Voice, speaking, voice
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.configuration import plain
@@ -90,11 +90,12 @@ def mapped(
     logs.mkdir(parents=True, exist_ok=True)
     left: Sequence[int] = range(len(items))
     deaths: dict[int, tuple[int, object]] = {}
+    said = functools.partial(_speaking, voice(), function)
     with _sigterm_interrupts():
         while left:
             again = []
             chosen = [items[index] for index in left]
-            with closing(launcher.map(function, chosen, name=name, logs=logs.absolute())) as found:  # type: ignore[type-var]
+            with closing(launcher.map(said, chosen, name=name, logs=logs.absolute())) as found:  # type: ignore[type-var]
                 for place, result in found:
                     index = left[place]
                     if isinstance(result, WorkerDied):
@@ -107,6 +108,11 @@ def mapped(
                             continue
                     yield index, result
             left = again
+
+
+def _speaking(spoken: Voice, function: Callable[[Any], Any], item: Any) -> Any:
+    with speaking(spoken):
+        return function(item)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from fsframework.pipeline.mapping import MOST_DEATHS, mapped, portable, worker_s
 from fsframework.pipeline.session import Session
 from fsframework.values import IntArray
 
-__all__ = ["Do", "Sharing", "Task", "do_rows"]
+__all__ = ["Do", "Sharing", "Task", "do_rows", "slices_of"]
 
 Do = Callable[[Path, str, IntArray], None]
 """Computes some rows, and keeps them in files of a folder whose names begin with a name."""
@@ -146,8 +146,6 @@ class Sharing:
                 advance(len(parts[index].rows))
 
     def _parts(self, folder: Path, rows: IntArray, block: int) -> list[_Part]:
-        size = max(_LEAST_ROWS, -(-len(rows) // _MOST_PARTS))
-        size = -(-size // block) * block
         task = Task(
             self.task.prepare,
             portable(self.task.tree, "the command"),
@@ -156,6 +154,12 @@ class Sharing:
             self.task.options,
         )
         pickled = pickle.dumps(task)
-        starts = range(0, len(rows), size)
-        slices = [rows[start : start + size] for start in starts]
+        slices = slices_of(rows, block)
         return [_Part(pickled, folder, digest_of("rows", one)[:16], one) for one in slices]
+
+
+def slices_of(rows: IntArray, block: int) -> list[IntArray]:
+    """Return slices of some rows that end where blocks of them end."""
+    size = max(_LEAST_ROWS, -(-len(rows) // _MOST_PARTS))
+    size = -(-size // block) * block
+    return [rows[start : start + size] for start in range(0, len(rows), size)]

@@ -111,17 +111,18 @@ class SweepFolder:
 
     def lock(self, key: str) -> FileLock:
         """Return the lock that a process has while it runs an experiment."""
-        path = self.runs / "sweeps" / "locks" / f"{key}.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return FileLock(path)
+        return FileLock(self.runs / "sweeps" / "locks" / f"{key}.lock")
 
     def is_running(self, key: str) -> bool:
         """Return whether a process has an experiment."""
+        lock = self.lock(key)
         try:
-            with self.lock(key).acquire(blocking=False):
-                return False
+            if Path(lock.lock_file).exists():
+                lock.acquire(blocking=False)
         except Timeout:
             return True
+        lock.release()
+        return False
 
     def save(self, name: str, experiments: Mapping[str, str]) -> None:
         """Keep the names of a sweep's experiments, by their keys."""
@@ -247,11 +248,12 @@ def run_item(item: Item) -> Ended:
 def _run(item: Item, session: Session, tell: Callable[[str], None]) -> Ended:
     folder = SweepFolder(item.workspace.runs)
     lock = folder.lock(item.key)
+    Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
     try:
-        lock.acquire(blocking=item.wait)
+        held = lock.acquire(blocking=item.wait)
     except Timeout:
         return Ended(status="busy")
-    with lock:
+    with held:
         if (found := folder.finished(item.key)) is not None:
             return found
         if (found := folder.ended(item.key)) is not None and found.time > item.since:
