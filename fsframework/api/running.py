@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from fsframework.api.experiments import Description, described, tree_of_call
 from fsframework.api.run_rows import run_row
@@ -18,6 +18,7 @@ from fsframework.records import RunRecord, find_run, list_records, load_arms, lo
 from fsframework.values import ArmOutcomes, Arms, Estimates, ImagePool
 
 if TYPE_CHECKING:
+    from fsframework.api.arguments import Arguments
     from fsframework.api.models import Model
     from fsframework.api.seeds import SeedGroup
 
@@ -111,7 +112,7 @@ def run(
     cache_dir: str | Path | None = None,
     progress: bool = True,
     seeds: None = None,
-    **arguments: Any,
+    **arguments: Unpack[Arguments],
 ) -> Run: ...
 
 
@@ -124,7 +125,7 @@ def run(
     cache_dir: str | Path | None = None,
     progress: bool = True,
     seeds: Iterable[int] | int | str,
-    **arguments: Any,
+    **arguments: Unpack[Arguments],
 ) -> SeedGroup: ...
 
 
@@ -136,7 +137,7 @@ def run(
     cache_dir: str | Path | None = None,
     progress: bool = True,
     seeds: Iterable[int] | int | str | None = None,
-    **arguments: Any,
+    **arguments: Unpack[Arguments],
 ) -> Run | SeedGroup:
     """Train a method, evaluate it on the tasks of every arm, and return the run.
 
