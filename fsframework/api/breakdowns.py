@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from fsframework.api.running import Run, load_run
-from fsframework.api.seeds import SeedGroup
 from fsframework.errors import OptionError, argument
 from fsframework.statistics.breakdown import Breakdown, Part, Question, breakdown_of
 from fsframework.statistics.harm import (
@@ -20,7 +19,7 @@ __all__ = ["Breakdown", "HarmfulPairs", "breakdown", "harmful_pairs"]
 
 
 def breakdown(
-    run: Run | SeedGroup | ArmOutcomes | str | Path,
+    run: Run | ArmOutcomes | str | Path,
     by: Part,
     *,
     question: Question = "tied",
@@ -80,7 +79,7 @@ def breakdown(
 
 
 def harmful_pairs(
-    run: Run | SeedGroup | ArmOutcomes | str | Path,
+    run: Run | ArmOutcomes | str | Path,
     question: Question | None = None,
     *,
     level: float = 0.95,

@@ -61,7 +61,7 @@ class SweepRow:
     """
 
     tags: Mapping[str, Any]
-    group: SeedGroup | None
+    group: Run | None
     reasons: tuple[str, ...] = ()
 
 

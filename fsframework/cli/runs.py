@@ -15,8 +15,7 @@ from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
     from fsframework.api.running import Run
-    from fsframework.api.seeds import SeedGroup
-    from fsframework.records import RunRecord
+        from fsframework.records import RunRecord
     from fsframework.values import Estimate
 
 __all__ = ["print_group", "print_record", "runs"]
