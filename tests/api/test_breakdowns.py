@@ -33,14 +33,6 @@ def test_a_run_keeps_its_images_and_words(run: fsf.Run) -> None:
     assert run.pool.attributes.fingerprint == pool.attributes.fingerprint
 
 
-def test_a_run_of_an_earlier_version_opens_its_data_set(run: fsf.Run, tmp_path: Path) -> None:
-    folder = tmp_path / run.name
-    shutil.copytree(run.folder, folder)
-    (folder / "images.parquet").unlink()
-    (folder / "words.parquet").unlink()
-    assert fsf.load_run(folder).pool.fingerprint == run.pool.fingerprint
-
-
 def test_images_or_words_of_another_run_are_refused(run: fsf.Run, tmp_path: Path) -> None:
     folder = tmp_path / run.name
     shutil.copytree(run.folder, folder)
