@@ -433,9 +433,7 @@ def _assembled(
     return Headline(sentences, table, notes, tuple(map(tuple, groups)))
 
 
-def _notes(
-    rows: Mapping[str, HeadlineRow], groups: Sequence[Sequence[Column]]
-) -> Iterator[str]:
+def _notes(rows: Mapping[str, HeadlineRow], groups: Sequence[Sequence[Column]]) -> Iterator[str]:
     """Yield what is needed to read the table, each sentence once."""
     estimates = [e for columns in groups for column in columns for e in column.values.values()]
     if estimates:
@@ -605,7 +603,9 @@ def _table_text(table: TableDeclaration, width: int) -> str:
     """
     at = {(entry.row, entry.column): entry for entry in table.entries}
     columns = [list(cells) for cells in zip(table.row_names, *table.rows, strict=True)]
-    columns += [[name, *_cells([at.get((row, name)) for row in table.rows])] for name in table.columns]
+    columns += [
+        [name, *_cells([at.get((row, name)) for row in table.rows])] for name in table.columns
+    ]
     spare = len(table.columns) - 3
     while (room := width - sum(max(map(len, cells)) + 2 for cells in columns)) < -2 and spare > 0:
         del columns[len(table.row_names)]

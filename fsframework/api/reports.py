@@ -213,8 +213,6 @@ def _opened(given: Reportable | Iterable[Reportable], runs_dir: Path) -> Iterato
 
 def _runs_of(one: Reportable, runs_dir: Path) -> Iterable[Run]:
     if isinstance(one, Run):
-        return [one]
-    if isinstance(one, SeedGroup):
         return one.runs
     path = Path(one)
     if path.is_dir() and not (path / RECORD_NAME).exists():

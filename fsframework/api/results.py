@@ -26,7 +26,7 @@ from fsframework.statistics.comparison import (
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import Interval, IntervalChoice
-from fsframework.statistics.measures import Measure, measures_named, measures_of, usual_measures
+from fsframework.statistics.measures import measures_named, measures_of, usual_measures
 from fsframework.statistics.results import (
     MethodResult,
     comparable,
@@ -43,6 +43,7 @@ __all__ = [
     "Comparison",
     "compare",
     "estimate",
+    "method_result",
     "results_of",
     "statistic_of_run",
     "statistics_of",
@@ -118,12 +119,9 @@ def estimate(
     return Estimates(estimates_of(statistics, outcomes, choice, class_sizes))
 
 
-def _over_seeds(
-    run: Run, statistics: Mapping[str, Statistic], choice: IntervalChoice
-) -> Estimates:
+def _over_seeds(run: Run, statistics: Mapping[str, Statistic], choice: IntervalChoice) -> Estimates:
     """Return statistics of every arm and of their contrast, over seeds and tasks."""
-    [joined] = joined_over_seeds(_result(run, None, Path()))
-    found = {}
+    joined, found = method_result(run), {}
     for name, statistic in statistics.items():
         for measure in measures_of(name, joined.outcomes, joined.contrast):
             values = values_of([joined], measure, statistic)
@@ -231,6 +229,16 @@ def compare(  # noqa: PLR0913 - an option each
         raise OptionError("no two of these methods have the same tasks")
     once = {label: tuple(dict.fromkeys(sentences)) for label, sentences in cautions.items()}
     return Comparison(tuple(parts), tuple(dict.fromkeys(notes)), once)
+
+
+def method_result(run: Run) -> MethodResult:
+    """Return a run as one result, of one model or of those of several seeds.
+
+    Raises:
+        RecordError: it has no outcomes.
+    """
+    [joined] = joined_over_seeds([result_of_run(one.folder, one.record) for one in run.runs])
+    return joined
 
 
 def results_of(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from fsframework.api.experiments import Description, described, tree_of_call
-from fsframework.api.run_rows import run_row
+from fsframework.api.run_rows import run_options, run_settings
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
 from fsframework.pipeline.cache.workspace import Workspace
@@ -83,6 +83,16 @@ class Run:
         """Training seed of each run, ``None`` where it is not known."""
         return tuple(run.record.training_seed for run in self.runs)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What tells it from other runs, by name; its estimates are not among it."""
+        return run_settings(self.folder, self.record)
+
+    @property
+    def options(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Its options as a tree, and in the same shape where each value came from."""
+        return run_options(self.record)
+
     @cached_property
     def tasks(self) -> Arms:
         """The tasks by name of the arm, read on first use."""
@@ -114,7 +124,9 @@ class Run:
         for tasks in self.tasks.values():
             words, drawn = pool.attributes, tasks.attributes_fingerprint
             if tasks.key_digest != pool.key_digest:
-                raise DataError(f"{folder}: its images are not those that its tasks were drawn from")
+                raise DataError(
+                    f"{folder}: its images are not those that its tasks were drawn from"
+                )
             if drawn is not None and (words is None or words.fingerprint != drawn):
                 raise DataError(f"{folder}: its words are not those that its tasks were drawn with")
         return pool
@@ -168,6 +180,15 @@ class Run:
 
         tree = tree_of_call({"model": self._single().folder, "device": device})
         return model_described(described(tree, open_session(progress=False)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return seeds, estimates, notes and folders of the runs as JSON values."""
+        return {
+            "seeds": list(self.seeds),
+            "estimates": {name: one.to_json() for name, one in self.estimates.items()},
+            "notes": list(self.notes),
+            "folders": [str(run.folder) for run in self.runs],
+        }
 
     def _single(self) -> Run:
         if len(self.runs) > 1:
@@ -384,7 +405,14 @@ class Runs(Sequence[Run]):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per run: its settings, and every estimate with its bounds."""
-        return [run_row(run.folder, run.record) for run in self]
+        found = []
+        for run in self:
+            row = run.settings
+            for name, estimate in run.estimates.items():
+                row[name] = estimate.value
+                row |= {f"{name} low": estimate.low, f"{name} high": estimate.high}
+            found.append(row)
+        return found
 
     def over_seeds(
         self, *, level: float | None = None, statistics: Mapping[str, Statistic] | None = None
@@ -438,12 +466,13 @@ class Runs(Sequence[Run]):
         return pd.DataFrame(self.rows())
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        told = ("run", "status", "method", "backbone", "tasks", "task-seed", "training-seed")
-        rows = [
-            [*(str(row[name]) for name in told), ", ".join(f"{n} {e}" for n, e in estimates.items())]
-            for row, estimates in zip(self.rows(), (run.estimates for run in self), strict=True)
-        ]
-        return [*told, "estimates"], rows
+        heads = ("run", "status", "method", "backbone", "tasks", "task-seed", "training-seed")
+        rows = []
+        for run in self:
+            told = run.settings
+            estimates = ", ".join(f"{name} {one}" for name, one in run.estimates.items())
+            rows.append([*(str(told[head]) for head in heads), estimates])
+        return [*heads, "estimates"], rows
 
     def __repr__(self) -> str:
         from fsframework.values import text_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from fsframework.api.results import statistic_of_run
+from fsframework.api.results import method_result, statistic_of_run
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
@@ -15,7 +15,6 @@ from fsframework.statistics.comparison import estimates_of_methods, values_of
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import Measure
-from fsframework.statistics.results import joined_over_seeds, result_of_run
 from fsframework.statistics.seeds import grouped_by_seeds
 from fsframework.values import Estimate, Estimates
 
@@ -50,8 +49,9 @@ def _joined(
 ) -> Run:
     """Return runs, in the order of their seeds, as one."""
     how = ComparisonOptions(IntervalChoice(level))
-    [result] = joined_over_seeds([result_of_run(run.folder, run.record) for run in runs])
-    first = runs[0].record
+    first, reused = runs[0].record, all(run.reused for run in runs)
+    made = Run(runs[0].folder, first, reused, of_seeds=tuple(runs))
+    result = method_result(made)
     estimates: dict[str, Estimate] = {}
     notes = list(_notes(runs))
     for name, own in first.estimates.items():
@@ -64,8 +64,7 @@ def _joined(
             continue
         [one] = estimates_of_methods([name], values, how).values()
         estimates[name] = dataclasses.replace(one, higher_is_better=own.higher_is_better)
-    reused = all(run.reused for run in runs)
-    return Run(runs[0].folder, first, reused, Estimates(estimates), tuple(notes), tuple(runs))
+    return dataclasses.replace(made, estimates=Estimates(estimates), notes=tuple(notes))
 
 
 def _level(runs: Sequence[Run]) -> float:
