@@ -512,7 +512,7 @@ def _sentences(groups: Sequence[Sequence[Column]], places: Sequence[str]) -> Ite
     told = [(columns, place) for columns, place in zip(groups, places, strict=True) if columns]
     for columns, place in told[:_MOST_GROUPS]:
         first, *others = _on_equal_tasks(columns)
-        yield f"{place}: {first}" if place else first
+        yield f"On {place}: {first}" if place else first
         yield from others
     if len(told) > _MOST_GROUPS:
         yield f"The table has {len(told) - _MOST_GROUPS} more sets of tasks."

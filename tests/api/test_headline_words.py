@@ -113,9 +113,9 @@ def test_marks_hold_within_equal_tasks_only() -> None:
     other = result("b", {"random": [4] * 8, "biased": [4] * 8}, seed=1)
     found = told(one, other)
     assert {entry.mark for entry in found.table.entries} == {""}
-    assert found.sentences[0].startswith("set 1: ")
+    assert found.sentences[0].startswith("On set 1: ")
     more = result("c", {"random": [4] * 9, "biased": [4] * 9})
-    assert told(one, more).sentences[1].startswith("9 tasks: No loss of wAcc")
+    assert told(one, more).sentences[1].startswith("On 9 tasks: No loss of wAcc")
 
 
 def test_failures_are_dashes_with_one_footnote_and_shared_cautions_stand_once() -> None:

@@ -142,7 +142,7 @@ def test_tasks_of_a_pool_of_one_s_own_are_found_by_their_keys(data: Dataset) -> 
 def test_a_method_without_a_backbone_says_what_it_needs(arms: fsf.Arms, data: Dataset) -> None:
     from fsf_metric_methods import ProtoNet
 
-    with pytest.raises(OptionError, match="ProtoNet needs a backbone: give fsframework.method"):
+    with pytest.raises(OptionError, match="ProtoNet needs a backbone: give fsframework.model"):
         fsf.evaluate(ProtoNet(), arms, data, progress=False)
     with pytest.raises(OptionError, match="mean and std are for a module"):
         fsf.model("ncc", backbone="conv64f", mean=(0.5, 0.5, 0.5))
