@@ -119,16 +119,13 @@ class Run:
         if record.imported is not None or not record.arms:
             raise RecordError(f"{folder}: was imported, and has no images")
         pool = ImagePool.load(record.images_file(folder))
+        if any(tasks.key_digest != pool.key_digest for tasks in self.tasks.values()):
+            raise DataError(f"{folder}: its tasks were not drawn from its images")
         if record.words_file(folder).exists():
             pool = pool.with_attributes(AttributeTable.load(record.words_file(folder)))
-        for tasks in self.tasks.values():
-            words, drawn = pool.attributes, tasks.attributes_fingerprint
-            if tasks.key_digest != pool.key_digest:
-                raise DataError(
-                    f"{folder}: its images are not those that its tasks were drawn from"
-                )
-            if drawn is not None and (words is None or words.fingerprint != drawn):
-                raise DataError(f"{folder}: its words are not those that its tasks were drawn with")
+        words = None if pool.attributes is None else pool.attributes.fingerprint
+        if any(tasks.attributes_fingerprint not in (None, words) for tasks in self.tasks.values()):
+            raise DataError(f"{folder}: its tasks were not drawn with its words")
         return pool
 
     def images(
