@@ -612,7 +612,8 @@ def _table_text(table: TableDeclaration, width: int) -> str:
         spare -= 1
     if room >= _LEAST_BAR and table.columns:
         last = [at.get((row, table.columns[-1])) for row in table.rows]
-        columns.append(["", *_bars([one and one.measured for one in last], min(room, _MOST_BAR))])
+        measured = [None if one is None else one.measured for one in last]
+        columns.append(["", *_bars(measured, min(room, _MOST_BAR))])
     heads, *rows = zip(*columns, strict=True)
     return text_table(heads, rows, width)
 
