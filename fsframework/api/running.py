@@ -15,8 +15,8 @@ from fsframework.api.run_rows import run_options, run_settings
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
 from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.experiment.arguments import OVERRIDING
 from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.pipeline.experiment.stages import OVERRIDING
 from fsframework.pipeline.run import run_experiment, with_queries
 from fsframework.records import (
     RECORD_NAME,
