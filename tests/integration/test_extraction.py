@@ -65,10 +65,10 @@ def said(tmp_path: Path) -> Counter[str]:
     """Count how often each image stands in the logs, torn lines left out."""
     lines = [
         line
-        for part in (tmp_path / "cache").glob("detections/*/part-*.jsonl")
+        for part in (tmp_path / "cache").glob("detections/*/answers.jsonl")
         for line in part.read_bytes().splitlines(keepends=True)
     ]
-    return Counter(json.loads(line)["key"] for line in lines if line.endswith(b"\n"))
+    return Counter(json.loads(line)["key"] for line in lines if line.startswith(b'{"key"'))
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_killed_while_packing_it_goes_on_where_it_stopped(fsf: Fsf, tmp_path: Pa
     process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     states = None
     while process.poll() is None:
-        states = states or next((tmp_path / "cache").rglob("digests.bin"), None)
+        states = states or next((tmp_path / "cache").rglob("rows.bin"), None)
         if states is not None and filled(states):
             break
         time.sleep(0.01)
@@ -167,7 +167,7 @@ def test_runs_are_equal_with_any_workers_and_resumed(tmp_path: Path) -> None:
         if killed:
             process = started(tmp_path, *command, *places, "--workers", workers)
             while process.poll() is None:
-                states = next((tmp_path / f"{name}-cache").rglob("digests.bin"), None)
+                states = next((tmp_path / f"{name}-cache").rglob("rows.bin"), None)
                 if states is not None and filled(states):
                     break
                 time.sleep(0.01)
