@@ -62,39 +62,17 @@ class RunResult:
 def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     """Run an experiment, or finish or reuse an earlier run of the same fingerprint.
 
-    Errors in data and tasks are found before the run folder is created. Every process of a job must
-    call this; all but the first only train, and return when the run is finished.
+    Errors in data and tasks are found before the run folder is created.
 
     Raises:
         FsfError: bad input, in one sentence.
-        JobEnded: another process of the job has failed.
     """
-    with session.processes.working():
-        return _run(with_queries(experiment, session), session)
-
-
-def _run(experiment: Experiment, session: Session) -> RunResult:
-    if not session.processes.leads:
-        return _assisted(experiment, session)
-    timer = _Timer()
+    experiment, timer = with_queries(experiment, session), _Timer()
     with timer("tasks"):
         prepared = prepare(experiment, session)
     job = _Job(prepared, run_fingerprint(prepared), session, timer)
     with held(session.workspace.cache / "running" / job.fingerprint[:24], session.reporter):
-        result = job.run()
-    session.processes.tell(finished=str(result.folder), reused=result.reused)
-    return result
-
-
-def _assisted(experiment: Experiment, session: Session) -> RunResult:
-    """Train with the process that leads, if anything is trained, and return its finished run."""
-    message = session.processes.hear()
-    if "train" in message:
-        job = _Job(prepare(experiment, session), "", session, _Timer())
-        job.training.assist(message["train"])
-        message = session.processes.hear()
-    folder = Path(message["finished"])
-    return RunResult(folder, RunRecord.load(folder), message["reused"])
+        return job.run()
 
 
 def with_queries(experiment: Experiment, session: Session) -> Experiment:
