@@ -44,10 +44,9 @@ def records_of(rows: npt.NDArray[Any]) -> Records:
 
 
 def _checks(records: Records) -> npt.NDArray[np.uint64]:
-    first, second, third = _WEIGHTS
-    digest = records["digest"]
-    checks: npt.NDArray[np.uint64] = first * digest[:, 0] + second * digest[:, 1]
-    return checks + third * records["state"]
+    parts = np.column_stack([records["digest"], records["state"]])
+    checks: npt.NDArray[np.uint64] = (parts * _WEIGHTS).sum(axis=1, dtype=np.uint64)
+    return checks
 
 
 class Rows:
