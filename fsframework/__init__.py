@@ -21,7 +21,6 @@ _HOMES = {
     "api.headlines": ("Headline", "headline"),
     "api.packing": ("pack_images",),
     "api.printed": ("PrintedValue", "printed_values"),
-    "api.pretraining": ("Pretrained", "pretrain"),
     "api.results": ("Comparison", "compare", "estimate"),
     "api.running": ("Run", "Runs", "load_run", "run", "runs"),
     "api.reports": ("Report", "report"),

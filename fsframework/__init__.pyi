@@ -14,8 +14,6 @@ from fsframework.api.models import Model as Model
 from fsframework.api.models import evaluate as evaluate
 from fsframework.api.models import model as model
 from fsframework.api.packing import pack_images as pack_images
-from fsframework.api.pretraining import Pretrained as Pretrained
-from fsframework.api.pretraining import pretrain as pretrain
 from fsframework.api.printed import PrintedValue as PrintedValue
 from fsframework.api.printed import printed_values as printed_values
 from fsframework.api.reports import Report as Report

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+import fsframework
 from fsframework.api.experiments import Description, described, tree_of_call
+from fsframework.api.files import save_tensors
 from fsframework.api.session import open_session
-from fsframework.pipeline.pretraining import pretrain_experiment
-from fsframework.records import Epoch
+from fsframework.api.training import Epoch, train_described
 
 __all__ = ["Pretrained", "pretrain", "pretrain_described"]
 
@@ -70,9 +73,9 @@ def pretrain(
         FsfError: an argument or the data are wrong; the message is one sentence.
 
     >>> import tempfile
-    >>> import fsframework as fsf
+    >>> from fsf_self_supervised import pretrain
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     fsf.pretrain(
+    ...     pretrain(
     ...         f"{folder}/weights.safetensors", method="baseline", progress=False,
     ...         dataset={"name": "planted", "n_per_class": 8, "size": 16}, recipe="none",
     ...         training={"epochs": 1, "steps": 1, "validation_tasks": 0},
@@ -85,10 +88,26 @@ def pretrain(
 
 def pretrain_described(description: Description, output: Path) -> Pretrained:
     """Train what a description says."""
-    made = pretrain_experiment(description.experiment, description.session, output)
+    made = train_described(description)
     trained = made.trained
+    weights = {f"backbone.{k}": v for k, v in made.model.extractor.state_dict().items()}
+    options = {role: made.options[role] for role in ("method", "backbone", "dataset", "training")}
+    save_tensors(
+        output,
+        weights,
+        {
+            "what": "weights",
+            "version": fsframework.__version__,
+            **options,
+            "data": msgspec.to_builtins(made.data),
+            "training_seed": made.options["training_seed"],
+            "n_images": made.n_images,
+            "best_accuracy": trained.best_accuracy,
+            "notes": trained.notes,
+        },
+    )
     return Pretrained(
-        made.file,
+        output,
         made.n_images,
         trained.history,
         trained.best_accuracy,
