@@ -10,7 +10,6 @@ from fsframework.api.data import draw as draw
 from fsframework.api.data import pool as pool
 from fsframework.api.experiments import Description as Description
 from fsframework.api.experiments import describe as describe
-from fsframework.api.figures import save_figure as save_figure
 from fsframework.api.headlines import Headline as Headline
 from fsframework.api.headlines import headline as headline
 from fsframework.api.models import Model as Model
@@ -19,10 +18,6 @@ from fsframework.api.models import method as method
 from fsframework.api.packing import pack_images as pack_images
 from fsframework.api.pretraining import Pretrained as Pretrained
 from fsframework.api.pretraining import pretrain as pretrain
-from fsframework.api.printed import PrintedValue as PrintedValue
-from fsframework.api.printed import printed_values as printed_values
-from fsframework.api.reports import Report as Report
-from fsframework.api.reports import report as report
 from fsframework.api.results import Comparison as Comparison
 from fsframework.api.results import compare as compare
 from fsframework.api.results import estimate as estimate
@@ -36,7 +31,6 @@ from fsframework.api.seeds import SeedGroup as SeedGroup
 from fsframework.api.seeds import groups_over_seeds as groups_over_seeds
 from fsframework.api.seeds import over_seeds as over_seeds
 from fsframework.api.sweeping import sweep as sweep
-from fsframework.api.tables import save_tables as save_tables
 from fsframework.api.words import attributes as attributes
 from fsframework.values import ArmOutcomes as ArmOutcomes
 from fsframework.values import Arms as Arms

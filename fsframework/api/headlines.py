@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fsframework.api.printed import beside_printed
 from fsframework.api.results import Comparable, results_of, statistics_of
 from fsframework.api.running import Run
 from fsframework.api.seeds import SeedGroup, StatisticsOfRuns
@@ -32,7 +31,7 @@ from fsframework.statistics.results import (
     tasks_called,
     tasks_told_apart,
 )
-from fsframework.values import Answer, TableDeclaration
+from fsframework.values import TableDeclaration
 
 __all__ = [
     "Headline",
@@ -109,15 +108,14 @@ def headline_of_run(run: Run | SeedGroup) -> Headline:
 
 
 def headline_among_others(run: Run | SeedGroup) -> Headline:
-    """Return the answer of a run, and where it stands among other runs and printed values.
+    """Return the answer of a run, and where it stands among other runs.
 
     Raises:
         DataError: it has no estimates.
     """
     alone = headline_of_run(run)
     others = standing(run) if isinstance(run, Run) else ""
-    told = tuple(filter(None, (others, beside_printed(run))))
-    return replace(alone, sentences=(*alone.sentences, *told))
+    return replace(alone, sentences=(*alone.sentences, *filter(None, (others,))))
 
 
 def standing(run: Run) -> str:
@@ -193,7 +191,7 @@ def headline_of_groups(
     return headline_of(rows, row_names, statistics, how)
 
 
-def headline_of_answer(answer: Answer) -> Headline:
+def headline_of_answer(answer: Any) -> Headline:
     """Return what many experiments say together: sentences, and a table of what is compared.
 
     Runs that are equal, as are those of experiments that several tables share, are one row. What
@@ -220,7 +218,7 @@ def headline_of_answer(answer: Answer) -> Headline:
     return replace(found, sentences=(*found.sentences, *answer.sentences))
 
 
-def _rows_of_answer(answer: Answer) -> tuple[list[HeadlineRow], list[RunRecord]]:
+def _rows_of_answer(answer: Any) -> tuple[list[HeadlineRow], list[RunRecord]]:
     """Return a row per distinct run or failure, and the records of those that are finished."""
     rows, records, seen = [], [], set[tuple[str, ...] | Path]()
     for names, result in answer.rows:

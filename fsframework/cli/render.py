@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from fsframework.interfaces.dataset import About
     from fsframework.records import RunRecord
     from fsframework.statistics.headline import Headline
-    from fsframework.values import Estimate, TableDeclaration
+    from fsframework.values import Estimate
 
 __all__ = [
     "class_counts",
     "estimates_table",
-    "print_declared",
     "print_headline",
     "print_json",
     "print_problems",
     "print_table",
     "print_text",
+    "room",
     "sparkline",
     "text_table",
 ]
@@ -54,7 +54,7 @@ def print_table(
     Args:
         spare: columns that are left out on a narrow terminal, in this order.
     """
-    shown = fitting(columns, rows, spare, _room())
+    shown = fitting(columns, rows, spare, room())
     print(text_table([columns[i] for i in shown], [[row[i] for i in shown] for row in rows]))
 
 
@@ -121,23 +121,15 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def print_headline(headline: Headline) -> None:
     """Print a headline so that it fits the terminal; in a pipe nothing wraps or is cut."""
-    print(headline.text(_room()))
-
-
-def print_declared(table: TableDeclaration) -> None:
-    """Print a declared table so that it fits the terminal; in a pipe nothing wraps or is cut."""
-    from fsframework.cli.declared import table_lines
-
-    for line in table_lines(table, _room()):
-        print(line)
+    print(headline.text(room()))
 
 
 def print_text(text: str) -> None:
     """Print a sentence, on a terminal in lines that fit."""
-    print(textwrap.fill(text, _room(), break_on_hyphens=False))
+    print(textwrap.fill(text, room(), break_on_hyphens=False))
 
 
-def _room() -> int:
+def room() -> int:
     """Return the characters of a line."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _NO_LIMIT
 
