@@ -25,9 +25,9 @@ from fsf_datasets import CsvTable, Declared, Folder
 from fsf_datasets._declaration import read_declaration
 from fsf_detectors.clip_words import _read_vocabulary
 from fsf_detectors.records import CaptionsFile
+from fsf_importing.libfewshot._files import read_config as read_libfewshot_config
+from fsf_importing.libfewshot._files import read_weights
 from fsf_importing.reference import _arrays
-from fsf_libfewshot._files import read_config as read_libfewshot_config
-from fsf_libfewshot._files import read_weights
 from fsf_timm._weights import read_tensors
 from fsframework.components.registry import Registry
 from fsframework.interfaces import DataError, Dataset

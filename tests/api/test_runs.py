@@ -78,7 +78,7 @@ def _fsf(fsf: Fsf) -> Fsf:
 
 
 def test_a_name_a_mapping_a_class_and_an_instance_are_one_run() -> None:
-    from fsf_metric_methods import R2D2
+    from fsf_methods.metric import R2D2
 
     by_name = fsf.run(method={"name": "r2d2", "initial_alpha": 20.0}, **SMALL)
     by_class = fsf.run(method={"name": R2D2, "initial_alpha": 20.0}, **SMALL)

@@ -43,6 +43,7 @@ import numpy as np
 import torch
 
 from fsframework.interfaces import *
+from {home} import {base}
 
 
 class Mute(Exception):

@@ -10,7 +10,7 @@ import torch
 import yaml
 from torch.nn import functional
 
-from fsf_libfewshot import LibFewShot
+from fsf_importing.libfewshot import LibFewShot
 from fsframework.pipeline.learning.model import load_tensors
 from fsframework.records import ImportedRecord, RunRecord
 

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FIVE = (
-    "fsf_backbones", "fsf_datasets", "fsf_metric_methods", "fsf_samplers", "fsf_statistics",
+    "fsf_backbones", "fsf_datasets", "fsf_methods", "fsf_samplers", "fsf_statistics",
 )  # fmt: skip
 
 
