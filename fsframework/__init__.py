@@ -14,8 +14,6 @@ from typing import Any
 
 _HOMES = {
     "api.breakdowns": ("Breakdown", "HarmfulPairs", "breakdown", "harmful_pairs"),
-    "api.cache": ("cache_size", "clean_cache"),
-    "api.catalogue": ("datasets",),
     "api.data": ("dataset", "draw", "pool"),
     "api.experiments": ("Description", "describe"),
     "api.models": ("Model", "evaluate", "method"),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import fsf_benchmarks
+import fsf_reports
 import fsframework as fsf
 from fsf_benchmarks import beside_printed
+from fsframework.values import Quantity, TableDeclaration
 from tests.conftest import Fsf
 
 QUICK: dict[str, Any] = {
@@ -105,3 +108,22 @@ def test_a_gap_near_the_printed_one_is_not_told_apart(paper: Callable[..., None]
     run = fsf.run(method="ncc", **QUICK)
     paper(gap=round(100 * run.estimates["wacc-gap"].value, 1))
     assert beside_printed(run).endswith("; the value here cannot be distinguished from it.")
+
+
+def test_a_report_shows_the_printed_values(paper: Callable[..., None]) -> None:
+    paper(apart="other <b>words</b>")
+    runs = [fsf.run(method=name, **QUICK) for name in ("ncc", "logistic")]
+    made = fsf_reports.report(runs, sections=["printed-values"], progress=False)
+    [part] = made.page.parts
+    [table] = [block for block in part.blocks if isinstance(block, TableDeclaration)]
+    values = fsf_benchmarks.printed_values(runs[0])
+    assert [(entry.row[0], entry.printed) for entry in table.entries] == [
+        ("ncc", value.value) for value in values
+    ]
+    for entry, value in zip(table.entries, values, strict=True):
+        assert entry.measured == Quantity.of(runs[0].estimates[value.measure])
+    assert table.notes == ("ncc, Table 2: other <b>words</b>",)
+    assert "90.00 ± 0.50" in re.sub(r"<[^>]+>", " ", made.html)
+    assert "other <b>" not in made.html
+    nothing = fsf_reports.report(runs[1:], sections=["printed-values"], progress=False)
+    assert nothing.page.parts == ()

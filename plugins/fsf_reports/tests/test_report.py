@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import fsf_benchmarks
 import fsf_reports
 import fsframework as fsf
 from fsf_reports import (
@@ -19,7 +18,6 @@ from fsf_reports import (
     HarmfulPairs,
     HtmlPage,
     Leaderboard,
-    PrintedValues,
     Provenance,
     Tasks,
     Training,
@@ -48,7 +46,6 @@ QUICK: dict[str, Any] = {
         HarmfulPairs,
         HtmlPage,
         Leaderboard,
-        PrintedValues,
         Provenance,
         Tasks,
         Training,
@@ -329,49 +326,3 @@ def test_python_refuses_what_is_no_report(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordError, match="holds no runs"):
         fsf_reports.report(tmp_path / "empty")
-
-
-PAPER = """
-from fsf_benchmarks.interfaces import Benchmark
-from fsf_benchmarks.interfaces import PrintedValue
-from fsframework.values import Quantity
-
-class Paper(Benchmark):
-    "A paper with one cell."
-
-    def experiments(self, selection):
-        return []
-
-    def tables(self, results):
-        return []
-
-    def printed(self, cell):
-        if (cell.method, cell.dataset, cell.sampler["name"]) == ("ncc", "planted", "fewstab"):
-            yield PrintedValue("acc-random", Quantity.around(50.0, 1.0), "Toy et al.", "Table 1")
-            yield PrintedValue("wacc-gap", Quantity(4.0), "Toy et al.", "Table 1", "other words")
-"""
-
-
-def test_printed_values_are_those_of_the_public_function(
-    distribution: Any, one_shot: list[Path]
-) -> None:
-    entry = {"fsf_benchmarks.benchmarks": {"toy-paper": "toy_paper:Paper"}}
-    distribution("toy-paper", entry, "toy_paper", PAPER)
-    made = fsf_reports.report(one_shot, sections=["printed-values"], progress=False)
-    (part,) = made.page.parts
-    (table,) = [b for b in part.blocks if isinstance(b, TableDeclaration)]
-    ncc = fsf.load_run(next(folder for folder in one_shot if folder.name.startswith("ncc")))
-    values = fsf_benchmarks.printed_values(ncc)
-    assert [value.measure for value in values] == ["acc-random", "wacc-gap"]
-    assert [(entry.row, entry.printed) for entry in table.entries] == [
-        (("ncc", "Table 1"), value.value) for value in values
-    ]
-    for entry, value in zip(table.entries, values, strict=True):
-        own = ncc.estimates[value.measure]
-        assert (entry.measured.value, entry.measured.low) == (100 * own.value, 100 * own.low)
-    assert table.notes == ("ncc, Table 1: other words",)
-    shown = re.sub(r"<[^>]+>", " ", made.html)
-    assert "50.00 ± 1.00" in shown
-    assert fsf_reports.report(one_shot[:1], sections=["printed-values"], progress=False).html.count(
-        "Toy et al."
-    ) == int(one_shot[0].name.startswith("ncc"))
