@@ -19,9 +19,9 @@ _MARKS = {"best": " *", "tied": " ~", "": ""}
 
 def print_table(table: TableDeclaration) -> None:
     """Print a table so that it fits the terminal; in a pipe nothing wraps or is cut."""
-    from fsframework.cli.render import room
+    from fsframework.cli.render import room_of_line
 
-    for line in table_lines(table, room()):
+    for line in table_lines(table, room_of_line()):
         print(line)
 
 
