@@ -286,7 +286,7 @@ def test_the_command_of_a_run_repeats_it(fsf: Any) -> None:
         method={"name": "r2d2", "initial_alpha": 20.0}, seed=3,
         training={"epochs": 1, "steps": 2}, statistics=["acc", "wacc"], **QUICK,
     )  # fmt: skip
-    runs = fsframework.report(run, sections=["provenance"], progress=False).page.runs
+    runs = fsf_reports.report(run, sections=["provenance"], progress=False).page.runs
     listings = {b.title: b for b in Provenance().blocks(runs) if isinstance(b, Listing)}
     words = shlex.split(listings["Command line"].text)
     assert words[0] == "fsf"
