@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fsframework.interfaces.component import Configurable
     from fsframework.interfaces.dataset import About, Dataset, Decoding
     from fsframework.interfaces.detector import AttributeDetector, Captioner, ImageTextModel
-    from fsframework.interfaces.importer import CheckpointImporter, ImportedModel
     from fsframework.interfaces.launcher import Launcher, Work, Workers, WorkerState
     from fsframework.interfaces.method import Batch, FewShotMethod
     from fsframework.interfaces.sampler import Control, TaskSampler
@@ -35,7 +34,6 @@ __all__ = [
     "Backbone",
     "Batch",
     "Captioner",
-    "CheckpointImporter",
     "Configurable",
     "Control",
     "DataError",
@@ -43,7 +41,6 @@ __all__ = [
     "Decoding",
     "FewShotMethod",
     "ImageTextModel",
-    "ImportedModel",
     "InfeasibleTask",
     "Launcher",
     "MethodWrapper",
@@ -70,14 +67,12 @@ _HOME = {
     "Batch": "fsframework.interfaces.method",
     "Captioner": "fsframework.interfaces.detector",
     "Control": "fsframework.interfaces.sampler",
-    "CheckpointImporter": "fsframework.interfaces.importer",
     "Configurable": "fsframework.interfaces.component",
     "DataError": "fsframework.errors",
     "Dataset": "fsframework.interfaces.dataset",
     "Decoding": "fsframework.interfaces.dataset",
     "FewShotMethod": "fsframework.interfaces.method",
     "ImageTextModel": "fsframework.interfaces.detector",
-    "ImportedModel": "fsframework.interfaces.importer",
     "InfeasibleTask": "fsframework.errors",
     "Launcher": "fsframework.interfaces.launcher",
     "MethodWrapper": "fsframework.interfaces.wrapping",
