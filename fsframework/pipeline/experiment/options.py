@@ -167,6 +167,7 @@ class Settings:
         model: use the method, backbone and weights of another run or of an imported one; train
             nothing. A folder, or the beginning of its name in the runs folder.
         tensorboard: also write the training curve for TensorBoard into the run's folder.
+        queries: given, or auto: the number that a pilot run finds best.
         pilot_tasks: tasks of the pilot run of queries=auto.
     """
 
