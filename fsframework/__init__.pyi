@@ -2,9 +2,6 @@ from fsframework.api.breakdowns import Breakdown as Breakdown
 from fsframework.api.breakdowns import HarmfulPairs as HarmfulPairs
 from fsframework.api.breakdowns import breakdown as breakdown
 from fsframework.api.breakdowns import harmful_pairs as harmful_pairs
-from fsframework.api.cache import cache_size as cache_size
-from fsframework.api.cache import clean_cache as clean_cache
-from fsframework.api.catalogue import datasets as datasets
 from fsframework.api.data import dataset as dataset
 from fsframework.api.data import draw as draw
 from fsframework.api.data import pool as pool
@@ -15,7 +12,7 @@ from fsframework.api.headlines import Headline as Headline
 from fsframework.api.headlines import headline as headline
 from fsframework.api.models import Model as Model
 from fsframework.api.models import evaluate as evaluate
-from fsframework.api.models import method as method
+from fsframework.api.models import model as model
 from fsframework.api.packing import pack_images as pack_images
 from fsframework.api.pretraining import Pretrained as Pretrained
 from fsframework.api.pretraining import pretrain as pretrain
@@ -26,15 +23,11 @@ from fsframework.api.reports import report as report
 from fsframework.api.results import Comparison as Comparison
 from fsframework.api.results import compare as compare
 from fsframework.api.results import estimate as estimate
-from fsframework.api.run_pixels import images_of as images_of
 from fsframework.api.running import Run as Run
 from fsframework.api.running import Runs as Runs
 from fsframework.api.running import load_run as load_run
 from fsframework.api.running import run as run
 from fsframework.api.running import runs as runs
-from fsframework.api.seeds import SeedGroup as SeedGroup
-from fsframework.api.seeds import groups_over_seeds as groups_over_seeds
-from fsframework.api.seeds import over_seeds as over_seeds
 from fsframework.api.sweeping import sweep as sweep
 from fsframework.api.tables import save_tables as save_tables
 from fsframework.api.words import attributes as attributes

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from fsframework.api.running import Run, load_run
-from fsframework.api.seeds import SeedGroup
 from fsframework.errors import OptionError, argument
 from fsframework.statistics.breakdown import Breakdown, Part, Question, breakdown_of
 from fsframework.statistics.harm import (
@@ -20,7 +19,7 @@ __all__ = ["Breakdown", "HarmfulPairs", "breakdown", "harmful_pairs"]
 
 
 def breakdown(
-    run: Run | SeedGroup | ArmOutcomes | str | Path,
+    run: Run | ArmOutcomes | str | Path,
     by: Part,
     *,
     question: Question = "tied",
@@ -36,7 +35,7 @@ def breakdown(
     queries of a task share a support; a gap has Welch's interval, or that of pairs of tasks where
     the arms are paired. p of the gaps is two-sided and corrected for their number by Holm. Over
     training seeds, the value is the mean over the models, and seeds and tasks are crossed random
-    effects as in ``over_seeds``.
+    effects as in ``Runs.over_seeds``.
 
     Caveats: intervals cover other tasks, and other images only where no image is in two tasks. The
     parts differ in more than their name: biased tasks choose queries by their words, so that two
@@ -64,13 +63,13 @@ def breakdown(
     >>> import fsframework as fsf
     >>> data = {"name": "planted", "n_per_class": 12, "size": 16}
     >>> arms = fsf.draw("random", fsf.pool(data), tasks=30, way=2, shot=1, queries=4)
-    >>> found = fsf.breakdown(fsf.evaluate(fsf.method("ncc"), arms, data), "class",
+    >>> found = fsf.breakdown(fsf.evaluate(fsf.model("ncc"), arms, data), "class",
     ...                       pool=fsf.pool(data))
     >>> found.row_names, found.rows[0].names, found.rows[0].arm
     (('class',), ('shape_080',), 'random')
     """
     others: list[ArmOutcomes] = []
-    if isinstance(run, SeedGroup):
+    if isinstance(run, Run):
         run, *more = run.runs
         others = [one.outcomes for one in more]
     outcomes, images = _opened(run, pool, runs_dir)
@@ -80,7 +79,7 @@ def breakdown(
 
 
 def harmful_pairs(
-    run: Run | SeedGroup | ArmOutcomes | str | Path,
+    run: Run | ArmOutcomes | str | Path,
     question: Question | None = None,
     *,
     level: float = 0.95,
@@ -142,14 +141,11 @@ def harmful_pairs(
     Source: Simes 1986; Goeman et al. 2004; Stephens 2017, False discovery rates: a new deal;
     FewSTAB, Definition 1.
     """
-    if isinstance(run, SeedGroup):
-        if len(run.runs) > 1:
-            raise OptionError(
-                f"harmful_pairs is about one model, and these are {len(run.runs)} training seeds: "
-                f"give one of the runs, such as {run.name}; breakdown gives accuracies over all "
-                "seeds"
-            )
-        run = run.runs[0]
+    if isinstance(run, Run) and len(run.runs) > 1:
+        raise OptionError(
+            f"harmful_pairs is about one model, and these are {len(run.runs)} training seeds: "
+            f"give one of the runs, such as {run.name}; breakdown gives accuracies over all seeds"
+        )
     outcomes, images = _opened(run, pool, runs_dir)
     return harmful_pairs_of(outcomes, images, question, level=level, least=least, wrong=wrong)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from fsframework.api.components import component
 from fsframework.api.running import Run, load_run
-from fsframework.api.seeds import SeedGroup
 from fsframework.components.registry import Registry
 from fsframework.errors import FsfError
 from fsframework.interfaces.benchmark import Benchmark
@@ -19,7 +18,7 @@ __all__ = ["PrintedValue", "beside_printed", "printed_of_runs", "printed_values"
 
 
 def printed_values(
-    run: Run | SeedGroup | str | Path, *, runs_dir: str | Path | None = None
+    run: Run | str | Path, *, runs_dir: str | Path | None = None
 ) -> tuple[PrintedValue, ...]:
     """Return what publications print for the method, backbone, data and tasks of a run.
 
@@ -35,13 +34,13 @@ def printed_values(
     Raises:
         RecordError: the run does not exist.
     """
-    if not isinstance(run, Run | SeedGroup):
+    if not isinstance(run, Run):
         run = load_run(run, runs_dir)
     (found,) = printed_of_runs([run])
     return found
 
 
-def printed_of_runs(runs: Iterable[Run | SeedGroup]) -> Iterator[tuple[PrintedValue, ...]]:
+def printed_of_runs(runs: Iterable[Run]) -> Iterator[tuple[PrintedValue, ...]]:
     """Yield the printed values of each run; the benchmarks are opened once."""
     benchmarks = list(_benchmarks())
     for run in runs:
@@ -84,7 +83,7 @@ def _printed(benchmark: Benchmark, cell: Cell) -> Sequence[PrintedValue]:
         return ()
 
 
-def beside_printed(run: Run | SeedGroup) -> str:
+def beside_printed(run: Run) -> str:
     """Return where a run stands beside the printed value of its cell, in a sentence.
 
     It is about the gap if one is printed, else about the run's last measure that is. Empty where

@@ -15,7 +15,6 @@ from fsframework._files import atomic_write
 from fsframework.api.components import component
 from fsframework.api.run_pixels import RunImages, open_images_of
 from fsframework.api.running import Run, load_run, runs
-from fsframework.api.seeds import SeedGroup
 from fsframework.api.session import Session, open_session
 from fsframework.components.registry import Registry
 from fsframework.errors import FsfError, OptionError, RecordError, argument, close_matches
@@ -31,7 +30,7 @@ from fsframework.values import IntArray, UInt8Array
 
 __all__ = ["Report", "Reportable", "report"]
 
-Reportable = Run | SeedGroup | str | Path
+Reportable = Run | str | Path
 """What can be reported on: a run, runs over seeds, a folder or name of runs."""
 
 _WRITER = "html"
@@ -202,7 +201,7 @@ def _part(name: str, make: Callable[[], Section], shown: ReportedRuns) -> Report
 
 def _opened(given: Reportable | Iterable[Reportable], runs_dir: Path) -> Iterator[Run]:
     """Yield the runs of a request, each once."""
-    if isinstance(given, (Run, SeedGroup, str, Path)):
+    if isinstance(given, (Run, str, Path)):
         given = [given]
     seen = set()
     for one in given:
@@ -214,8 +213,6 @@ def _opened(given: Reportable | Iterable[Reportable], runs_dir: Path) -> Iterato
 
 def _runs_of(one: Reportable, runs_dir: Path) -> Iterable[Run]:
     if isinstance(one, Run):
-        return [one]
-    if isinstance(one, SeedGroup):
         return one.runs
     path = Path(one)
     if path.is_dir() and not (path / RECORD_NAME).exists():

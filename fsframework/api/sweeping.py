@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.api.components import Given
-from fsframework.api.experiments import given_tree, tree_of_call
+from fsframework.api.experiments import tree_of_call
 from fsframework.api.grids import (
     Axes,
     axes_of_table,
@@ -18,12 +18,17 @@ from fsframework.api.grids import (
     shown,
     tree_of_cell,
 )
-from fsframework.api.headlines import headline_of_groups, result_of_group
+from fsframework.api.headlines import (
+    Headline,
+    HeadlineRow,
+    headline_of_run,
+    headline_of_runs,
+)
 from fsframework.api.launchers import without_launcher
 from fsframework.api.overrides import Override, check_conditions, read_excluded, read_overrides
 from fsframework.api.planned import check_options
-from fsframework.api.running import Run, load_run
-from fsframework.api.seeds import SeedGroup, groups_over_seeds
+from fsframework.api.results import method_result
+from fsframework.api.running import Run, Runs, load_run
 from fsframework.api.session import Session, open_session
 from fsframework.api.sweeps import (
     Planned,
@@ -32,10 +37,9 @@ from fsframework.api.sweeps import (
     run_sweep,
     sweep_of,
 )
-from fsframework.errors import OptionError, argument
+from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher
-from fsframework.pipeline.experiment.arguments import ARGUMENTS, SEEDS, leaves
-from fsframework.statistics.headline import Headline, HeadlineRow
+from fsframework.pipeline.experiment.options import ARGUMENTS, SEEDS, check_keys
 from fsframework.values import (
     ExperimentDescription,
     ExperimentResult,
@@ -61,7 +65,7 @@ class SweepRow:
     """
 
     tags: Mapping[str, Any]
-    group: SeedGroup | None
+    group: Run | None
     reasons: tuple[str, ...] = ()
 
 
@@ -105,7 +109,7 @@ class Finished:
             why = tuple(dict.fromkeys(reasons))
             if not runs:
                 found.append(SweepRow(told, None, why))
-            found += [SweepRow(told, group, why) for group in groups_over_seeds(runs)]
+            found += [SweepRow(told, group, why) for group in Runs(runs).over_seeds()]
         return tuple(found)
 
     @property
@@ -137,24 +141,25 @@ class Finished:
             DataError: nothing is finished, or the runs have no estimates.
         """
         axes = _varied([row.tags for row in self.rows])
-        heads = [axis.replace("_", " ") for axis in axes]
+        finished = [row.group for row in self.rows if row.group is not None]
+        if not finished:
+            raise DataError("nothing is finished, so there is no table")
+        if not axes:
+            return headline_of_run(finished[0])
         rows = []
         for row in self.rows:
             values = [str(row.tags.get(axis, "")) for axis in axes]
             seeds = "–" if row.group is None else str(len(row.group.runs))
-            result = None if row.group is None else result_of_group(row.group)
-            reason = "; ".join(row.reasons)
-            called = "" if heads else self.name
-            rows.append(HeadlineRow((*values, seeds), result, reason, called))
-        heads.append("seeds")
+            result = None if row.group is None else method_result(row.group)
+            rows.append(HeadlineRow((*values, seeds), result, "; ".join(row.reasons)))
+        heads = [*(axis.replace("_", " ") for axis in axes), "seeds"]
         if "tasks" not in axes and len({r.result.n_tasks for r in rows if r.result}) > 1:
             heads.append("tasks")
             rows = [
                 replace(row, names=(*row.names, f"{row.result.n_tasks:,}" if row.result else "–"))
                 for row in rows
             ]
-        groups = [row.group for row in self.rows if row.group is not None]
-        return headline_of_groups(rows, heads, groups)
+        return headline_of_runs(rows, heads, finished[0].record)
 
     def __repr__(self) -> str:
         return f"<Sweep {self.name}>\n{self._told()!r}"
@@ -240,8 +245,8 @@ def sweep(
         runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress
     )
     axes, single = _divided(arguments)
-    below = _below(config)
-    made = plan_sweep(axes, given_tree(single, "call"), below, session, name=name, plugins=plugins)
+    below = tree_of_call({}, config)
+    made = plan_sweep(axes, tree_of_call(single), below, session, name=name, plugins=plugins)
     return made.run()
 
 
@@ -249,15 +254,6 @@ def _varied(tags: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the axes with several values; of a single line, all."""
     axes = list(dict.fromkeys(key for one in tags for key in one))
     return [a for a in axes if len(tags) == 1 or len({str(one.get(a)) for one in tags}) > 1]
-
-
-def _below(config: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the tree of a configuration, with the tables that only sweeps have."""
-    if not isinstance(config, Mapping):
-        return tree_of_call({}, config)
-    own = {key: value for key, value in config.items() if key in _TABLES}
-    rest = {key: value for key, value in config.items() if key not in own}
-    return {**tree_of_call({}, rest), **leaves(own, "call")}
 
 
 def _divided(arguments: Mapping[str, Any]) -> tuple[dict[str, list[Any]], dict[str, Any]]:
@@ -354,7 +350,7 @@ def _check_conditions(
 
 def _set_by(key: str) -> str:
     """Return the dotted key of a configuration that an option sets."""
-    return _SEEDS_AXIS if key == "seeds" else ARGUMENTS.get(key, key)
+    return _SEEDS_AXIS if key == "seeds" else ARGUMENTS[key].key if key in ARGUMENTS else key
 
 
 def _keys_of(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -412,7 +408,7 @@ def _axes(grid: Axes) -> dict[str, list[Any]]:
                 )
             key, own = _SEEDS_AXIS, list(read_seeds(_flat(own)))
         elif "." not in key and key not in ARGUMENTS:
-            tree_of_cell({key: own[0]}, "grid")  # explains what is known
+            check_keys({key: own[0]})
         found[key] = own
     return found
 

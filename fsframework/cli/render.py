@@ -10,30 +10,25 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
+from fsframework.values import text_table
 
 if TYPE_CHECKING:
-    from fsframework.interfaces.dataset import About
+    from fsframework.api.headlines import Headline
     from fsframework.records import RunRecord
-    from fsframework.statistics.headline import Headline
     from fsframework.values import Estimate, TableDeclaration
 
 __all__ = [
-    "class_counts",
     "estimates_table",
     "print_declared",
     "print_headline",
     "print_json",
-    "print_problems",
     "print_table",
     "print_text",
+    "room_of_line",
     "sparkline",
-    "text_table",
 ]
 
 _NO_LIMIT = 100_000
-_MOST_PROBLEMS = 20
 
 
 def print_json(value: Any) -> None:
@@ -54,8 +49,9 @@ def print_table(
     Args:
         spare: columns that are left out on a narrow terminal, in this order.
     """
-    shown = fitting(columns, rows, spare, _room())
-    print(text_table([columns[i] for i in shown], [[row[i] for i in shown] for row in rows]))
+    shown = fitting(columns, rows, spare, room_of_line())
+    cells = [[row[i] for i in shown] for row in rows]
+    print(text_table([columns[i] for i in shown], cells, room_of_line()))
 
 
 def fitting(
@@ -74,71 +70,26 @@ def fitting(
     return shown
 
 
-def class_counts(classes: int, images: int) -> str:
-    """Return the counts as text; 0 images means that their number is not published.
-
-    >>> class_counts(1, 20), class_counts(64, 0)
-    ('1 class, 20 images', '64 classes')
-    """
-    text = f"{classes:,} {'class' if classes == 1 else 'classes'}"
-    return f"{text}, {images:,} {'image' if images == 1 else 'images'}" if images else text
-
-
-def print_problems(problems: Sequence[str], about: About | None, published: str | None) -> None:
-    """Print what is wrong with data that can be used, or that nothing is wrong.
-
-    Args:
-        about: what is published about the data, if anything.
-        published: message if the counts are those published; ``None`` if none are published.
-    """
-    for problem in problems[:_MOST_PROBLEMS]:
-        print(f"problem: {problem}")
-    if len(problems) > _MOST_PROBLEMS:
-        print(f"and {len(problems) - _MOST_PROBLEMS} more problems (fsf data check lists all)")
-    if problems:
-        note = "" if about is None else "; every run on it notes this"
-        print(f"it can be used as it is{note}")
-    elif about is not None and published is None:
-        print("no published counts to compare with")
-    elif about is not None:
-        print(f"{published}: its counts are those published")
-
-
-def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a plain table; wide cells wrap on a terminal and stay whole in a pipe."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    # A pipe has no width to keep to, and a wrapped row cannot be parsed.
-    width = None if sys.stdout.isatty() else _NO_LIMIT
-    console = Console(width=width, highlight=False, markup=False)
-    with console.capture() as captured:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
-
-
 def print_headline(headline: Headline) -> None:
     """Print a headline so that it fits the terminal; in a pipe nothing wraps or is cut."""
-    print(headline.text(_room()))
+    print(headline.text(room_of_line()))
 
 
 def print_declared(table: TableDeclaration) -> None:
     """Print a declared table so that it fits the terminal; in a pipe nothing wraps or is cut."""
     from fsframework.cli.declared import table_lines
 
-    for line in table_lines(table, _room()):
+    for line in table_lines(table, room_of_line()):
         print(line)
 
 
 def print_text(text: str) -> None:
     """Print a sentence, on a terminal in lines that fit."""
-    print(textwrap.fill(text, _room(), break_on_hyphens=False))
+    print(textwrap.fill(text, room_of_line(), break_on_hyphens=False))
 
 
-def _room() -> int:
-    """Return the characters of a line."""
+def room_of_line() -> int:
+    """Return the characters of a line of the terminal; in a pipe there is no limit."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _NO_LIMIT
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,9 @@ from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
     from fsframework.api.running import Run
-    from fsframework.api.seeds import SeedGroup
     from fsframework.records import RunRecord
-    from fsframework.values import Estimate
 
-__all__ = ["print_group", "print_record", "runs"]
+__all__ = ["print_run", "runs"]
 
 _USUAL = (
     *("run", "status", "method", "backbone", "sampler", "way", "shot", "tasks"),
@@ -77,12 +75,15 @@ def list_runs(
     from fsframework.cli import render
 
     found = all_runs(runs_dir)
-    rows = [_Row.of(run) for run in found]
+    rows = [(run, {**run.settings, **run.estimates}) for run in found]
     names = [name.strip() for name in (columns or ",".join(_USUAL)).split(",") if name.strip()]
     patterns = [_pattern(text) for text in filters]
     order = [sort.removeprefix("-")] if sort else []
-    _check_columns([*names, *order, *(column for column, _ in patterns)], rows)
-    rows = [row for row in rows if all(row.fits(*pattern) for pattern in patterns)]
+    _check_columns([*names, *order, *(column for column, _ in patterns)], found)
+    for column, pattern in patterns:
+        rows = [
+            row for row in rows if fnmatch.fnmatchcase(str(row[1].get(column, "")).lower(), pattern)
+        ]
     if sort is not None:
         rows = _sorted(rows, order[0], backwards=sort.startswith("-"))
     if as_json:
@@ -90,52 +91,31 @@ def list_runs(
             {"folder": str(folder), "run": folder.name, "status": "broken", "reason": reason}
             for folder, reason in found.broken.items()
         ]
-        render.print_json([row.to_json() for row in rows] + broken)
+        render.print_json([_as_json(run) for run, _ in rows] + broken)
         return
     if not found and not found.broken:
         click.echo(f"no runs in {runs_dir}")
         return
-    heads, table, notes = _table(rows, names, {} if filters else found.broken)
+    estimates = dict.fromkeys(name for run, _ in rows for name in run.estimates)
+    heads = [head for name in names for head in (estimates if name == "estimates" else [name])]
+    notes: dict[str, str] = {}
+    table = []
+    for run, cells in rows:
+        marks = [notes.setdefault(one, f"[{len(notes) + 1}]") for one in run.record.cautions]
+        told = {**cells, "status": " ".join([run.record.status, *sorted(set(marks))])}
+        table.append([str(told.get(head, "")) for head in heads])
+    below = [f"{mark} {caution}" for caution, mark in notes.items()]
+    for folder, reason in ({} if filters else found.broken).items():
+        cells = {"run": folder.name, "status": "broken"}
+        table.append([cells.get(head, "") for head in heads])
+        below.append(f"{folder.name} is broken: {reason}")
     render.print_table(heads, table, spare=() if columns else _SPARE)
-    if notes:
-        click.echo()
-    for note in notes:
-        click.echo(note)
+    click.echo("".join(f"\n{line}" for line in below), nl=bool(below))
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A run in the list.
-
-    Args:
-        settings: by name of the column.
-        estimates: by name; each is a column too.
-        cautions: that a reader of the estimates must know.
-    """
-
-    settings: Mapping[str, Any]
-    estimates: Mapping[str, Estimate]
-    cautions: Sequence[str]
-
-    @classmethod
-    def of(cls, run: Run) -> _Row:
-        from fsframework.api.run_rows import run_settings
-
-        record = run.record
-        return cls(run_settings(run.folder, record), record.estimates, record.cautions)
-
-    def cell(self, column: str) -> str:
-        """Return the text in a column; empty where the run has nothing there."""
-        return str(self.settings.get(column, self.estimates.get(column, "")))
-
-    def fits(self, column: str, pattern: str) -> bool:
-        """Return whether the text in a column matches a pattern in lower case."""
-        return fnmatch.fnmatchcase(self.cell(column).lower(), pattern)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return settings, estimates and cautions as JSON values."""
-        estimates = {name: estimate.to_json() for name, estimate in self.estimates.items()}
-        return {**self.settings, "estimates": estimates, "cautions": list(self.cautions)}
+def _as_json(run: Run) -> dict[str, Any]:
+    estimates = {name: estimate.to_json() for name, estimate in run.estimates.items()}
+    return {**run.settings, "estimates": estimates, "cautions": list(run.record.cautions)}
 
 
 def _pattern(text: str) -> tuple[str, str]:
@@ -145,10 +125,10 @@ def _pattern(text: str) -> tuple[str, str]:
     return column.strip(), pattern.strip().lower()
 
 
-def _check_columns(asked: Sequence[str], rows: Sequence[_Row]) -> None:
-    settings = [name for row in rows[:1] for name in row.settings]
-    known = {"estimates", *settings, *(name for row in rows for name in row.estimates)}
-    for column in asked if rows else ():
+def _check_columns(asked: Sequence[str], found: Sequence[Run]) -> None:
+    settings = list(found[0].settings) if found else []
+    known = {"estimates", *settings, *(name for run in found for name in run.estimates)}
+    for column in asked if found else ():
         if column not in known:
             raise OptionError(
                 f"unknown column {column!r}{close_matches(column, known)}; known: "
@@ -156,39 +136,21 @@ def _check_columns(asked: Sequence[str], rows: Sequence[_Row]) -> None:
             )
 
 
-def _sorted(rows: Sequence[_Row], column: str, *, backwards: bool) -> list[_Row]:
-    known = [row for row in rows if column in row.estimates]
-    if known:
-        known.sort(key=lambda row: row.estimates[column].value, reverse=not backwards)
-        return known + [row for row in rows if column not in row.estimates]
+_Rows = list[tuple["Run", dict[str, Any]]]
 
-    def key(row: _Row) -> tuple[bool, Any]:
-        value = row.settings.get(column, "")
+
+def _sorted(rows: _Rows, column: str, *, backwards: bool) -> _Rows:
+    """Return rows in the order of a column; estimates from the largest down."""
+    known = [row for row in rows if column in row[0].estimates]
+    if known:
+        known.sort(key=lambda row: row[0].estimates[column].value, reverse=not backwards)
+        return known + [row for row in rows if column not in row[0].estimates]
+
+    def key(row: tuple[Run, dict[str, Any]]) -> tuple[bool, Any]:
+        value = row[1].get(column, "")
         return isinstance(value, str), value  # a setting that a run lacks is an empty text
 
     return sorted(rows, key=key, reverse=backwards)
-
-
-def _table(
-    rows: Sequence[_Row], names: Sequence[str], broken: Mapping[Path, str]
-) -> tuple[list[str], list[list[str]], list[str]]:
-    """Return heads, cells and the notes below; ``estimates`` stands for all of them."""
-    known = list(dict.fromkeys(name for row in rows for name in row.estimates))
-    heads: list[str] = []
-    for name in names:
-        heads += known if name == "estimates" else [name]
-    marks: dict[str, int] = {}
-    table = []
-    for row in rows:
-        mine = sorted({marks.setdefault(caution, len(marks) + 1) for caution in row.cautions})
-        marked = {"status": row.cell("status") + "".join(f" [{mark}]" for mark in mine)}
-        table.append([marked.get(head, row.cell(head)) for head in heads])
-    notes = [f"[{mark}] {caution}" for caution, mark in marks.items()]
-    for folder, reason in broken.items():
-        told = {"run": folder.name, "status": "broken"}
-        table.append([told.get(head, "") for head in heads])
-        notes.append(f"{folder.name} is broken: {reason}")
-    return heads, table, notes
 
 
 @runs.command("show")
@@ -199,7 +161,6 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
 
     RUN is a folder, or the name or beginning of the name of one in the runs folder.
     """
-    from fsframework.api.run_rows import run_options
     from fsframework.api.running import load_run
     from fsframework.cli import render
 
@@ -208,9 +169,8 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
     if as_json:
         render.print_json({"folder": str(opened.folder), **record.to_json()})
         return
-    print_record(opened.folder, record)
-    options = flat_options(*run_options(record))
-    given = [row for row in options if row[2] != "default"]
+    print_run(opened, explain=True)
+    given = [row for row in flat_options(*opened.options) if row[2] != "default"]
     if given:
         click.echo()
         render.print_table(("option", "value", "origin"), given)
@@ -229,7 +189,7 @@ def remove(run_list: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
 
     RUN is a folder, or the name or beginning of the name of one in the runs folder.
     """
-    from fsframework.api.run_folders import remove_run, run_folder
+    from fsframework.api.running import remove_run, run_folder
 
     folders = list(dict.fromkeys(run_folder(run, runs_dir) for run in run_list))
     for folder in folders:
@@ -237,107 +197,89 @@ def remove(run_list: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
     if not yes:
         click.confirm(f"Remove {'this run' if len(folders) == 1 else 'these runs'}?", abort=True)
     for folder in folders:
-        click.echo(f"removed {remove_run(folder)}")
+        remove_run(folder)
+        click.echo(f"removed {folder}")
 
 
-def print_record(folder: Path, record: RunRecord, *, explain: bool = True) -> None:
-    """Print a run: the answer, what ran, and its notes.
+def print_run(run: Run, *, explain: bool) -> None:
+    """Print a run: the answer, what ran, of several seeds each run, and its notes.
 
     Args:
-        folder: of the run.
-        record: its record.
+        run: of one model, or of those of several training seeds.
         explain: whether to print every estimate with its interval too.
     """
+    from fsframework.api.headlines import headline_of_run
+    from fsframework.api.printed import beside_printed
     from fsframework.cli import render
+    from fsframework.statistics.measures import DEFAULT_STATISTICS
 
-    if record.estimates:
-        from fsframework.api.headlines import headline_among_others
-        from fsframework.api.running import Run
-
-        render.print_headline(headline_among_others(Run(folder, record)))
+    record, several = run.record, bool(run.of_seeds)
+    shown: list[str] = []
+    if run.estimates:
+        headline = headline_of_run(run)
+        sentences = filter(None, (*headline.sentences, beside_printed(run)))
+        render.print_headline(dataclasses.replace(headline, sentences=tuple(sentences)))
         click.echo()
-    for line in _intro(record):
+        shown = [column.measure.name for columns in headline.columns for column in columns]
+    for line in _what(run):
         click.echo(line)
     click.echo()
-    if record.estimates and (explain or _has_more(record)):
-        render.estimates_table(record)
+    statistics = {one.statistic for one in record.estimates.values()}
+    if run.estimates and (explain or not statistics <= set(DEFAULT_STATISTICS)):
+        render.estimates_table(record, run.estimates)
         click.echo()
     elif record.status == "unfinished":
         click.echo("unfinished: run the same command again to resume\n")
-    for line in _reading(record):
-        click.echo(line)
-    for note in record.notes:
-        click.echo(f"note: {note}")
-    click.echo(f"run: {folder}")
-
-
-def print_group(group: SeedGroup, *, explain: bool = False) -> None:
-    """Print runs of several training seeds: the answer over seeds, what ran, then each run.
-
-    Args:
-        group: the runs.
-        explain: whether to print every estimate with its interval too.
-    """
-    from fsframework.api.headlines import headline_among_others
-    from fsframework.cli import render
-
-    record, runs = group.record, group.runs
-    headline = headline_among_others(group)
-    render.print_headline(headline)
-    click.echo()
-    for line in _what(record):
-        click.echo(line)
-    click.echo(f"training seeds: {', '.join(map(str, group.seeds))}")
-    click.echo()
-    if explain or _has_more(record):
-        render.estimates_table(record, group.estimates)
+    if several:
+        names = list(run.estimates) if explain else shown
+        rows = [
+            (one.name, str(seed), *(str(one.estimates.get(name, "")) for name in names))
+            for one, seed in zip(run.runs, run.seeds, strict=True)
+        ]
+        render.print_table(("run", "seed", *names), rows, spare=names[:-1])
         click.echo()
-    shown = [column.measure.name for columns in headline.columns for column in columns]
-    names = list(group.estimates) if explain else shown
-    heads = ("run", "seed", *names)
-    rows = [
-        (run.name, str(seed), *(str(run.record.estimates.get(name, "")) for name in names))
-        for run, seed in zip(runs, group.seeds, strict=True)
-    ]
-    render.print_table(heads, rows, spare=names[:-1])
-    click.echo()
-    for line in _reading(record):
-        click.echo(line)
-    for note in dict.fromkeys([*group.notes, *(note for run in runs for note in run.record.notes)]):
-        own = [run for run in runs if note in run.record.notes]
-        seeds = ", ".join(str(run.record.training_seed) for run in own)
-        click.echo(f"note: {f'seed {seeds}: ' if 0 < len(own) < len(runs) else ''}{note}")
-    click.echo(f"runs: {runs[0].folder.parent}")
+    if any(e.query_batch == "class" for e in record.estimates.values()):
+        click.echo(
+            "queries by class: the method saw the queries of one class at a time, as in FewSTAB's "
+            "published evaluation; this changes scores that depend on the other queries"
+        )
+    for note in _notes(run):
+        click.echo(f"note: {note}")
+    click.echo(f"runs: {run.folder.parent}" if several else f"run: {run.folder}")
 
 
-def _has_more(record: RunRecord) -> bool:
-    """Return whether a run has other statistics than the usual ones, which its headline shows."""
-    from fsframework.statistics.measures import DEFAULT_STATISTICS
-
-    return not {one.statistic for one in record.estimates.values()} <= set(DEFAULT_STATISTICS)
-
-
-def _intro(record: RunRecord) -> list[str]:
-    """Return what ran and how it was trained, in a few lines."""
-    if record.imported is not None:
-        return _imported(record)
-    return [*_what(record), _training(record), *_curves(record)]
+def _notes(run: Run) -> dict[str, None]:
+    """Return the notes, each once; those of some seeds only say of which."""
+    found = dict.fromkeys(run.notes)
+    for note in dict.fromkeys(note for one in run.runs for note in one.record.notes):
+        own = [str(one.record.training_seed) for one in run.runs if note in one.record.notes]
+        where = f"seed {', '.join(own)}: " if len(own) < len(run.runs) else ""
+        found[where + note] = None
+    return found
 
 
-def _what(record: RunRecord) -> list[str]:
-    """Return method, data and tasks of a run that was made here, in a few lines."""
+def _what(run: Run) -> Iterator[str]:
+    """Yield what ran and how it was trained, in a few lines."""
     from fsframework.api.run_rows import dataset_of, words_of
 
+    record = run.record
+    if record.imported is not None:
+        yield from _imported(record)
+        return
     assert record.method is not None
     assert record.backbone is not None
     precision = record.settings.get("precision", "fp32")
-    lines = [
+    yield (
         f"{record.method.called} with {record.backbone.called} on {dataset_of(record)}: "
         f"{_tasks(record)}" + (f", {precision}" if precision != "fp32" else "")
-    ]
+    )
     if "attributes" in record.digests:
-        lines.append(f"words: {words_of(record)}")
-    return lines
+        yield f"words: {words_of(record)}"
+    if run.of_seeds:
+        yield f"training seeds: {', '.join(map(str, run.seeds))}"
+    else:
+        yield _training(record)
+        yield from _curves(record)
 
 
 def _tasks(record: RunRecord) -> str:
@@ -369,18 +311,6 @@ def _imported(record: RunRecord) -> list[str]:
         f"{record.seen_size} x {record.seen_size} pixels",
         "evaluate it: fsf run --model RUN --dataset ...",
     ]
-
-
-def _reading(record: RunRecord) -> list[str]:
-    """Return caveats that a reader of the estimates must know."""
-    lines = []
-    estimates = record.estimates.values()
-    if any(e.query_batch == "class" for e in estimates):
-        lines.append(
-            "queries by class: the method saw the queries of one class at a time, as in FewSTAB's "
-            "published evaluation; this changes scores that depend on the other queries"
-        )
-    return lines
 
 
 def _curves(record: RunRecord) -> list[str]:

@@ -62,7 +62,6 @@ _INTERFACES = {
     "command": "command:Command",
     "dataset": "dataset:Dataset",
     "detector": "detector:AttributeDetector",
-    "importer": "importer:CheckpointImporter",
     "launcher": "launcher:Launcher",
     "method": "method:FewShotMethod",
     "page": "page:PageWriter",

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from fsframework.interfaces.component import Configurable
     from fsframework.interfaces.dataset import About, Dataset, Decoding
     from fsframework.interfaces.detector import AttributeDetector, Captioner, ImageTextModel
-    from fsframework.interfaces.importer import CheckpointImporter, ImportedModel
     from fsframework.interfaces.launcher import Launcher, Work, Workers, WorkerState
     from fsframework.interfaces.method import Batch, FewShotMethod
     from fsframework.interfaces.page import PageWriter, ReportPage, ReportPart
@@ -47,7 +46,6 @@ __all__ = [
     "Benchmark",
     "BenchmarkResults",
     "Captioner",
-    "CheckpointImporter",
     "Configurable",
     "Control",
     "DataError",
@@ -55,7 +53,6 @@ __all__ = [
     "Decoding",
     "FewShotMethod",
     "ImageTextModel",
-    "ImportedModel",
     "InfeasibleTask",
     "Labelled",
     "Launcher",
@@ -102,14 +99,12 @@ _HOME = {
     "BenchmarkResults": "fsframework.interfaces.benchmark",
     "Captioner": "fsframework.interfaces.detector",
     "Control": "fsframework.interfaces.sampler",
-    "CheckpointImporter": "fsframework.interfaces.importer",
     "Configurable": "fsframework.interfaces.component",
     "DataError": "fsframework.errors",
     "Dataset": "fsframework.interfaces.dataset",
     "Decoding": "fsframework.interfaces.dataset",
     "FewShotMethod": "fsframework.interfaces.method",
     "ImageTextModel": "fsframework.interfaces.detector",
-    "ImportedModel": "fsframework.interfaces.importer",
     "InfeasibleTask": "fsframework.errors",
     "Labelled": "fsframework.interfaces.benchmark",
     "Launcher": "fsframework.interfaces.launcher",

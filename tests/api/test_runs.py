@@ -268,7 +268,7 @@ def test_runs_are_rows_and_can_be_opened_by_name(tmp_path: Path) -> None:
 
 def test_errors_speak_of_arguments() -> None:
     cases = {
-        "unknown argument 'mehtod' (did you mean 'method'?)": {"mehtod": "renet"},
+        "unknown option 'mehtod' (did you mean 'method'?)": {"mehtod": "renet"},
         "unknown method 'renett' (did you mean 'renet'?)": {"method": "renett"},
         "attributes='words.txt': must end in .csv or .parquet": {"attributes": "words.txt"},
         "level must lie between 0 and 1": {"level": 2},

@@ -114,7 +114,6 @@ KINDS = {
     "method": ("FewShotMethod", "scores", "", (*RUN, "--method", "mine")),
     "backbone": ("Backbone", "forward", "", (*RUN, "--backbone", "mine")),
     "statistic": ("Statistic", "per_task", "", (*RUN, "--statistic", "mine")),
-    "importer": ("CheckpointImporter", "read", "", ("import", "mine", "{tmp}")),
     "benchmark": ("Benchmark", "experiments", ABSTRACT, ("benchmark", "mine")),
     "launcher": ("Launcher", "start", "", ("sweep", *RUN[1:], "--launcher", "mine")),
 }  # fmt: skip

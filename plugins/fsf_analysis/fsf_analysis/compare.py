@@ -192,7 +192,7 @@ def _print_beside_printed(results: Sequence[MethodResult]) -> None:
         except FsfError:
             continue  # accuracies of a file
     try:
-        groups = fsf.groups_over_seeds(runs)
+        groups = fsf.Runs(runs).over_seeds()
     except FsfError:
         return  # runs of one method with other levels
     for group in groups:

@@ -647,7 +647,7 @@ def test_the_answer_comes_first(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> 
         done = grid("--shot", "1", "--shot", "5", dataset="miniImageNet=toy-images")
     assert done.returncode == 1
     answer, _, tables = done.stdout.partition("\nTable 3.")
-    assert answer.startswith("On 5-way 1-shot tasks: ")
+    assert answer.startswith("On 5-way 1-shot: ")
     assert answer.splitlines()[2].split() == ["method", "shot", "Acc-R", "wAcc-R", "wAcc-A", "gap"]
     assert "\n–: toy-blind, shot 1, toy-blind, shot 5: method 'toy-blind'" in answer
     assert tables

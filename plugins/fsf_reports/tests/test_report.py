@@ -276,11 +276,11 @@ def test_images_are_read_from_the_cache_and_those_that_are_gone_are_left_out(
         sampler="random", way=2, shot=1, queries=2, tasks=4, progress=False, image_size=16,
     )  # fmt: skip
     used = [int(i) for i in run.tasks["random"].images[0]]
-    assert {image.shape for image in fsf.images_of(run, used).values()} == {(16, 16, 3)}
+    assert {image.shape for image in run.images(used).values()} == {(16, 16, 3)}
     gone = run.pool.keys[used[0]]
     (tmp_path / "data" / gone).unlink()
     empty = tmp_path / "other-cache"
-    found = fsf.images_of(run, used, cache_dir=empty)
+    found = run.images(used, cache_dir=empty)
     assert used[0] not in found
     assert len(found) == len(used) - 1
 

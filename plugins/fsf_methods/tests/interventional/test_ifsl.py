@@ -18,8 +18,8 @@ from fsf_methods.transductive import SIB
 from fsf_methods.transfer import NCC, Baseline, FineTune
 from fsframework.components.registry import Registry
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
-from fsframework.pipeline.experiment.arguments import leaves
 from fsframework.pipeline.experiment.configuration import resolve_experiment
+from fsframework.pipeline.experiment.options import given_tree
 from fsframework.testing import parametrize_with_checks
 from tests.golden_heads import Case, assert_array, assert_scores, golden_heads, read_case
 
@@ -295,7 +295,7 @@ def test_what_it_is_built_for_is_checked() -> None:
 def test_the_number_of_ways_of_the_base_follows_the_tasks() -> None:
     def resolved(method: dict[str, Any]) -> Any:
         given = {"method": method, "sampler": {"name": "random", "n_way": 3}}
-        return resolve_experiment(Registry(), leaves(given, "call")).method
+        return resolve_experiment(Registry(), given_tree(given, "call")).method
 
     followed = resolved({"name": "ifsl", "base": "maml"})
     assert followed.options["base"].options["n_way"] == 3

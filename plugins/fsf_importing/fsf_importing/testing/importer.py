@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fsframework._digest import digest_of
+from fsf_importing.interfaces import CheckpointImporter, ImportedModel
 from fsframework.errors import DataError
-from fsframework.interfaces.importer import CheckpointImporter, ImportedModel
-from fsframework.testing._suite import Make, NotApplicable, Suite, require
+from fsframework.testing import Make, NotApplicable, Suite, require
+from fsframework.values import digest_of
 
 suite = Suite(CheckpointImporter)
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsframework.interfaces.component import Configurable
+from fsframework.interfaces import Configurable
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fsframework.interfaces.method import FewShotMethod
+    from fsframework.interfaces import FewShotMethod
 
 __all__ = ["CheckpointImporter", "ImportedModel"]
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from fsf_statistics import Accuracy, WorstClassAccuracy
+from fsframework.api.headlines import Headline, HeadlineRow, headline_of
 from fsframework.errors import DataError
-from fsframework.statistics.headline import HeadlineRow, headline_of
-from fsframework.statistics.headline_text import interval_bars, table_text
 from fsframework.statistics.results import MethodResult, tasks_told_apart
 from fsframework.values import Arms, Contrast, Entry, Outcomes, Quantity, TableDeclaration, TaskSet
 
@@ -44,7 +43,7 @@ def result(label: str, worst: dict[str, list[int]], seed: int = 0, **more) -> Me
 
 def told(*results: MethodResult, names: tuple[str, ...] = ("method",)):
     rows = [HeadlineRow((one.label,), one) for one in results]
-    return headline_of(rows, names, STATISTICS)
+    return headline_of(rows, names, STATISTICS, ranked=True)
 
 
 STEADY = [0, 0, 1, 0, 1, 0, 0, 1]
@@ -89,7 +88,7 @@ def test_the_smallest_gap_is_best_and_equal_methods_are_tied() -> None:
         result("a", {"random": STEADY, "biased": [3, 4, 3, 4, 3, 3, 4, 4]}),
         result("b", {"random": STEADY, "biased": STEADY}),
         result("c", {"random": STEADY, "biased": shifted}),
-    ).sorted()
+    )
     gaps = {e.row[0]: e.mark for e in found.table.entries if e.column == "gap"}
     assert gaps == {"b": "best", "c": "tied", "a": ""}
     assert list(gaps) == ["b", "c", "a"]
@@ -114,7 +113,7 @@ def test_marks_hold_within_equal_tasks_only() -> None:
     other = result("b", {"random": [4] * 8, "biased": [4] * 8}, seed=1)
     found = told(one, other)
     assert {entry.mark for entry in found.table.entries} == {""}
-    assert found.sentences[0].startswith("Tasks 1 of 2: ")
+    assert found.sentences[0].startswith("On set 1: ")
     more = result("c", {"random": [4] * 9, "biased": [4] * 9})
     assert told(one, more).sentences[1].startswith("On 9 tasks: No loss of wAcc")
 
@@ -168,15 +167,21 @@ def test_the_table_aligns_decimals_and_leaves_out_columns_before_the_last_three(
         for column, (value, half) in values.items()
     )
     table = TableDeclaration("t", "title", ("method",), entries)
-    lines = table_text(table, 80).splitlines()
+    lines = Headline((), table).text(80).splitlines()
     assert lines[0].split() == ["method", "Acc", "R", "A", "gap"]
     assert lines[1].startswith("method-1   9.5 ± 0.1")
     assert lines[2].startswith("method-2  19.0 ± 0.1")
-    assert "Acc" not in table_text(table, 45)
+    assert "Acc" not in Headline((), table).text(45)
 
 
 def test_bars_share_a_scale_that_contains_zero() -> None:
-    first, second, none = interval_bars([Quantity.around(8, 2), Quantity.around(-2, 2), None], 15)
+    entries = tuple(
+        Entry((f"m{value}",), "gap", Quantity.around(value, 2) if value else None)
+        for value in (8, -2, 0)
+    )
+    table = TableDeclaration("t", "title", ("method",), entries)
+    _, *rows = Headline((), table).text(36).splitlines()
+    first, second, none = (row[21:] for row in rows)
     assert none == ""
     assert first.index("╎") == second.index("┤") == 4
     assert (first.index("├"), first.index("●"), first.index("┤")) == (10, 12, 14)
