@@ -163,13 +163,13 @@ def differing(cls: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     >>> differing(Toy, {"size": 4, "depth": 1})
     {'size': 4}
     """
-    known = parameters(cls)
+    declared = inspect.signature(cls).parameters
     told = {name: _told(value) for name, value in options.items()}
     return {
         name: value
         for name, value in told.items()
-        if known[name][1] is inspect.Parameter.empty
-        or canonical(value) != canonical(known[name][1])
+        if (default := declared[name].default) is inspect.Parameter.empty
+        or canonical(value) != canonical(default)
     }
 
 
