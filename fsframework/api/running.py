@@ -17,7 +17,6 @@ from fsframework.errors import DataError, FsfError, OptionError, RecordError, ar
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.stages import OVERRIDING
-from fsframework.pipeline.run import run_experiment, with_queries
 from fsframework.records import (
     RECORD_NAME,
     RunRecord,
@@ -282,6 +281,8 @@ def run_described(description: Description, seeds: Sequence[int] | None = None) 
         OptionError: there are no seeds, or the experiment cannot have several; the message says
             why.
     """
+    from fsframework.pipeline.run import run_experiment, with_queries
+
     experiment, session = description.experiment, description.session
     if seeds is None:
         result = run_experiment(experiment, session)

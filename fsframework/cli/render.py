@@ -15,11 +15,10 @@ from fsframework.values import text_table
 if TYPE_CHECKING:
     from fsframework.api.headlines import Headline
     from fsframework.records import RunRecord
-    from fsframework.values import Estimate, TableDeclaration
+    from fsframework.values import Estimate
 
 __all__ = [
     "estimates_table",
-    "print_declared",
     "print_headline",
     "print_json",
     "print_table",
@@ -73,14 +72,6 @@ def fitting(
 def print_headline(headline: Headline) -> None:
     """Print a headline so that it fits the terminal; in a pipe nothing wraps or is cut."""
     print(headline.text(room_of_line()))
-
-
-def print_declared(table: TableDeclaration) -> None:
-    """Print a declared table so that it fits the terminal; in a pipe nothing wraps or is cut."""
-    from fsframework.cli.declared import table_lines
-
-    for line in table_lines(table, room_of_line()):
-        print(line)
 
 
 def print_text(text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import fnmatch
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -209,7 +208,6 @@ def print_run(run: Run, *, explain: bool) -> None:
         explain: whether to print every estimate with its interval too.
     """
     from fsframework.api.headlines import headline_of_run
-    from fsframework.api.printed import beside_printed
     from fsframework.cli import render
     from fsframework.statistics.measures import DEFAULT_STATISTICS
 
@@ -217,8 +215,7 @@ def print_run(run: Run, *, explain: bool) -> None:
     shown: list[str] = []
     if run.estimates:
         headline = headline_of_run(run)
-        sentences = filter(None, (*headline.sentences, beside_printed(run)))
-        render.print_headline(dataclasses.replace(headline, sentences=tuple(sentences)))
+        render.print_headline(headline)
         click.echo()
         shown = [column.measure.name for columns in headline.columns for column in columns]
     for line in _what(run):
