@@ -18,7 +18,6 @@ _HOMES = {
     "api.experiments": ("Description", "describe"),
     "api.models": ("Model", "evaluate", "model"),
     "api.headlines": ("Headline", "headline"),
-    "api.packing": ("pack_images",),
     "api.results": ("Comparison", "compare", "estimate"),
     "api.running": ("Run", "Runs", "load_run", "run", "runs"),
     "api.sweeping": ("sweep",),

@@ -12,7 +12,6 @@ from fsframework.api.headlines import headline as headline
 from fsframework.api.models import Model as Model
 from fsframework.api.models import evaluate as evaluate
 from fsframework.api.models import model as model
-from fsframework.api.packing import pack_images as pack_images
 from fsframework.api.results import Comparison as Comparison
 from fsframework.api.results import compare as compare
 from fsframework.api.results import estimate as estimate
