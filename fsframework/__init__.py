@@ -13,7 +13,6 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "api.breakdowns": ("Breakdown", "HarmfulPairs", "breakdown", "harmful_pairs"),
     "api.cache": ("cache_size", "clean_cache"),
     "api.catalogue": ("datasets",),
     "api.data": ("dataset", "draw", "pool"),

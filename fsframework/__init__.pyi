@@ -1,7 +1,3 @@
-from fsframework.api.breakdowns import Breakdown as Breakdown
-from fsframework.api.breakdowns import HarmfulPairs as HarmfulPairs
-from fsframework.api.breakdowns import breakdown as breakdown
-from fsframework.api.breakdowns import harmful_pairs as harmful_pairs
 from fsframework.api.cache import cache_size as cache_size
 from fsframework.api.cache import clean_cache as clean_cache
 from fsframework.api.catalogue import datasets as datasets

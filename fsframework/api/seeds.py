@@ -16,7 +16,6 @@ from fsframework.errors import DataError, FsfError, OptionError, RecordError, ar
 from fsframework.interfaces.statistic import Statistic
 from fsframework.pipeline.experiment.arguments import OVERRIDING
 from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.run import with_queries
 from fsframework.records import RunRecord
 from fsframework.statistics.comparison import estimates_of_methods, values_of
 from fsframework.statistics.differences import ComparisonOptions
@@ -88,7 +87,7 @@ def run_over_seeds(description: Description, seeds: Sequence[int]) -> SeedGroup:
     """Run a described experiment once for each training seed, all on the same tasks.
 
     Each is the run that the same experiment with this ``training_seed`` makes, so that finished
-    ones are reused. With ``queries=auto`` the pilot is that of the first seed.
+    ones are reused.
 
     Args:
         seeds: of the trainings.
@@ -104,11 +103,10 @@ def run_over_seeds(description: Description, seeds: Sequence[int]) -> SeedGroup:
     # Every seed is checked before the first run.
     for seed in seeds:
         _trained_with(experiment, seed)
-    planned = with_queries(_trained_with(experiment, seeds[0]), session)
     runs = []
     for place, seed in enumerate(seeds, start=1):
         session.reporter.say(f"training seed {seed}, {place} of {len(seeds)}")
-        own = dataclasses.replace(description, experiment=_trained_with(planned, seed))
+        own = dataclasses.replace(description, experiment=_trained_with(experiment, seed))
         runs.append(run_described(own))
     statistics = {name: one.create() for name, one in experiment.statistics.items()}
     return over_seeds(runs, level=experiment.settings.level, statistics=statistics)

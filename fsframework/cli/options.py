@@ -162,13 +162,7 @@ _SHARED: dict[str, dict[str, dict[str, Any]]] = {
             "the sampler's own",
         ),
         "way": _option("Classes per task.", "N", "5, or what the data allow", int),
-        "queries": _option(
-            "Query images per class; auto finds the best number in a pilot run, for tasks without "
-            "replacement (see fsf plan).",
-            "N|auto",
-            "15, or what the data allow",
-            callback=_number_or("auto"),
-        ),
+        "queries": _option("Query images per class.", "N", "15, or what the data allow", int),
         "split": _option(
             "Split whose images are used; all uses every image.",
             "NAME",

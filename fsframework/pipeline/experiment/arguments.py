@@ -43,7 +43,7 @@ ARGUMENTS: Mapping[str, str] = {
             *("training", "recipe", "model", "tensorboard", "statistics", "level", "interval"),
             *("placebo", "image_size", "precision", "decoding", "broken", "task_file"),
             *("query_batch", "drop_class_words", "drop_words", "min_count", "offline", "name"),
-            *("pilot_tasks", "launcher"),
+            "launcher",
         )
     },
 }
@@ -64,11 +64,9 @@ def key_of(name: str, value: Any) -> tuple[str, Any]:
     Raises:
         OptionError: the argument is unknown; the message gives the closest matches.
 
-    >>> key_of("way", 3), key_of("queries", "auto"), key_of("tasks", "all")
-    (('sampler.n_way', 3), ('queries', 'auto'), ('tasks', None))
+    >>> key_of("way", 3), key_of("tasks", "all")
+    (('sampler.n_way', 3), ('tasks', None))
     """
-    if name == "queries" and str(value).lower() == "auto":
-        return "queries", "auto"
     if name == "tasks" and str(value).lower() in _ALL:
         return "tasks", None
     if name not in ARGUMENTS:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from fsframework.errors import OptionError
 from fsframework.interfaces.dataset import Decoding
@@ -21,7 +20,6 @@ __all__ = ["Settings", "WordChoice"]
 _LEAST = {
     "tasks": (1, ""),
     "image_size": (8, " pixels"),
-    "pilot_tasks": (3, ""),
     "min_count": (1, ""),
 }
 
@@ -53,7 +51,7 @@ class Settings:
     """Options of a run as a whole.
 
     Args:
-        task_seed: of the tasks, the placebo and the pilot of ``queries``.
+        task_seed: of the tasks and the placebo.
         training_seed: of initial weights, training episodes and batches; with ``model`` it is that
             of the run whose weights are taken.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
@@ -87,9 +85,6 @@ class Settings:
         model: a run folder: take its method and backbone with their options, its image size and
             its weights, and train nothing.
         tensorboard: also write the training curve for TensorBoard into the run folder.
-        queries: ``given``, or ``auto``: the number that a pilot run finds best for tasks without
-            replacement. See ``pipeline.query_planning``.
-        pilot_tasks: tasks of that pilot.
     """
 
     task_seed: int = 0
@@ -114,8 +109,6 @@ class Settings:
     recipe: str | None = QUICK
     model: Path | None = None
     tensorboard: bool = False
-    queries: Literal["given", "auto"] = "given"
-    pilot_tasks: int = 200
 
     def __post_init__(self) -> None:
         for name in SEEDS:
