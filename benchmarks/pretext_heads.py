@@ -19,10 +19,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from fsf_metric_methods import ProtoNet
-from fsf_pretext_methods import HTS, SLA
-from fsf_self_supervised_methods import OpTA
+from fsf_self_supervised.methods import OpTA
+from fsf_self_supervised.pretext import HTS, SLA
+from fsf_self_supervised.views import Rotation
 from fsf_transfer_methods import NCC, Logistic
-from fsf_views import Rotation
 
 IMAGE = (3, 32, 32)
 

@@ -1,6 +1,6 @@
 """Images per second whose views are made, against torchvision image by image.
 
-Run ``python benchmarks/view_making.py``; it takes about two minutes. Each maker of ``fsf-views``
+Run ``python benchmarks/view_making.py``; it takes about two minutes. Each maker of views
 makes the views of 128 random images at once; torchvision's transforms (v2) make the same kinds of
 views of one image after the other. Both start from uint8 pixels, ours in the layout in which
 training reads them, and end in one batch of floats. Both run in turn and the median of the ratios
@@ -9,7 +9,7 @@ counts; with ``--threads 1`` they are ratios of processor time, which other work
 same changes; ``colours`` is the changes of colour within ``simclr``, against Kornia's.
 
 The second table is a training step of SimCLR, Conv-64F on 128 images: the share of its time that
-its views take. It needs ``fsf-self-supervised-methods``.
+its views take. It needs ``fsf-self-supervised``.
 """
 
 from __future__ import annotations
@@ -26,9 +26,17 @@ from kornia import augmentation
 from torch import Tensor, nn
 
 from fsf_backbones import Conv64F
-from fsf_self_supervised_methods import SimCLR as SimCLRMethod
-from fsf_views import ColorPermutation, Jigsaw, MoCoV2, MultiCrop, Patches, Rotation, SimCLR
-from fsf_views._color import jittered
+from fsf_self_supervised.methods import SimCLR as SimCLRMethod
+from fsf_self_supervised.views import (
+    ColorPermutation,
+    Jigsaw,
+    MoCoV2,
+    MultiCrop,
+    Patches,
+    Rotation,
+    SimCLR,
+)
+from fsf_self_supervised.views._color import jittered
 from fsframework.interfaces import Batch, ViewMaker
 from fsframework.pipeline.learning.augmentation import augmented
 from fsframework.pipeline.learning.memory import keep_freed_memory

@@ -290,7 +290,7 @@ def _types_of(declared: Any) -> tuple[type, ...]:
     found: list[type] = []
     for one in typing.get_args(annotation) if union else (annotation,):
         cls = typing.get_origin(one) or one
-        if not isinstance(cls, type):
+        if cls is Any or not isinstance(cls, type):
             return ()
         found += [list, tuple] if cls is list else [cls]
     return tuple(found)

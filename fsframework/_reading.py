@@ -8,13 +8,22 @@ import itertools
 import json
 import os
 import re
+import reprlib
 import stat
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["check_file", "open_file", "parse_json", "parse_toml", "read_file", "text_lines"]
+__all__ = [
+    "check_file",
+    "check_version",
+    "open_file",
+    "parse_json",
+    "parse_toml",
+    "read_file",
+    "text_lines",
+]
 
 _MOST_BYTES = 1 << 28
 """Size up to which a file is read whole."""
@@ -89,6 +98,24 @@ def read_file(path: str | Path, most: int = _MOST_BYTES) -> bytes:
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(path))
     return content
+
+
+def check_version(found: Any, current: int) -> None:
+    """Check the ``schema_version`` of a file.
+
+    Raises:
+        ValueError: it is not a number, or of another version; the message says which are read.
+    """
+    if type(found) is not int or found < 1:
+        raise ValueError(
+            f"its schema_version must be a number of at least 1, not {reprlib.repr(found)}"
+        )
+    if found != current:
+        age = "a newer" if found > current else "an older"
+        raise ValueError(
+            f"schema_version {found} was written by {age} fsframework; this one reads version "
+            f"{current}"
+        )
 
 
 def parse_json(text: str | bytes) -> Any:

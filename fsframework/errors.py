@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import errno
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -37,7 +37,6 @@ class FsfError(Exception):
         message: one sentence: what is wrong, where, and what is allowed.
         picture: lines shown verbatim below the message, such as the expected tree of files; a
             traceback shows them too.
-        remedy: arguments, by name, that would work; empty where none are known.
 
     >>> error = DataError("images: nothing is found here", picture="images/\n└── CLASS/")
     >>> print(error)
@@ -47,12 +46,9 @@ class FsfError(Exception):
     └── CLASS/
     """
 
-    def __init__(
-        self, message: str = "", *, picture: str = "", remedy: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, message: str = "", *, picture: str = "") -> None:
         super().__init__(message)
         self.picture = picture
-        self.remedy = dict(remedy or {})
         if picture:
             self.add_note(f"\n{picture}")
 
@@ -82,15 +78,8 @@ class DataError(FsfError):
     'no such file'
     """
 
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        picture: str = "",
-        remedy: Mapping[str, Any] | None = None,
-        reason: str = "",
-    ) -> None:
-        super().__init__(message, picture=picture, remedy=remedy)
+    def __init__(self, message: str = "", *, picture: str = "", reason: str = "") -> None:
+        super().__init__(message, picture=picture)
         self.reason = reason
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from fsframework._files import atomic_write
-from fsframework._reading import parse_json, read_file
+from fsframework._reading import check_version, parse_json, read_file
 from fsframework.errors import DataError, FsfError, RecordError, close_matches
 from fsframework.values import (
     ArmOutcomes,
@@ -33,8 +33,8 @@ __all__ = [
     "Environment",
     "Epoch",
     "ImportedRecord",
-    "NewerRecordError",
     "PluginRecord",
+    "RecordVersionError",
     "RunRecord",
     "StageRecord",
     "TrainedOn",
@@ -53,12 +53,8 @@ RECORD_NAME = "run.json"
 Status = Literal["unfinished", "finished", "imported"]
 
 
-class NewerRecordError(RecordError):
-    """A newer version of the framework wrote a record."""
-
-
-ADDED = "fsf data add: "
-"""Prefix, in version 1, of the origin of the name of a data set added under another name."""
+class RecordVersionError(RecordError):
+    """Another version of the framework wrote a record."""
 
 
 @dataclass(frozen=True, order=True)
@@ -140,7 +136,6 @@ class ArmRecord:
         class_sizes: images of each class of the data.
         symbol: what tables print after a statistic's name.
         given_options: names of the sampler's options that were given, besides the shape.
-        files: suffix of the names of the arm's files, before the extension.
         name: of imported tasks, as given at the import.
     """
 
@@ -155,7 +150,6 @@ class ArmRecord:
     class_sizes: tuple[int, ...] = ()
     symbol: str = ""
     given_options: tuple[str, ...] = ()
-    files: str = ""
     name: str = ""
 
     @property
@@ -288,8 +282,7 @@ class RunRecord:
         fingerprint: digest of everything that decides the outcomes; statistics are not in it,
             since any can be computed from the outcomes later.
         group: digest of the same but for the training seed: runs of equal groups are one method,
-            trained with several seeds and evaluated on the same tasks; empty where an earlier
-            version wrote the record, and for imports.
+            trained with several seeds and evaluated on the same tasks; empty for imports.
         status: ``finished`` once it has every requested estimate; ``imported`` if the weights
             or accuracies were imported and nothing was evaluated.
         created: date and time, ISO 8601, UTC.
@@ -376,11 +369,11 @@ class RunRecord:
 
     def tasks_file(self, folder: Path, arm: str) -> Path:
         """Return the file of an arm's tasks in the run's folder."""
-        return folder / f"tasks-{self.arms[arm].files or arm}.safetensors"
+        return folder / f"tasks-{arm}.safetensors"
 
     def outcomes_file(self, folder: Path, arm: str) -> Path:
         """Return the file of an arm's outcomes in the run's folder."""
-        return folder / f"outcomes-{self.arms[arm].files or arm}.parquet"
+        return folder / f"outcomes-{arm}.parquet"
 
     def images_file(self, folder: Path) -> Path:
         """Return the file of the images that the tasks were drawn from, without their words."""
@@ -408,10 +401,10 @@ class RunRecord:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read the record of a run folder, of this version or an earlier one.
+        """Read the record of a run folder.
 
         Raises:
-            RecordError: it is missing, not JSON, lacks a field or is of a newer version.
+            RecordError: it is missing, not JSON, lacks a field or is of another version.
         """
         path = Path(folder) / RECORD_NAME
         try:
@@ -421,27 +414,20 @@ class RunRecord:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise RecordError(f"{path}: cannot be read ({reason})") from None
-        version = raw.get("schema_version") if isinstance(raw, dict) else None
-        if not isinstance(version, int):
+        if not isinstance(raw, dict) or type(raw.get("schema_version")) is not int:
             raise RecordError(f"{path}: is not a run record")
-        if version > RECORD_VERSION:
-            raise NewerRecordError(
-                f"{path}: schema_version {version} was written by a newer fsframework; "
-                f"this one reads versions up to {RECORD_VERSION}"
-            )
         try:
-            if version < 2:
-                from fsframework._record_v1 import upgraded
-
-                raw = upgraded(raw)
+            check_version(raw["schema_version"], RECORD_VERSION)
+        except ValueError as error:
+            raise RecordVersionError(f"{path}: {error}") from None
+        try:
             return cls._from_json(raw)
-        except (KeyError, TypeError, AttributeError, ValueError, IndexError, FsfError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, FsfError) as error:
             raise RecordError(f"{path}: is damaged ({error})") from None
 
     @classmethod
     def _from_json(cls, raw: Mapping[str, Any]) -> Self:
         """Build a record; fields of later versions are ignored."""
-        raw = {**raw, **{key: _with_both_seeds(raw[key]) for key in ("settings", "origins")}}
         estimates = {name: Estimate.from_json(e) for name, e in raw["estimates"].items()}
         read = msgspec.convert({**raw, "estimates": {}}, cls)
         whole = dataclasses.replace(read, estimates=estimates)
@@ -459,14 +445,6 @@ class RunRecord:
         lacks += ["a stage of its training"] * (last >= len(self.stages))
         if lacks:
             raise RecordError(f"it lacks {lacks[0]}")
-
-
-def _with_both_seeds(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings, or their origins, with two seeds; earlier versions had one for both."""
-    found = dict(values)
-    if "seed" in found:
-        found["task_seed"] = found["training_seed"] = found.pop("seed")
-    return found
 
 
 def _plain(value: Any) -> Any:

@@ -18,17 +18,17 @@ COMPARED = {
     "FWT": "fsf_cross_domain",
     "GNN": "fsf_transductive_methods",
     "GNNoriginal": "fsf_transductive_methods",
-    "HTS": "fsf_pretext_methods",
+    "HTS": "fsf_self_supervised",
     "IFSL": "fsf_interventional_methods",
     "LPFTFB": "fsf_transfer_methods",
-    "OpTA": "fsf_self_supervised_methods",
-    "PsCo": "fsf_self_supervised_methods",
+    "OpTA": "fsf_self_supervised",
+    "PsCo": "fsf_self_supervised",
     "SIB": "fsf_transductive_methods",
-    "SLA": "fsf_pretext_methods",
-    "SSFSL": "fsf_pretext_methods",
+    "SLA": "fsf_self_supervised",
+    "SSFSL": "fsf_self_supervised",
     "TPN": "fsf_transductive_methods",
     "TSA": "fsf_adaptation_methods",
-    "UniSiam": "fsf_self_supervised_methods",
+    "UniSiam": "fsf_self_supervised",
 }
 """The package whose tests compare the cases of a method."""
 

@@ -488,6 +488,7 @@ def test_a_change_in_the_header_is_noticed(tasks, tmp_path, change):
     ("change", "message"),
     [
         ({"schema_version": SCHEMA_VERSION + 1}, "written by a newer fsframework; this one reads"),
+        ({"schema_version": SCHEMA_VERSION - 1}, "written by an older fsframework"),
         ({"what": "a model"}, "holds 'a model', not a task set"),
         ({"seed": ...}, "its header is damaged .*missing required field .seed."),
         ({"checksum": ...}, "missing required field .checksum."),
@@ -726,7 +727,8 @@ def test_an_estimate_checks_itself(estimate, change, message):
         ("[]", "its header is not a JSON object"),
         ('{"what": "a run"}', "holds 'a run', not an estimate"),
         ('{"what": "an estimate", "schema_version": 99}', "newer fsframework"),
-        ('{"what": "an estimate", "schema_version": 1}', "not an estimate"),
+        ('{"what": "an estimate", "schema_version": 1}', "older fsframework"),
+        ('{"what": "an estimate", "schema_version": 2}', "not an estimate"),
     ],
 )
 def test_a_damaged_estimate_is_noticed(tmp_path, text, message):

@@ -13,7 +13,6 @@ from fsframework.interfaces.sampler import TaskSampler
 from fsframework.pipeline.experiment.arguments import given_tree, overlay
 from fsframework.pipeline.experiment.configuration import (
     Experiment,
-    divided,
     read_config,
     resolve_experiment,
 )
@@ -122,5 +121,5 @@ def described(tree: Mapping[str, Any], session: Session, **arguments: Any) -> De
     """Return the description of a tree of ``Given``; arguments take precedence over the tree."""
     if arguments:
         tree = given_tree(arguments, _ORIGIN, tree)
-    experiment = divided(resolve_experiment(session.registry, tree), session.processes.size)
+    experiment = resolve_experiment(session.registry, tree)
     return Description(experiment.to_json(), experiment.origins, experiment, session)

@@ -141,7 +141,7 @@ def _facts(cls: type[Any]) -> dict[str, Any]:
     An option may change some of them for an instance. Those of every kind of component are returned
     only where the class sets them.
     """
-    interfaces = [c for c in cls.__mro__ if c.__module__.startswith("fsframework.interfaces")]
+    interfaces = [c for c in cls.__mro__ if ".interfaces" in c.__module__]
     facts = {
         name: getattr(cls, name)
         for interface in interfaces

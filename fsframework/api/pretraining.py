@@ -80,16 +80,12 @@ def pretrain(
     512
     """
     session = open_session(cache_dir=cache_dir, plugins=plugins, progress=progress)
-    found = pretrain_described(described(tree_of_call(arguments, config), session), Path(output))
-    assert found is not None, "a process alone leads"
-    return found
+    return pretrain_described(described(tree_of_call(arguments, config), session), Path(output))
 
 
-def pretrain_described(description: Description, output: Path) -> Pretrained | None:
-    """Train what a description says; ``None`` in processes that only take part."""
+def pretrain_described(description: Description, output: Path) -> Pretrained:
+    """Train what a description says."""
     made = pretrain_experiment(description.experiment, description.session, output)
-    if made is None:
-        return None
     trained = made.trained
     return Pretrained(
         made.file,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fsframework.errors import DataError, FsfError, RecordError
+from fsframework.errors import DataError, RecordError
 from fsframework.records import RunRecord, load_arms
 from fsframework.values import Arms, AttributeTable, ImagePool
 
@@ -12,7 +12,7 @@ __all__ = ["pool_of_run"]
 
 
 def pool_of_run(folder: Path, record: RunRecord) -> ImagePool:
-    """Return the images of a run's tasks from its folder, else from its data set.
+    """Return the images of a run's tasks from its folder.
 
     Raises:
         RecordError: the run was imported.
@@ -21,41 +21,12 @@ def pool_of_run(folder: Path, record: RunRecord) -> ImagePool:
     if record.imported is not None or not record.arms:
         raise RecordError(f"{folder}: was imported, and has no images")
     arms = load_arms(folder, record)
-    if record.images_file(folder).exists():
-        pool = ImagePool.load(record.images_file(folder))
-        _check_images(pool, arms, f"{folder}: its images")
-        if record.words_file(folder).exists():
-            pool = pool.with_attributes(AttributeTable.load(record.words_file(folder)))
-        _check(pool, arms, f"{folder}: its images")
-        return pool
-    try:
-        pool = _opened(record)
-    except (FsfError, OSError) as error:
-        raise DataError(
-            f"{folder}: an earlier version wrote this run without the names and words of its "
-            f"images, and its data set cannot be opened: {error}"
-        ) from None
-    _check(pool, arms, f"{folder}: the images of its data set")
+    pool = ImagePool.load(record.images_file(folder))
+    _check_images(pool, arms, f"{folder}: its images")
+    if record.words_file(folder).exists():
+        pool = pool.with_attributes(AttributeTable.load(record.words_file(folder)))
+    _check(pool, arms, f"{folder}: its images")
     return pool
-
-
-def _opened(record: RunRecord) -> ImagePool:
-    """Return the images of a run from its data set, whose words are detected again or cached."""
-    from fsframework.api.data import pool
-
-    settings, detector = record.settings, record.components.get("detector")
-    return pool(
-        record.components["dataset"].to_tree(),
-        split=settings["split"] or "test",
-        attributes=settings["attributes"],
-        detector=None if detector is None else detector.to_tree(),
-        drop_class_words=settings["drop_class_words"],
-        drop_words=tuple(settings["drop_words"]),
-        min_count=settings["min_count"],
-        device=settings["device"],
-        offline=settings["offline"],
-        progress=False,
-    )
 
 
 def _check(pool: ImagePool, arms: Arms, called: str) -> None:

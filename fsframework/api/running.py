@@ -62,8 +62,7 @@ class Run:
     def pool(self) -> ImagePool:
         """The images that its tasks were drawn from, with their words if it used any.
 
-        They are read from the run's folder, or from the data set where an earlier version wrote
-        the run; on first use.
+        They are read from the run's folder on first use.
 
         Raises:
             RecordError: the run was imported.

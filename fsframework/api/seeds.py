@@ -209,8 +209,8 @@ def groups_over_seeds(
 
     Groups are in the order of their first runs. Two runs belong to one group if their records say
     so (``RunRecord.group``: all that decides the outcomes but the training seed is equal). A run of
-    another seed only, an imported one, and one whose record an earlier version wrote are groups of
-    one run, with the estimates and the intervals of that run. The same run given twice counts once;
+    another seed only and an imported one are groups of one run, with the estimates and the
+    intervals of that run. The same run given twice counts once;
     another run with a seed that its group already has begins another group.
 
     Args:

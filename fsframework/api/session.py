@@ -7,7 +7,6 @@ from pathlib import Path
 
 from fsframework.api.plugins import registry_with
 from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.processes import processes_here
 from fsframework.pipeline.progress import Reporter, usual_reporter
 from fsframework.pipeline.session import Session
 
@@ -33,6 +32,5 @@ def open_session(
         None if runs_dir is None else Path(runs_dir),
         None if cache_dir is None else Path(cache_dir),
     )
-    processes = processes_here()
-    reporter = usual_reporter() if progress and processes.leads else Reporter()
-    return Session(registry_with(plugins), workspace, reporter, processes)
+    reporter = usual_reporter() if progress else Reporter()
+    return Session(registry_with(plugins), workspace, reporter)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ import click
 from fsframework._calls import Called, calling, is_raised_by
 from fsframework.components.package_files import top_level
 from fsframework.components.registry import InstalledCommand, Registry
-from fsframework.errors import OptionError, PluginError, close_matches
+from fsframework.errors import PluginError, close_matches
 
 __all__ = ["SECTIONS", "InstalledEntry", "ListingGroup", "RootGroup"]
 
@@ -136,9 +135,7 @@ def _invoke(called: Called, invoke: Callable[[click.Context], Any], context: cli
 
     Raises:
         PluginError: it did, and the cause is in the code of its package.
-        OptionError: torchrun started several processes, which cannot share the command.
     """
-    _check_processes(context.command)
     try:
         return invoke(context)
     except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -148,21 +145,6 @@ def _invoke(called: Called, invoke: Callable[[click.Context], Any], context: cli
             raise
         with calling(called, "the call"):
             raise
-
-
-def _check_processes(command: click.Command) -> None:
-    """Check that the processes of a job can share a command."""
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
-        return
-    from fsframework.cli.options import GroupedCommand
-    from fsframework.pipeline.processes import processes_here
-
-    shared = isinstance(command, GroupedCommand) and command.together
-    if not shared and processes_here().size > 1:
-        raise OptionError(
-            f"fsf {command.name} is work for one process: start it without torchrun, which is "
-            "only for fsf run"
-        )
 
 
 class RootGroup(ListingGroup):

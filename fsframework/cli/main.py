@@ -20,7 +20,6 @@ from fsframework import __version__
 from fsframework._calls import interrupt, text_of
 from fsframework.cli.groups import RootGroup
 from fsframework.errors import FsfError, FsfWarning, refusal, speaking
-from fsframework.pipeline.processes import processes_here
 
 __all__ = ["cli", "main"]
 
@@ -70,24 +69,12 @@ def main() -> None:
         signal.signal(signal.SIGINT, interrupt)
     _write_any_text()
     try:
-        processes = processes_here()
-    except FsfError as error:
-        sys.exit(_fail(error, 2))
-    processes.end_on_signal()
-    errors = sys.stderr
-    if not processes.leads:  # the first process says what all have to say
-        sys.stdout = sys.stderr = _nowhere()
-    try:
         with speaking(_as_option), warnings.catch_warnings():
             warnings.simplefilter("once", FsfWarning)
             warnings.showwarning = _show_warning
             code = cli.main(args=arguments, prog_name="fsf", standalone_mode=False)
-        processes.end_in_peace()
         sys.stdout.flush()
     except BaseException as error:
-        processes.end_in_peace()
-        error = processes.ended_by_signal() or error
-        sys.stderr = errors if verbose or processes.first_to_say(error) else _nowhere()
         if isinstance(error, SystemExit) and _COMPLETION in os.environ:
             raise  # click ends the process itself after it has completed a word
         if verbose and not isinstance(error, (click.Abort, NoArgsIsHelpError)):

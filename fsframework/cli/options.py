@@ -407,15 +407,10 @@ class GroupedCommand(cloup.Command):
 
     Shared options appear in their sections. A command groups its other options with
     ``cloup.option_group``; all come after the main options.
-
-    Args:
-        together: whether the processes that torchrun starts share its work; otherwise only the
-            first one runs it.
     """
 
-    def __init__(self, *args: Any, together: bool = False, **settings: Any) -> None:
+    def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.together = together
         known: dict[str, list[click.Option]] = {title: [] for title in HELP_GROUPS}
         own: list[click.Option] = []
         for option in sorted(self.ungrouped_options, key=_place):

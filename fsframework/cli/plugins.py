@@ -11,14 +11,16 @@ import click
 
 from fsframework.cli.completion import any_plugin_name
 from fsframework.cli.options import group, key_values, shared
-from fsframework.components.kinds import KINDS
+from fsframework.components.registry import Registry
 
 if TYPE_CHECKING:
     from fsframework.testing import CheckResult
 
 __all__ = ["plugins"]
 
-_kind = click.option("--kind", type=click.Choice(sorted(KINDS)), help="Only plugins of this kind.")
+_kind = click.option(
+    "--kind", type=click.Choice(sorted(Registry().kinds)), help="Only plugins of this kind."
+)
 _name = click.argument("name", shell_complete=any_plugin_name)
 
 

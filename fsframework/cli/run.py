@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-@command(together=True, epilog="Options left out come from --config, then from the defaults.")
+@command(epilog="Options left out come from --config, then from the defaults.")
 @shared("method", "sampler", "dataset", "backbone", "attributes", "shot", "tasks", "device")
 @shared("detector", "split", "way", "queries", "task-file", "placebo", "name")
 @shared("seed", "task-seed", "training-seed", "seeds")
@@ -69,7 +69,6 @@ def run(
       fsf run --method leo --init-from runs/baseline-planted-fewstab-1a2b3c4d
       fsf run --model runs/renet-planted-fewstab-1a2b3c4d --dataset folder:./images
       fsf run --config exp.toml --dry-run
-      torchrun --nproc-per-node 4 -m fsframework run --method renet
     """
     from fsframework.api.running import run_described
     from fsframework.cli import render

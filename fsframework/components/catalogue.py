@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fsframework._files import atomic_write, locked
-from fsframework._reading import parse_json, read_file
+from fsframework._reading import check_version, parse_json, read_file
 from fsframework.errors import DataError
 
 __all__ = [
@@ -43,9 +45,8 @@ class Added:
         fingerprint: of the data then.
         when: date and time when it was added, ISO 8601.
         about: what is published about it, as JSON values; ``None`` for the user's own.
-        columns: of its metadata then; empty if an earlier version added it.
-        place: its path; if an earlier version added it, its option ``path``, else its first
-            option.
+        columns: of its metadata then.
+        place: its path.
     """
 
     plugin: str
@@ -58,14 +59,16 @@ class Added:
     columns: tuple[str, ...] = ()
     place: str = ""
 
-    def __post_init__(self) -> None:
-        if not self.place:
-            place = self.options.get("path") or next(iter(self.options.values()), "")
-            object.__setattr__(self, "place", str(place))
-
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
         return dataclasses.asdict(self)
+
+
+class _File(msgspec.Struct):
+    """The file that lists the added data sets."""
+
+    schema_version: int
+    datasets: dict[str, Added] = {}
 
 
 def added_folder(folder: Path | None = None) -> Path:
@@ -79,7 +82,7 @@ def read_added(folder: Path | None = None) -> dict[str, Added]:
     """Return every added data set by name, sorted.
 
     Raises:
-        DataError: the file that lists them is damaged, or of a newer version.
+        DataError: the file that lists them is damaged, or of another version.
     """
     path = added_folder(folder) / _FILE
     try:
@@ -88,19 +91,15 @@ def read_added(folder: Path | None = None) -> dict[str, Added]:
         return {}
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: the list of added data sets cannot be read ({error})") from None
-    version = raw.get("schema_version") if isinstance(raw, dict) else None
-    if isinstance(version, int) and version > ADDED_VERSION:
-        raise DataError(
-            f"{path}: schema_version {version} was written by a newer fsframework; this one reads "
-            f"versions up to {ADDED_VERSION}"
-        )
     try:
-        return {name: _entry(one) for name, one in sorted(raw["datasets"].items())}
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        file = msgspec.convert(raw, _File)
+        check_version(file.schema_version, ADDED_VERSION)
+    except ValueError as error:
         raise DataError(
-            f"{path}: the list of added data sets is damaged ({type(error).__name__}: {error}); "
+            f"{path}: the list of added data sets is damaged or of another version ({error}); "
             "delete it and add them again"
         ) from None
+    return dict(sorted(file.datasets.items()))
 
 
 def change_added(
@@ -133,17 +132,3 @@ def change_added(
         with beside or nullcontext():
             atomic_write(folder / _FILE, text)
     return entries
-
-
-def _entry(raw: Mapping[str, Any]) -> Added:
-    return Added(
-        plugin=str(raw["plugin"]),
-        options=dict(raw["options"]),
-        counts={split: (int(c), int(n)) for split, (c, n) in raw.get("counts", {}).items()},
-        problems=tuple(map(str, raw.get("problems", ()))),
-        fingerprint=str(raw.get("fingerprint", "")),
-        when=str(raw.get("when", "")),
-        about=None if raw.get("about") is None else dict(raw["about"]),
-        columns=tuple(map(str, raw.get("columns", ()))),
-        place=str(raw.get("place", "")),
-    )

@@ -1,75 +1,84 @@
-"""The kinds of plugins: the only list of them."""
+"""The kinds of plugins: those of the core, and how a package adds its own.
+
+A package adds a kind with an entry point of the group ``fsframework.kinds``, whose name is that of
+the kind and whose target is the interface::
+
+    [project.entry-points."fsframework.kinds"]
+    section = "fsf_reports.interfaces:Section"
+
+Everything else follows: its plugins are entry points of the group ``fsf_reports.sections``, and the
+checks of its contract are the ``suite`` of the module ``fsf_reports.testing.section``.
+"""
 
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["COMPONENTS", "KINDS", "Kind", "kind_of"]
+from fsframework.components.package_files import top_level
+from fsframework.interfaces.command import Command
+from fsframework.interfaces.component import Configurable
+
+__all__ = ["GROUP_OF_KINDS", "KINDS", "Kind", "kind_of", "suite_of"]
+
+GROUP_OF_KINDS = "fsframework.kinds"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Kind:
     """A kind of plugin.
 
     Args:
-        group: entry-point group of its plugins.
-        module: of its interface; imported only when it is needed.
-        interface: name of the interface in ``module``.
+        name: in messages and for ``--kind``.
+        target: ``module:class`` of its interface; imported only when it is needed.
     """
 
-    group: str
-    module: str
-    interface: str
+    name: str
+    target: str
+
+    @property
+    def group(self) -> str:
+        """Entry-point group of its plugins."""
+        return f"{top_level(self.target)}.{self.name}s"
+
+    @property
+    def interface(self) -> str:
+        """Name of its interface."""
+        return self.target.rpartition(":")[2]
 
     def load(self) -> type[Any]:
         """Import and return the interface."""
-        cls: type[Any] = getattr(importlib.import_module(self.module), self.interface)
+        module, _, name = self.target.partition(":")
+        cls: type[Any] = getattr(importlib.import_module(module), name)
         return cls
 
 
-COMPONENTS: Mapping[str, Kind] = MappingProxyType(
-    {
-        "backbone": Kind("fsframework.backbones", "fsframework.interfaces.backbone", "Backbone"),
-        "benchmark": Kind(
-            "fsframework.benchmarks", "fsframework.interfaces.benchmark", "Benchmark"
-        ),
-        "dataset": Kind("fsframework.datasets", "fsframework.interfaces.dataset", "Dataset"),
-        "detector": Kind(
-            "fsframework.detectors", "fsframework.interfaces.detector", "AttributeDetector"
-        ),
-        "importer": Kind(
-            "fsframework.importers", "fsframework.interfaces.importer", "CheckpointImporter"
-        ),
-        "launcher": Kind("fsframework.launchers", "fsframework.interfaces.launcher", "Launcher"),
-        "method": Kind("fsframework.methods", "fsframework.interfaces.method", "FewShotMethod"),
-        "page": Kind("fsframework.pages", "fsframework.interfaces.page", "PageWriter"),
-        "renderer": Kind("fsframework.renderers", "fsframework.interfaces.renderer", "Renderer"),
-        "sampler": Kind("fsframework.samplers", "fsframework.interfaces.sampler", "TaskSampler"),
-        "section": Kind("fsframework.sections", "fsframework.interfaces.section", "Section"),
-        "selector": Kind(
-            "fsframework.selectors", "fsframework.interfaces.selector", "WordSelector"
-        ),
-        "statistic": Kind(
-            "fsframework.statistics", "fsframework.interfaces.statistic", "Statistic"
-        ),
-        "table": Kind("fsframework.tables", "fsframework.interfaces.table", "TableWriter"),
-        "view": Kind("fsframework.views", "fsframework.interfaces.views", "ViewMaker"),
-    }
-)
-"""The kinds whose plugins are subclasses of an interface, with options."""
+_INTERFACES = {
+    "backbone": "backbone:Backbone",
+    "benchmark": "benchmark:Benchmark",
+    "command": "command:Command",
+    "dataset": "dataset:Dataset",
+    "detector": "detector:AttributeDetector",
+    "importer": "importer:CheckpointImporter",
+    "launcher": "launcher:Launcher",
+    "method": "method:FewShotMethod",
+    "page": "page:PageWriter",
+    "renderer": "renderer:Renderer",
+    "sampler": "sampler:TaskSampler",
+    "section": "section:Section",
+    "selector": "selector:WordSelector",
+    "statistic": "statistic:Statistic",
+    "table": "table:TableWriter",
+    "view": "views:ViewMaker",
+}
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
-    {
-        **COMPONENTS,
-        "command": Kind("fsframework.commands", "fsframework.interfaces.command", "Command"),
-    }
+    {name: Kind(name, f"fsframework.interfaces.{at}") for name, at in _INTERFACES.items()}
 )
-"""Every kind of plugin, by its name in messages and for ``--kind``."""
+"""The kinds of the core. All but commands are subclasses of an interface, with options."""
 
 
 def kind_of(component: object) -> str | None:
@@ -80,9 +89,11 @@ def kind_of(component: object) -> str | None:
     ('statistic', None)
     """
     cls = component if isinstance(component, type) else type(component)
-    for name, kind in KINDS.items():
-        # A subclass exists only if its interface was imported: no need to import torch here.
-        module = sys.modules.get(kind.module)
-        if module is not None and issubclass(cls, getattr(module, kind.interface)):
-            return name
-    return None
+    if issubclass(cls, Command):
+        return "command"
+    return (issubclass(cls, Configurable) and cls._kind) or None
+
+
+def suite_of(kind: str, interface: str) -> Any:
+    """Import and return the checks of a kind whose interface is in this module."""
+    return importlib.import_module(f"{top_level(interface)}.testing.{kind}").suite

@@ -33,8 +33,16 @@ def package_folders(name: str) -> list[Path] | None:
 
 
 def package_file(target: str, name: str) -> Path | None:
-    """Return the file called ``name`` in the top-level package of a target, if it exists."""
+    """Return the file called ``name`` beside the module of a target, or in the nearest package.
+
+    Args:
+        target: ``PACKAGE.MODULE:NAME``; its own folder is looked in first, its top-level package
+            last.
+    """
+    inner = target.partition(":")[0].split(".")[1:]
     for folder in package_folders(top_level(target)) or ():
-        if (folder / name).is_file():
-            return folder / name
+        for depth in range(len(inner), -1, -1):
+            found = folder.joinpath(*inner[:depth], name)
+            if found.is_file():
+                return found
     return None

@@ -13,7 +13,7 @@ import inspect
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, EntryPoint, distributions
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from fsframework._calls import is_interruption, remember, text_of
 from fsframework._reading import check_file
 from fsframework.components.commands import describe_command
-from fsframework.components.kinds import COMPONENTS, KINDS, kind_of
+from fsframework.components.kinds import GROUP_OF_KINDS, KINDS, Kind, kind_of
 from fsframework.components.package_files import package_folders, top_level
 from fsframework.errors import PluginError, close_matches
 from fsframework.interfaces.command import Command
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     import click
 
 __all__ = ["InstalledCommand", "Loaded", "Plugin", "Registry", "kebab"]
-
-_KIND_OF_GROUP = {kind.group: name for name, kind in KINDS.items()}
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -54,7 +52,7 @@ class Plugin:
     """What is known about a plugin without importing it.
 
     Args:
-        kind: one of ``KINDS``.
+        kind: one of ``Registry.kinds``.
         name: lower-case kebab, unique within its kind.
         target: ``module:attribute``, or the path of the file it was read from.
         distribution: name of the installed distribution; ``version`` its version.
@@ -124,9 +122,16 @@ def _status(entry: EntryPoint, known: dict[str, bool]) -> str:
     return "ok" if known[top] else f"broken: no module named {top!r}"
 
 
-def _plugins_of(distribution: Distribution, known: dict[str, bool]) -> Iterator[Plugin]:
-    """Yield the plugins of a distribution; damage to its metadata is in their status."""
-    entries = [entry for entry in distribution.entry_points if entry.group in _KIND_OF_GROUP]
+def _plugins_of(
+    distribution: Distribution, kinds: Mapping[str, str], known: dict[str, bool]
+) -> Iterator[Plugin]:
+    """Yield the plugins of a distribution; damage to its metadata is in their status.
+
+    Args:
+        kinds: by entry-point group.
+        known: see ``_status``.
+    """
+    entries = [entry for entry in distribution.entry_points if entry.group in kinds]
     if not entries:
         return
     try:
@@ -140,8 +145,9 @@ def _plugins_of(distribution: Distribution, known: dict[str, bool]) -> Iterator[
         name = Path(str(getattr(distribution, "_path", "unknown"))).name.partition("-")[0]
     for entry in entries:
         status = damage or _status(entry, known)
-        kind = _KIND_OF_GROUP[entry.group]
-        yield Plugin(kind, entry.name, entry.value, name, version or "unknown", status)
+        yield Plugin(
+            kinds[entry.group], entry.name, entry.value, name, version or "unknown", status
+        )
 
 
 def _described(plugin: Plugin) -> InstalledCommand:
@@ -169,7 +175,7 @@ class Registry:
     """Installed plugins, and those of files given with ``--plugin``.
 
     >>> registry = Registry()
-    >>> {plugin.kind for plugin in registry.plugins()} <= set(KINDS)
+    >>> {plugin.kind for plugin in registry.plugins()} <= set(registry.kinds)
     True
     """
 
@@ -178,12 +184,28 @@ class Registry:
         self._registered: dict[tuple[str, str], Loaded] = {}
 
     @functools.cached_property
+    def _distributions(self) -> tuple[Distribution, ...]:
+        return tuple(distributions())
+
+    @functools.cached_property
+    def kinds(self) -> Mapping[str, Kind]:
+        """Every kind of plugin by name: those of the core, and those that packages declare.
+
+        Of two declarations of a name, the first one by target holds; the plugins of the other are
+        not found.
+        """
+        entries = (entry for one in self._distributions for entry in one.entry_points)
+        own = sorted(Kind(e.name, e.value) for e in entries if e.group == GROUP_OF_KINDS)
+        return {**{kind.name: kind for kind in reversed(own)}, **KINDS}
+
+    @functools.cached_property
     def _installed(self) -> tuple[Plugin, ...]:
         # An editable install can be on the path twice; equal name and target are one plugin.
         unique: dict[tuple[str, str, str], Plugin] = {}
         known: dict[str, bool] = {}
-        for distribution in distributions():
-            for row in _plugins_of(distribution, known):
+        kinds = {kind.group: kind.name for kind in self.kinds.values()}
+        for distribution in self._distributions:
+            for row in _plugins_of(distribution, kinds, known):
                 unique.setdefault((row.kind, row.name, row.target), row)
         return tuple(sorted(unique.values()))
 
@@ -264,7 +286,7 @@ class Registry:
         """Import and return the class of one plugin.
 
         Args:
-            kind: one of ``COMPONENTS``; a command has no class, see ``load_command``.
+            kind: one of ``kinds``; a command has no class, see ``load_command``.
             also: see ``find``.
 
         Raises:
@@ -374,7 +396,7 @@ class Registry:
             if not inspect.isclass(cls) or cls.__module__ != module.__name__:
                 continue
             kind = kind_of(cls)
-            if kind is None or kind not in COMPONENTS or inspect.isabstract(cls):
+            if kind in (None, "command") or inspect.isabstract(cls):
                 continue
             name = getattr(cls, "name", None)
             name = name if isinstance(name, str) else kebab(cls.__name__)
@@ -382,14 +404,14 @@ class Registry:
             self._files[kind, name] = loaded
             found.append(loaded)
         if not found:
-            interfaces = ", ".join(sorted(kind.interface for kind in COMPONENTS.values()))
+            interfaces = ", ".join(sorted(kind.interface for kind in self.kinds.values()))
             raise PluginError(f"plugin file {path}: defines no concrete subclass of {interfaces}")
         return found
 
     def _import(self, plugin: Plugin) -> Any:
         from stevedore.named import NamedExtensionManager
 
-        group = KINDS[plugin.kind].group
+        group = self.kinds[plugin.kind].group
         failures: list[BaseException] = []
         try:
             with _printing_aside():
@@ -416,7 +438,12 @@ class Registry:
         raise self._import_failure(plugin, failures[0]) from failures[0]
 
     def _check_class(self, plugin: Plugin, cls: Any) -> None:
-        interface = KINDS[plugin.kind].load()
+        kind = self.kinds[plugin.kind]
+        try:
+            interface = kind.load()
+        except Exception as error:
+            cause = f"is of a kind whose interface {kind.target} cannot be imported"
+            raise self._failure(plugin, f"{cause}: {text_of(error)}", "reinstall it") from error
         interface_name = interface.__name__
         if not inspect.isclass(cls) or not issubclass(cls, interface):
             what = (
@@ -425,7 +452,7 @@ class Registry:
             raise self._failure(
                 plugin,
                 f"is {what}, not a subclass of {interface_name}",
-                f"derive it from fsframework.interfaces.{interface_name}",
+                f"derive it from {kind.target.replace(':', '.')}",
             )
         if inspect.isabstract(cls):
             missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))

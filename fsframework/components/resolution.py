@@ -30,7 +30,7 @@ from fsframework._numbers import parse_number
 from fsframework._reading import check_file
 from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
-from fsframework.components.kinds import COMPONENTS, kind_of
+from fsframework.components.kinds import kind_of
 from fsframework.components.registry import Loaded, Registry
 from fsframework.errors import (
     DataError,
@@ -299,7 +299,7 @@ def _nested_kind(annotation: Any) -> str | None:
     union = typing.get_origin(annotation) in (Union, types.UnionType)
     options = typing.get_args(annotation) if union else (annotation,)
     for option in options:
-        if inspect.isclass(option) and (kind := kind_of(option)) in COMPONENTS:
+        if inspect.isclass(option) and (kind := kind_of(option)):
             return kind
     return None
 

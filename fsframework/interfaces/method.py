@@ -212,13 +212,11 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
     def after_step(self, carried: Mapping[str, Tensor]) -> None:
         """Act after an update of the weights, as on a momentum copy or a queue; by default nothing.
 
-        Called once per step without gradients, by all processes that train together with the same
-        tensors. What it changes must be part of ``state_dict()``, as parameters without gradients
-        or buffers, which only this call may change: ``loss`` runs for parts of a step.
+        Called once per step without gradients. What it changes must be part of ``state_dict()``, as
+        parameters without gradients or buffers, so that it is saved and resumed.
 
         Args:
-            carried: what each call of ``loss`` in the step left in ``self.carried``, concatenated
-                in the order of the step's images.
+            carried: what ``loss`` left in ``self.carried``, detached.
         """
 
     def embed_episode(self, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -34,3 +34,20 @@ class Statistic(Configurable, ABC, kind="statistic"):
     @abstractmethod
     def per_task(self, outcomes: Outcomes) -> FloatArray:
         """Return float64 ``(T,)``, finite and within ``bounds``."""
+
+    def interval(self, outcomes: Outcomes, level: float) -> tuple[float, float] | None:
+        """Return the bounds of an interval of its own for the mean over tasks.
+
+        It replaces the usual one in the estimate of an arm. Contrasts of arms, comparisons and
+        intervals over training seeds are always made of the values per task.
+
+        Args:
+            outcomes: of one arm.
+            level: confidence level, 0 < level < 1.
+
+        Returns:
+            Lower and upper bound with the mean between them, both within ``bounds``; ``None`` for
+            the usual interval.
+        """
+        del outcomes, level
+        return None

@@ -7,18 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import Component, Given, resolve_component
-from fsframework.errors import DataError, InfeasibleTask, OptionError
-from fsframework.pipeline.experiment.configuration import Experiment, with_way
+from fsframework.components.resolution import Component
+from fsframework.errors import InfeasibleTask, argument
+from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.stages import Stage
-from fsframework.pipeline.tasks import control_of
 from fsframework.values import Arms, ImagePool
 
-__all__ = ["Fit", "fitted", "fitted_training", "remedy", "shape_of", "size_of"]
+__all__ = ["Fit", "fitted", "fitted_training", "shape_of", "size_of"]
 
 _FEWEST_WAYS = 2
-_ARGUMENTS = {"n_way": "way", "n_shot": "shot", "n_query": "queries"}
 _WORDS = {
     "n_way": ("way", "ways"),
     "n_shot": ("shot", "shots"),
@@ -26,11 +23,9 @@ _WORDS = {
 }
 _QUERIES = (10, 8, 6, 5, 4, 3, 2, 1)
 """Numbers of queries below the default, in the order tried."""
-_SHOTS, _MOST_WAYS = (5, 3, 2, 1), 5
-"""Shots below those requested, and the most ways below the number of classes, that are tried."""
+_MOST_WAYS = 5
+"""The most ways below the number of classes that are tried."""
 ORIGIN = "what the data allow"
-_OPEN = "open"
-"""Origin of a number that the user gave, while a remedy is looked for."""
 
 
 @dataclass(frozen=True)
@@ -86,29 +81,24 @@ def fitted(
 
 
 def _alternatives(sampler: Component, pool: ImagePool) -> Iterator[Component]:
-    """Yield the sampler with fewer queries, then ways, then shots, as far as these are open."""
+    """Yield the sampler with fewer queries, then ways, as far as these are open.
+
+    Shots are part of what is measured, and stay.
+    """
     shape: dict[str, Any] = {n: sampler.options[n] for n in _WORDS if n in sampler.options}
     choices = {name: [value] for name, value in shape.items()}
-    if _is_open(sampler, "n_way"):
+    if sampler.origins.get("n_way") == "default":
         most = max(min(shape["n_way"], len(pool.class_names)), _FEWEST_WAYS)
         choices["n_way"] = [most, *range(min(most - 1, _MOST_WAYS), _FEWEST_WAYS - 1, -1)]
-    if _is_open(sampler, "n_shot"):
-        choices["n_shot"] += [shots for shots in _SHOTS if shots < shape["n_shot"]]
-    if _is_open(sampler, "n_query"):
-        room = int(pool.class_sizes.max()) - min(choices.get("n_shot", [1]))
+    if sampler.origins.get("n_query") == "default":
+        room = int(pool.class_sizes.max()) - shape.get("n_shot", 1)
         choices["n_query"] += [q for q in _QUERIES if q < shape["n_query"] and q <= room]
-    order = [name for name in ("n_shot", "n_way", "n_query") if name in choices]
+    order = [name for name in ("n_way", "n_query") if name in choices]
     for values in itertools.product(*(choices[name] for name in order)):
         tried = zip(order, values, strict=True)
         changed: dict[str, Any] = {name: v for name, v in tried if v != shape[name]}
         if changed:
             yield sampler.with_options(changed, ORIGIN)
-
-
-def _is_open(sampler: Component, option: str) -> bool:
-    """Whether the data decide an option; shots are part of what is measured, and stay."""
-    origin = sampler.origins.get(option)
-    return origin == _OPEN or (origin == "default" and option != "n_shot")
 
 
 def _note(sampler: Component, other: Component, split: str, pool: ImagePool) -> str:
@@ -176,7 +166,10 @@ def fitted_training(
         shape = shape_of(_episode(changed[0], way_shot), _WORDS)
         note = f"the split train ({size_of(pool)}) allows training episodes of {shape}"
         return replace(experiment, stages=tried), note
-    raise InfeasibleTask(f"the split 'train' ({size_of(pool)}) is too small for {why}")
+    raise InfeasibleTask(
+        f"the split 'train' ({size_of(pool)}) is too small for {why}; "
+        f"{argument('training.epochs', 0)} trains nothing"
+    )
 
 
 def _smaller_stages(
@@ -213,71 +206,3 @@ def _episode(stage: Stage, way_shot: tuple[int, int]) -> dict[str, int]:
         "n_shot": stage.n_shot or way_shot[1],
         "n_query": stage.n_query,
     }
-
-
-def remedy(
-    experiment: Experiment,
-    splits: Sequence[str],
-    registry: Registry,
-    attempt: Callable[[Experiment], Component],
-) -> dict[str, Any]:
-    """Return the smallest change of arguments that makes an experiment possible; empty if none.
-
-    Args:
-        splits: of the data set.
-        attempt: draws the tasks of an experiment and returns their sampler, or raises an error.
-    """
-    shape = [name for name in _ARGUMENTS if name in experiment.sampler.options]
-    given = [name for name in shape if not _is_open(experiment.sampler, name)]
-    for changes, start in _changes(experiment, splits, registry):
-        for names in itertools.chain.from_iterable(
-            itertools.combinations(given, count) for count in range(len(given) + 1)
-        ):
-            if not (changes or names):
-                continue
-            asked = start.sampler
-            opened = replace(asked, origins={**asked.origins, **dict.fromkeys(names, _OPEN)})
-            try:
-                found = attempt(with_way(start, opened)).options
-            except (DataError, InfeasibleTask, OptionError):
-                continue
-            return {**changes, **{_ARGUMENTS[name]: found[name] for name in names}}
-    return {}
-
-
-def _changes(
-    experiment: Experiment, splits: Sequence[str], registry: Registry
-) -> Iterator[tuple[dict[str, Any], Experiment]]:
-    """Yield changed arguments with the resulting experiment, the smallest changes first."""
-    yield {}, experiment
-    settings, trains = experiment.settings, experiment.learns
-    control = _control(experiment, registry)
-    # With a detector, it would first have to process the other splits.
-    if experiment.detector is None and (settings.split is not None or trains):
-        seen = {settings.split or "test", *(("train", "all") if trains else ())}
-        for split in (*splits, "all"):
-            if split not in seen:
-                moved = replace(experiment, settings=replace(settings, split=split))
-                yield {"split": split}, moved
-    if control is not None:
-        yield {"sampler": control.name}, with_way(experiment, control)
-    if trains and experiment.detector is None:
-        stages = tuple(replace(stage, epochs=0) for stage in experiment.stages)
-        untrained = replace(experiment, stages=stages)
-        yield {"training.epochs": 0}, untrained
-        if control is not None:
-            both = {"training.epochs": 0, "sampler": control.name}
-            yield both, with_way(untrained, control)
-
-
-def _control(experiment: Experiment, registry: Registry) -> Component | None:
-    """Return the control of the sampler as a sampler, if it is installed as one."""
-    sampler = experiment.sampler
-    declared = control_of(registry, sampler)
-    if declared is None or declared[0].name not in registry.names("sampler"):
-        return None
-    shape = {k: sampler.options[k] for k in _ARGUMENTS if k in sampler.options}
-    if any(o != "default" for k, o in sampler.origins.items() if k not in (*shape, "name")):
-        return None  # its control does not have its options
-    given = {k: Given(v, sampler.origins.get(k, "default")) for k, v in shape.items()}
-    return resolve_component(registry, "sampler", {"name": declared[0].name, **given})

@@ -71,7 +71,7 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
         FsfError: the data or the options are wrong, or no such task can be drawn.
     """
     settings = experiment.settings
-    device = session.processes.device(resolve_device(settings.device))
+    device = resolve_device(settings.device)
     if settings.tensorboard:
         check_tensorboard()
     trains = experiment.learns

@@ -37,34 +37,22 @@ class PretrainedBackbone:
     file: Path
 
 
-def pretrain_experiment(
-    experiment: Experiment, session: Session, file: Path
-) -> PretrainedBackbone | None:
+def pretrain_experiment(experiment: Experiment, session: Session, file: Path) -> PretrainedBackbone:
     """Train an experiment's backbone with its method and write the backbone's weights.
-
-    Every process of a job must call this; all but the first only train.
 
     Args:
         file: is replaced if it exists.
 
-    Returns:
-        ``None`` in processes that only train.
-
     Raises:
         FsfError: bad input, in one sentence.
-        JobEnded: another process of the job has failed.
     """
-    with session.processes.working():
-        job, notes = _job(experiment, session)
-        if not session.processes.leads:
-            job.assist(session.processes.hear()["train"])
-            return None
-        for note in notes:
-            session.reporter.note(note)
-        model, images = job.untrained(), job.images()
-        trained = job.train(model, images, lambda _: None)
-        weights = {f"backbone.{k}": v for k, v in model.extractor.state_dict().items()}
-        save_tensors(file, weights, _header(job, model, trained, len(images[0][0])))
+    job, notes = _job(experiment, session)
+    for note in notes:
+        session.reporter.note(note)
+    model, images = job.untrained(), job.images()
+    trained = job.train(model, images, lambda _: None)
+    weights = {f"backbone.{k}": v for k, v in model.extractor.state_dict().items()}
+    save_tensors(file, weights, _header(job, model, trained, len(images[0][0])))
     return PretrainedBackbone(trained, len(images[0][0]), file)
 
 
@@ -77,7 +65,7 @@ def _job(experiment: Experiment, session: Session) -> tuple[TrainingJob, tuple[s
             f"nothing to train: {experiment.method.name} learns nothing, or training.epochs is 0; "
             "choose a method that learns, such as simclr, which needs no labels"
         )
-    device = session.processes.device(resolve_device(settings.device))
+    device = resolve_device(settings.device)
     settings = replace(settings, split=_split(experiment.dataset.create()))
     source = open_source(experiment.dataset, experiment.backbone, settings, session, trains=True)
     pool = source.pool_of("train")

@@ -18,7 +18,7 @@ from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.pipeline.cache.images import Pixels, known_digest, pixels_of
 from fsframework.pipeline.cache.sealed import held, load_sealed, save_sealed
 from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.identity import outcomes_key, run_fingerprint, run_group
+from fsframework.pipeline.identity import outcomes_key, run_fingerprint
 from fsframework.pipeline.learning import history as histories
 from fsframework.pipeline.learning.evaluation import ImageSource, evaluate
 from fsframework.pipeline.learning.model import (
@@ -35,7 +35,7 @@ from fsframework.pipeline.session import Session
 from fsframework.pipeline.training_job import TrainingJob
 from fsframework.records import (
     RECORD_NAME,
-    NewerRecordError,
+    RecordVersionError,
     RunRecord,
     TrainingRecord,
     outcomes_digests,
@@ -61,39 +61,17 @@ class RunResult:
 def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     """Run an experiment, or finish or reuse an earlier run of the same fingerprint.
 
-    Errors in data and tasks are found before the run folder is created. Every process of a job must
-    call this; all but the first only train, and return when the run is finished.
+    Errors in data and tasks are found before the run folder is created.
 
     Raises:
         FsfError: bad input, in one sentence.
-        JobEnded: another process of the job has failed.
     """
-    with session.processes.working():
-        return _run(experiment, session)
-
-
-def _run(experiment: Experiment, session: Session) -> RunResult:
-    if not session.processes.leads:
-        return _assisted(experiment, session)
     timer = _Timer()
     with timer("tasks"):
         prepared = prepare(experiment, session)
     job = _Job(prepared, run_fingerprint(prepared), session, timer)
     with held(session.workspace.cache / "running" / job.fingerprint[:24], session.reporter):
-        result = job.run()
-    session.processes.tell(finished=str(result.folder), reused=result.reused)
-    return result
-
-
-def _assisted(experiment: Experiment, session: Session) -> RunResult:
-    """Train with the process that leads, if anything is trained, and return its finished run."""
-    message = session.processes.hear()
-    if "train" in message:
-        job = _Job(prepare(experiment, session), "", session, _Timer())
-        job.training.assist(message["train"])
-        message = session.processes.hear()
-    folder = Path(message["finished"])
-    return RunResult(folder, RunRecord.load(folder), message["reused"])
+        return job.run()
 
 
 class _Timer:
@@ -139,12 +117,12 @@ class _Job:
         """Return the record of an earlier call, ``None`` without one; a damaged one is replaced.
 
         Raises:
-            RecordError: a newer version of the framework wrote it.
+            RecordError: another version of the framework wrote it.
             OptionError: another run has the name.
         """
         try:
             record = RunRecord.load(self.folder)
-        except NewerRecordError:
+        except RecordVersionError:
             raise
         except RecordError as error:
             if not (self.folder / RECORD_NAME).exists():
@@ -193,15 +171,7 @@ class _Job:
                 ) from None
             self.session.reporter.note(f"{error}; the run is completed again")
             return None
-        digests = outcomes_digests(outcomes)
-        if not digests.keys() <= record.digests.keys():
-            self.session.reporter.note(
-                f"{self.folder}: an earlier version wrote the outcomes without a digest; they are "
-                "accepted as they are"
-            )
         found = self._with_estimates(record, outcomes)
-        digests = {**found.digests, **digests}
-        found = replace(found, digests=digests, group=run_group(self.prepared))
         if found != record:
             found.save(self.folder)
         return found

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fsframework.components.registry import Registry
 from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.processes import Processes
 from fsframework.pipeline.progress import Reporter
 
 __all__ = ["Session"]
@@ -20,10 +19,8 @@ class Session:
         registry: where names of plugins are looked up.
         workspace: where runs and cached stages are stored.
         reporter: of progress.
-        processes: those that train together.
     """
 
     registry: Registry
     workspace: Workspace
     reporter: Reporter
-    processes: Processes = field(default_factory=Processes)

@@ -15,10 +15,8 @@ from fsframework.pipeline.experiment.configuration import Experiment, with_way
 from fsframework.pipeline.fitting import (
     fitted,
     fitted_training,
-    remedy,
     size_of,
 )
-from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.tasks import check_tasks, control_of, draw_arms, draw_tasks
 from fsframework.values import Arms, ImagePool, TaskSet
@@ -138,7 +136,7 @@ def pool_of(
 def drawn_tasks(
     experiment: Experiment, source: OpenedDataset, session: Session, *, trains: bool = False
 ) -> FoundTasks:
-    """Draw tasks; the error for tasks that cannot be drawn says what would work.
+    """Draw tasks from the split that allows the largest, and report what follows the data.
 
     Args:
         trains: whether a model will be trained on the data too.
@@ -147,26 +145,10 @@ def drawn_tasks(
         DataError: the data set lacks a split that is needed.
         InfeasibleTask: no split yields such tasks, or the training classes no episodes.
     """
-    try:
-        found = _drawn(experiment, source, session, trains)
-    except (_MissingSplit, InfeasibleTask) as error:
-        silent = replace(session, reporter=Reporter())
-        changes = remedy(
-            experiment,
-            list(source.dataset.splits),
-            session.registry,
-            lambda changed: _drawn(changed, source, silent, trains).experiment.sampler,
-        )
-        works = " ".join(argument(name, value) for name, value in changes.items())
-        told = f"{error}; this works: {works}" if works else str(error)
-        raise type(error)(told, remedy=changes) from None
+    found = _drawn(experiment, source, session, trains)
     for note in found.fitting:
         session.reporter.note(note)
     return found
-
-
-class _MissingSplit(DataError):
-    """The data set lacks a split that is needed."""
 
 
 def _drawn(
@@ -174,9 +156,8 @@ def _drawn(
 ) -> FoundTasks:
     """Draw the tasks from the split that allows the largest, and fit the training to its split."""
     settings, splits = experiment.settings, list(source.dataset.splits)
-    trains = trains and experiment.learns  # an attempted remedy may train nothing
     if source.dataset.unlabelled >= set(splits):
-        raise _MissingSplit(
+        raise DataError(
             f"no image of {experiment.dataset.name} has a label, so there are no tasks; to train a "
             "backbone on these images use fsf pretrain"
         )
@@ -201,30 +182,38 @@ def _drawn(
             break
     if found is None:
         assert first is not None
-        raise first
+        open_split = trains and settings.split is None
+        raise InfeasibleTask(f"{first}{_without_training(open_split)}")
     chosen = found.experiment.settings.split
     if chosen != "test" and settings.split is None:
         found = replace(found, fitting=(_why_all(source), *found.fitting))
     return _with_fitted_training(found, source, session) if trains else found
 
 
+def _without_training(open_split: bool) -> str:
+    """Return what a user can do who gave no split, as the end of a sentence."""
+    rest = "nothing is trained, and the tasks may use all images"
+    return f"; with {argument('training.epochs', 0)} {rest}" if open_split else ""
+
+
 def _demand_splits(experiment: Experiment, splits: Sequence[str]) -> None:
     """Check that a data set has the splits that training and tasks need.
 
     Raises:
-        _MissingSplit: it lacks one.
+        DataError: it lacks one.
     """
     name, known = experiment.dataset.name, " and ".join(splits) or "none"
     if "train" not in splits:
-        raise _MissingSplit(
+        raise DataError(
             f"{experiment.method.name} must be trained, but the data set {name} has no split "
             f"'train' (its splits: {known}); use another run's model with "
             f"{argument('model', 'RUN')}, or a pretrained backbone with a method that needs no "
             "training, such as ncc"
         )
     if experiment.settings.split is None and "test" not in splits:
-        raise _MissingSplit(
-            f"the data set {name} has no split 'test' to draw tasks from (its splits: {known})"
+        raise DataError(
+            f"the data set {name} has no split 'test' to draw tasks from (its splits: {known}); "
+            f"name one with {argument('split')}"
         )
 
 

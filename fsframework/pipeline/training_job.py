@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from fsframework.components.resolution import resolve_component
-from fsframework.errors import DataError, OptionError
+from fsframework.errors import OptionError
 from fsframework.pipeline.cache.images import Pixels, pixels_of
 from fsframework.pipeline.cache.sealed import held
 from fsframework.pipeline.experiment.configuration import Experiment
@@ -23,7 +23,6 @@ from fsframework.pipeline.learning.training import (
     Split,
     Trained,
     Training,
-    assist,
     start_from,
     train,
 )
@@ -130,34 +129,9 @@ class TrainingJob:
         training, key = self._training(model, images)
         folder = self.session.workspace.cache / "training" / key[:24]
         with held(folder, self.session.reporter):
-            trained = train(
-                model,
-                training,
-                folder,
-                self.session.reporter,
-                watch,
-                lambda: self.session.processes.tell(train=key),
-            )
+            trained = train(model, training, folder, self.session.reporter, watch)
         watch(trained.history)
         return trained
-
-    def assist(self, key: str) -> None:
-        """Take part in the training of the process that leads.
-
-        Args:
-            key: of that training.
-
-        Raises:
-            DataError: this process has other data or other code.
-        """
-        model = self.untrained()
-        training, own_key = self._training(model, self.images())
-        if own_key != key:
-            raise DataError(
-                f"process {self.session.processes.rank} would train something else than process "
-                "0: images, initial weights or versions of packages differ between the machines"
-            )
-        assist(model, training)
 
     def _training(
         self, model: FewShotModel, images: Sequence[tuple[ImagePool, Pixels]]
@@ -173,7 +147,6 @@ class TrainingJob:
             self.device,
             episodes,
             self.model,
-            self.session.processes,
             self.model_of,
         )
         key = training_key(

@@ -28,6 +28,7 @@ from fsframework.values import (
 
 __all__ = [
     "FEWEST_ANSWERS",
+    "OWN",
     "contrast_estimate",
     "contrast_images",
     "estimate",
@@ -39,6 +40,9 @@ __all__ = [
 
 FEWEST_ANSWERS = 100
 """With fewer wrong (or right) answers, 95 % intervals held the truth in 90 to 92 % of cases."""
+
+OWN = "own"
+"""The estimator of an interval that the statistic brings itself."""
 
 
 _USUAL = IntervalChoice()
@@ -133,6 +137,9 @@ def estimate(
         tasks, sizes = drawn
         over = image_interval(statistic.per_task, tasks, outcomes, sizes, choice.level, method)
         low, high, scope = over.low, over.high, "open"
+    estimator: str = method
+    if (own := _own_interval(statistic, outcomes, choice.level, value)) is not None:
+        (low, high), scope, estimator = own, outcomes.scope, OWN
     return Estimate(
         name,
         value,
@@ -141,7 +148,7 @@ def estimate(
         choice.level,
         scope,
         False,
-        method,
+        estimator,
         len(values),
         outcomes.n_images,
         _is_share(statistic),
@@ -149,6 +156,25 @@ def estimate(
         (),
         statistic.higher_is_better,
     )
+
+
+def _own_interval(
+    statistic: Statistic, outcomes: Outcomes, level: float, value: float
+) -> tuple[float, float] | None:
+    """Return the interval that a statistic brings itself, checked against its contract.
+
+    Raises:
+        PluginError: the mean or the statistic's bounds contradict it.
+    """
+    found = statistic.interval(outcomes, level)
+    if found is None:
+        return None
+    least, most = statistic.bounds
+    low, high = map(float, found)
+    if not least <= low <= value <= high <= most:
+        expected = f"bounds around the mean {value} within {least}..{most}"
+        raise malformed(statistic, "interval", f"{low}..{high}", expected)
+    return low, high
 
 
 def contrast_estimate(

@@ -24,15 +24,16 @@ a method or a backbone. ``fsf plugins check NAME`` runs the same checks.
 """
 
 from fsframework.testing._suite import (
-    KINDS,
     Check,
     CheckResult,
     ConformanceError,
     Make,
     NotApplicable,
+    Suite,
     check_component,
     checks_for,
     parametrize_with_checks,
+    require,
 )
 from fsframework.testing.command import installed_command
 from fsframework.testing.toys import (
@@ -48,16 +49,17 @@ from fsframework.testing.toys import (
 )
 
 __all__ = [
-    "KINDS",
     "Check",
     "CheckResult",
     "ConformanceError",
     "Make",
     "NotApplicable",
+    "Suite",
     "check_component",
     "checks_for",
     "installed_command",
     "parametrize_with_checks",
+    "require",
     "toy_benchmark_results",
     "toy_figure",
     "toy_images",

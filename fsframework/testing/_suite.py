@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import time
 import typing
@@ -12,13 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from fsframework._calls import unguarded
-from fsframework.components.kinds import KINDS as _KINDS
-from fsframework.components.kinds import kind_of
-from fsframework.components.registry import kebab
+from fsframework.components.kinds import kind_of, suite_of
+from fsframework.components.registry import Registry, kebab
 from fsframework.interfaces.component import Configurable
 
 __all__ = [
-    "KINDS",
     "Check",
     "CheckResult",
     "ConformanceError",
@@ -36,9 +33,6 @@ __all__ = [
 
 Make = Callable[[], Any]
 """The argument of a check: a callable without arguments that returns a fresh component."""
-
-KINDS = tuple(_KINDS)
-"""The kinds of plugin that have checks."""
 
 
 class ConformanceError(AssertionError):
@@ -327,10 +321,14 @@ def checks_for(kind: str | type) -> tuple[Check, ...]:
     >>> [check.__name__ for check in checks_for("statistic")][:2]
     ['check_construction', 'check_options_typed']
     """
-    name = kind_of(kind) if isinstance(kind, type) else kind
-    if name not in KINDS:
-        raise ValueError(f"there are no checks for {kind!r}; the kinds are {', '.join(KINDS)}")
-    return tuple(importlib.import_module(f"fsframework.testing.{name}").suite)
+    if isinstance(kind, type) and (name := kind_of(kind)):
+        # The interface is the innermost base that has a kind; a subclass is a plugin.
+        [home, *_] = (c for c in reversed(kind.__mro__) if kind_of(c))
+        return tuple(suite_of(name, home.__module__))
+    kinds = Registry().kinds
+    if kind not in kinds:
+        raise ValueError(f"there are no checks for {kind!r}; the kinds are {', '.join(kinds)}")
+    return tuple(suite_of(kind, kinds[kind].target))
 
 
 def check_component(make: Make, kind: str | None = None) -> list[CheckResult]:
@@ -338,16 +336,14 @@ def check_component(make: Make, kind: str | None = None) -> list[CheckResult]:
 
     Args:
         make: returns a fresh component; may be a class whose options all have defaults.
-        kind: one of ``KINDS``; by default that of the class or of what ``make`` returns.
+        kind: by default that of the class or of what ``make`` returns.
 
     Raises:
         ValueError: the kind is unknown.
     """
     name = kind or kind_of(_class_of(make))
     if name is None:
-        raise ValueError(
-            f"{_class_of(make).__name__} is not a component; the kinds are {', '.join(KINDS)}"
-        )
+        raise ValueError(f"{_class_of(make).__name__} is not a component")
     return [_run(check, make) for check in checks_for(name)]
 
 

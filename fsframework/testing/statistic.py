@@ -55,6 +55,21 @@ def check_bounds(make: Make) -> None:
 
 
 @suite.check(after=[check_one_number_a_task])
+def check_own_interval(make: Make) -> None:
+    """An interval of its own holds the mean, stays within ``bounds`` and grows with the level."""
+    statistic, outcomes = make(), toy_outcomes()
+    found = [statistic.interval(outcomes, level) for level in (0.5, 0.95)]
+    if None in found:
+        require(found == [None, None], f"one level has an interval, another none: {found}")
+        return
+    narrow, wide = (np.array(one, dtype=float) for one in found)
+    require(narrow.shape == wide.shape == (2,), "it must have a lower and an upper bound")
+    mean, (least, most) = float(statistic.per_task(outcomes).mean()), statistic.bounds
+    inside = least <= wide[0] <= narrow[0] <= mean <= narrow[1] <= wide[1] <= most
+    require(inside, f"mean {mean}, bounds {least}..{most}: 50 % {narrow}, 95 % {wide}")
+
+
+@suite.check(after=[check_one_number_a_task])
 def check_single_task(make: Make) -> None:
     """One task is enough: ``T = 1`` gives shape ``(1,)``."""
     values = make().per_task(toy_outcomes(1))

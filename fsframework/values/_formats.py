@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fsframework._files import atomic_path
-from fsframework._reading import check_file, parse_json
+from fsframework._reading import check_file, check_version, parse_json
 from fsframework.errors import DataError
 
 __all__ = [
@@ -144,17 +144,10 @@ def check_header(header: Any, path: Path, *what: str) -> dict[str, Any]:
         raise DataError(f"{path}: its header is not a JSON object")
     if header.get("what") not in what:
         raise DataError(f"{path}: holds {reprlib.repr(header.get('what'))}, not {what[0]}")
-    version = header.get("schema_version")
-    if type(version) is not int or version < 1:
-        raise DataError(
-            f"{path}: its schema_version must be a number of at least 1, not "
-            f"{reprlib.repr(version)}"
-        )
-    if version > SCHEMA_VERSION:
-        raise DataError(
-            f"{path}: schema_version {version} was written by a newer fsframework; "
-            f"this one reads versions up to {SCHEMA_VERSION}"
-        )
+    try:
+        check_version(header.get("schema_version"), SCHEMA_VERSION)
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from None
     return header
 
 

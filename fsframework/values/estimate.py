@@ -21,13 +21,6 @@ from fsframework.values.tables import html_table, text_table
 
 __all__ = ["Estimate", "Estimates", "measure_name"]
 
-_ARMS_OF_VERSION_1: Mapping[str, tuple[str, ...]] = {
-    "R": ("random",),
-    "A": ("biased",),
-    "gap": ("random", "biased"),
-}
-"""Arms by the suffix of a statistic's name in version 1."""
-
 
 def measure_name(statistic: str, arms: Sequence[str]) -> str:
     """Return the name of a measure: a statistic of one arm, or of the contrast of two.
@@ -135,13 +128,11 @@ class Estimate:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Build an estimate from the output of ``to_json``, of this or an earlier version.
+        """Build an estimate from the output of ``to_json``.
 
         Raises:
             DataError: a field is missing or of the wrong type.
         """
-        if "kind" in raw:
-            raw = _upgraded(raw)
         missing = {k: math.nan for k in ("value", "low", "high") if raw.get(k, 0) is None}
         try:
             return msgspec.convert({**raw, **missing}, cls)
@@ -214,13 +205,3 @@ class Estimates(Mapping[str, Estimate]):
 
     def _repr_html_(self) -> str:
         return html_table(*self._cells())
-
-
-def _upgraded(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert an estimate of version 1, whose name ended in -R, -A or -gap, to the current form."""
-    fields = dict(raw)
-    fields["scope"] = fields.pop("kind")
-    name, hyphen, suffix = str(fields["statistic"]).rpartition("-")
-    if hyphen and suffix in _ARMS_OF_VERSION_1:
-        fields |= {"statistic": name, "arms": _ARMS_OF_VERSION_1[suffix]}
-    return fields

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import NotRequired, Self, TypedDict
+from typing import Self, TypedDict
 
 import numpy as np
 
@@ -175,7 +175,7 @@ class ImagePool:
                 table["label"].to_numpy(),
                 header["class_names"],
                 {name.removeprefix("meta:"): column for name, column in columns.items()},
-                labelled=header.get("labelled", True),
+                labelled=header["labelled"],
             )
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
@@ -185,4 +185,4 @@ class _Header(TypedDict):
     """The header of a pool's file."""
 
     class_names: tuple[str, ...]
-    labelled: NotRequired[bool]
+    labelled: bool

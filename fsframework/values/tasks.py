@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NotRequired, Self, TypedDict
+from typing import Any, Self, TypedDict
 
 import numpy as np
 
@@ -233,12 +233,10 @@ class TaskSet:
 
     @cached_property
     def _checksum(self) -> str:
-        return self._checksum_of(self.sampler, [self.arm, self.uniform, self.placebo])
-
-    def _checksum_of(self, sampler: str, further: list[Any]) -> str:
-        drawn_by = sampler, dict(self.options), self.seed
+        drawn_by = self.sampler, dict(self.options), self.seed
         drawn_from = self.pool_fingerprint, self.attributes_fingerprint
-        header = json.dumps([*drawn_by, *drawn_from, *further], sort_keys=True)
+        kind = self.arm, self.uniform, self.placebo
+        header = json.dumps([*drawn_by, *drawn_from, *kind], sort_keys=True)
         return digest_of(self.digest, self.attribute, self.relaxed, self.words, header)
 
     def __getitem__(self, tasks: slice) -> TaskSet:
@@ -340,30 +338,26 @@ class TaskSet:
             tasks = cls(
                 **arrays,
                 words=header["words"],
-                sampler=_sampler(header),
+                sampler=header["sampler"],
                 options=header["options"],
                 seed=header["seed"],
                 key_digest=header["key_digest"],
                 pool_fingerprint=header["pool_fingerprint"],
                 attributes_fingerprint=header["attributes_fingerprint"],
-                **_facts(header),
+                arm=header["arm"],
+                uniform=header["uniform"],
+                placebo=header["placebo"],
             )
-        except KeyError as error:
-            raise DataError(f"{path}: its header lacks {error}") from None
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
-        found = tasks._checksum
-        if header["schema_version"] < 2:
-            found = tasks._checksum_of(header["sampler"], [])
-        if found != header["checksum"]:
+        if tasks._checksum != header["checksum"]:
             raise DataError(f"{path}: was changed after it was written (checksum differs)")
         return tasks
 
 
 class _Header(TypedDict):
-    """The header of a task file; the last three are not in version 1."""
+    """The header of a task file."""
 
-    schema_version: int
     words: tuple[str, ...]
     sampler: str
     options: dict[str, Any]
@@ -372,35 +366,6 @@ class _Header(TypedDict):
     pool_fingerprint: str
     attributes_fingerprint: str | None
     checksum: str
-    arm: NotRequired[str]
-    uniform: NotRequired[bool]
-    placebo: NotRequired[bool]
-
-
-_PLACEBO = "placebo("
-"""Prefix of the sampler's name in files of version 1 whose images were permuted."""
-
-
-_OF_VERSION_2: tuple[Literal["arm", "uniform", "placebo"], ...] = ("arm", "uniform", "placebo")
-
-
-def _sampler(header: _Header) -> str:
-    name = header["sampler"]
-    if header["schema_version"] < 2 and name.startswith(_PLACEBO):
-        return name.removeprefix(_PLACEBO).removesuffix(")")
-    return name
-
-
-def _facts(header: _Header) -> dict[str, Any]:
-    """Return arm, uniformity and placebo, which version 1 encoded in the sampler's name."""
-    if header["schema_version"] >= 2:
-        return {key: header[key] for key in _OF_VERSION_2}
-    sampler = _sampler(header)
-    arm = "biased" if header["attributes_fingerprint"] is not None else sampler
-    if sampler == "context":  # whose option then said which arm it drew, iid or ood
-        arm = str(header["options"].get("kind", arm))
-    return {
-        "arm": arm,
-        "uniform": sampler == "random",
-        "placebo": sampler != header["sampler"],
-    }
+    arm: str
+    uniform: bool
+    placebo: bool

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import pickle
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -24,9 +23,9 @@ from fsf_datasets import CsvTable, Declared, Folder
 from fsf_datasets._declaration import read_declaration
 from fsf_detectors.clip_words import _read_vocabulary
 from fsf_detectors.records import CaptionsFile
+from fsf_importing.libfewshot._files import read_config as read_libfewshot_config
+from fsf_importing.libfewshot._files import read_weights
 from fsf_importing.reference import _arrays
-from fsf_libfewshot._files import read_config as read_libfewshot_config
-from fsf_libfewshot._files import read_weights
 from fsf_statistics.accuracies import Reading, read_accuracies
 from fsf_statistics.ranking import read_columns
 from fsf_timm._weights import read_tensors
@@ -44,6 +43,7 @@ from fsframework.values import (
     Outcomes,
     TaskSet,
 )
+from tests.test_records import example_record
 
 __all__ = ["READERS", "Reader", "picture", "read_all"]
 
@@ -211,11 +211,8 @@ def _read_record(path: Path) -> RunRecord:
     return RunRecord.load(path.parent)
 
 
-_OLD_RUN = next((Path(__file__).parents[1] / "old_files" / "version_1").rglob("run.json"))
-
-
 def _record(path: Path) -> None:
-    shutil.copy(_OLD_RUN, path)
+    example_record().save(path.parent)
 
 
 def _accuracies(path: Path) -> object:

@@ -151,16 +151,3 @@ def test_a_run_of_a_name_says_which_versions_made_it(world: World) -> None:
     told: Told = world.tell(*named, "--seed", "1")
     assert (told.code, told.faults()) == (2, [])
     assert "mine holds another run, made with fsf-samplers 0.0.9 (0.1.0 is installed)" in told.err
-
-
-def test_outcomes_without_a_digest_are_accepted_once(world: World) -> None:
-    file = world.run / "run.json"
-    raw = json.loads(file.read_text())
-    written = {k: v for k, v in raw["digests"].items() if not k.startswith("outcomes-")}
-    assert len(written) == len(raw["digests"]) - 2
-    file.write_text(json.dumps({**raw, "digests": written}))
-    told = world.tell("run", *QUICK)
-    assert REUSED in told.err
-    assert "wrote the outcomes without a digest; they are accepted as they are" in told.err
-    assert digests(world) == raw["digests"]
-    assert "without a digest" not in world.tell("run", *QUICK).err

@@ -272,7 +272,7 @@ def test_errors_speak_of_arguments() -> None:
         "unknown method 'renett' (did you mean 'renet'?)": {"method": "renett"},
         "attributes='words.txt': must end in .csv or .parquet": {"attributes": "words.txt"},
         "level must lie between 0 and 1": {"level": 2},
-        "this works: way=5": {"way": 99},
+        "99-way tasks need 99 classes": {"way": 99},
         "method must be a name, a method class or an instance of one, not 3": {"method": 3},
     }
     for message, arguments in cases.items():

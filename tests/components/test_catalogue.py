@@ -38,19 +38,6 @@ def test_what_is_written_is_read() -> None:
     assert read_added() == {"birds": entry}
 
 
-def test_where_data_lie_is_kept_and_guessed_in_older_files(tmp_path: Path) -> None:
-    assert Added("a", {"file": "/b", "path": "/x"}).place == "/x"
-    assert Added("a", {"file": "/b", "root": "/x"}).place == "/b"
-    assert Added("a", {}).place == ""
-    put("birds", Added("a", {"path": "/x", "root": "/y"}, place="/y"))
-    assert read_added()["birds"].place == "/y"
-    file = tmp_path / "added" / "datasets.json"
-    raw = json.loads(file.read_text())
-    del raw["datasets"]["birds"]["place"]
-    file.write_text(json.dumps(raw))
-    assert read_added()["birds"].place == "/x"
-
-
 def test_nothing_is_lost_where_two_processes_add_at_once() -> None:
     context = multiprocessing.get_context("fork")
     workers = [context.Process(target=put_many, args=(p,)) for p in ("a", "b")]

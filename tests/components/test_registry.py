@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fsframework.components.kinds import COMPONENTS, KINDS
+from fsframework.components.kinds import KINDS
 from fsframework.components.registry import Registry, kebab
 from fsframework.errors import PluginError
 from tests.conftest import Fsf
@@ -33,7 +33,65 @@ def test_every_kind_has_its_group_and_interface() -> None:
     for name, kind in KINDS.items():
         assert kind.group == f"fsframework.{name}s"
         assert kind.load().__name__ == kind.interface
-    assert {kind.interface for kind in COMPONENTS.values()} <= set(interfaces.__all__)
+        assert name == "command" or kind.interface in interfaces.__all__
+
+
+KIND = """
+from abc import ABC, abstractmethod
+from fsframework.interfaces import Configurable
+class Sound(Configurable, ABC, kind="sound"):
+    "Something that makes a sound."
+    volume: int = 1
+    @abstractmethod
+    def make(self):
+        "Return the sound."
+"""
+PLUGINS = """
+from toy_sounds.interfaces import Sound
+class Bell(Sound):
+    "Rings."
+    def make(self):
+        return "ding"
+class Silence(Sound):
+    "Is not a sound."
+    def make(self):
+        return ""
+"""
+CHECKS = """
+from fsframework.testing import Suite, require
+from toy_sounds.interfaces import Sound
+suite = Suite(Sound)
+@suite.check()
+def check_heard(make):
+    "It can be heard."
+    require(make().make(), "nothing is heard")
+"""
+
+
+def test_a_package_declares_kinds_of_its_own(
+    distribution: Install, tmp_path: Path, fsf: Fsf
+) -> None:
+    bells = "toy_sounds.bells"
+    sounds = {"bell": f"{bells}:Bell", "silence": f"{bells}:Silence", "stray": "good_mod:Good"}
+    declared = {"sound": "toy_sounds.interfaces:Sound"}
+    distribution("toy-sounds", {"fsframework.kinds": declared, "toy_sounds.sounds": sounds})
+    distribution("fsf-good", {}, "good_mod", STATISTIC)
+    package = tmp_path / "site" / "toy_sounds"
+    (package / "testing").mkdir(parents=True)
+    for name, source in {"interfaces": KIND, "bells": PLUGINS, "testing/sound": CHECKS}.items():
+        (package / f"{name}.py").write_text(source)
+    (package / "__init__.py").touch()
+    registry = Registry()
+    assert registry.names("sound") == ["bell", "silence", "stray"]
+    assert "toy_sounds" not in sys.modules
+    assert registry.load("sound", "bell").cls().make() == "ding"
+    with pytest.raises(PluginError, match=r"not a subclass of Sound .*toy_sounds\.interfaces"):
+        registry.load("sound", "stray")
+    checked = fsf("plugins", "check", "silence", "--json")
+    failed = [r["name"] for r in json.loads(checked.stdout) if r["outcome"] == "failed"]
+    assert failed == ["check_heard"]
+    assert fsf("plugins", "check", "bell", "--kind", "sound").returncode == 0
+    assert json.loads(fsf("plugins", "show", "bell", "--json").stdout)["facts"] == {"volume": 1}
 
 
 def test_a_plugin_is_listed_with_distribution_and_version_and_loaded(distribution: Install) -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 
 import fsframework as api
 import fsframework._files as files
-from fsf_data_tools.adding import add_dataset, remove_dataset
+from fsf_tools.data.adding import add_dataset, remove_dataset
 from fsframework.errors import DataError, FsfError, PluginError
 from tests.conftest import Fsf
 from tests.toy_published import write_toy
@@ -353,7 +353,7 @@ def test_two_plugins_that_read_declarations_are_an_error(tmp_path: Path) -> None
 def test_a_declaration_needs_a_plugin_that_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fsf_data_tools.adding.datasets", lambda **_: [])
+    monkeypatch.setattr("fsf_tools.data.adding.datasets", lambda **_: [])
     with pytest.raises(PluginError, match=r"set\.toml: no plugin that reads declarations is inst"):
         add_dataset(str(declare(tmp_path, "kind0", "kind1")), tmp_path)
 

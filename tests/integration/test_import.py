@@ -10,7 +10,7 @@ import torch
 import yaml
 from torch.nn import functional
 
-from fsf_libfewshot import LibFewShot
+from fsf_importing.libfewshot import LibFewShot
 from fsframework.pipeline.learning.model import load_tensors
 from fsframework.records import ImportedRecord, RunRecord
 
@@ -148,27 +148,6 @@ def test_an_imported_run_is_evaluated_on_other_data(fsf, checkpoint) -> None:
     assert run.backbone is not None
     assert run.backbone.to_tree() == RunRecord.load(Path(folder)).backbone.to_tree()
     assert run.seen_size == 84, "not the data set's own size"
-
-
-def test_a_run_imported_by_the_version_before_is_still_a_model(fsf, tmp_path, checkpoint) -> None:
-    folder = json.loads(fsf("import", "libfewshot", str(checkpoint), "--json").stdout)["folder"]
-    old = Path(__file__).parents[1] / "old_files" / "version_1" / "imported.json"
-    raw = json.loads(old.read_text())
-    raw["digests"]["weights"] = RunRecord.load(Path(folder)).digests["weights"]
-    (Path(folder) / "run.json").write_text(json.dumps(raw))
-    record = RunRecord.load(Path(folder))
-    assert record.imported is not None
-    assert (record.imported.source, record.imported.n_query) == (
-        "LibFewShot's ProtoNet with Conv64F",
-        3,
-    )
-    assert "LibFewShot's ProtoNet with Conv64F" in fsf("runs", "show", folder).stdout
-    few = ("--sampler", "random", "--tasks", "2", "--queries", "2", "--json")
-    done = fsf("run", "--model", folder, *few)
-    assert done.returncode == 0, done.stderr
-    run = RunRecord.load(Path(json.loads(done.stdout)["folder"]))
-    assert run.data.unknown_weights == (Path(folder).name,)
-    assert run.seen_size == 84
 
 
 # Way, shot and query of the configuration stay 5, 1 and 15.

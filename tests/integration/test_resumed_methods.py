@@ -52,16 +52,16 @@ CASES: dict[str, tuple[dict[str, Any], list[Stage]]] = {
     # A teacher of views.
     "unisiam": (
         {"name": "unisiam", "views": VIEWS, "width": 4, "teacher_width": 4},
-        [SHORT, replace(SHORT, distill=True, groups=2)],
+        [SHORT, replace(SHORT, distill=True)],
     ),
     # A momentum copy follows, and a queue is written over, after each step.
     "moco": (
         {"name": "moco", "views": VIEWS, "queue": 16, "width": 4, "momentum": 0.9, "parts": 2},
-        [SHORT, replace(SHORT, groups=2)],
+        [SHORT, SHORT],
     ),
     "psco": (
         {"name": "psco", "views": VIEWS, "queue": 16, "width": 4, "hidden": 8, "momentum": 0.9},
-        [SHORT, replace(SHORT, groups=2)],
+        [SHORT, SHORT],
     ),
     # The memories are full after the second step; k-means and the steps with neighbours follow.
     "beclr": (
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[dict[str, Any], list[Stage]]] = {
             "momentum": 0.9,
             "cell": 4,
         },
-        [SHORT, replace(SHORT, groups=2)],
+        [SHORT, SHORT],
     ),
 }
 

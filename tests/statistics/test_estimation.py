@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsframework.errors import DataError
+import fsframework as fsf
+from fsframework.errors import DataError, PluginError
 from fsframework.interfaces import Statistic
 from fsframework.statistics.differences import mean_interval
 from fsframework.statistics.estimation import (
@@ -188,6 +189,40 @@ def test_a_broken_statistic_is_named(values: list[float], message: str) -> None:
 
     with pytest.raises(DataError, match=message):
         estimate("broken", Broken(), answered(tasks_of(3, reuse=False), [1, 2, 3]))
+
+
+class Wilson(Mean):
+    """Mean class accuracy, with Wilson's (1927) interval of all answers."""
+
+    def interval(self, outcomes: Outcomes, level: float) -> tuple[float, float]:
+        count, z = outcomes.predictions.size, stats.norm.ppf((1 + level) / 2)
+        centre = self.per_task(outcomes).mean() + z**2 / (2 * count)
+        share = self.per_task(outcomes).mean()
+        half = z * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+        return tuple((centre + sign * half) / (1 + z**2 / count) for sign in (-1, 1))
+
+
+def test_a_statistic_may_bring_its_own_interval() -> None:
+    """9 of 12 answers are right: scipy's Wilson interval of a proportion is 0.4677 to 0.9111."""
+    tasks = tasks_of(3, reuse=False)
+    outcomes = ArmOutcomes({"random": answered(tasks, [2, 3, 4])}, Arms({"random": tasks}))
+    found = fsf.estimate(outcomes, Wilson)["wilson-random"]
+    expected = stats.binomtest(9, 12).proportion_ci(0.95, "wilson")
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert (found.value, found.estimator, found.scope) == (0.75, "own", "open")
+
+
+def test_an_own_interval_beside_the_mean_is_refused() -> None:
+    class Beside(Mean):
+        """Mean class accuracy."""
+
+        def interval(self, outcomes: Outcomes, level: float) -> tuple[float, float]:
+            return 0.8, 0.9
+
+    tasks = tasks_of(3, reuse=False)
+    outcomes = ArmOutcomes({"random": answered(tasks, [2, 3, 4])}, Arms({"random": tasks}))
+    with pytest.raises(PluginError, match="interval returned 0.8"):
+        fsf.estimate(outcomes, Beside)
 
 
 def test_intervals_cover_as_often_as_they_say() -> None:

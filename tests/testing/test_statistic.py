@@ -58,6 +58,14 @@ class Percent(Spread):
         return 100 * super().per_task(outcomes)
 
 
+class Overconfident(Spread):
+    """An interval beside its mean."""
+
+    def interval(self, outcomes, level):
+        mean = float(self.per_task(outcomes).mean())
+        return mean + 0.01, mean + 0.02
+
+
 class Squeezed(Spread):
     """A number instead of an array for one task."""
 
@@ -132,6 +140,7 @@ BROKEN = {
     **misdeclared(Spread),
     "check_one_number_a_task": Column,
     "check_bounds": Percent,
+    "check_own_interval": Overconfident,
     "check_single_task": Squeezed,
     "check_other_shapes": FiveWays,
     "check_tasks_independent": Centred,
@@ -143,7 +152,14 @@ BROKEN = {
 }
 
 
-@parametrize_with_checks([Spread])
+class WholeScale(Spread):
+    """An interval that promises nothing."""
+
+    def interval(self, outcomes, level):
+        return self.bounds
+
+
+@parametrize_with_checks([Spread, WholeScale])
 def test_a_sound_statistic_passes(make, check):
     check(make)
 

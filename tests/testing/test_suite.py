@@ -9,10 +9,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from fsframework.components.kinds import kind_of
+from fsframework.components.kinds import KINDS, kind_of
 from fsframework.interfaces import Statistic
 from fsframework.testing import (
-    KINDS,
     CheckResult,
     ConformanceError,
     check_component,

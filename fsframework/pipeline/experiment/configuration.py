@@ -40,7 +40,6 @@ __all__ = [
     "ROLES",
     "Experiment",
     "check_keys",
-    "divided",
     "plain",
     "read_config",
     "resolve_experiment",
@@ -56,8 +55,6 @@ _DEFAULTS = {
 }
 ROLES = tuple(_DEFAULTS)
 """The components that every experiment has."""
-FROM_PROCESSES = "torchrun"
-"""Origin of the number of groups of a training that several processes share."""
 FROM_TASKS = "the tasks"
 """Origin of a method's number of ways that follows the tasks."""
 
@@ -346,29 +343,6 @@ def with_way(experiment: Experiment, sampler: Component) -> Experiment:
     method = _following(experiment.method, sampler.options.get("n_way", 5))
     origins = {**experiment.origins, "sampler": sampler.origins_json()}
     return dataclasses.replace(experiment, sampler=sampler, method=method, origins=origins)
-
-
-def divided(experiment: Experiment, n_processes: int) -> Experiment:
-    """Return the experiment with steps that several processes can share.
-
-    Each stage has as many groups as there are processes, or as its steps have room for; a number
-    that is given stays.
-    """
-    if n_processes == 1:
-        return experiment
-    stages, origins = [], []
-    told = experiment.origins["training"]
-    for stage, origin in zip(experiment.stages, told, strict=True):
-        shown = stage.shown((stage.method or experiment.method).create().learns_from)
-        groups = min(n_processes, stage.most_groups(shown))
-        if origin["groups"] == "default" and groups > 1:
-            stage = dataclasses.replace(stage, groups=groups)
-            origin = {**origin, "groups": FROM_PROCESSES}
-        stages.append(stage)
-        origins.append(origin)
-    return dataclasses.replace(
-        experiment, stages=tuple(stages), origins={**experiment.origins, "training": origins}
-    )
 
 
 def _following(component: Component, n_way: int) -> Component:

@@ -34,7 +34,6 @@ _LEAST: Mapping[str, float] = {
     "n_query": 1,
     "tasks_per_step": 1,
     "batch_size": 2,
-    "groups": 1,
     "step_epochs": 1,
     "validation_tasks": 0,
     "patience": 1,
@@ -64,9 +63,6 @@ class Stage:
         n_query: queries per class of an episode.
         tasks_per_step: episodes per update.
         batch_size: images per step on batches or views.
-        groups: equal parts of a step's tasks and images that are computed one after another, or by
-            several processes at once. The gradient is that of the whole step, but each group has
-            random numbers and BatchNorm statistics of its own.
         augment: random changes made to an image each time it is used, any of ``resized-crop``,
             ``color-jitter`` and ``flip``; see ``pipeline.learning.augmentation``.
         optimizer: name of one of ``torch.optim`` that takes a learning rate and a weight decay:
@@ -108,7 +104,6 @@ class Stage:
     n_query: int = 5
     tasks_per_step: int = 1
     batch_size: int = 64
-    groups: int = 1
     augment: tuple[Augmentation, ...] = ()
     optimizer: str = "adam"
     learning_rate: float = 2e-3
@@ -173,16 +168,6 @@ class Stage:
             own: what the method declares; a method that learns from nothing sees nothing.
         """
         return own if own == "nothing" or self.learns_from == "method" else self.learns_from
-
-    def most_groups(self, shown: str) -> int:
-        """Return how many groups a step has room for: one task or two images in each.
-
-        >>> Stage(tasks_per_step=4, batch_size=6).most_groups("both")
-        3
-        """
-        images = self.batch_size // 2
-        room = {"episodes": self.tasks_per_step, "batches": images, "views": images}
-        return min(room.values()) if shown == "both" else room.get(shown, 1)
 
     def rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch; it depends on no state, so resuming is simple.

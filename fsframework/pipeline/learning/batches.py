@@ -19,7 +19,7 @@ from fsframework.pipeline.learning.model import FewShotModel, pixels_to
 from fsframework.pipeline.learning.scoring import check_tensor
 from fsframework.values import ImagePool, IntArray, TaskSet
 
-__all__ = ["Split", "StepBatches", "part_of"]
+__all__ = ["Split", "StepBatches"]
 
 _MOST_BYTES_OF_ITEMS = 2 << 30
 _IMAGES_A_BLOCK = 64
@@ -72,30 +72,22 @@ class StepBatches:
         """Whether a step has images drawn without regard to episodes."""
         return self.shown != "episodes"
 
-    @property
-    def units(self) -> int:
-        """Tasks of a step, or images where it has no tasks."""
-        return self.stage.tasks_per_step if self.has_episodes else self.stage.batch_size
-
-    def of_epoch(self, episodes: TaskSet | None, seed: int) -> Callable[[int, int], Batch]:
-        """Return a function from step and group to batch, with images drawn for an epoch.
+    def of_epoch(self, episodes: TaskSet | None, seed: int) -> Callable[[int], Batch]:
+        """Return a function from step to batch, with images drawn for an epoch.
 
         Args:
             episodes: those of the whole epoch, if there are any.
             seed: of the images drawn without regard to episodes.
         """
-        stage, count, groups = self.stage, self.stage.tasks_per_step, self.stage.groups
+        stage, count = self.stage, self.stage.tasks_per_step
         rng = np.random.default_rng(seed)
         flat = rng.integers(len(self.split.pool), size=(stage.steps, stage.batch_size))
 
-        def batch(step: int, group: int) -> Batch:
-            own = part_of(count, group, groups)
-            part = None
-            if episodes is not None:
-                part = episodes[step * count + own.start : step * count + own.stop]
+        def batch(step: int) -> Batch:
+            part = None if episodes is None else episodes[step * count : (step + 1) * count]
             shown = [] if part is None else [part.support.ravel(), part.query.ravel()]
             if self.has_flat_images:
-                shown.append(flat[step][part_of(stage.batch_size, group, groups)])
+                shown.append(flat[step])
             return self._batch(np.concatenate(shown), part)
 
         return batch
@@ -219,15 +211,6 @@ class StepBatches:
         return not any(p.requires_grad for p in extractor.parameters()) and not any(
             m.training for m in inner
         )
-
-
-def part_of(units: int, number: int, count: int) -> slice:
-    """Return one of ``count`` parts of some units, which differ in size by at most one.
-
-    >>> [part_of(5, number, 2) for number in range(2)]
-    [slice(0, 2, None), slice(2, 5, None)]
-    """
-    return slice(units * number // count, units * (number + 1) // count)
 
 
 def _episode(items: Tensor, labels: Tensor, part: TaskSet) -> Mapping[str, Tensor]:

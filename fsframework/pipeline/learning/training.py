@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 import math
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,8 @@ from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.pipeline.experiment.stages import Stage
-from fsframework.pipeline.learning.batches import Split, StepBatches, part_of
+from fsframework.pipeline.learning.batches import Split, StepBatches
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
-from fsframework.pipeline.learning.groups import Carried, GroupSum
 from fsframework.pipeline.learning.model import (
     FewShotModel,
     load_tensors,
@@ -41,7 +39,6 @@ from fsframework.pipeline.learning.model import (
 )
 from fsframework.pipeline.learning.scoring import check_tensor
 from fsframework.pipeline.pretrained_files import facts_of
-from fsframework.pipeline.processes import Processes
 from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.pipeline.run_files import weights_from
 from fsframework.records import Epoch
@@ -52,7 +49,6 @@ __all__ = [
     "Split",
     "Trained",
     "Training",
-    "assist",
     "check_stages",
     "start_from",
     "train",
@@ -92,7 +88,6 @@ class Training:
         device: the device that computes.
         episodes: the sampler that draws episodes and validation tasks.
         fresh: makes an untrained model of the same kind from a seed, for stages that distil.
-        processes: those that train together; each computes some groups of every step.
         model_of: loads the model of a run folder, for stages with such a teacher.
     """
 
@@ -103,7 +98,6 @@ class Training:
     device: torch.device
     episodes: Component
     fresh: Callable[[int], FewShotModel] | None = None
-    processes: Processes = field(default_factory=Processes)
     model_of: Callable[[Path], FewShotModel] | None = None
 
     @property
@@ -118,7 +112,6 @@ def train(
     folder: Path,
     reporter: Reporter,
     watch: Callable[[Sequence[Epoch]], None] = lambda _: None,
-    invite: Callable[[], None] = lambda: None,
 ) -> Trained:
     """Train a model in place, or load the weights that an earlier call left in ``folder``.
 
@@ -128,8 +121,6 @@ def train(
             end. A killed training resumes from its last checkpoint, written after every epoch and
             once per minute, and ends with the same weights.
         watch: called with the history so far after each epoch.
-        invite: called before anything is trained: of several processes, this call is for the one
-            that leads, and the others must now call ``assist``.
     """
     sweep(folder)
     weights, checkpoint = folder / "weights.safetensors", folder / "checkpoint.safetensors"
@@ -138,14 +129,12 @@ def train(
         return earlier
     kept = load_sealed(checkpoint, lambda path: _Progress.read(path, model), reporter)
     progress = kept or _Progress()
-    invite()
-    for note in _division_notes(training):
-        reporter.note(note)
-    with (
-        training.processes.connected(training.device),
-        reporter.stage("training", training.steps, _steps_done(training, progress)) as advance,
-    ):
-        _run_stages(model, training, progress, _Outlet(checkpoint, advance, watch))
+    with reporter.stage("training", training.steps, _steps_done(training, progress)) as advance:
+        outlet = _Outlet(checkpoint, advance, watch)
+        for number in range(first := progress.stage, len(training.stages)):
+            if number > first:
+                progress.begin(number)
+            _StageLoop(model, training, progress, outlet).run()
     notes = tuple(dict.fromkeys(progress.notes))
     header: dict[str, object] = {
         "what": "weights",
@@ -158,28 +147,6 @@ def train(
     return Trained(tuple(progress.history), progress.best_accuracy, False, notes)
 
 
-def assist(model: FewShotModel, training: Training) -> None:
-    """Take part in a training that another process leads; the model ends with its weights.
-
-    Raises:
-        JobEnded: another process has ended.
-    """
-    with training.processes.connected(training.device):
-        _run_stages(model, training, _Progress(), None)
-
-
-def _run_stages(
-    model: FewShotModel, training: Training, progress: _Progress, outlet: _Outlet | None
-) -> None:
-    """Run the stages that are left, all processes from the progress of the one that leads."""
-    progress.follow(training.processes.shared(progress))
-    first = progress.stage
-    for number in range(first, len(training.stages)):
-        if number > first:
-            progress.begin(number)
-        _StageLoop(model, training, progress, outlet).run()
-
-
 def _steps_done(training: Training, progress: _Progress) -> int:
     """Return the number of updates that an earlier call has done."""
     stages = training.stages
@@ -189,32 +156,10 @@ def _steps_done(training: Training, progress: _Progress) -> int:
     return done + progress.epoch * stages[progress.stage].steps + progress.n_losses
 
 
-def _division_notes(training: Training) -> Iterator[str]:
-    """Yield how several processes share the steps."""
-    size = training.processes.size
-    if size == 1:
-        return
-    groups = sorted({stage.groups for stage in training.stages if stage.epochs})
-    yield (
-        f"{size} processes train together; a step has {' or '.join(map(str, groups))} groups. The "
-        "groups decide the weights, not the processes: to go on with another number of processes, "
-        f"give {argument('training.groups', groups[-1])}"
-    )
-    for number, stage in enumerate(training.stages, start=1):
-        if stage.epochs and stage.groups < size:
-            yield (
-                f"training stage {number}: only {stage.groups} of {size} processes compute, one "
-                "per group; with a larger training.tasks_per_step or training.batch_size a step "
-                "has room for more groups"
-            )
-
-
 def _finished(model: FewShotModel, path: Path) -> Trained:
     """Load the weights that an earlier training left, and return its result."""
     tensors, header = load_tensors(path)
     told: Any = header
-    if "history" not in told:  # written by an earlier version
-        told = json.loads(path.with_name("training.json").read_text())
     history = tuple(Epoch(**row) for row in told["history"])
     trained = Trained(history, told["best_accuracy"], True, tuple(told["notes"]))
     _check_fit(model, tensors)
@@ -342,12 +287,6 @@ def check_stages(
                 f"{where}: {type(trained).__name__} learns from labels, but the images of the "
                 "split 'train' have none; use a method that learns without, such as simclr"
             )
-        if stage.groups > (most := stage.most_groups(shown)):
-            raise OptionError(
-                f"{where}: training.groups={stage.groups} is too large: a step has room for "
-                f"{most}, with one task (training.tasks_per_step={stage.tasks_per_step}) or two "
-                f"images (training.batch_size={stage.batch_size}) per group"
-            )
         if shown in ("batches", "views"):
             continue
         shape = _episode_shape(stage, way_shot)
@@ -469,14 +408,10 @@ class _Progress:
         """Turn to the next stage."""
         self.stage, self.epoch, self.best_epoch, self.best_accuracy = stage, 0, 0, None
 
-    def follow(self, other: _Progress) -> None:
-        """Become equal to another one."""
-        vars(self).update(vars(other))
-
 
 @dataclass(frozen=True)
 class _Outlet:
-    """Where a training writes and reports; only one process has it.
+    """Where a training writes and reports.
 
     Args:
         checkpoint: file.
@@ -496,7 +431,7 @@ class _StageLoop:
         whole: the model under test.
         training: stages, data, seed and device.
         progress: where to start; it is kept up to date.
-        outlet: of the process that leads.
+        outlet: where the training writes and reports.
     """
 
     def __init__(
@@ -504,10 +439,9 @@ class _StageLoop:
         whole: FewShotModel,
         training: Training,
         progress: _Progress,
-        outlet: _Outlet | None,
+        outlet: _Outlet,
     ) -> None:
         self.whole, self.training, self.progress, self.outlet = whole, training, progress, outlet
-        self.processes = training.processes
         self.stage = stage = training.stages[progress.stage]
         self.device = training.device
         self.train_split, self.val_split = training.splits
@@ -536,7 +470,6 @@ class _StageLoop:
             self._resume()
         else:
             self._start()
-        self.processes.copy_from_first(self.model.state_dict())
 
     def _trained_model(self) -> FewShotModel:
         """Return the model under test, or its backbone with the stage's own method."""
@@ -562,9 +495,7 @@ class _StageLoop:
         self.batches.teacher = teacher.eval().requires_grad_(False)
 
     def save(self) -> None:
-        """Write a checkpoint, if this process leads."""
-        if self.outlet is None:
-            return
+        """Write a checkpoint."""
         optimizer = {
             f"{index}.{name}": torch.as_tensor(value)
             for index, values in self.optimizer.state_dict()["state"].items()
@@ -611,24 +542,19 @@ class _StageLoop:
         while progress.epoch < stage.epochs and not self._is_stale():
             self._finish(self._epoch())
             self.save()
-            if self.outlet is not None:
-                self.outlet.watch(progress.history)
+            self.outlet.watch(progress.history)
         if left := stage.epochs - progress.epoch:
             progress.notes.append(
                 f"training stopped after epoch {progress.epoch} of {stage.epochs}: the validation "
                 f"accuracy had not improved for {stage.patience} epochs"
             )
-            self._advance(left * stage.steps, f"stopped after epoch {progress.epoch}")
+            self.outlet.advance(left * stage.steps, f"stopped after epoch {progress.epoch}")
         if self.best:
             self.model.load_state_dict(self.best)
         # The next stage may have another method, and what this one does in training is then over.
         self.model.eval()
         for parameter in self.frozen:
             parameter.requires_grad_(True)
-
-    def _advance(self, amount: int = 1, note: str = "") -> None:
-        if self.outlet is not None:
-            self.outlet.advance(amount, note)
 
     def _is_stale(self) -> bool:
         """Return whether the validation accuracy has not improved for ``patience`` epochs."""
@@ -707,7 +633,7 @@ class _StageLoop:
             with about(f"step {step + 1} of epoch {epoch + 1}"):
                 losses.append(self._step(batches, step))
             if step + 1 < stage.steps:
-                self._advance()
+                self.outlet.advance()
                 if time.perf_counter() - saved > _SECONDS_BETWEEN_CHECKPOINTS:
                     self.save()
                     saved = time.perf_counter()
@@ -719,47 +645,27 @@ class _StageLoop:
             )
         accuracy = self._validate()
         shown = "" if accuracy is None else f", validation {100 * accuracy:.1f} %"
-        self._advance(1, f"epoch {epoch + 1}/{stage.epochs}: loss {mean:.3f}{shown}")
+        self.outlet.advance(1, f"epoch {epoch + 1}/{stage.epochs}: loss {mean:.3f}{shown}")
         seconds = round(time.perf_counter() - started, 3)
         return Epoch(self.progress.stage, epoch, rate, mean, accuracy, seconds)
 
-    def _step(self, batches: Callable[[int, int], Batch], step: int) -> Tensor:
-        """Do one update and return its loss, over the groups of all processes."""
+    def _step(self, batches: Callable[[int], Batch], step: int) -> Tensor:
+        """Do one update and return its loss."""
         self.optimizer.zero_grad(set_to_none=True)
-        groups, processes, epoch = self.stage.groups, self.processes, self.progress.epoch
-        several = groups > 1 or processes.size > 1
-        added = GroupSum(self.model, self.parameters, self.device, several=several)
-        carried, method = Carried(groups, self.device), self.model.method
-        for group in range(processes.rank, groups, processes.size):
-            own = () if groups == 1 else ("group", group)
-            with seeded(self._derived_seed("step", epoch, step, *own), self.device):
-                share = self._share_of(group)
-                loss = self._loss(batches, step, group)
-                with calling(named(method), "the gradient of loss"):
-                    self.scaler.scale(share * loss).backward()
-            added.add(loss.detach(), share)
-            carried.add(group, method.carried)
-            method.carried = {}
-        if processes.size > 1:
-            if processes.rank >= groups:
-                self.scaler.scale(added.loss)  # without a loss of its own, it has no scale yet
-            added.exchange(processes)
-        total = added.finish()
+        method = self.model.method
+        with seeded(self._derived_seed("step", self.progress.epoch, step), self.device):
+            loss = self._loss(batches, step)
+            with calling(named(method), "the gradient of loss"):
+                self.scaler.scale(loss).backward()
+        carried, method.carried = method.carried, {}
         if self.stage.clip_norm is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.parameters, self.stage.clip_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        # A plain method, which has nothing to do now, spares the processes an exchange.
-        if type(method).after_step is not FewShotMethod.after_step:
-            with torch.no_grad():
-                method.after_step(carried.joined(processes))
-        return total.float()
-
-    def _share_of(self, group: int) -> float:
-        """Return the share of a step's tasks, or of its images where it has no tasks."""
-        units = self.batches.units
-        return len(range(units)[part_of(units, group, self.stage.groups)]) / units
+        with torch.no_grad():
+            method.after_step({name: tensor.detach() for name, tensor in carried.items()})
+        return loss.detach().float()
 
     def _episodes(self, epoch: int) -> TaskSet | None:
         """Draw the episodes of an epoch, if its steps have any."""
@@ -770,11 +676,11 @@ class _StageLoop:
         count, seed = stage.steps * stage.tasks_per_step, self._derived_seed("episodes", epoch)
         return _drawn(self.training.episodes, shape, self.train_split.pool, count, seed)
 
-    def _loss(self, batches: Callable[[int, int], Batch], step: int, group: int) -> Tensor:
-        """Return the loss of a group, the mean over its tasks or images."""
+    def _loss(self, batches: Callable[[int], Batch], step: int) -> Tensor:
+        """Return the loss of a step, the mean over its tasks or images."""
         method = self.model.method
         with lowered(self.device, self.stage.precision):
-            loss = method.loss(batches(step, group))
+            loss = method.loss(batches(step))
         check_tensor(method, "loss", loss, (), self.device, finite=False)
         if not loss.requires_grad:
             raise malformed(method, "loss", "a constant", "a value that depends on the weights")
@@ -783,12 +689,8 @@ class _StageLoop:
     def _validate(self) -> float | None:
         if self.validation is None or self.val_split is None:
             return None
-        tasks, processes = self.validation, self.processes
-        own = tasks[part_of(len(tasks), processes.rank, processes.size)]
-        right = 0
-        if len(own):
-            source = ImageSource.computed(self.model, self.val_split.pixels, own)
-            truth = np.arange(own.n_way)[None, :, None]
-            right = int((predict(self.model, own, source) == truth).sum())
-        right = int(processes.total(torch.tensor(right, device=self.device)))
+        tasks = self.validation
+        source = ImageSource.computed(self.model, self.val_split.pixels, tasks)
+        truth = np.arange(tasks.n_way)[None, :, None]
+        right = int((predict(self.model, tasks, source) == truth).sum())
         return right / int(tasks.query.size)

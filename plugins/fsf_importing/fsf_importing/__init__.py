@@ -1,3 +1,3 @@
-"""Commands that make runs from models trained with other libraries."""
+"""Runs made from models that other libraries trained; the checkpoints of LibFewShot."""
 
 __version__ = "0.1.0"

@@ -133,7 +133,7 @@ def test_queue_and_momentum_copy_are_resumed(tmp_path: Path, after: int) -> None
     assert any(name.startswith("copy.") for name in whole)
 
 
-def test_after_step_gets_the_rows_of_all_groups_in_order(tmp_path: Path) -> None:
+def test_after_step_gets_what_the_step_carried(tmp_path: Path) -> None:
     class Telling(Queued):
         """Keeps what it is given after steps."""
 
@@ -152,8 +152,7 @@ def test_after_step_gets_the_rows_of_all_groups_in_order(tmp_path: Path) -> None
             assert not torch.is_grad_enabled()
             self.rows.append(carried["keys"])
 
-    stage = dataclasses.replace(STAGE, groups=3)
-    method = trained(tmp_path, component(Telling, views=component(Dimmed)), stage, split_of())
+    method = trained(tmp_path, component(Telling, views=component(Dimmed)), STAGE, split_of())
     assert isinstance(method, Telling)
     assert len(method.rows) == 10
     assert all(len(rows) == 6 for rows in method.rows)

@@ -1,3 +1,0 @@
-"""The fixtures of the repository's own tests: a call of fsf in a folder of its own."""
-
-from tests.conftest import _own_folders, fsf, fsf_process  # noqa: F401

@@ -1,0 +1,221 @@
+"""The authors' heads and losses, given their features and parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fsf_metric_methods import ProtoNet
+from fsf_self_supervised.pretext import HTS, SLA, SSFSL
+from fsf_self_supervised.pretext._hts import level_loss
+from fsf_self_supervised.views import ColorPermutation, Rotation
+from fsframework.interfaces import Backbone, Batch, FewShotMethod, Preprocessing, ViewMaker, Views
+from tests.golden_heads import (
+    Case,
+    assert_array,
+    assert_loss,
+    assert_scores,
+    golden_heads,
+    read_case,
+)
+
+ANGLES = {
+    "rotation": (0, 90, 180, 270),
+    "rotation4": (0, 90, 180, 270),
+    "rotation33": (90, 180, 270),
+    "rotation3": (0, 90, 270),
+    "rotation2": (0, 180),
+    "rotation1": (90,),
+}
+ORDERS = {
+    "color_perm": ("rgb", "rbg", "grb", "gbr", "brg", "bgr"),
+    "color_perm6": ("rgb", "rbg", "grb", "gbr", "brg", "bgr"),
+    "color_perm3": ("rgb", "gbr", "brg"),
+    "color_perm2": ("gbr", "brg"),
+    "color_perm1": ("gbr",),
+}
+"""What the references call sets of views."""
+
+
+def maker_of(name: str) -> ViewMaker:
+    """Return the maker of a set of views."""
+    return (
+        Rotation(angles=ANGLES[name]) if name in ANGLES else ColorPermutation(orders=ORDERS[name])
+    )
+
+
+class Numbers(Backbone):
+    """An image's vector is its first numbers, or a linear map of all of them."""
+
+    def __init__(self, width: int, weight: Tensor | None = None) -> None:
+        super().__init__()
+        self.width, self.weight = width, weight
+        self.preprocessing = Preprocessing(8, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+
+    def forward(self, images: Tensor) -> Tensor:
+        flat = images.flatten(1)
+        if self.weight is not None:
+            flat = 3 * functional.normalize(flat @ self.weight.T, dim=-1)
+        return flat[:, : self.width, None, None]
+
+
+class Made(ViewMaker):
+    """Views of a kind that only a file knows."""
+
+    def __init__(self, n_kinds: int, *, together: bool) -> None:
+        self.n_views, self.n_kinds, self.together = 9 if together else n_kinds, n_kinds, together
+
+    def make(self, images: Tensor) -> Views:
+        raise NotImplementedError
+
+
+def as_images(features: Tensor) -> Tensor:
+    """Return images ``(..., 3, s, s)`` whose first numbers are the features ``(..., D)``."""
+    side = math.ceil((features.shape[-1] / 3) ** 0.5)
+    padded = functional.pad(features, (0, 3 * side * side - features.shape[-1]))
+    return padded.unflatten(-1, (3, side, side))
+
+
+def set_linear(layer: nn.Linear, weight: Tensor, bias: Tensor | None = None) -> None:
+    assert layer.weight.shape == weight.shape
+    layer.weight.data.copy_(weight)
+    if bias is not None:
+        layer.bias.data.copy_(bias)
+
+
+def task_of(case: Case) -> Batch:
+    """Return the case's task, as a batch of one."""
+    support, query = case.tensor("support"), case.tensor("query")
+    labels = case.tensor("query_labels")
+    return Batch(support[None], query[None], labels[None])
+
+
+@golden_heads("SSFSL")
+def test_golden_heads_ssfsl(path: Path) -> None:
+    case = read_case(path)
+    given, batch = case.parameters, task_of(case)
+    vectors, labels = case.tensor("patch_features"), case.tensor("pretext_labels")
+    together = case.text("pretext") == "jigsaw"
+    [last] = [given[k] for k in given if k.endswith("fc8.weight")]
+    hidden = given["fc7.fc7.weight"].shape[0]
+    method = SSFSL(
+        base=ProtoNet(),
+        views=Made(len(last), together=together),
+        lbda=case.number("lbda"),
+        hidden=hidden,
+        dropout=0.0,
+    )
+    width = vectors.shape[-1]
+    method.build((width,), 9, Numbers(width))
+    names = {"each": "fc6.fc6_s1", "joint": "fc7.fc7"}
+    for name, prefix in names.items():
+        layer = getattr(method.head, name)
+        set_linear(layer, given[f"{prefix}.weight"], given[f"{prefix}.bias"])
+    [bias] = [given[k] for k in given if k.endswith("fc8.bias")]
+    set_linear(method.head.classify, last, bias)
+    flat = vectors if together else vectors.flatten(0, 1)[:, None]
+    assert_array(method.head(flat), case.tensor("pretext_scores"))
+    applied = labels[:, None].expand(-1, 9) if together else labels
+    assert batch.support is not None
+    assert batch.query is not None
+    shown = dataclasses.replace(
+        batch,
+        support=as_images(batch.support),
+        query=as_images(batch.query),
+        views=as_images(vectors),
+        applied=applied,
+    )
+    assert_loss(method.pretext_loss(shown).detach(), case.tensor("loss_pretext"))
+    assert_loss(method.base_loss(shown).detach(), case.tensor("loss_episode"))
+    assert_loss(method.loss(shown).detach(), case.tensor("loss"))
+    assert_scores(method.scores(batch.support, batch.query)[0], case.tensor("scores"))
+
+
+class Joint(FewShotMethod):
+    """A linear classifier of the base classes."""
+
+    learns_from = "batches"
+
+    def __init__(self, given: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.given = given
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        self.layer = nn.Linear(item_shape[0], n_base_classes)
+        for name in ("joint", "single"):
+            weight = self.given[f"{name}.weight"]
+            if len(weight) == n_base_classes:
+                set_linear(self.layer, weight, self.given[f"{name}.bias"])
+
+    def class_logits(self, items: Tensor) -> Tensor:
+        logits: Tensor = self.layer(items)
+        return logits
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def loss(self, batch: Batch) -> Tensor:
+        assert batch.items is not None
+        assert batch.classes is not None
+        return functional.cross_entropy(self.class_logits(batch.items), batch.classes)
+
+
+@golden_heads("SLA")
+def test_golden_heads_sla(path: Path) -> None:
+    case = read_case(path)
+    images, m = case.tensor("images"), int(case.number("n_augmentations"))
+    maker = maker_of(case.text("augmentation"))
+    assert maker.n_views == m
+    torch.testing.assert_close(maker.make(images).images.flatten(0, 1), case.tensor("augmented"))
+    options = {"views": maker, "temperature": case.number("T")}
+    plain = SLA(base=Joint(case.parameters), **options)
+    distilled = SLA(base=Joint(case.parameters), self_distillation=True, **options)
+    single = SLA(base=Joint(case.parameters), inference="single", **options)
+    for method in (plain, distilled, single):
+        width = images[0].numel()
+        n_classes = len(case.parameters["single.weight"])
+        method.build(images.shape[1:], n_classes, Numbers(width))
+    batch = Batch(items=images, classes=case.tensor("labels"))
+    assert_loss(plain.loss(batch).detach(), case.tensor("loss"))
+    assert_loss(m * plain.loss(batch).detach(), case.tensor("loss_large"))
+    assert_loss(distilled.loss(batch).detach(), case.tensor("loss_sd"))
+    assert_scores(plain.class_logits(images), case.tensor("scores"))
+    assert_scores(distilled.class_logits(images), case.tensor("scores"))
+    assert_scores(single.class_logits(images), case.tensor("single_scores"))
+
+
+@golden_heads("HTS")
+def test_golden_heads_hts(path: Path) -> None:
+    case = read_case(path)
+    given, batch = case.parameters, task_of(case)
+    [pretext] = case.arrays["pretext_tasks"].tolist()
+    weight = given["backbone.weight"]
+    method = HTS(base=ProtoNet(), views=maker_of(pretext), beta=case.number("ssl_trade"))
+    assert batch.support is not None
+    assert batch.query is not None
+    method.build(batch.query.shape[2:], 9, Numbers(len(weight), weight))
+    for name in ("W_iou", "U_iou", "W_f", "U_f"):
+        layer = getattr(method.tree, name)
+        set_linear(layer, given[f"{name}.weight"], given.get(f"{name}.bias"))
+    classify = [given[f"classifier0.classifier.{part}"] for part in ("weight", "bias")]
+    set_linear(method.classifiers[0], *classify)
+    with torch.no_grad():
+        support, query = method.embed_episode(batch)
+        levels = method.nodes(batch.query[0], method.viewed(batch.query[0]))
+        found, loss = method.scores(support, query)[0], method.loss(batch)
+        images = torch.cat([batch.support.flatten(0, 2), batch.query[0]])
+        both = method.nodes(images, method.viewed(images))[1]
+        pretext_loss = level_loss(method.classifiers[0], both)
+    assert_array(support[0].flatten(0, 1), case.tensor("support_embeddings"))
+    assert_array(query[0], case.tensor("query_embeddings"))
+    assert_array(support[0].mean(dim=1), case.tensor("prototypes"))
+    hidden = torch.cat([levels[0][:, None], levels[1]], dim=1).flatten(0, 1)
+    assert_array(hidden, case.tensor("query_hidden"))
+    assert_scores(found, case.tensor("scores"))
+    assert_loss(loss, case.tensor("loss"))
+    assert_loss(pretext_loss, case.tensor("loss_pretext"))

@@ -1,0 +1,1 @@
+"""Inspect words of images: counts, agreement, merged tables, pages, pictures of tasks."""

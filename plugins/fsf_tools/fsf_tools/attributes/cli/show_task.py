@@ -1,0 +1,123 @@
+"""`fsf tasks show`: a task with its images and words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsframework.cli.options import (
+    CONFIGURATION,
+    WORDS,
+    check_output,
+    command,
+    description_of,
+    shared,
+)
+
+if TYPE_CHECKING:
+    from fsframework.values import ImagePool, TaskSet
+
+__all__ = ["show_task"]
+
+_FILE = click.Path(path_type=Path)
+
+
+@command("show")
+@click.argument("file", type=_FILE, required=False)
+@click.option(
+    "--task",
+    "number",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Number of the task, from 0.",
+)
+@click.option(
+    "--output",
+    type=_FILE,
+    metavar="FILE.png",
+    help="Picture to write.  [default: task-N.png]",
+)
+@click.option(
+    "--shown-queries",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Query images drawn per class.",
+)
+@shared("sampler", "arm", "dataset", *WORDS, "split", "way", "shot", "queries", "seed")
+@shared(*CONFIGURATION, "cache-dir", "force", "json")
+@click.pass_context
+def show_task(  # noqa: PLR0913 - a parameter per option
+    context: click.Context,
+    /,
+    file: Path | None,
+    number: int,
+    output: Path | None,
+    shown_queries: int,
+    arm: str | None,
+    force: bool,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Draw a task as a picture: support and queries of each class, with their words.
+
+    A word tied to a class of the task is marked in the colour of that class. Without
+    FILE, the task is drawn with --sampler.
+
+    \b
+    Examples:
+      fsf tasks show tasks.safetensors --task 7 --output task7.png
+      fsf tasks show --sampler fewstab --arm random --json
+    """
+    from fsf_tools.attributes.task_pictures import task_picture
+    from fsframework.api.files import atomic_write
+    from fsframework.api.opened import draw_tasks, open_tasks
+    from fsframework.cli import render
+    from fsframework.errors import OptionError, argument
+
+    path = output or Path(f"task-{number}.png")
+    if not as_json:
+        check_output(path, ".png", force=force)
+    description = description_of(context)
+    if file is None:
+        # If tasks of a sampler depend on each other, draw as many as a run does.
+        count = number + 1 if description.sampler.independent else None
+        arms, images = draw_tasks(description, tasks=count)
+        tasks = arms.of(arm)
+    else:
+        if arm is not None:
+            raise OptionError(f"{argument('arm', arm)} applies to drawn tasks; a file has one arm")
+        tasks, images = open_tasks(description, file)
+    if number >= len(tasks):
+        raise OptionError(f"--task must be from 0 to {len(tasks) - 1}, not {number}")
+    one = tasks[number : number + 1]
+    if as_json:
+        render.print_json(_as_json(number, one, images.pool))
+        return
+    atomic_write(path, task_picture(one, images, n_query=shown_queries))
+    placebo = ", images permuted (placebo)" if tasks.placebo else ""
+    called = f"{tasks.arm} task" if tasks.arm else "task"
+    click.echo(f"{path}: {called} {number} of {tasks.sampler}{placebo}")
+
+
+def _as_json(number: int, task: TaskSet, pool: ImagePool) -> dict[str, Any]:
+    return {
+        "task": number,
+        "arm": task.arm or None,
+        "placebo": task.placebo,
+        "ways": [
+            {
+                "class": pool.class_names[task.classes[0, w]],
+                "attribute": task.words[word] if (word := task.attribute[0, w]) >= 0 else None,
+                "relaxed": bool(task.relaxed[0, w]),
+                "support": [pool.keys[i] for i in task.support[0, w]],
+                "query": [pool.keys[i] for i in task.query[0, w]],
+            }
+            for w in range(task.n_way)
+        ],
+    }

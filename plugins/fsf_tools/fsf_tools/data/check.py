@@ -1,0 +1,163 @@
+"""`fsf data check`: find problems in data before they are used."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from fsframework.cli.options import CONFIGURATION, command, option_of, session_of, shared, tree_of
+from fsframework.errors import FsfError
+
+if TYPE_CHECKING:
+    from fsf_tools.data.checking import DataReport, WordsReport
+    from fsframework.api.session import Session
+
+__all__ = ["check"]
+
+_WORDLESS = "random"
+"""The sampler that is suggested for images without words."""
+
+
+@command("check")
+@shared("dataset", "attributes")
+@click.option("--skip-images", is_flag=True, help="Do not open the images.")
+@shared(*CONFIGURATION, "cache-dir", "json")
+@click.pass_context
+def check(
+    context: click.Context,
+    /,
+    skip_images: bool,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Find problems in a data set and show which tasks it allows.
+
+    Counts classes and images and looks for unreadable images, empty classes, keys that
+    appear twice and classes in two splits. With --attributes, compares the keys of the
+    words with those of the images. Suggests a command to run on the data. Exit code 1 if
+    there is a problem.
+
+    \b
+    Examples:
+      fsf data check --dataset folder:./images
+      fsf data check --dataset folder:./images --attributes words.csv
+      fsf data check --dataset birds --skip-images
+    """
+    import fsframework as fsf
+    from fsf_tools.data.checking import check_dataset, check_words
+    from fsframework.api.experiments import described
+    from fsframework.cli import render
+
+    session = session_of(context)
+    tree = tree_of(context)
+    description = described(tree, session)
+    dataset = description.dataset()
+    if skip_images:
+        report = check_dataset(dataset)
+    else:
+        with session.reporter.stage("opening images", len(dataset.keys)) as advance:
+            report = check_dataset(dataset, advance)
+    source, words = description.options["attributes"], None
+    if source is not None and not str(source).startswith("column:"):
+        words = check_words(dataset, fsf.attributes(str(source)))
+    needed: dict[str, Any] = {}
+    if source is None and "words" not in dataset.metadata and not {"sampler", "detector"} & {*tree}:
+        needed["sampler"] = _WORDLESS
+    if report.unreadable:
+        needed["broken"] = "skip"
+    advice = _advice(tree, session, needed)
+    usage = None if advice.works is None else _command(context, {**needed, **advice.works})
+    problems = (*report.problems, *([advice.problem] if advice.problem else []))
+    if as_json:
+        found = {**report.to_json(), "problems": list(problems), "notes": list(advice.notes)}
+        told = None if words is None else words.to_json()
+        render.print_json({**found, "words": told, "usage": usage})
+    else:
+        _print(report, words, problems, advice.notes)
+        if usage is not None:
+            click.echo(f"use it: {usage}")
+    if problems:
+        context.exit(1)
+
+
+@dataclass(frozen=True)
+class _Advice:
+    """How to measure on data.
+
+    Args:
+        works: arguments needed in addition to those given; ``None`` if nothing works.
+        notes: what a reader of the numbers must know.
+        problem: why nothing works.
+    """
+
+    works: Mapping[str, Any] | None
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+
+
+_UNTRAINED = "training.epochs"
+_SIMPLER: tuple[Mapping[str, Any], ...] = tuple(
+    {**sampler, **untrained, **shot}
+    for sampler, untrained, shot in itertools.product(
+        ({}, {"sampler": _WORDLESS}), ({}, {_UNTRAINED: 0}), ({}, {"shot": 1})
+    )
+)
+"""Arguments that ask less of the data, in the order tried."""
+
+
+def _advice(tree: Mapping[str, Any], session: Session, needed: Mapping[str, Any]) -> _Advice:
+    """Return the first arguments that work, and why the usual ones do not."""
+    from fsframework.api.experiments import described
+
+    first = ""
+    for simpler in _SIMPLER:
+        arguments = {**needed, **simpler}
+        if _UNTRAINED in arguments:
+            arguments["training"] = {"epochs": arguments.pop(_UNTRAINED)}
+        try:
+            notes = described(tree, session, **arguments).check()
+        except FsfError as error:
+            first = first or str(error)
+        else:
+            return _Advice(simpler, (first, *notes) if first else notes)
+    return _Advice(None, problem=first)
+
+
+def _command(context: click.Context, needed: Mapping[str, Any]) -> str:
+    """Return the command that runs on the data, with all options that select them."""
+    given = context.params
+    words = ["fsf", "run"]
+    named = ["dataset", "attributes"]
+    if context.get_parameter_source("config") is ParameterSource.COMMANDLINE:
+        named.append("config")
+    words += [option_of(name, given[name]) for name in named if given[name] is not None]
+    words += [option_of("plugin", path) for path in given["plugin_files"]]
+    words += [f"-o {shlex.quote(option)}" for option in given["options"]]
+    return " ".join([*words, *(option_of(name, value) for name, value in needed.items())])
+
+
+def _print(
+    report: DataReport, words: WordsReport | None, problems: Sequence[str], notes: Sequence[str]
+) -> None:
+    from fsframework.cli import render
+
+    columns = ("split", "classes", "images", "smallest class", "largest class")
+    rows = [
+        (s.name, f"{s.classes:,}", f"{s.images:,}", s.smallest, s.largest) for s in report.splits
+    ]
+    render.print_table(columns, rows)
+    click.echo()
+    for line in () if words is None else words.lines():
+        click.echo(line)
+    for problem in problems:
+        click.echo(f"problem: {problem}")
+    if not problems:
+        click.echo("no problem found")
+    for note in notes:
+        click.echo(f"note: {note}")
