@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn import functional
 from vector_heads import descended
 
-from fsf_adaptation_methods import CDKT, DETA, TSA, ContrastiveCentroids
-from fsf_transfer_methods import LPFTFB, DistributionCalibration
+from fsf_methods.adaptation import CDKT, DETA, TSA, ContrastiveCentroids
+from fsf_methods.transfer import LPFTFB, DistributionCalibration
 
 PASSES_STEPS = 2100
 """Of 300 passes over 25 support images, 4 in a step."""

@@ -25,7 +25,7 @@ from torch.nn import functional
 from training_step import ContiguousConv64F
 
 from fsf_backbones import Conv64F
-from fsf_gradient_methods import ANIL, BOIL, LEO, MAML
+from fsf_methods.gradient import ANIL, BOIL, LEO, MAML
 from fsframework.interfaces import Batch, FewShotMethod
 from fsframework.pipeline.learning.memory import keep_freed_memory
 

@@ -12,8 +12,8 @@ from _heads import Case, run, scikit_learn
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_local_methods import ADM, CPEA, FRN, ATLNet, CovaMNet, DeepBDC, STLDeepBDC
-from fsf_transfer_methods import RFS
+from fsf_methods.local import ADM, CPEA, FRN, ATLNet, CovaMNet, DeepBDC, STLDeepBDC
+from fsf_methods.transfer import RFS
 
 
 def plain_frn(method: FRN, support: Tensor, query: Tensor) -> Tensor:

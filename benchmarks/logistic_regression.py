@@ -26,7 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
-from fsf_transfer_methods import RFS
+from fsf_methods.transfer import RFS
 
 WAY, N_QUERY = 5, 75
 N_TASKS, N_REPEATS = 135, 5

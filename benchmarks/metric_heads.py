@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fsf_backbones import Conv64F
-from fsf_metric_methods import CAN, DN4, R2D2, MatchingNet, ProtoNet, RelationNet, RENet
+from fsf_methods.metric import CAN, DN4, R2D2, MatchingNet, ProtoNet, RelationNet, RENet
 from fsframework.interfaces import Batch, FewShotMethod
 
 WAY, SHOT, N_QUERY = 5, 5, 75

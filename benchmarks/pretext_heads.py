@@ -18,11 +18,11 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_metric_methods import ProtoNet
+from fsf_methods.metric import ProtoNet
+from fsf_methods.transfer import NCC, Logistic
 from fsf_self_supervised.methods import OpTA
 from fsf_self_supervised.pretext import HTS, SLA
 from fsf_self_supervised.views import Rotation
-from fsf_transfer_methods import NCC, Logistic
 
 IMAGE = (3, 32, 32)
 

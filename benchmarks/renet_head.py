@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fsf_backbones import Conv64F
-from fsf_metric_methods import RENet
+from fsf_methods.metric import RENet
 
 WAY, SHOT, N_QUERY, CHANNELS, SIDE = 5, 5, 75, 64, 5
 N_TASKS, N_REPEATS = 4, 7

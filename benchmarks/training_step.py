@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fsf_backbones import Conv64F
-from fsf_metric_methods import CAN, DN4, R2D2, ProtoNet, RENet
+from fsf_methods.metric import CAN, DN4, R2D2, ProtoNet, RENet
 from fsframework.interfaces import Batch, FewShotMethod
 from fsframework.pipeline.learning.memory import keep_freed_memory
 

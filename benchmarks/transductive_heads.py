@@ -15,8 +15,8 @@ from _heads import SHOT, WAY, Case, run
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_adaptation_methods import PUTM
-from fsf_transductive_methods import GNN, SIB, TPN
+from fsf_methods.adaptation import PUTM
+from fsf_methods.transductive import GNN, SIB, TPN
 
 
 def plain_gnn(method: GNN, support: Tensor, query: Tensor) -> Tensor:

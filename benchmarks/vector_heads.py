@@ -18,10 +18,10 @@ from _heads import SHOT, WAY, Case, Flat, run, scikit_learn, support_labels
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_gradient_methods import MTL
-from fsf_metric_methods import Versa
-from fsf_set_methods import DSN, FEAT, FGFL
-from fsf_transfer_methods import KNN, SKD, Cosine, Linear, NegCosine
+from fsf_methods.gradient import MTL
+from fsf_methods.metric import Versa
+from fsf_methods.sets import DSN, FEAT, FGFL
+from fsf_methods.transfer import KNN, SKD, Cosine, Linear, NegCosine
 
 IMAGE = (3, 32, 32)
 VECTOR = (1600,)

@@ -17,11 +17,11 @@ import torch
 from _heads import Case, run
 from torch import Tensor
 
-from fsf_cross_domain import ATA, FT, LRP
-from fsf_gradient_methods import MAML, MTL
-from fsf_interventional_methods import IFSL
-from fsf_metric_methods import MatchingNet, RelationNet
-from fsf_transductive_methods import GNN, SIB, TPN
+from fsf_methods.cross_domain import ATA, FT, LRP
+from fsf_methods.gradient import MAML, MTL
+from fsf_methods.interventional import IFSL
+from fsf_methods.metric import MatchingNet, RelationNet
+from fsf_methods.transductive import GNN, SIB, TPN
 from fsframework.interfaces import FewShotMethod
 
 MAP, IMAGE = (64, 2, 2), (3, 32, 32)

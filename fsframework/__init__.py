@@ -13,8 +13,6 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "api.cache": ("cache_size", "clean_cache"),
-    "api.catalogue": ("datasets",),
     "api.data": ("dataset", "draw", "pool"),
     "api.experiments": ("Description", "describe"),
     "api.figures": ("save_figure",),

@@ -1,6 +1,3 @@
-from fsframework.api.cache import cache_size as cache_size
-from fsframework.api.cache import clean_cache as clean_cache
-from fsframework.api.catalogue import datasets as datasets
 from fsframework.api.data import dataset as dataset
 from fsframework.api.data import draw as draw
 from fsframework.api.data import pool as pool

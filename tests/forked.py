@@ -20,7 +20,7 @@ __all__ = ["Forked", "finished", "started"]
 _IMPORTED = [
     "pytest", "kornia.augmentation", "pyarrow.parquet", "rich.console", "safetensors.torch",
     "scipy.stats", "sklearn.linear_model", "torch", "torch._dynamo", "fsframework.api",
-    "fsframework.cli.main", "fsf_backbones", "fsf_metric_methods",
+    "fsframework.cli.main", "fsf_backbones", "fsf_methods",
 ]  # fmt: skip
 """What commands import first; a module that is not listed is only imported later."""
 _SERVER = multiprocessing.get_context("forkserver")

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsframework.components.objects import named
+from fsframework.components.options import Given
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Component, Given, canonical, resolve_component
+from fsframework.components.resolution import Component, canonical, resolve_component
 
 __all__ = ["Component", "Given", "canonical", "component"]
 

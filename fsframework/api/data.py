@@ -18,9 +18,8 @@ from fsframework.pipeline.attributes.sources import (
     pool_with_attributes,
     without_dropped_words,
 )
-from fsframework.pipeline.experiment.arguments import key_of
+from fsframework.pipeline.experiment.options import WordChoice, given_tree
 from fsframework.pipeline.experiment.recipes import EMBEDDED
-from fsframework.pipeline.experiment.settings import WordChoice
 from fsframework.pipeline.tasks import draw_arms
 from fsframework.values import Arms, AttributeTable, ImagePool
 
@@ -139,11 +138,8 @@ def draw(
     (['random', 'biased'], 1)
     """
     registry = Registry()
-    shape = {"way", "shot", "queries"} & options.keys()
-    keyed = {
-        (key_of(name, value)[0].rpartition(".")[2] if name in shape else name): value
-        for name, value in options.items()
-    }
-    chosen = component(registry, "sampler", sampler, keyed)
-    _, count = key_of("tasks", tasks)
-    return draw_arms(registry, chosen, pool, count, seed, None)
+    short = {key: value for key, value in options.items() if key in ("way", "shot", "queries")}
+    rest = {key: value for key, value in options.items() if key not in short}
+    tree = given_tree({**short, "tasks": tasks}, "call")
+    chosen = component(registry, "sampler", sampler, {**tree.get("sampler", {}), **rest})
+    return draw_arms(registry, chosen, pool, tree["tasks"].value, seed, None)

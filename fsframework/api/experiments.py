@@ -10,15 +10,14 @@ from typing import Any
 from fsframework.api.session import Session, open_session
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.sampler import TaskSampler
-from fsframework.pipeline.experiment.arguments import given_tree, overlay
 from fsframework.pipeline.experiment.configuration import (
     Experiment,
-    read_config,
     resolve_experiment,
 )
+from fsframework.pipeline.experiment.options import given_tree, merged, read_config
 from fsframework.pipeline.progress import Reporter
 
-__all__ = ["Description", "describe", "described", "given_tree", "overlay", "tree_of_call"]
+__all__ = ["Description", "describe", "described", "given_tree", "merged", "tree_of_call"]
 
 _ORIGIN = "call"
 """Origin of values given to a call of the API."""
@@ -84,12 +83,12 @@ def tree_of_call(
         arguments: by name; see ``fsframework.run``.
         config: a TOML file, or a tree of the same shape; the arguments take precedence over it.
     """
-    below: Mapping[str, Any] | None = None
+    below: Mapping[str, Any] = {}
     if isinstance(config, Mapping):
         below = given_tree(config, _ORIGIN)
     elif config is not None:
         below = read_config(Path(config))
-    return given_tree(arguments, _ORIGIN, below)
+    return merged(given_tree(arguments, _ORIGIN), below)
 
 
 def describe(
@@ -119,7 +118,6 @@ def describe(
 
 def described(tree: Mapping[str, Any], session: Session, **arguments: Any) -> Description:
     """Return the description of a tree of ``Given``; arguments take precedence over the tree."""
-    if arguments:
-        tree = given_tree(arguments, _ORIGIN, tree)
+    tree = merged(given_tree(arguments, _ORIGIN), tree)
     experiment = resolve_experiment(session.registry, tree)
     return Description(experiment.to_json(), experiment.origins, experiment, session)

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.api.components import Given
-from fsframework.api.experiments import given_tree, overlay
-from fsframework.components.resolution import set_dotted
 from fsframework.errors import OptionError, argument
-from fsframework.pipeline.experiment.arguments import ARGUMENTS, leaves
+from fsframework.pipeline.experiment.options import given_tree
 from fsframework.values import ExperimentDescription
 
 __all__ = [
@@ -142,20 +140,8 @@ def experiments_of(axes: Axes) -> list[ExperimentDescription]:
 
 
 def tree_of_cell(cell: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """Return the values of an experiment's axes as a tree of ``Given``.
-
-    Raises:
-        OptionError: an option is unknown.
-    """
-    plain = {key: value for key, value in cell.items() if key in ARGUMENTS or "." not in key}
-    tree = given_tree({key: _bare(value) for key, value in plain.items()}, origin)
-    dotted: dict[str, Any] = {}
-    for key, value in cell.items():
-        if key not in plain:
-            bare = _bare(value)
-            node = leaves(bare, origin) if isinstance(bare, Mapping) else Given(bare, origin)
-            set_dotted(dotted, key, node)
-    return overlay(dotted, tree)
+    """Return the values of an experiment's axes as a tree of ``Given``."""
+    return given_tree({key: _bare(value) for key, value in cell.items()}, origin)
 
 
 def _bare(value: Any) -> Any:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fsframework.api.components import component
 from fsframework.api.session import Session
 from fsframework.interfaces.launcher import Launcher
-from fsframework.pipeline.experiment.arguments import overlay
+from fsframework.pipeline.experiment.options import merged
 
 __all__ = ["without_launcher"]
 
@@ -33,10 +32,6 @@ def without_launcher(
     rest = [{key: node for key, node in tree.items() if key != "launcher"} for tree in trees]
     if not asked:
         return None, rest
-    request = functools.reduce(_over, asked)["launcher"]
+    request = merged(*asked)["launcher"]
     made: Launcher = component(session.registry, "launcher", request).create()
     return made, rest
-
-
-def _over(tree: Mapping[str, Any], below: Mapping[str, Any]) -> Mapping[str, Any]:
-    return overlay(tree, below)

@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import fsframework
 from fsframework.api.components import Given, canonical
-from fsframework.api.experiments import Description, described, overlay
+from fsframework.api.experiments import Description
 from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, runs
-from fsframework.api.session import Session
 from fsframework.errors import FsfError, OptionError
 
 __all__ = [
     "arms_of",
     "check_options",
     "data_fingerprint",
-    "described_over",
     "find_finished",
     "identity_of",
     "options_of",
     "plain_tree",
 ]
-
-
-def described_over(layers: Sequence[Mapping[str, Any]], session: Session) -> Description:
-    """Return the description of several trees of options; earlier trees take precedence.
-
-    Args:
-        layers: trees of ``Given``.
-        session: of the run.
-
-    Raises:
-        OptionError: an option is unknown, of the wrong type or out of range.
-        PluginError: a plugin cannot be loaded.
-    """
-    return described(functools.reduce(overlay, layers, {}), session)
 
 
 def check_options(descriptions: Iterable[Description], *, here: bool = True) -> None:

@@ -15,7 +15,14 @@ from fsframework.interfaces.component import Configurable
 if TYPE_CHECKING:
     from fsframework.testing import CheckResult, Make
 
-__all__ = ["PluginDescription", "check_plugin", "describe_plugin", "plugins", "registry_with"]
+__all__ = [
+    "Plugin",
+    "PluginDescription",
+    "check_plugin",
+    "describe_plugin",
+    "plugins",
+    "registry_with",
+]
 
 _ORIGIN = "call"
 """Origin of the options given to a check."""
@@ -195,7 +202,8 @@ def check_plugin(
 
 def _make(registry: Registry, plugin: Plugin, name: str, options: Mapping[str, Any]) -> Make:
     """Return what makes the component to check, of a plugin that is given with its argument."""
-    from fsframework.components.resolution import Given, resolve_component, set_dotted
+    from fsframework.components.resolution import resolve_component
+    from fsframework.pipeline.experiment.options import given_tree
     from fsframework.testing import installed_command
 
     if plugin.kind == "command":
@@ -203,10 +211,9 @@ def _make(registry: Registry, plugin: Plugin, name: str, options: Mapping[str, A
             raise OptionError(f"{next(iter(options))}: a command is checked without options")
         registry.load_command(plugin.name)
         return installed_command(plugin.name)
-    tree: dict[str, Any] = {"name": Given(name, _ORIGIN)}
-    for key, value in options.items():
-        set_dotted(tree, key.removeprefix(f"{plugin.kind}."), Given(value, _ORIGIN))
-    return resolve_component(registry, plugin.kind, tree).create
+    kind = plugin.kind
+    own = {f"{kind}.{key.removeprefix(f'{kind}.')}": value for key, value in options.items()}
+    return resolve_component(registry, kind, given_tree({kind: name, **own}, _ORIGIN)[kind]).create
 
 
 def _find(registry: Registry, name: str, kind: str | None) -> Plugin:

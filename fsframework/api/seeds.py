@@ -14,8 +14,8 @@ from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
 from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
 from fsframework.interfaces.statistic import Statistic
-from fsframework.pipeline.experiment.arguments import OVERRIDING
 from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.pipeline.experiment.stages import OVERRIDING
 from fsframework.records import RunRecord
 from fsframework.statistics.comparison import estimates_of_methods, values_of
 from fsframework.statistics.differences import ComparisonOptions

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.api.components import Given
-from fsframework.api.experiments import given_tree, tree_of_call
+from fsframework.api.experiments import tree_of_call
 from fsframework.api.grids import (
     Axes,
     axes_of_table,
@@ -34,7 +34,7 @@ from fsframework.api.sweeps import (
 )
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces.launcher import Launcher
-from fsframework.pipeline.experiment.arguments import ARGUMENTS, SEEDS, leaves
+from fsframework.pipeline.experiment.options import ARGUMENTS, SEEDS, check_keys
 from fsframework.statistics.headline import Headline, HeadlineRow
 from fsframework.values import (
     ExperimentDescription,
@@ -240,8 +240,8 @@ def sweep(
         runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress
     )
     axes, single = _divided(arguments)
-    below = _below(config)
-    made = plan_sweep(axes, given_tree(single, "call"), below, session, name=name, plugins=plugins)
+    below = tree_of_call({}, config)
+    made = plan_sweep(axes, tree_of_call(single), below, session, name=name, plugins=plugins)
     return made.run()
 
 
@@ -249,15 +249,6 @@ def _varied(tags: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the axes with several values; of a single line, all."""
     axes = list(dict.fromkeys(key for one in tags for key in one))
     return [a for a in axes if len(tags) == 1 or len({str(one.get(a)) for one in tags}) > 1]
-
-
-def _below(config: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the tree of a configuration, with the tables that only sweeps have."""
-    if not isinstance(config, Mapping):
-        return tree_of_call({}, config)
-    own = {key: value for key, value in config.items() if key in _TABLES}
-    rest = {key: value for key, value in config.items() if key not in own}
-    return {**tree_of_call({}, rest), **leaves(own, "call")}
 
 
 def _divided(arguments: Mapping[str, Any]) -> tuple[dict[str, list[Any]], dict[str, Any]]:
@@ -354,7 +345,7 @@ def _check_conditions(
 
 def _set_by(key: str) -> str:
     """Return the dotted key of a configuration that an option sets."""
-    return _SEEDS_AXIS if key == "seeds" else ARGUMENTS.get(key, key)
+    return _SEEDS_AXIS if key == "seeds" else ARGUMENTS[key].key if key in ARGUMENTS else key
 
 
 def _keys_of(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -412,7 +403,7 @@ def _axes(grid: Axes) -> dict[str, list[Any]]:
                 )
             key, own = _SEEDS_AXIS, list(read_seeds(_flat(own)))
         elif "." not in key and key not in ARGUMENTS:
-            tree_of_cell({key: own[0]}, "grid")  # explains what is known
+            check_keys({key: own[0]})
         found[key] = own
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import signal
@@ -16,8 +15,8 @@ from typing import Any
 
 from fsframework._calls import interrupt
 from fsframework._digest import digest_of
-from fsframework.api.experiments import Description, overlay
-from fsframework.api.planned import data_fingerprint, described_over, options_of
+from fsframework.api.experiments import Description, described, merged
+from fsframework.api.planned import data_fingerprint, options_of
 from fsframework.api.running import Run, load_run
 from fsframework.api.seeds import over_seeds
 from fsframework.api.session import Session, open_session
@@ -71,15 +70,11 @@ def planned_over(
     experiment: ExperimentDescription, layers: Sequence[Mapping[str, Any]], session: Session
 ) -> Planned:
     """Return a planned experiment from several trees of options; earlier ones take precedence."""
-    tree: Mapping[str, Any] = functools.reduce(_over, layers, {})
+    tree = merged(*layers)
     try:
-        return Planned(experiment, described_over([tree], session), tree)
+        return Planned(experiment, described(tree, session), tree)
     except FsfError as error:
         return Planned(experiment, None, tree, error)
-
-
-def _over(tree: Mapping[str, Any], below: Mapping[str, Any]) -> Mapping[str, Any]:
-    return overlay(tree, below)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,9 @@ def _completing(names: Callable[[click.Context], Iterable[str]]) -> Complete:
 
 
 def plugin_names(kind: str) -> Complete:
-    """Return a function that completes the name of a plugin of one kind."""
+    """Return a function that completes the name of a plugin of one kind, or of a data set."""
+    if kind == "dataset":
+        return dataset_names
     return _completing(lambda context: Registry().names(kind))
 
 

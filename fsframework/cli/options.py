@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import click
 import cloup
@@ -14,8 +15,19 @@ from click.core import ParameterSource
 
 from fsframework.cli.completion import added_names, dataset_names, plugin_names, run_names
 from fsframework.cli.groups import ListingGroup
+from fsframework.components.options import Option, options_of
 from fsframework.errors import OptionError
-from fsframework.statistics.estimators import INTERVALS
+from fsframework.pipeline.experiment.options import (
+    ARGUMENTS,
+    IMAGES,
+    MAIN_OPTIONS,
+    RUNNING,
+    SECTIONS,
+    TASKS,
+    given_tree,
+    merged,
+    read_config,
+)
 
 if TYPE_CHECKING:
     from fsframework.api.experiments import Description
@@ -26,6 +38,7 @@ __all__ = [
     "DROPPING",
     "HELP_GROUPS",
     "MAIN_OPTIONS",
+    "OF_RUN",
     "WORDS",
     "CommandGroup",
     "GroupedCommand",
@@ -40,9 +53,7 @@ __all__ = [
     "listed",
     "option_leaves",
     "option_of",
-    "option_tree",
     "plugin_names",
-    "run_command",
     "run_names",
     "runnable_group",
     "session_of",
@@ -51,6 +62,7 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+_CONFIGURATION = "Configuration"
 
 
 def _number_or(word: str) -> Callable[[click.Context, click.Parameter, str | None], Any]:
@@ -92,267 +104,161 @@ def _set_workers(context: click.Context, parameter: click.Parameter, value: int 
         os.environ["FSF_WORKERS"] = str(value)
 
 
-def _option(
-    text: str,
-    metavar: str | None = None,
-    default: str = "",
-    of: Any = None,
-    env: str | None = None,
-    **settings: Any,
-) -> dict[str, Any]:
-    """Return the settings of an option for ``click.option``.
+@dataclass(frozen=True)
+class _OfCommands:
+    """Options that several commands share and that say nothing of an experiment."""
 
-    Args:
-        text: of the help, one or two sentences.
-        metavar: of its value; a flag has none.
-        default: what happens without the option, for the help; the callback gets nothing then.
-        of: type of the value; by default a string.
-        env: environment variable that sets it too.
-        **settings: others of ``click.option``.
-    """
-    settings |= {"help": f"{text}  [default: {default}]" if default else text, "type": of}
-    settings |= {"envvar": env, "show_envvar": env is not None}
-    # Not is_flag=False otherwise, for which click lets a value be left out.
-    return {"is_flag": True, **settings} if metavar is None else {"metavar": metavar, **settings}
-
-
-def _plugin(kind: str, text: str, default: str = "", complete: Any = None) -> dict[str, Any]:
-    names = complete or plugin_names(kind)
-    return _option(text, "NAME[:ARG]", default, env=f"FSF_{kind.upper()}", shell_complete=names)
-
-
-_PATH = click.Path(path_type=Path)
-_RUN: dict[str, Any] = {"callback": _run_folder, "shell_complete": run_names}
-
-MAIN_OPTIONS = "Main options"
-
-_SHARED: dict[str, dict[str, dict[str, Any]]] = {
-    MAIN_OPTIONS: {
-        "method": _plugin("method", "Few-shot method.", "protonet"),
-        "sampler": _plugin("sampler", "How tasks are drawn.", "fewstab"),
-        "dataset": _plugin(
-            "dataset", "Data set: planted, folder:PATH, csv:FILE, ...", "planted", dataset_names
-        ),
-        "backbone": _plugin("backbone", "Feature extractor.", "conv64f"),
-        "attributes": _option(
-            "Words of the images: FILE.csv or FILE.parquet (columns key, words; words separated "
-            "by ';' in CSV), or column:NAME.",
-            "SOURCE",
-            "the data set's own words",
-            env="FSF_ATTRIBUTES",
-        ),
-        "shot": _option("Support images per class.", "N", "5", int),
-        "tasks": _option(
-            "Number of tasks; all for samplers that end, such as depleting.",
-            "N|all",
-            "600",
-            callback=_number_or("all"),
-        ),
-        "device": _option(
-            "auto, cpu, cuda, cuda:N or mps.",
-            "NAME",
-            "auto, a GPU if there is one",
-            env="FSF_DEVICE",
-        ),
-    },
-    "Tasks": {
-        "arm": _option(
+    arm: Annotated[
+        str | None,
+        Option(
             "Arm whose tasks are drawn, such as random, the control of fewstab.",
+            TASKS,
             "NAME",
             "the sampler's own",
         ),
-        "way": _option("Classes per task.", "N", "5, or what the data allow", int),
-        "queries": _option("Query images per class.", "N", "15, or what the data allow", int),
-        "split": _option(
-            "Split whose images are used; all uses every image.",
-            "NAME",
-            "test, or what the data allow",
-        ),
-        "placebo": _option(
-            "Permute the images of each class, separately for every task: a gap that remains does "
-            "not come from the attributes."
-        ),
-        "task-file": _option(
-            "Evaluate the tasks of this file (see fsf tasks make).", "FILE", of=_PATH
-        ),
-    },
-    "Words": {
-        "detector": _plugin(
-            "detector",
-            "Detect the words in the images: vit-gpt2, blip, clip-words, captions-file:FILE, ... "
-            "(see fsf plugins list --kind detector).",
-        ),
-        "drop-class-words": _option("Remove from each image the words that name its own class."),
-        "drop-words": _option("Words to remove, separated by commas.", "WORD,..."),
-        "min-count": _option("Remove words that fewer than N images have.", "N", "1", int),
-    },
-    "Model and training": {
-        "recipe": _option(
-            "How the method is trained: quick, fewstab, ... (see fsf recipes list), or none.",
-            "NAME",
-            "quick, if the method has it",
-        ),
-        "model": _option(
-            "Use the method, backbone and weights of another run or of an imported one; train "
-            "nothing. A folder, or the beginning of its name in the runs folder.",
-            "RUN",
-            **_RUN,
-        ),
-        "init-from": _option(
-            "Start the training from the weights of another run, or of a safetensors file.",
-            "RUN",
-            **_RUN,
-        ),
-        "tensorboard": _option(
-            "Also write the training curve for TensorBoard into the run's folder."
-        ),
-    },
-    "Measuring": {
-        "statistic": _option(
-            "What to measure; repeatable. Set its options with -o statistics.NAME.OPTION=VALUE.",
-            "NAME",
-            "acc, wacc",
-            multiple=True,
-            shell_complete=plugin_names("statistic"),
-        ),
-        "level": _option("Confidence level of intervals.", "P", "0.95", float),
-        "interval": _option(
-            "How intervals are computed: student-t; percentile or bca, bootstraps of the tasks; "
-            "image-level or class-level, which cover new images or new classes even where tasks "
-            "share them.",
-            "NAME",
-            "student-t",
-            click.Choice(INTERVALS),
-        ),
-        "query-batch": _option(
-            "Pass the method all queries of a task together, or those of one class at a time as "
-            "FewSTAB's published evaluation does.",
-            "task|class",
-            "task",
-            click.Choice(("task", "class")),
-        ),
-    },
-    "Images": {
-        "image-size": _option(
-            "Height and width of images.",
-            "PIXELS",
-            "the size the model was trained at, else the data set's or the backbone's",
-            int,
-        ),
-        "precision": _option(
-            "Number format in which the backbone embeds images: bf16 is about twice as fast on "
-            "CPUs that support it, fp16 is for GPUs.",
-            "fp32|bf16|fp16",
-            "fp32",
-            click.Choice(("fp32", "bf16", "fp16")),
-        ),
-        "decoding": _option(
-            "Decode image files in full, or, faster, only to the detail that the image size needs.",
-            "exact|scaled",
-            "exact",
-            click.Choice(("exact", "scaled")),
-        ),
-        "broken": _option(
-            "Stop at an image that cannot be read, or skip it.",
-            "fatal|skip",
-            "fatal",
-            click.Choice(("fatal", "skip")),
-        ),
-        "workers": _option(
+    ] = None
+    workers: Annotated[
+        int | None,
+        Option(
             "Images decoded in parallel; results do not depend on it.",
-            "N",
-            "one per core, at most 8",
-            click.IntRange(min=1),
-            "FSF_WORKERS",
-            callback=_set_workers,
-            expose_value=False,
+            IMAGES,
+            without="one per core, at most 8",
+            env="FSF_WORKERS",
         ),
-    },
-    "Running": {
-        "seed": _option(
-            "Same seed, same tasks, weights and scores.", "N", "0", int, env="FSF_SEED"
-        ),
-        "task-seed": _option("Seed of the tasks, in place of --seed.", "N", of=int),
-        "training-seed": _option(
-            "Seed of initial weights and training, in place of --seed.", "N", of=int
-        ),
-        "seeds": _option(
+    ] = None
+    seeds: Annotated[
+        str | None,
+        Option(
             "Train one model per seed, such as 0,1,2 or 0-9, and evaluate all on the same tasks; "
             "prints their mean with an interval over seeds and tasks.",
+            RUNNING,
             "LIST",
         ),
-        "name": _option(
-            "Name of the run and its folder.", "NAME", "from method, data set and sampler"
-        ),
-        "launcher": _plugin(
-            "launcher",
-            "Where the work is done: local (processes of this machine), ray, slurm, ...; set its "
-            "options with -o launcher.KEY=VALUE.",
-            "in this process",
-        ),
-        "offline": _option(
-            "Make no network call; models must be in the local cache or a folder.",
-            env="FSF_OFFLINE",
-        ),
-        "dry-run": _option("Show what would be done, and do nothing."),
-        "runs-dir": {
-            **_option("Folder of the runs.", "DIR", "./runs", _PATH, "FSF_RUNS"),
-            "default": Path("runs"),
-        },
-        "cache-dir": _option(
+    ] = None
+    dry_run: Annotated[bool, Option("Show what would be done, and do nothing.", RUNNING)] = False
+    runs_dir: Annotated[
+        Path, Option("Folder of the runs.", RUNNING, "DIR", "./runs", env="FSF_RUNS")
+    ] = Path("runs")
+    cache_dir: Annotated[
+        Path | None,
+        Option(
             "Cache of images, words, features and weights.",
+            RUNNING,
             "DIR",
             "~/.cache/fsframework",
-            _PATH,
-            "FSF_CACHE",
+            env="FSF_CACHE",
         ),
-        "data-dir": _option(
+    ] = None
+    data_dir: Annotated[
+        Path | None,
+        Option(
             "Folder of the list of added data sets; other commands find it through the "
             "environment variable.",
+            RUNNING,
             "DIR",
             "~/.local/share/fsframework",
-            _PATH,
-            "FSF_DATA",
+            env="FSF_DATA",
         ),
-        "force": _option("Replace files that exist."),
-        "explain": _option("Also print every estimate with its interval."),
-        "json": _option("Print JSON."),
-    },
-    "Configuration": {
-        "option": _option(
+    ] = None
+    force: Annotated[bool, Option("Replace files that exist.", RUNNING)] = False
+    explain: Annotated[bool, Option("Also print every estimate with its interval.", RUNNING)] = (
+        False
+    )
+    as_json: Annotated[bool, Option("Print JSON.", RUNNING, flag="json")] = False
+    options: Annotated[
+        tuple[str, ...],
+        Option(
             "Set any field, e.g. -o method.temperature=0.2 -o training.epochs=3; repeatable.",
+            _CONFIGURATION,
             "KEY=VALUE",
-            multiple=True,
+            flag="option",
         ),
-        "config": _option(
+    ] = ()
+    config: Annotated[
+        Path | None,
+        Option(
             "Read options from a TOML file; the command line overrides it.",
+            _CONFIGURATION,
             "FILE.toml",
-            of=_PATH,
             env="FSF_CONFIG",
         ),
-        "plugin": _option(
+    ] = None
+    plugin_files: Annotated[
+        tuple[Path, ...],
+        Option(
             "Also load the plugin classes of a Python file; repeatable.",
+            _CONFIGURATION,
             "FILE.py",
-            of=_PATH,
-            multiple=True,
+            flag="plugin",
         ),
-    },
+    ] = ()
+
+
+_FURTHER: Mapping[str, dict[str, Any]] = {
+    "workers": {"type": click.IntRange(min=1), "callback": _set_workers, "expose_value": False},
+    "runs-dir": {"default": Path("runs")},
+    "option": {"multiple": True},
+    "plugin": {"multiple": True},
+    "statistic": {"multiple": True},
 }
-"""Settings of the options that several commands share, by section of the help and name.
+"""Settings of ``click.option`` that do not follow from the schema, by flag."""
 
-An option means the same in every command that has it, so it is always in the same section.
-"""
-
-_DECLARED = {
-    "option": ("-o", "--option", "options"),
-    "json": ("--json", "as_json"),
-    "plugin": ("--plugin", "plugin_files"),
-    "statistic": ("--statistic", "statistics"),
+_BY_FLAG: Mapping[str, Option] = {
+    one.flag: one for one in (*ARGUMENTS.values(), *options_of(_OfCommands).values()) if one.section
 }
-"""Flags and parameter of the options whose parameter is not called like the flag."""
+_PLACES = {f"--{flag}": place for place, flag in enumerate(_BY_FLAG)}
 
-HELP_GROUPS = {title: tuple(options) for title, options in _SHARED.items()}
+HELP_GROUPS = {
+    title: tuple(flag for flag, one in _BY_FLAG.items() if one.section == title)
+    for title in (*SECTIONS, _CONFIGURATION)
+}
 """Sections of a command's help: the options in each, in the order of the help."""
+
+OF_RUN = tuple(one.flag for one in ARGUMENTS.values() if one.section and one.of_run)
+"""Shared options that tell what a run does."""
+
+_TYPES: Mapping[Any, tuple[str, Any]] = {
+    int: ("N", click.INT),
+    float: ("P", click.FLOAT),
+    Path: ("FILE", click.Path(path_type=Path)),
+}
+
+
+def _settings(option: Option, *, several: bool = False) -> dict[str, Any]:
+    """Return the settings of ``click.option`` for an option.
+
+    Args:
+        several: whether its values are several, separated by commas.
+    """
+    told = option.without
+    if told is None and option.default not in (None, ()):
+        told = str(option.default)
+    found: dict[str, Any] = {
+        "help": f"{option.help}  [default: {told}]"
+        if told and option.type is not bool
+        else option.help,
+        "envvar": option.env or None,
+        "show_envvar": bool(option.env),
+    }
+    if option.type is bool:
+        return {**found, "is_flag": True}
+    words = get_args(option.type) if get_origin(option.type) is Literal else ()
+    plain = next((one for one in (option.type, *get_args(option.type)) if one in _TYPES), None)
+    metavar, found["type"] = _TYPES.get(plain, ("|".join(map(str, words)), None))
+    if words:
+        found["type"] = click.Choice(words)
+    if option.word:
+        metavar, found["type"] = f"{metavar}|{option.word}", None
+        found["callback"] = _number_or(option.word)
+    if option.names == "run":
+        found |= {"type": None, "callback": _run_folder, "shell_complete": run_names}
+    elif option.names:
+        found["shell_complete"] = plugin_names(option.names)
+    found["metavar"] = option.metavar or metavar
+    if several:
+        return {**found, "type": str, "metavar": f"{found['metavar']},...", "callback": None}
+    return found | _FURTHER.get(option.flag, {})
+
 
 DROPPING = ("drop-class-words", "drop-words", "min-count")
 """Shared options that set which words are not attributes."""
@@ -362,9 +268,6 @@ WORDS = ("attributes", "detector", *DROPPING, "device", "offline")
 
 CONFIGURATION = ("option", "config", "plugin")
 """Shared options that set anything that a run can be told; ``tree_of`` reads them."""
-
-_BY_NAME = {name: option for options in _SHARED.values() for name, option in options.items()}
-_PLACES = {f"--{name}": place for place, name in enumerate(_BY_NAME)}
 
 
 def shared(*names: str) -> Callable[[F], F]:
@@ -377,8 +280,9 @@ def shared(*names: str) -> Callable[[F], F]:
 
     def add(function: F) -> F:
         for name in reversed(names):
-            declared = _DECLARED.get(name, (f"--{name}",))
-            function = click.option(*declared, **_BY_NAME[name])(function)
+            flags = ("-o", "--option") if name == "option" else (f"--{name}",)
+            option = _BY_FLAG[name]
+            function = click.option(*flags, option.name, **_settings(option))(function)
         return function
 
     return add
@@ -392,11 +296,8 @@ def listed(*names: str) -> Callable[[F], F]:
 
     def add(function: F) -> F:
         for name in reversed(names):
-            settings = {k: v for k, v in _BY_NAME[name].items() if k not in ("callback", "default")}
-            metavar = f"{settings['metavar']},..."
-            function = click.option(f"--{name}", **{**settings, "type": str, "metavar": metavar})(
-                function
-            )
+            settings = _settings(_BY_FLAG[name], several=True)
+            function = click.option(f"--{name}", **settings)(function)
         return function
 
     return add
@@ -498,7 +399,7 @@ def option_of(name: str, value: Any = None) -> str:
     flag = "statistic" if name == "statistics" else name.replace("_", "-")
     context = click.get_current_context(silent=True)
     parameters = [] if context is None else context.command.params
-    if flag in _BY_NAME or any(f"--{flag}" in parameter.opts for parameter in parameters):
+    if flag in _BY_FLAG or any(f"--{flag}" in parameter.opts for parameter in parameters):
         given = "" if value is None or isinstance(value, bool) else f" {shlex.quote(str(value))}"
         return f"--{flag}{given}"
     return name if value is None else f"-o {name}={shlex.quote(str(value))}"
@@ -525,9 +426,10 @@ def check_output(path: Path, *suffixes: str, force: bool) -> None:
 
 
 _ORIGINS = {
-    ParameterSource.ENVIRONMENT: "environment",
     ParameterSource.COMMANDLINE: "command line",
+    ParameterSource.ENVIRONMENT: "environment",
 }
+"""Where options come from, the strongest first."""
 
 
 def tree_of(
@@ -550,36 +452,20 @@ def tree_of(
     Raises:
         OptionError: an ``-o`` without ``=``; or the file is wrong.
     """
-    from fsframework.pipeline.experiment.arguments import ARGUMENTS, given_tree
-    from fsframework.pipeline.experiment.configuration import read_config
-
-    file = context.params["config"] if config else None
-    tree = {} if file is None else read_config(file)
+    trees = []
     for source, origin in _ORIGINS.items():
-        given = {
+        told = {
             name: value
             for name, value in context.params.items()
             if name in ARGUMENTS
             and name not in leaving
             and context.get_parameter_source(name) is source
         }
-        tree = given_tree(given, origin, tree)
-    return option_tree(context.params["options"] if options is None else options, tree)
-
-
-def option_tree(options: Sequence[str], tree: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return what ``-o KEY=VALUE`` sets as a tree of ``Given``, over a tree that is changed.
-
-    Raises:
-        OptionError: an ``-o`` without ``=``.
-    """
-    from fsframework.components.resolution import Given
-    from fsframework.pipeline.experiment.arguments import set_option
-
-    tree = {} if tree is None else tree
-    for key, value in key_values(options).items():
-        set_option(tree, key, Given(value, "command line"))
-    return tree
+        if origin == "command line":
+            told |= key_values(context.params["options"] if options is None else options)
+        trees.append(given_tree(told, origin))
+    file = context.params["config"] if config else None
+    return merged(*trees, {} if file is None else read_config(file))
 
 
 def key_values(options: Sequence[str]) -> dict[str, str]:
@@ -618,25 +504,6 @@ def description_of(context: click.Context) -> Description:
     from fsframework.api.experiments import described
 
     return described(tree_of(context), session_of(context))
-
-
-_OFFLINE_DETECTOR = "appearance"
-"""A detector that needs only the images, suggested where it is installed."""
-
-
-def run_command(dataset: str, *, words: bool, plugins: Sequence[Path] = ()) -> str:
-    """Return an ``fsf run`` command for a data set that needs no download.
-
-    Args:
-        words: whether its images have words; otherwise they are detected.
-    """
-    found = f"fsf run --dataset {dataset}"
-    if words:
-        return found
-    from fsframework.api.plugins import registry_with
-
-    detected = _OFFLINE_DETECTOR in registry_with(plugins).names("detector")
-    return found + (f" --detector {_OFFLINE_DETECTOR}" if detected else " --sampler random")
 
 
 def flat_options(

@@ -14,18 +14,15 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from fsframework.interfaces.dataset import About
     from fsframework.records import RunRecord
     from fsframework.statistics.headline import Headline
     from fsframework.values import Estimate, TableDeclaration
 
 __all__ = [
-    "class_counts",
     "estimates_table",
     "print_declared",
     "print_headline",
     "print_json",
-    "print_problems",
     "print_table",
     "print_text",
     "sparkline",
@@ -33,7 +30,6 @@ __all__ = [
 ]
 
 _NO_LIMIT = 100_000
-_MOST_PROBLEMS = 20
 
 
 def print_json(value: Any) -> None:
@@ -72,36 +68,6 @@ def fitting(
         if sum(widths[i] for i in shown) - 2 > room:
             shown.remove(columns.index(name))
     return shown
-
-
-def class_counts(classes: int, images: int) -> str:
-    """Return the counts as text; 0 images means that their number is not published.
-
-    >>> class_counts(1, 20), class_counts(64, 0)
-    ('1 class, 20 images', '64 classes')
-    """
-    text = f"{classes:,} {'class' if classes == 1 else 'classes'}"
-    return f"{text}, {images:,} {'image' if images == 1 else 'images'}" if images else text
-
-
-def print_problems(problems: Sequence[str], about: About | None, published: str | None) -> None:
-    """Print what is wrong with data that can be used, or that nothing is wrong.
-
-    Args:
-        about: what is published about the data, if anything.
-        published: message if the counts are those published; ``None`` if none are published.
-    """
-    for problem in problems[:_MOST_PROBLEMS]:
-        print(f"problem: {problem}")
-    if len(problems) > _MOST_PROBLEMS:
-        print(f"and {len(problems) - _MOST_PROBLEMS} more problems (fsf data check lists all)")
-    if problems:
-        note = "" if about is None else "; every run on it notes this"
-        print(f"it can be used as it is{note}")
-    elif about is not None and published is None:
-        print("no published counts to compare with")
-    elif about is not None:
-        print(f"{published}: its counts are those published")
 
 
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

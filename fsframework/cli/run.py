@@ -8,7 +8,7 @@ import click
 
 from fsframework.cli.options import (
     CONFIGURATION,
-    DROPPING,
+    OF_RUN,
     command,
     description_of,
     flat_options,
@@ -25,12 +25,8 @@ __all__ = ["run"]
 
 
 @command(epilog="Options left out come from --config, then from the defaults.")
-@shared("method", "sampler", "dataset", "backbone", "attributes", "shot", "tasks", "device")
-@shared("detector", "split", "way", "queries", "task-file", "placebo", "name")
-@shared("seed", "task-seed", "training-seed", "seeds")
-@shared("statistic", "level", "interval", "query-batch", "recipe", "init-from", "model")
-@shared("tensorboard", "image-size", "precision", "decoding", "broken", "workers", "offline")
-@shared(*DROPPING, *CONFIGURATION, "runs-dir", "cache-dir", "dry-run", "explain", "json")
+@shared(*OF_RUN, "seeds", "workers", *CONFIGURATION)
+@shared("runs-dir", "cache-dir", "dry-run", "explain", "json")
 @click.pass_context
 def run(
     context: click.Context,

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsframework.components.kinds import kind_of
+from fsframework.components.options import Given
 from fsframework.components.registry import Loaded, Plugin, Registry, kebab
-from fsframework.components.resolution import Component, Given, parameters
+from fsframework.components.resolution import Component, parameters
 from fsframework.errors import OptionError, PluginError
 
 __all__ = ["component_of", "named", "plugin_of"]

@@ -31,6 +31,7 @@ from fsframework._reading import check_file
 from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
 from fsframework.components.kinds import kind_of
+from fsframework.components.options import Given
 from fsframework.components.registry import Loaded, Registry
 from fsframework.errors import (
     DataError,
@@ -43,32 +44,17 @@ from fsframework.errors import (
 
 __all__ = [
     "ADDED_ORIGIN",
-    "MOST_LEVELS",
     "Component",
-    "Given",
     "canonical",
     "convert",
     "describe_type",
     "parameters",
     "resolve_component",
     "resolve_settings",
-    "set_dotted",
 ]
 
 ADDED_ORIGIN = "fsf data add"
 """Origin of the options of a data set that the user has added under a name."""
-
-
-MOST_LEVELS = 32
-"""How deep an option may be nested; real ones reach three."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """A raw value and where it came from (``command line``, ``exp.toml``, ``environment``)."""
-
-    value: Any
-    origin: str
 
 
 @dataclass(frozen=True)
@@ -230,39 +216,6 @@ def _jsonable(value: Any) -> Any:
     return value
 
 
-def set_dotted(tree: dict[str, Any], dotted: str, given: Given) -> None:
-    """Set ``a.b.c`` in nested dictionaries whose leaves are ``Given``.
-
-    >>> tree = {}
-    >>> set_dotted(tree, "method.base", Given("maml", "command line"))
-    >>> set_dotted(tree, "method.base.steps", Given("5", "command line"))
-    >>> sorted(tree["method"]["base"])
-    ['name', 'steps']
-    """
-    *path, last = dotted.split(".")
-    if not all([*path, last]):
-        raise OptionError(f"{dotted!r} is not an option; write it as component.option=value")
-    if len(path) > MOST_LEVELS:
-        raise OptionError(
-            f"{dotted[:40]}...: an option may be nested at most {MOST_LEVELS} levels deep, "
-            f"not {len(path)}"
-        )
-    node = tree
-    for part in path:
-        inner = node.setdefault(part, {})
-        if isinstance(inner, list):
-            raise OptionError(f"{dotted}: {part} is a list of tables; give it in the --config file")
-        if isinstance(inner, Given):
-            # A component named without options now gets one: its name moves inside.
-            inner = node[part] = {"name": inner}
-        node = inner
-    current = node.get(last)
-    if isinstance(current, dict) and not isinstance(given.value, dict):
-        current["name"] = given
-    else:
-        node[last] = given
-
-
 def parameters(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
     """Return each option of a class: its annotation and default (``inspect.Parameter.empty``).
 
@@ -348,7 +301,10 @@ def convert(value: Any, annotation: Any, where: str) -> Any:
     try:
         return _convert(value, annotation)
     except (*_UNFIT, RecursionError):
-        raise OptionError(f"{where} must be {describe_type(annotation)}, not {value!r}") from None
+        words = typing.get_args(annotation) if typing.get_origin(annotation) is Literal else ()
+        hint = close_matches(str(value), map(str, words))
+        message = f"{where} must be {describe_type(annotation)}, not {value!r}{hint}"
+        raise OptionError(message) from None
 
 
 def _convert(value: Any, annotation: Any) -> Any:

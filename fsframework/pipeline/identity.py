@@ -12,7 +12,7 @@ from fsframework.components.resolution import Component, canonical
 from fsframework.errors import DataError
 from fsframework.pipeline.cache.images import Pixels
 from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.experiment.settings import Settings
+from fsframework.pipeline.experiment.options import Settings
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.model import FewShotModel
 from fsframework.pipeline.preparation import Prepared

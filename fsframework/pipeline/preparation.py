@@ -13,7 +13,7 @@ from fsframework.errors import argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.cache.images import ImageStore, image_size, store_of, without_broken
 from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.experiment.settings import Settings
+from fsframework.pipeline.experiment.options import Settings
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.history import check_tensorboard
 from fsframework.pipeline.learning.model import resolve_device

@@ -140,7 +140,7 @@ def test_tasks_of_a_pool_of_one_s_own_are_found_by_their_keys(data: Dataset) -> 
 
 
 def test_a_method_without_a_backbone_says_what_it_needs(arms: fsf.Arms, data: Dataset) -> None:
-    from fsf_metric_methods import ProtoNet
+    from fsf_methods.metric import ProtoNet
 
     with pytest.raises(OptionError, match="ProtoNet needs a backbone: give fsframework.method"):
         fsf.evaluate(ProtoNet(), arms, data, progress=False)

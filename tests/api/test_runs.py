@@ -78,7 +78,7 @@ def _fsf(fsf: Fsf) -> Fsf:
 
 
 def test_a_name_a_mapping_a_class_and_an_instance_are_one_run() -> None:
-    from fsf_metric_methods import R2D2
+    from fsf_methods.metric import R2D2
 
     by_name = fsf.run(method={"name": "r2d2", "initial_alpha": 20.0}, **SMALL)
     by_class = fsf.run(method={"name": R2D2, "initial_alpha": 20.0}, **SMALL)
@@ -268,7 +268,7 @@ def test_runs_are_rows_and_can_be_opened_by_name(tmp_path: Path) -> None:
 
 def test_errors_speak_of_arguments() -> None:
     cases = {
-        "unknown argument 'mehtod' (did you mean 'method'?)": {"mehtod": "renet"},
+        "unknown option 'mehtod' (did you mean 'method'?)": {"mehtod": "renet"},
         "unknown method 'renett' (did you mean 'renet'?)": {"method": "renett"},
         "attributes='words.txt': must end in .csv or .parquet": {"attributes": "words.txt"},
         "level must lie between 0 and 1": {"level": 2},

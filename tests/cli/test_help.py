@@ -75,7 +75,7 @@ def test_help_of_a_run_begins_with_the_options_most_people_need(fsf: Fsf) -> Non
     assert titles[titles.index(MAIN_OPTIONS) :] == [*HELP_GROUPS, "Other options"]
     main = [line.split()[0] for line in sections[MAIN_OPTIONS].splitlines() if line[2:3] == "-"]
     assert main == [
-        "--method", "--sampler", "--dataset", "--backbone", "--attributes", "--shot", "--tasks",
+        "--method", "--sampler", "--dataset", "--backbone", "--shot", "--attributes", "--tasks",
         "--device",
     ]  # fmt: skip
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fsframework import datasets
+from fsf_tools import datasets
 from fsframework.components.catalogue import Added, change_added, read_added
+from fsframework.components.options import Given
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Given, resolve_component
+from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, FsfWarning, OptionError, PluginError
 from tests.toy_published import write_toy
 

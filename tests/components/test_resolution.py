@@ -8,13 +8,12 @@ from typing import Literal
 
 import pytest
 
+from fsframework.components.options import Given
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import (
-    Given,
     canonical,
     convert,
     resolve_component,
-    set_dotted,
 )
 from fsframework.errors import OptionError
 
@@ -114,9 +113,8 @@ def test_values_of_the_wrong_type_are_refused(
 
 
 def test_components_nest_and_remember_where_each_value_came_from(registry: Registry) -> None:
-    tree: dict[str, object] = {"name": Given("wrapper", "command line")}
-    set_dotted(tree, "inner", Given("base", "exp.toml"))
-    set_dotted(tree, "inner.factor", Given("2.5", "command line"))
+    inner = {"name": Given("base", "exp.toml"), "factor": Given("2.5", "command line")}
+    tree = {"name": Given("wrapper", "command line"), "inner": inner}
     component = resolve_component(registry, "statistic", tree)
     assert component.to_json() == {
         "name": "wrapper",
@@ -149,18 +147,6 @@ def test_an_option_may_be_several_components(registry: Registry) -> None:
         resolve_component(
             registry, "statistic", {"name": "several", "parts": [{"name": "base", "factr": 1}]}
         )
-
-
-def test_an_option_may_come_before_its_component() -> None:
-    tree: dict[str, object] = {}
-    set_dotted(tree, "method.steps", Given("5", "command line"))
-    set_dotted(tree, "method", Given("maml", "command line"))
-    assert set(tree["method"]) == {"name", "steps"}  # type: ignore[call-overload]
-
-
-def test_an_option_cannot_be_nested_without_end() -> None:
-    with pytest.raises(OptionError, match="at most 32 levels deep, not 9999"):
-        set_dotted({}, ".".join(["a"] * 10_000), Given("5", "command line"))
 
 
 def test_fingerprints_follow_options_however_deep_and_code(

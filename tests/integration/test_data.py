@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-import fsframework as api
 import fsframework._files as files
-from fsf_tools.data.adding import add_dataset, remove_dataset
+from fsf_tools import add_dataset, datasets, remove_dataset
 from fsframework.errors import DataError, FsfError, PluginError
 from tests.conftest import Fsf
 from tests.toy_published import write_toy
@@ -346,7 +345,7 @@ def test_two_plugins_that_read_declarations_are_an_error(tmp_path: Path) -> None
     plugins = (tmp_path / "reader.py",)
     with pytest.raises(PluginError, match=r"set\.toml: the plugins declared and reader all read"):
         add_dataset(str(declaration), tmp_path, plugins=plugins)
-    [row] = [row for row in api.datasets(plugins=plugins) if row.name == "reader"]
+    [row] = [row for row in datasets(plugins=plugins) if row.name == "reader"]
     assert (row.named, row.state) == ("reader:FILE.toml -o dataset.where=WHERE", "not added")
 
 

@@ -61,14 +61,15 @@ def test_a_component_is_loaded_without_its_siblings(loads: list[dict[str, Any]])
 
 def test_the_siblings_are_known(loads: list[dict[str, Any]]) -> None:
     """The test above says something only where a package has components in several modules."""
-    metric = {load["module"] for load in loads if load["module"].startswith("fsf_metric_methods.")}
+    metric = {load["module"] for load in loads if load["module"].startswith("fsf_methods.metric.")}
     assert len(metric) == 8
     assert all(load["module"] in load["imported"] for load in loads)
 
 
 PACKAGES = sorted(
-    path.parent.name
-    for path in PLUGINS.glob("fsf_*/fsf_*/__init__.py")
+    ".".join(path.parent.relative_to(top).parts)
+    for top in PLUGINS.iterdir()
+    for path in top.glob("fsf_*/**/__init__.py")
     if "__getattr__" in path.read_text(encoding="utf-8")
 )
 

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FIVE = (
-    "fsf_backbones", "fsf_datasets", "fsf_metric_methods", "fsf_samplers", "fsf_statistics",
+    "fsf_backbones", "fsf_datasets", "fsf_methods", "fsf_samplers", "fsf_statistics",
 )  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def test_help_names_the_commands_of_the_core_only(
     installed: dict[str, str], tmp_path: Path
 ) -> None:
     text = fsf(installed, tmp_path, "--help")
-    for name in ("run", "tasks", "data", "attributes", "plugins", "runs", "recipes"):
+    for name in ("run", "tasks", "data", "attributes", "plugins", "runs"):
         assert f"\n  {name} " in text, name
-    for name in ("compare", "benchmark", "predict", "plan", "rank", "import"):
+    for name in ("compare", "benchmark", "predict", "plan", "rank", "import", "recipes"):
         assert f"\n  {name} " not in text, name

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fsframework.components.options import Given
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Component, Given, resolve_component
+from fsframework.components.resolution import Component, resolve_component
 from fsframework.errors import InfeasibleTask
 from fsframework.pipeline.fitting import Fit, fitted, shape_of, size_of
 from fsframework.pipeline.tasks import draw_arms

@@ -15,7 +15,7 @@ from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.attributes.detection import DetectionJob, detect_attributes
 from fsframework.pipeline.attributes.filtering import filtered, without_class_words
-from fsframework.pipeline.experiment.settings import WordChoice
+from fsframework.pipeline.experiment.options import WordChoice
 from fsframework.pipeline.session import Session
 from fsframework.values import AttributeTable, ImagePool
 

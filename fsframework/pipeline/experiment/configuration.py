@@ -10,23 +10,21 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
-from fsframework._reading import parse_toml, read_file
 from fsframework.components.objects import named
+from fsframework.components.options import Given, layer, over, value_of
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import (
     Component,
-    Given,
     parameters,
     resolve_component,
     resolve_settings,
 )
-from fsframework.errors import FsfError, OptionError, argument, close_matches
-from fsframework.pipeline.experiment.arguments import SEEDS, leaves, overlay, value_of
-from fsframework.pipeline.experiment.recipes import EMBEDDED, Recipe
-from fsframework.pipeline.experiment.settings import Settings
-from fsframework.pipeline.experiment.stages import Stage
-from fsframework.pipeline.experiment.staging import (
+from fsframework.errors import FsfError, OptionError, argument
+from fsframework.pipeline.experiment.options import ARGUMENTS, SEEDS, Settings, check_keys
+from fsframework.pipeline.experiment.recipes import Recipe
+from fsframework.pipeline.experiment.stages import (
     Recipes,
+    Stage,
     argument_apart,
     find_recipes,
     resolve_stages,
@@ -39,22 +37,15 @@ from fsframework.values import TaskSet
 __all__ = [
     "ROLES",
     "Experiment",
-    "check_keys",
     "plain",
-    "read_config",
     "resolve_experiment",
     "resolve_part",
     "with_way",
 ]
 
-_DEFAULTS = {
-    "dataset": Given(EMBEDDED, "default"),
-    "backbone": Given("conv64f", "default"),
-    "method": Given("protonet", "default"),
-    "sampler": Given("fewstab", "default"),
-}
-ROLES = tuple(_DEFAULTS)
+ROLES = ("dataset", "backbone", "method", "sampler")
 """The components that every experiment has."""
+_DEFAULTS = {role: Given(ARGUMENTS[role].default, "default") for role in ROLES}
 FROM_TASKS = "the tasks"
 """Origin of a method's number of ways that follows the tasks."""
 
@@ -150,26 +141,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """Read a TOML experiment file into a tree whose leaves are ``Given``.
-
-    Raises:
-        OptionError: the file is missing or not TOML; the message gives line and column.
-    """
-    try:
-        raw = parse_toml(read_file(path))
-    except FileNotFoundError:
-        raise OptionError(f"{argument('config', str(path))}: no such file") from None
-    except ValueError as error:
-        raise OptionError(f"{argument('config', str(path))}: not TOML ({error})") from None
-    except OSError as error:
-        raise OptionError(
-            f"{argument('config', str(path))}: cannot be read ({error.strerror})"
-        ) from None
-    tree: dict[str, Any] = leaves(raw, path.name)
-    return tree
-
-
 def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experiment:
     """Resolve a tree of ``Given`` into an experiment.
 
@@ -186,7 +157,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     settings, _ = _settings(asked)
     if settings.model is not None:
         asked = _with_model(asked, settings.model)
-    whole = overlay(asked, _DEFAULTS)
+    whole = over(asked, _DEFAULTS)
     sampler = resolve_component(registry, "sampler", whole["sampler"])
     n_way, n_shot = _shape(settings, sampler)
     recipes = Recipes()
@@ -196,7 +167,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     if recipes and "method" in asked:
         # A recipe may give an option that the method needs; what NAME:VALUE sets takes precedence.
         apart = {**asked, "method": argument_apart(registry, asked["method"])}
-    with_recipe = functools.reduce(overlay, (apart, recipes.options(asked), _DEFAULTS))
+    with_recipe = functools.reduce(over, (apart, recipes.options(asked), _DEFAULTS))
     trained = "training" in asked or ("recipe" in asked and settings.recipe is not None)
     if not trained and _nothing_to_train(registry, with_recipe):
         recipes, whole["training"] = Recipes(), {"epochs": Given(0, "nothing to train")}
@@ -232,20 +203,6 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     )
     parts = {role: part.origins_json() for role, part in experiment.roles.items()}
     return dataclasses.replace(experiment, origins={**origins, **parts, "training": stage_origins})
-
-
-def check_keys(tree: Mapping[str, Any]) -> None:
-    """Check that every key of a tree is known.
-
-    Raises:
-        OptionError: a key is unknown; the message gives the closest matches.
-    """
-    known = ["seed", *parameters(Settings), *ROLES, "detector", "statistics", "training", "name"]
-    for key in tree:
-        if key not in known:
-            raise OptionError(
-                f"unknown option {key!r}{close_matches(key, known)}; known: {', '.join(known)}"
-            )
 
 
 def _with_names(registry: Registry, tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -334,7 +291,7 @@ def resolve_part(
         PluginError: the plugin cannot be loaded.
     """
     settings, _ = _settings(tree)
-    request = named(registry, kind, overlay(tree, _DEFAULTS)[kind])
+    request = named(registry, kind, over(tree, _DEFAULTS)[kind])
     return settings, resolve_component(registry, kind, request)
 
 
@@ -402,7 +359,7 @@ def _with_model(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             )
         below["training_seed"] = seed
     weights = {"epochs": Given(0, origin), "init_from": Given(folder, origin)}
-    return overlay({**tree, "training": {**training, **weights}}, leaves(below, origin))
+    return over({**tree, "training": {**training, **weights}}, layer(below, origin))
 
 
 def _values(tree: Any) -> Any:

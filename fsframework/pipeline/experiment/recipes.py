@@ -1,6 +1,7 @@
 """Recipes: how a method is trained on a data set, where the numbers come from, what to expect.
 
-A package with methods may have a file ``recipes.toml`` next to its ``__init__.py``::
+A package or subpackage with methods may have a file ``recipes.toml`` next to its
+``__init__.py``::
 
     [[recipe]]
     name = "fewstab"                 # given with --recipe

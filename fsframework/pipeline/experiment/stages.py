@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 from fsframework._calls import text_of
-from fsframework.components.resolution import Component
+from fsframework.components.options import Given, Option, check_values, layer, over, value_of
+from fsframework.components.registry import Registry
+from fsframework.components.resolution import (
+    Component,
+    parameters,
+    resolve_component,
+    resolve_settings,
+)
 from fsframework.errors import OptionError, close_matches
+from fsframework.pipeline.experiment.recipes import Recipe, find_recipe, unknown_recipe
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
     from torch.optim import Optimizer
 
-__all__ = ["AUGMENTATIONS", "SCHEDULES", "Precision", "Stage"]
+__all__ = [
+    "AUGMENTATIONS",
+    "OVERRIDING",
+    "SCHEDULES",
+    "TRAINING",
+    "Precision",
+    "Recipes",
+    "Stage",
+    "argument_apart",
+    "find_recipes",
+    "resolve_stages",
+]
 
 Precision = Literal["fp32", "bf16", "fp16"]
 """Number format of a backbone; operations unsafe in the shorter formats stay in fp32."""
 
 Augmentation = Literal["resized-crop", "color-jitter", "flip"]
-AUGMENTATIONS: tuple[Augmentation, ...] = ("resized-crop", "color-jitter", "flip")
+AUGMENTATIONS: tuple[Augmentation, ...] = get_args(Augmentation)
 
-_LEAST: Mapping[str, float] = {
-    "epochs": 0,
-    "steps": 1,
-    "n_way": 2,
-    "n_shot": 1,
-    "n_query": 1,
-    "tasks_per_step": 1,
-    "batch_size": 2,
-    "step_epochs": 1,
-    "validation_tasks": 0,
-    "patience": 1,
-    "momentum": 0,
-    "weight_decay": 0,
-    "gamma": 0,
-}
-_ABOVE_ZERO = ("learning_rate", "clip_norm")
+OVERRIDING = ("grid", "command line", "call", "environment")
+"""Origins of what the user gave for this run, in order of precedence."""
+
+TRAINING = "Model and training"
+"""Section of the help for options of the model and its training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,97 +59,139 @@ class Stage:
 
     The defaults are a quick recipe for the embedded data set: RENet reaches about 85 % on its
     random 5-way 5-shot tasks within a minute on 2 cores. They come from no paper.
-
-    Args:
-        method: another method with whose loss this stage trains the backbone, such as ``baseline``
-            before LEO; ``none`` for the method under test.
-        learns_from: what the loss of a step is computed on; ``method`` is what the method declares.
-        epochs: number of epochs; after each the validation accuracy is measured. 0 trains nothing,
-            so that with ``init_from`` the weights of another run are evaluated as they are.
-        steps: updates per epoch.
-        n_way: classes per episode; ``none`` takes the way of the tasks under test. Likewise
-            ``n_shot``.
-        n_query: queries per class of an episode.
-        tasks_per_step: episodes per update.
-        batch_size: images per step on batches or views.
-        augment: random changes made to an image each time it is used, any of ``resized-crop``,
-            ``color-jitter`` and ``flip``; see ``pipeline.learning.augmentation``.
-        optimizer: name of one of ``torch.optim`` that takes a learning rate and a weight decay:
-            ``adam`` (Kingma & Ba 2015), ``sgd``, ``adamw``, ...; or module and class of another
-            library's, such as ``fsf_timm:Lars``, with its own defaults for all else.
-        learning_rate: at the start; ``schedule`` changes it from epoch to epoch.
-        momentum: of optimisers that have one, such as ``sgd``.
-        nesterov: whether that momentum is Nesterov's.
-        weight_decay: L2 penalty.
-        decayed: what the penalty is for: ``all`` parameters, or ``matrices`` only, which leaves out
-            biases and BatchNorm's weights. LARS adapts its rate to those with a penalty.
-        clip_norm: gradients of a larger Euclidean norm are scaled down to this one.
-        schedule: ``constant``; ``cosine`` to 0 at the end; ``step``: times ``gamma`` every
-            ``step_epochs``; ``multi-step``: times ``gamma`` at each of ``milestones``.
-        milestones: epochs, counted from 0, at which the rate is multiplied once more.
-        step_epochs: epochs between two steps of the schedule ``step``.
-        gamma: factor of the schedules ``step`` and ``multi-step``.
-        freeze: prefixes of parameter names that stay as they are, such as ``backbone``.
-        init_from: a run folder or safetensors file whose weights the stage starts from.
-        init_parts: prefixes of the weights to take from there; by default all whose names agree.
-        distill: the model at the start of this stage becomes the teacher of a newly initialised
-            one: a method that supports it learns from the teacher's outputs on its batches or
-            views.
-        teacher: a run folder, whose model becomes the teacher instead, with a backbone of its own;
-            the stage goes on with the weights it has.
-        precision: ``fp32``, or matrix products and convolutions in ``bf16`` or ``fp16`` (the
-            latter with scaled gradients); weights, validation and evaluation stay in fp32.
-        compile: compile the backbone with ``torch.compile``; worth it for a long training.
-        validation_tasks: tasks after each epoch; 0 keeps the last epoch.
-        patience: stop when the validation accuracy has not risen for this many epochs.
     """
 
-    method: Component | None = None
-    learns_from: Literal["method", "episodes", "batches", "both", "views"] = "method"
-    epochs: int = 10
-    steps: int = 36
-    n_way: int | None = None
-    n_shot: int | None = None
-    n_query: int = 5
-    tasks_per_step: int = 1
-    batch_size: int = 64
-    augment: tuple[Augmentation, ...] = ()
-    optimizer: str = "adam"
-    learning_rate: float = 2e-3
-    momentum: float = 0.9
-    nesterov: bool = True
-    weight_decay: float = 5e-4
-    decayed: Literal["all", "matrices"] = "all"
-    clip_norm: float | None = None
-    schedule: str = "cosine"
-    milestones: tuple[int, ...] = ()
-    step_epochs: int = 20
-    gamma: float = 0.1
-    freeze: tuple[str, ...] = ()
-    init_from: Path | None = None
-    init_parts: tuple[str, ...] = ()
-    distill: bool = False
-    teacher: Path | None = None
-    precision: Precision = "fp32"
-    compile: bool = False
-    validation_tasks: int = 50
-    patience: int | None = None
+    method: Annotated[
+        Component | None,
+        Option(
+            "Another method with whose loss this stage trains the backbone, such as baseline "
+            "before LEO; none for the method under test."
+        ),
+    ] = None
+    learns_from: Annotated[
+        Literal["method", "episodes", "batches", "both", "views"],
+        Option("What the loss of a step is computed on; method is what the method declares."),
+    ] = "method"
+    epochs: Annotated[
+        int,
+        Option(
+            "Number of epochs; after each the validation accuracy is measured. 0 trains nothing, "
+            "so that with init_from the weights of another run are evaluated as they are.",
+            least=0,
+        ),
+    ] = 10
+    steps: Annotated[int, Option("Updates per epoch.", least=1)] = 36
+    n_way: Annotated[
+        int | None,
+        Option("Classes per episode; none takes the way of the tasks under test.", least=2),
+    ] = None
+    n_shot: Annotated[
+        int | None,
+        Option("Support images per class; none takes the shot of the tasks under test.", least=1),
+    ] = None
+    n_query: Annotated[int, Option("Queries per class of an episode.", least=1)] = 5
+    tasks_per_step: Annotated[int, Option("Episodes per update.", least=1)] = 1
+    batch_size: Annotated[int, Option("Images per step on batches or views.", least=2)] = 64
+    augment: Annotated[
+        tuple[Augmentation, ...],
+        Option(
+            "Random changes made to an image each time it is used, any of resized-crop, "
+            "color-jitter and flip."
+        ),
+    ] = ()
+    optimizer: Annotated[
+        str,
+        Option(
+            "Name of one of torch.optim that takes a learning rate and a weight decay: adam "
+            "(Kingma & Ba 2015), sgd, adamw, ...; or module and class of another library's, such "
+            "as fsf_timm:Lars, with its own defaults for all else."
+        ),
+    ] = "adam"
+    learning_rate: Annotated[
+        float,
+        Option("Learning rate at the start; schedule changes it from epoch to epoch.", above=0),
+    ] = 2e-3
+    momentum: Annotated[float, Option("Of optimisers that have one, such as sgd.", least=0)] = 0.9
+    nesterov: Annotated[bool, Option("Whether that momentum is Nesterov's.")] = True
+    weight_decay: Annotated[float, Option("L2 penalty.", least=0)] = 5e-4
+    decayed: Annotated[
+        Literal["all", "matrices"],
+        Option(
+            "What the penalty is for: all parameters, or matrices only, which leaves out biases "
+            "and BatchNorm's weights. LARS adapts its rate to those with a penalty."
+        ),
+    ] = "all"
+    clip_norm: Annotated[
+        float | None,
+        Option("Gradients of a larger Euclidean norm are scaled down to this one.", above=0),
+    ] = None
+    schedule: Annotated[
+        Literal["constant", "cosine", "step", "multi-step"],
+        Option(
+            "constant; cosine to 0 at the end; step: times gamma every step_epochs; multi-step: "
+            "times gamma at each of milestones."
+        ),
+    ] = "cosine"
+    milestones: Annotated[
+        tuple[int, ...],
+        Option("Epochs, counted from 0, at which the rate is multiplied once more."),
+    ] = ()
+    step_epochs: Annotated[
+        int, Option("Epochs between two steps of the schedule step.", least=1)
+    ] = 20
+    gamma: Annotated[float, Option("Factor of the schedules step and multi-step.", least=0)] = 0.1
+    freeze: Annotated[
+        tuple[str, ...],
+        Option("Prefixes of parameter names that stay as they are, such as backbone."),
+    ] = ()
+    init_from: Annotated[
+        Path | None,
+        Option(
+            "Start the training from the weights of another run, or of a safetensors file.",
+            TRAINING,
+            "RUN",
+            names="run",
+        ),
+    ] = None
+    init_parts: Annotated[
+        tuple[str, ...],
+        Option("Prefixes of the weights to take from init_from; by default all whose names agree."),
+    ] = ()
+    distill: Annotated[
+        bool,
+        Option(
+            "The model at the start of this stage becomes the teacher of a newly initialised one: "
+            "a method that supports it learns from the teacher's outputs on its batches or views."
+        ),
+    ] = False
+    teacher: Annotated[
+        Path | None,
+        Option(
+            "A run folder, whose model becomes the teacher instead, with a backbone of its own; "
+            "the stage goes on with the weights it has."
+        ),
+    ] = None
+    precision: Annotated[
+        Precision,
+        Option(
+            "fp32, or matrix products and convolutions in bf16 or fp16 (the latter with scaled "
+            "gradients); weights, validation and evaluation stay in fp32."
+        ),
+    ] = "fp32"
+    compile: Annotated[
+        bool,
+        Option("Compile the backbone with torch.compile; worth it for a long training."),
+    ] = False
+    validation_tasks: Annotated[
+        int, Option("Tasks after each epoch; 0 keeps the last epoch.", least=0)
+    ] = 50
+    patience: Annotated[
+        int | None,
+        Option("Stop when the validation accuracy has not risen for this many epochs.", least=1),
+    ] = None
 
     def __post_init__(self) -> None:
-        if self.schedule not in SCHEDULES:
-            hint = close_matches(self.schedule, SCHEDULES)
-            raise OptionError(
-                f"training.schedule must be one of {', '.join(SCHEDULES)}, not "
-                f"{self.schedule!r}{hint}"
-            )
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is not None and not value >= least:
-                raise OptionError(f"training.{name} must be at least {least}, not {value}")
-        for name in _ABOVE_ZERO:
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise OptionError(f"training.{name} must be above 0, not {value}")
+        check_values(self, "training.")
         if self.init_parts and self.init_from is None:
             raise OptionError(
                 "training.init_parts selects weights of training.init_from, which is not given"
@@ -257,3 +308,170 @@ SCHEDULES: Mapping[str, Callable[[Stage, int], float]] = {
     "multi-step": _multi_step,
 }
 """Factor of the learning rate in an epoch, by the name of the schedule."""
+
+
+class Recipes(NamedTuple):
+    """The recipes of an experiment.
+
+    Args:
+        own: of the method under test.
+        lent: of the method that trains the backbone instead, if its stages are used.
+    """
+
+    own: Recipe | None = None
+    lent: Recipe | None = None
+
+    def __bool__(self) -> bool:
+        return self != (None, None)
+
+    def options(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what they set besides the training, for the backbone that is asked for."""
+        backbone = value_of(asked.get("backbone"))
+        name = None if backbone is None else str(backbone).partition(":")[0]
+        found: dict[str, Any] = {}
+        if self.own is not None:
+            found = layer(dict(self.own.options_on(name)), self.own.origin)
+        if self.lent is not None:
+            below = layer(dict(self.lent.options_on(name)), self.lent.lent_origin)
+            below.pop("method", None)  # belongs to its stages
+            found = over(found, below)
+        found.pop("training", None)  # belongs to single stages
+        return found
+
+
+def find_recipes(registry: Registry, tree: Mapping[str, Any], name: str, shot: int) -> Recipes:
+    """Return the recipes for the methods, data and shot of an experiment.
+
+    The method that trains in all stages lends its recipe, unless that of the method under test
+    names it, and so has settings for it.
+
+    Raises:
+        OptionError: a recipe that is asked for does not exist, or not for these data.
+    """
+    dataset = str(value_of(tree["dataset"])).partition(":")[0]
+
+    def recipe_of(request: Any) -> Recipe | None:
+        method = str(value_of(request)).partition(":")[0]
+        plugin = registry.find("method", method)
+        return find_recipe(registry, plugin, name, dataset, shot, _argument_of(registry, request))
+
+    own, lent, trainer = recipe_of(tree["method"]), None, _trainer(tree.get("training"))
+    if trainer is not None and not (own and own.names(str(value_of(trainer)).partition(":")[0])):
+        lent = recipe_of(trainer)
+        if lent is not None and not _lent_stages(lent):
+            lent = None
+    if own is None and lent is None and "recipe" in tree:
+        method = registry.find("method", str(value_of(tree["method"])).partition(":")[0])
+        raise unknown_recipe(registry, method.name, name)
+    return Recipes(own, lent)
+
+
+def _trainer(training: Any) -> Any:
+    """Return the request for the method that trains in all stages, ``None`` if there is none."""
+    if not isinstance(training, Mapping) or "stages" in training:
+        return None
+    request = training.get("method")
+    return None if value_of(request) in (None, "none") else request
+
+
+def _lent_stages(recipe: Recipe) -> list[Mapping[str, Any]]:
+    """Return the stages that can train the backbone of another method.
+
+    A method that is itself trained in no stage lends none.
+    """
+    if all("method" in stage for stage in recipe.stages):
+        return []
+    return [
+        stage
+        for stage in recipe.stages
+        if not stage.get("distill") and "backbone" not in stage.get("freeze", ())
+    ]
+
+
+def argument_apart(registry: Registry, request: Any) -> Any:
+    """Return the request for a method with the value of ``NAME:VALUE`` as an option."""
+    found = dict(request) if isinstance(request, Mapping) else {"name": request}
+    given = found.get("name")
+    name, colon, value = str(value_of(given) or "").partition(":")
+    if not colon or not isinstance(given, Given):
+        return request
+    argument_of = registry.load("method", name).cls.argument
+    if argument_of is None:
+        return request  # explained where the method is resolved
+    found["name"] = Given(name, given.origin)
+    found.setdefault(argument_of, Given(value, given.origin))
+    return found
+
+
+def _argument_of(registry: Registry, request: Any) -> str:
+    """Return the value of a method's argument, empty if it has none."""
+    name, _, value = str(value_of(request)).partition(":")
+    cls = registry.load("method", name).cls
+    if value or cls.argument is None:
+        return value
+    given = request.get(cls.argument) if isinstance(request, Mapping) else None
+    default = parameters(cls)[cls.argument][1]
+    found = default if given is None else value_of(given)
+    return found if isinstance(found, str) else ""
+
+
+def resolve_stages(
+    registry: Registry, training: Any, recipes: Recipes
+) -> tuple[tuple[Stage, ...], list[dict[str, Any]]]:
+    """Return the stages of a training, and the origins of their options.
+
+    Args:
+        training: a tree of what the user gives.
+        recipes: whose stages lie below, unless the user gives stages.
+
+    Raises:
+        OptionError: the tree is malformed, or an option of a stage is wrong.
+    """
+    if not isinstance(training, Mapping):
+        raise OptionError("training is a table of options; write training.epochs=5 or [training]")
+    common = {k: v for k, v in training.items() if k != "stages"}
+    listed = training.get("stages")
+    if listed is None:
+        trees = _stages_below(registry, common, recipes)
+    elif isinstance(listed, list) and all(isinstance(own, Mapping) for own in listed):
+        # What the user gives for this run holds for every stage, whatever the file sets for one.
+        override = {k: v for k, v in common.items() if getattr(v, "origin", "") in OVERRIDING}
+        trees = [{**common, **own, **override} for own in listed]
+    else:
+        raise OptionError("training.stages must be a list of tables: [[training.stages]]")
+    for number, tree in enumerate(trees):
+        if number and not (listed and "init_from" in listed[number]):
+            # Later stages continue with the weights of the stage before them.
+            tree.pop("init_from", None)
+            tree.pop("init_parts", None)
+    made = [_stage(registry, tree) for tree in trees]
+    return tuple(stage for stage, _ in made), [origins for _, origins in made]
+
+
+def _stages_below(
+    registry: Registry, common: Mapping[str, Any], recipes: Recipes
+) -> list[dict[str, Any]]:
+    """Return a tree of options for each stage of the recipes, below what the user gives for all."""
+    own, lent = recipes
+    if lent is None:
+        if own is None:
+            return [dict(common)]
+        return [{**layer(stage, own.origin), **common} for stage in own.stages]
+    settings = layer(dict(lent.options.get("method", {})), lent.lent_origin)
+    trainer = over({"method": argument_apart(registry, common["method"])}, {"method": settings})[
+        "method"
+    ]
+    rest = {k: v for k, v in common.items() if k != "method"}
+    return [
+        {"method": trainer, **layer(stage, lent.lent_origin), **rest}
+        for stage in _lent_stages(lent)
+    ]
+
+
+def _stage(registry: Registry, tree: dict[str, Any]) -> tuple[Stage, dict[str, Any]]:
+    request = tree.pop("method", None)
+    stage, origins = resolve_settings(Stage, tree, "training")
+    if request is None or str(value_of(request)) == "none":
+        return stage, origins
+    method = resolve_component(registry, "method", request, where="training.method")
+    return dataclasses.replace(stage, method=method), {**origins, "method": method.origins_json()}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fsframework.components.resolution import Given
+from fsframework.components.options import Given
 from fsframework.errors import OptionError
 from fsframework.pipeline.experiment.configuration import plain
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fsframework.api.data import opened
-from fsframework.api.experiments import overlay
+from fsframework.api.experiments import merged
 from fsframework.api.planned import plain_tree
 from fsframework.api.session import Session
 from fsframework.errors import OptionError, argument
@@ -87,9 +87,7 @@ def selection_of(
                 f"{argument(axis)} cannot be chosen in the benchmark {name}; you can choose {there}"
             )
         values[axis] = tuple(map(labelled, given)) if axis in _LABELLED else given
-    options: Tree = {}
-    for tree in trees:
-        options = overlay(options, without_choices(tree))
+    options = merged(*map(without_choices, trees))
     plain = plain_tree(options)
     own = plain.get("dataset", {})
     registry = session.registry

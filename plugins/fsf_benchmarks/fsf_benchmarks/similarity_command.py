@@ -113,7 +113,7 @@ def similarity(  # noqa: PLR0913 - a parameter per option
         write_similarities,
     )
     from fsframework.api.components import Given
-    from fsframework.api.experiments import described, given_tree, overlay
+    from fsframework.api.experiments import described, given_tree, merged
     from fsframework.api.figures import check_figure
     from fsframework.cli import render
 
@@ -128,8 +128,8 @@ def similarity(  # noqa: PLR0913 - a parameter per option
         raise OptionError("--clip and --detector both name the model; give one of them")
     if clip is not None:
         named = {"detector": Given(f"{_CLIP}:{clip}", "command line")}
-        tree = overlay(named, tree)
-    tree = overlay(tree, given_tree({"detector": _CLIP}, "default"))
+        tree = merged(named, tree)
+    tree = merged(tree, given_tree({"detector": _CLIP}, "default"))
     description = described(tree, session_of(context))
     found = measure_similarities(
         description, templates, splits=splits, column=column, batch_size=batch_size

@@ -10,7 +10,7 @@ import pytest
 
 from fsf_benchmarks._running import Job, make_job
 from fsframework.api.components import Given
-from fsframework.api.experiments import given_tree
+from fsframework.api.experiments import given
 from fsframework.api.session import open_session
 from tests.conftest import _own_folders, fsf
 
@@ -31,7 +31,7 @@ def planned() -> Planned:
         **options: Any,
     ) -> Job:
         session = open_session(plugins=[TOYS], progress=False)
-        tree = given_tree(options, "call")
+        tree = given(options, "call")
         tree["benchmark"] = {key: Given(value, "call") for key, value in (own or {}).items()}
         return make_job(name, session, tree, {}, chosen or {})
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import CommandGroup, command, option_tree, session_of, shared
+from fsframework.cli.options import CommandGroup, command, key_values, session_of, shared
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
@@ -141,7 +141,9 @@ def checkpoint(
 
 def _importer(name: str, options: tuple[str, ...]) -> dict[str, Any]:
     """Return the importer's name and options as one request."""
-    tree = option_tree(options)
+    from fsframework.api.experiments import given_tree
+
+    tree = given_tree(key_values(options), "command line")
     if unknown := sorted(tree.keys() - {"importer"}):
         raise OptionError(
             f"-o {unknown[0]}: only options of the importer can be set, such as "

@@ -11,8 +11,9 @@ from PIL import Image
 
 from fsf_prediction.files import SupportFiles, find_queries, find_support
 from fsf_prediction.prediction import MOST_DRAWS, Predictions, draws_of, predict_files
+from fsframework.components.options import Given
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Given, resolve_component
+from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, FsfError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.cache.workspace import Workspace

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_metric_methods import DN4, ProtoNet
+from fsf_methods.metric import DN4, ProtoNet
+from fsf_methods.transfer import NCC, Baseline
 from fsf_self_supervised.pretext import BF3S, SSFSL, SSFSLJigsaw
 from fsf_self_supervised.pretext._bf3s import (
     CosineClassifier,
@@ -20,7 +21,6 @@ from fsf_self_supervised.pretext._bf3s import (
     standardised,
 )
 from fsf_self_supervised.views import Jigsaw, Patches, Rotation, SimCLR
-from fsf_transfer_methods import NCC, Baseline
 from fsframework.interfaces import Batch, FewShotMethod, OptionError, ViewMaker
 from fsframework.testing.method import ToyBackbone, built
 

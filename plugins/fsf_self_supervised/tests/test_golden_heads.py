@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
+from fsf_methods.transfer import Logistic
 from fsf_self_supervised.methods import OpTA, PsCo, UniSiam
 from fsf_self_supervised.methods._losses import balanced
 from fsf_self_supervised.methods._opta import (
@@ -16,7 +17,6 @@ from fsf_self_supervised.methods._opta import (
     transported,
 )
 from fsf_self_supervised.methods._pairs import cosines_to_means
-from fsf_transfer_methods import Logistic
 from fsframework.testing.method import ToyBackbone
 from tests.golden_heads import (
     Case,

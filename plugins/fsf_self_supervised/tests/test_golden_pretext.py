@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_metric_methods import ProtoNet
+from fsf_methods.metric import ProtoNet
 from fsf_self_supervised.pretext import HTS, SLA, SSFSL
 from fsf_self_supervised.pretext._hts import level_loss
 from fsf_self_supervised.views import ColorPermutation, Rotation

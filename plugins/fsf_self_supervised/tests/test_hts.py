@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_metric_methods import DN4, R2D2, ProtoNet
+from fsf_methods.metric import DN4, R2D2, ProtoNet
 from fsf_self_supervised.pretext import HTS, SSFSL
 from fsf_self_supervised.pretext._hts import TreeLSTM
 from fsf_self_supervised.views import ColorPermutation, Jigsaw, Patches, Rotation

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_adaptation_methods import ContrastiveCentroids
+from fsf_methods.adaptation import ContrastiveCentroids
+from fsf_methods.transfer import NCC, Logistic
 from fsf_self_supervised.methods import BECLR, MoCo, OpTA, PsCo, SimCLR, UniSiam
 from fsf_self_supervised.methods._losses import (
     cross_views,
@@ -23,7 +24,6 @@ from fsf_self_supervised.methods._pairs import PairMethod
 from fsf_self_supervised.methods._psco import pseudo_supervised
 from fsf_self_supervised.views import Rotation
 from fsf_self_supervised.views import SimCLR as StrongViews
-from fsf_transfer_methods import NCC, Logistic
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
 from fsframework.testing.method import ToyBackbone, check_solves_toy_task
 from tests.toy_views import Dimmed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from fsf_methods.transfer import NCC, Logistic
 from fsf_self_supervised.methods import BECLR, MoCo, OpTA, PsCo, SimCLR, UniSiam
-from fsf_transfer_methods import NCC, Logistic
 from fsframework.testing import parametrize_with_checks
 from tests.toy_views import Dimmed
 

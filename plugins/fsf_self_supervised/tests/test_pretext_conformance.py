@@ -3,7 +3,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from fsf_metric_methods import R2D2, ProtoNet
+from fsf_methods.metric import R2D2, ProtoNet
 from fsf_self_supervised.pretext import BF3S, HTS, SLA, SSFSL
 from fsf_self_supervised.views import ColorPermutation, Jigsaw, Patches, Rotation
 from fsframework.testing import parametrize_with_checks

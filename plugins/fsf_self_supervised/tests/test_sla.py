@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_gradient_methods import MAML
-from fsf_metric_methods import DN4, ProtoNet, RENet
+from fsf_methods.gradient import MAML
+from fsf_methods.metric import DN4, ProtoNet, RENet
+from fsf_methods.transfer import Baseline
 from fsf_self_supervised.pretext import SLA
 from fsf_self_supervised.pretext._sla import distillation, joint_batch
 from fsf_self_supervised.views import Patches, Rotation
-from fsf_transfer_methods import Baseline
 from fsframework.interfaces import Batch, OptionError
 from fsframework.testing.method import ToyBackbone, built
 

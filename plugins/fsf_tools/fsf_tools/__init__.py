@@ -1,3 +1,34 @@
 """Commands on data, words of images and the cache, beyond those that a run needs."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fsf_tools.cached import cache_size, clean_cache
+    from fsf_tools.data.adding import add_dataset, remove_dataset
+    from fsf_tools.data.catalogue import datasets
+
+__all__ = ["add_dataset", "cache_size", "clean_cache", "datasets", "remove_dataset"]
+
 __version__ = "0.1.0"
+
+_HOME = {
+    "add_dataset": "data.adding",
+    "cache_size": "cached",
+    "clean_cache": "cached",
+    "datasets": "data.catalogue",
+    "remove_dataset": "data.adding",
+}
+"""The module that defines each name; asking for one name imports no other module."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

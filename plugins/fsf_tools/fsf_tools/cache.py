@@ -11,12 +11,11 @@ from fsframework.cli.options import group, shared
 from fsframework.values import size_text
 
 if TYPE_CHECKING:
-    from fsframework.api.cache import CacheSize
+    from fsf_tools.cached import CacheSize
 
 __all__ = ["cache"]
 
 _MOST_NAMED = 5
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 @group()
@@ -40,7 +39,7 @@ def cache() -> None:
 @shared("cache-dir", "json")
 def size(cache_dir: Path | None, as_json: bool) -> None:
     """Show how much each stage has cached, and where."""
-    from fsframework.api.cache import cache_size
+    from fsf_tools.cached import cache_size
     from fsframework.cli import render
 
     found = cache_size(cache_dir)
@@ -72,7 +71,7 @@ def clean(
     stages: tuple[str, ...], older_than: float, dry_run: bool, yes: bool, cache_dir: Path | None
 ) -> None:
     """Remove what is cached between runs, except what a running process uses."""
-    from fsframework.api.cache import STAGES, clean_cache
+    from fsf_tools.cached import STAGES, clean_cache
 
     chosen = stages or STAGES
     planned = clean_cache(chosen, older_than=older_than, dry_run=True, cache_dir=cache_dir).removed
@@ -104,15 +103,3 @@ def _print_size(found: CacheSize) -> None:
 
 def _counted(items: int) -> str:
     return f"{items:,} {'item' if items == 1 else 'items'}"
-
-
-def _readable(size: int) -> str:
-    """Return bytes as people read them.
-
-    >>> _readable(0), _readable(999), _readable(1500), _readable(2_340_000_000)
-    ('0 B', '999 B', '1.5 kB', '2.3 GB')
-    """
-    value, unit = float(size), 0
-    while value >= 1000 and unit < len(_UNITS) - 1:
-        value, unit = value / 1000, unit + 1
-    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import fsframework as api
+from fsf_tools import clean_cache
 from fsframework._files import locked
 from fsframework.errors import OptionError
 from fsframework.records import RunRecord
@@ -116,15 +116,15 @@ def test_only_what_is_asked_for_is_removed(tmp_path: Path) -> None:
     tasks = put(cache, f"tasks/{KEY}c.safetensors", days=40)
     put(cache, "images/holiday.jpg")
     put(cache, f"mine/{KEY}d")
-    planned = api.clean_cache(["images"], older_than=30, dry_run=True)
+    planned = clean_cache(["images"], older_than=30, dry_run=True)
     assert planned.removed.stages == {"images": (1, planned.removed.bytes)}
     assert planned.removed.bytes >= 5000
     assert old.exists()
-    assert api.clean_cache(["images"], older_than=30).removed.items == 1
+    assert clean_cache(["images"], older_than=30).removed.items == 1
     assert not old.exists()
     assert young.exists()
     assert tasks.exists()
-    api.clean_cache()
+    clean_cache()
     assert not young.exists()
     assert not tasks.exists()
     left = sorted(str(p.relative_to(cache)) for p in cache.rglob("*") if p.is_file())
@@ -143,10 +143,10 @@ def test_what_is_in_use_is_skipped(fsf: Fsf, tmp_path: Path) -> None:
     assert not images.exists()
     images = put(cache, f"images/{KEY}b/")
     with locked(cache / "running" / KEY):
-        assert api.clean_cache().in_use == (images,), "a run reads images without locking them"
+        assert clean_cache().in_use == (images,), "a run reads images without locking them"
     assert not training.exists()
     assert not tasks.exists()
-    assert api.clean_cache().removed.items == 1
+    assert clean_cache().removed.items == 1
 
 
 def test_it_asks_first(fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_stages_and_days_are_checked(fsf: Fsf) -> None:
     assert done.returncode == 2
     assert "unknown stage 'image' (did you mean 'images'?)" in done.stderr
     with pytest.raises(OptionError, match="older_than must be at least 0 days, not -1"):
-        api.clean_cache(older_than=-1)
+        clean_cache(older_than=-1)
 
 
 def test_a_folder_removed_while_another_process_waits_is_made_again(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_mlflow_has_all_of_a_run_once(fsf: Fsf, runs: Path, tmp_path: Path) -> N
     }  # fmt: skip
     assert tags["training_seed"] == "8"
     assert tags["fingerprint"] == record.fingerprint
-    assert tags["version.fsf-metric-methods"] == "0.1.0"
+    assert tags["version.fsf-methods"] == "0.1.0"
     assert tags["version.torch"] == record.environment.torch
     assert tags["mlflow.note.content"].split("\n\n") == list(record.notes) != []
     params = run.data.params

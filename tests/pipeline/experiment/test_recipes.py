@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from fsframework.components.options import Given
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Component, Given, canonical
+from fsframework.components.resolution import Component, canonical
 from fsframework.errors import OptionError, PluginError
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment import recipes

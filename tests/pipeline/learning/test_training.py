@@ -13,8 +13,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fsf_cross_domain import FT
-from fsf_gradient_methods import MAML
+from fsf_methods.cross_domain import FT
+from fsf_methods.gradient import MAML
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, InfeasibleTask, OptionError

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fsframework.cli.options import command, dataset_names, key_values, run_command, shared
+from fsf_tools.data._printing import class_counts, print_problems, run_command
+from fsframework.cli.options import command, dataset_names, key_values, shared
 
 if TYPE_CHECKING:
     from fsf_tools.data.adding import AddedDataset
@@ -83,7 +84,7 @@ def _print(report: AddedDataset, usage: str) -> None:
     render.print_table(columns, rows)
     click.echo()
     published = any(split.published for split in report.splits)
-    render.print_problems(report.entry.problems, about, published="complete" if published else None)
+    print_problems(report.entry.problems, about, published="complete" if published else None)
     if about is not None:
         click.echo(f"licence: {about.licence}")
         click.echo(f"cite: {about.citation}")
@@ -92,8 +93,6 @@ def _print(report: AddedDataset, usage: str) -> None:
 
 
 def _split_table(splits: tuple[SplitCounts, ...]) -> tuple[list[str], list[list[str]]]:
-    from fsframework.cli.render import class_counts
-
     columns = ["split", "classes", "images"]
     published = any(split.published for split in splits)
     rows = []

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from fsf_tools.data._copies import copies_folder, replaced_files
+from fsf_tools.data.catalogue import about_json, datasets
 from fsf_tools.data.declarations import content_of, declared_name, reader_of
 from fsframework.api.catalogue import (
     Added,
     SplitCounts,
-    about_json,
     change_added,
     data_problems,
-    datasets,
     read_added,
     split_counts,
 )
@@ -77,7 +76,7 @@ def add_dataset(
     Nothing is copied or changed. Classes and images are counted, and compared with those published.
 
     Args:
-        data: name of a data set that takes a path (see ``fsframework.datasets``); or a declaration,
+        data: name of a data set that takes a path (see ``datasets``); or a declaration,
             a file whose name ends in ``.toml``, of which a copy is stored.
         path: a folder or file.
         name: for your own data, such as those of ``folder``; by default that of the data set.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fsframework.api.catalogue import DatasetRow
+from fsf_tools.data.catalogue import DatasetRow
 from fsframework.errors import DataError, PluginError
 from fsframework.values import parse_toml, read_file
 

@@ -1,0 +1,194 @@
+"""What an option is: raw values with their origins, trees of them, and fields that declare options.
+
+A dataclass declares options by annotating its fields::
+
+    @dataclass(frozen=True, kw_only=True)
+    class Settings:
+        tasks: Annotated[int, Option("Number of tasks.", "Tasks", least=1)] = 600
+
+Everything else is read from such fields: the command line, configuration files, the arguments of
+``fsframework.run``, validation and the reference of options.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from fsframework.errors import OptionError, argument
+
+__all__ = [
+    "MOST_LEVELS",
+    "Given",
+    "Option",
+    "check_values",
+    "layer",
+    "options_of",
+    "over",
+    "value_of",
+]
+
+MOST_LEVELS = 32
+"""How deep an option may be nested; real ones reach three."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A raw value and where it came from (``command line``, ``exp.toml``, ``environment``)."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True)
+class Option:
+    """What the annotation of a field says of an option.
+
+    Args:
+        help: one or two sentences.
+        section: of a command's help that it is in; without one, it has no flag.
+        metavar: of its value in the help; by default that of its type.
+        without: what happens without it, for the help; by default that is its default.
+        flag: its name on the command line without dashes; by default that of the field.
+        key: dotted key that it sets; by default the name of the field.
+        names: what its value names, a kind of plugin or ``run``; by default nothing.
+        env: environment variable that sets it too.
+        of_run: whether a single run has it.
+        word: that stands for ``None``, such as ``all``.
+        least: smallest value allowed. ``above`` and ``below`` are bounds that are not allowed.
+        unit: of its values.
+        name: of the field. It, the ``type`` and the ``default`` are those of the field.
+    """
+
+    help: str
+    section: str = ""
+    metavar: str = ""
+    without: str | None = None
+    _: KW_ONLY
+    flag: str = ""
+    key: str = ""
+    names: str = ""
+    env: str = ""
+    of_run: bool = True
+    word: str = ""
+    least: float | None = None
+    above: float | None = None
+    below: float | None = None
+    unit: str = ""
+    name: str = ""
+    type: Any = None
+    default: Any = None
+
+    @property
+    def rule(self) -> str:
+        """What its values must be, as in ``at least 8 pixels``; empty if anything goes."""
+        if self.above is not None and self.below is not None:
+            return f"between {self.above:g} and {self.below:g}"
+        bounds = {"at least": self.least, "above": self.above, "below": self.below}
+        told = [f"{text} {bound}" for text, bound in bounds.items() if bound is not None]
+        return " and ".join(told) + (f" {self.unit}" if told and self.unit else "")
+
+    def allows(self, value: Any) -> bool:
+        """Whether a value lies within the bounds; ``None`` does."""
+        if value is None:
+            return True
+        least = self.least is None or value >= self.least
+        above = self.above is None or value > self.above
+        return least and above and (self.below is None or value < self.below)
+
+
+@functools.cache
+def options_of(cls: type[Any]) -> Mapping[str, Option]:
+    """Return the options that the fields of a dataclass declare, by name."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    found = {}
+    for field in dataclasses.fields(cls):
+        kind, *notes = typing.get_args(hints[field.name]) or (hints[field.name],)
+        for note in notes:
+            if isinstance(note, Option):
+                own: dict[str, Any] = {"type": kind, "default": field.default, "name": field.name}
+                own |= {"key": note.key or field.name, "flag": note.flag or _dashed(field.name)}
+                found[field.name] = dataclasses.replace(note, **own)
+    return found
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def check_values(values: Any, where: str = "") -> None:
+    """Check the options of a dataclass against their bounds.
+
+    Args:
+        values: an instance.
+        where: what comes before the name of an option in messages, such as ``training.``.
+
+    Raises:
+        OptionError: a value is out of bounds.
+    """
+    cls = type(values)
+    # mypy does not take a class as hashable
+    for name, option in options_of(cls).items():  # type: ignore[arg-type]
+        value = getattr(values, name)
+        if not option.allows(value):
+            lies = "lie" if option.rule.startswith("between") else "be"
+            raise OptionError(f"{argument(where + name)} must {lies} {option.rule}, not {value}")
+
+
+def layer(values: Any, origin: str, levels: int = MOST_LEVELS) -> Any:
+    """Return nested mappings with ``Given`` as leaves; lists of mappings stay lists.
+
+    Raises:
+        OptionError: they are nested more than ``levels`` deep.
+    """
+    if not levels:
+        raise OptionError(f"options may be nested at most {MOST_LEVELS} levels deep")
+    if isinstance(values, Mapping):
+        return {str(key): layer(one, origin, levels - 1) for key, one in values.items()}
+    if isinstance(values, (list, tuple)) and values and all(isinstance(v, Mapping) for v in values):
+        return [layer(one, origin, levels - 1) for one in values]
+    return values if isinstance(values, Given) else Given(values, origin)
+
+
+def over(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tree completed from another, except with options of a different component.
+
+    Raises:
+        OptionError: an option is given for a list of tables.
+
+    >>> strong = {"method": Given("r2d2", "call"), "dataset": {"size": Given(32, "call")}}
+    >>> weak = {"method": {"name": Given("maml", "a file"), "steps": Given(5, "a file")},
+    ...         "dataset": Given("planted", "a file")}
+    >>> both = over(strong, weak)
+    >>> list(both["method"]), both["dataset"]["name"].value
+    (['name'], 'planted')
+    """
+    found = dict(tree)
+    for key, value in below.items():
+        current = found.get(key)
+        if current is None:
+            found[key] = value
+        elif isinstance(value, Mapping) and not isinstance(current, list):
+            inner = {"name": current} if isinstance(current, Given) else dict(current)
+            names = [value_of(node) for node in (inner, value)]
+            if None in names or names[0] == names[1]:
+                inner = over(inner, value)
+            found[key] = inner
+        elif isinstance(current, Mapping) and "name" not in current:
+            if isinstance(value, list):
+                raise OptionError(
+                    f"{key}.{next(iter(current), '')}: {key} is a list of tables; give it in the "
+                    "--config file"
+                )
+            found[key] = {"name": value, **current}
+    return found
+
+
+def value_of(request: Any) -> Any:
+    """Return the value of a request for a component, or of an option: a name, without options."""
+    request = request.get("name") if isinstance(request, Mapping) else request
+    return request.value if isinstance(request, Given) else request
