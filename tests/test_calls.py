@@ -119,7 +119,6 @@ def test_a_generator_is_guarded_while_it_yields() -> None:
         ("sampler", "control", 3, "returned a result of type int; it must return Control or None"),
         ("statistic", "per_task", 0.5, "returned a result of type float; it must return ndarray"),
         ("method", "scores", None, "returned a result of type None; it must return Tensor"),
-        ("importer", "read", {}, "returned a result of type dict; it must return ImportedModel"),
         ("benchmark", "tables", 1, "returned a result of type int; it must return Sequence"),
         ("dataset", "image", b"", "returned a result of type bytes; it must return ndarray"),
         (

@@ -84,9 +84,7 @@ def embed_described(
     if missing.size and sharing is not None:
         task = replace(sharing.task, options={"key": features.key})
         with replace(sharing, task=task).opened("features", features.key) as shared:
-            features.take(shared.folder, reporter)  # what an interrupted call had embedded
-            shared.compute(MissingRows(features.missing(reporter), features.block))
-            features.take(shared.folder, reporter)
+            shared.compute(MissingRows(missing, features.block))
     features.built(np.arange(features.shape[0]), reporter)
     size = math.prod(features.shape) * np.dtype(np.float32).itemsize
     return EmbeddedImages(features.path, features.shape, int(missing.size), size)

@@ -153,9 +153,6 @@ def _fill(store: ImageStore, broken: Broken, sharing: Sharing | None, reporter: 
     if missing.size and sharing is not None:
         store.demand_disk(missing, reporter)
         with sharing.opened("images", store.key) as shared:
-            store.take(shared.folder, reporter, of_earlier=True)
-            left = store.missing(everything, broken, reporter)
-            shared.compute(MissingRows(left, store.images_a_block))
-            store.take(shared.folder, reporter)
+            shared.compute(MissingRows(missing, store.images_a_block))
     store.fill(everything, broken, "images", reporter)
     return int(missing.size)

@@ -72,7 +72,8 @@ def _words(task: Task, folder: Path, session: Session) -> Do:
 
     del folder  # answers are kept where they belong
     batch_size = task.options["batch_size"]
-    return detection_of(described(task.tree, session), batch_size=batch_size).answer
+    detection = detection_of(described(task.tree, session), batch_size=batch_size)
+    return lambda name, rows, wanted: detection.answer(rows)
 
 
 def _images(task: Task, folder: Path, session: Session) -> Do:
@@ -80,7 +81,7 @@ def _images(task: Task, folder: Path, session: Session) -> Do:
 
     store, broken = described_store(task.tree, session)
     # What is no longer wanted is at worst decoded in vain.
-    return lambda name, rows, wanted: store.decode_apart(folder, name, rows, broken)
+    return lambda name, rows, wanted: store.decode(rows, broken, session.reporter)
 
 
 def _features(task: Task, folder: Path, session: Session) -> Do:
@@ -93,7 +94,7 @@ def _features(task: Task, folder: Path, session: Session) -> Do:
             "this worker would compute other features than the command that started it, as on "
             f"another kind of device; give {argument('device')}"
         )
-    return lambda name, rows, wanted: features.make_apart(folder, name, rows)
+    return lambda name, rows, wanted: features.embed(rows, session.reporter)
 
 
 _WORK = {"features": _features, "images": _images, "words": _words}

@@ -17,8 +17,7 @@ from fsframework._calls import interrupt
 from fsframework._digest import digest_of
 from fsframework.api.experiments import Description, described, merged
 from fsframework.api.planned import data_fingerprint, options_of
-from fsframework.api.running import Run, load_run
-from fsframework.api.seeds import over_seeds
+from fsframework.api.running import Run, Runs, load_run
 from fsframework.api.session import Session, open_session
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher, Work, WorkerState
@@ -182,7 +181,7 @@ def joined(planned: Planned, results: Sequence[ExperimentResult]) -> ExperimentR
         if result.reason:
             return replace(result, description=planned.experiment)
     first = results[0]
-    group = over_seeds(load_run(one.folder) for one in results if one.folder is not None)
+    [group] = Runs(load_run(one.folder) for one in results if one.folder is not None).over_seeds()
     told = (note for one in results for note in one.notes)
     return replace(
         first,

@@ -92,7 +92,7 @@ def _run_folder(
     path = Path(value)
     if path.exists() or len(path.parts) > 1 or path.suffix == ".safetensors":
         return path
-    from fsframework.api.run_folders import run_folder
+    from fsframework.api.running import run_folder
 
     return run_folder(value, context.params.get("runs_dir"))
 

@@ -48,6 +48,7 @@ __all__ = [
     "canonical",
     "convert",
     "describe_type",
+    "differing",
     "parameters",
     "resolve_component",
     "resolve_settings",
@@ -134,7 +135,7 @@ class Component:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the component: name, version, source code and every option.
+        """Digest of the component: name, version, source code, options that are not the defaults.
 
         The code of a plugin under development changes without its version, and a result of old
         code must not pass for one of new code.
@@ -143,12 +144,41 @@ class Component:
         parts += [
             _content_digest(c.options.get(option)) for c in self.walk() for option in c.cls.reads
         ]
-        return digest_of(canonical([self.kind, self.loaded.plugin.version, self.to_json()]), parts)
+        told = [self.kind, self.name, self.loaded.plugin.version]
+        return digest_of(canonical([told, differing(self.cls, self.options)]), parts)
 
     def walk(self) -> list[Component]:
         """Return this component and all nested ones."""
         inner = [c for value in self.options.values() for c in _components_in(value)]
         return [self, *(found for c in inner for found in c.walk())]
+
+
+def differing(cls: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options whose values are not the defaults of a class, nested ones likewise.
+
+    A new option whose default changes nothing thus changes no identity.
+
+    >>> class Toy:
+    ...     def __init__(self, *, size: int = 3, depth: int = 1): ...
+    >>> differing(Toy, {"size": 4, "depth": 1})
+    {'size': 4}
+    """
+    declared = inspect.signature(cls).parameters
+    told = {name: _told(value) for name, value in options.items()}
+    return {
+        name: value
+        for name, value in told.items()
+        if (default := declared[name].default) is inspect.Parameter.empty
+        or canonical(value) != canonical(default)
+    }
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, Component):
+        return {"name": value.name, **differing(value.cls, value.options)}
+    if isinstance(value, (tuple, list)):
+        return [_told(one) for one in value]
+    return value
 
 
 def _components_in(value: Any) -> list[Component]:

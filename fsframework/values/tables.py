@@ -7,20 +7,36 @@ from html import escape
 
 __all__ = ["footnotes", "html_table", "text_table"]
 
+_NO_LIMIT = 100_000
 
-def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+
+def text_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None
+) -> str:
     """Return a plain table with two spaces between columns.
+
+    Args:
+        columns: their heads.
+        rows: their cells.
+        width: characters per line; wide cells wrap to fit, and without a width none does.
 
     >>> print(text_table(["measure", "value"], [["wacc-gap", "16.9 ± 1.8 %"]]))
     measure   value
     wacc-gap  16.9 ± 1.8 %
     """
-    lines = [tuple(columns), *map(tuple, rows)]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="none")
+    for column in columns:
+        table.add_column(Text(column), overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console(width=width or _NO_LIMIT, color_system=None, force_jupyter=False)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:

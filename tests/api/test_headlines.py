@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import fsframework as fsf
-from fsframework.api.headlines import headline_of_run, standing
+from fsframework.api.headlines import headline_of_run
 
 QUICK = {
     "dataset": {"name": "planted", "n_per_class": 12, "size": 16}, "sampler": "fewstab", "shot": 1,
@@ -55,16 +55,6 @@ def test_other_tasks_are_rows_of_their_own(runs: dict[str, fsf.Run]) -> None:
     found = fsf.headline([runs["ncc"], runs["other tasks"]])
     assert found.table.row_names == ("method", "task_seed")
     assert {entry.mark for entry in found.table.entries} == {""}
-
-
-def test_a_gap_stands_among_the_other_runs_on_its_tasks(runs: dict[str, fsf.Run]) -> None:
-    gaps = {name: run.estimates["wacc-gap"].value for name, run in runs.items()}
-    others = [gaps[name] for name in ("logistic", "protonet")]
-    smaller = sum(gap < gaps["ncc"] for gap in others)
-    told = standing(runs["ncc"])
-    assert told.startswith(f"Of the 2 other runs on these tasks, {smaller} ha")
-    assert f"({100 * min(others):.1f} to {100 * max(others):.1f})" in told
-    assert standing(runs["other tasks"]) == ""
 
 
 def test_a_sweep_ends_in_a_headline_with_dashes_for_what_failed(tmp_path: Path) -> None:

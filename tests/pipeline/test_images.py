@@ -16,7 +16,6 @@ from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, FsfError
 from fsframework.pipeline.cache import images as module
-from fsframework.pipeline.cache import rows as rows_module
 from fsframework.pipeline.cache.images import (
     ImageStore,
     Readable,
@@ -25,6 +24,7 @@ from fsframework.pipeline.cache.images import (
     store_of,
     without_broken,
 )
+from fsframework.pipeline.cache.rows import Rows
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
 from fsframework.pipeline.learning.model import FewShotModel, build_model
@@ -286,10 +286,10 @@ def test_scaled_decoding_says_how_far_it_is(workspace: Workspace) -> None:
 
 
 def test_a_full_disk_is_one_sentence(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(descriptor: int, data: object, offset: int) -> int:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(rows_module.os, "pwrite", full)
+    monkeypatch.setattr(Rows, "_write", full)
     with pytest.raises(FsfError, match="no space left"):
         pixels_of(store(Blobs(), workspace), Blobs(), "test", Reporter())
 

@@ -178,7 +178,7 @@ class _Means:
 
 
 def breakdown(
-    run: fsf.Run | fsf.SeedGroup | ArmOutcomes | Sequence[ArmOutcomes] | str | Path,
+    run: fsf.Run | ArmOutcomes | Sequence[ArmOutcomes] | str | Path,
     by: Part,
     *,
     question: Question = "tied",
@@ -194,7 +194,7 @@ def breakdown(
     queries of a task share a support; a gap has Welch's interval, or that of pairs of tasks where
     the arms are paired. p of the gaps is two-sided and corrected for their number by Holm. Over
     training seeds, the value is the mean over the models, and seeds and tasks are crossed random
-    effects as in ``over_seeds``.
+    effects as in ``Runs.over_seeds``.
 
     Caveats: intervals cover other tasks, and other images only where no image is in two tasks. The
     parts differ in more than their name: biased tasks choose queries by their words, so that two
@@ -223,7 +223,7 @@ def breakdown(
     >>> import fsframework as fsf
     >>> data = {"name": "planted", "n_per_class": 12, "size": 16}
     >>> arms = fsf.draw("random", fsf.pool(data), tasks=30, way=2, shot=1, queries=4)
-    >>> outcomes = fsf.evaluate(fsf.method("ncc"), arms, data)
+    >>> outcomes = fsf.evaluate(fsf.model("ncc"), arms, data)
     >>> found = fsf_statistics.breakdown(outcomes, "class", pool=fsf.pool(data))
     >>> found.row_names, found.rows[0].names, found.rows[0].arm
     (('class',), ('shape_080',), 'random')
@@ -258,7 +258,7 @@ def breakdown(
 
 
 def models_and_pool(
-    run: fsf.Run | fsf.SeedGroup | ArmOutcomes | Sequence[ArmOutcomes] | str | Path,
+    run: fsf.Run | ArmOutcomes | Sequence[ArmOutcomes] | str | Path,
     pool: ImagePool | None,
     runs_dir: str | Path | None,
 ) -> tuple[list[ArmOutcomes], ImagePool]:
@@ -273,8 +273,7 @@ def models_and_pool(
         return list(run), pool
     if isinstance(run, str | Path):
         run = fsf.load_run(run, runs_dir)
-    runs = run.runs if isinstance(run, fsf.SeedGroup) else (run,)
-    return [one.outcomes for one in runs], runs[0].pool if pool is None else pool
+    return [one.outcomes for one in run.runs], run.pool if pool is None else pool
 
 
 @dataclass(frozen=True, eq=False)

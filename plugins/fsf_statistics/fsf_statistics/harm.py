@@ -177,7 +177,7 @@ class HarmfulPairs:
 
 
 def harmful_pairs(
-    run: fsf.Run | fsf.SeedGroup | ArmOutcomes | str | Path,
+    run: fsf.Run | ArmOutcomes | str | Path,
     question: Question | None = None,
     *,
     level: float = 0.95,

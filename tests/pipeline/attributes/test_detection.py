@@ -180,14 +180,14 @@ def test_killed_it_goes_on_where_it_was(workspace: Workspace, tmp_path: Path, af
 @pytest.mark.parametrize("cut", [1, 5, 20])
 def test_a_line_torn_by_a_kill_is_written_again(workspace: Workspace, cut: int) -> None:
     whole = detect(workspace).table
-    [log] = workspace.cache.glob("detections/*/part-*.jsonl")
+    [log] = workspace.cache.glob("detections/*/answers.jsonl")
     for table in workspace.cache.glob("attributes/*"):
         table.unlink()
     log.write_bytes(log.read_bytes()[:-cut])
     assert detect(workspace).table.fingerprint == whole.fingerprint
     assert len(SHOWN) == N_IMAGES + 1
-    keys = [json.loads(line)["key"] for line in log.read_text().splitlines()]
-    assert sorted(keys) == sorted(whole.keys)
+    detect(workspace)
+    assert len(SHOWN) == N_IMAGES + 1, "it has healed"
 
 
 def test_shards_share_the_work_and_are_put_together(workspace: Workspace) -> None:
@@ -339,7 +339,7 @@ def test_another_content_of_a_file_is_detected_anew(workspace: Workspace, tmp_pa
 )  # fmt: skip
 def test_a_damaged_line_is_said_anew(workspace: Workspace, line: str) -> None:
     whole = detect(workspace).table
-    [log] = workspace.cache.glob("detections/*/part-*.jsonl")
+    [log] = workspace.cache.glob("detections/*/answers.jsonl")
     lines = log.read_text().splitlines()
     lines[30] = line.replace("KEY", json.loads(lines[30])["key"])
     log.write_text("\n".join(lines) + "\n")

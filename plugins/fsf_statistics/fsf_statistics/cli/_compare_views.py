@@ -6,8 +6,6 @@ import csv
 import dataclasses
 import io
 import math
-import shutil
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -180,11 +178,12 @@ def _lines_below(tables: Sequence[ComparisonTable]) -> list[str]:
 
 def as_text(tables: Sequence[ComparisonTable]) -> str:
     """Return plain-text tables, one below the other."""
-    from fsframework.cli import render
+    from fsframework.cli.render import room_of_line
+    from fsframework.values import text_table
 
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    room = room_of_line()
     tables = [t if _width(t) <= room else _narrowed(t) for t in tables]
-    parts = [f"{t.title}\n{render.text_table(t.columns, t.rows)}" for t in tables]
+    parts = [f"{t.title}\n{text_table(t.columns, t.rows, room)}" for t in tables]
     notes = _lines_below(tables)
     return "\n\n".join([*parts, "\n".join(notes)])
 

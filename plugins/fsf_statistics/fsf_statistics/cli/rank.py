@@ -223,7 +223,7 @@ def _of_runs(
         for run in runs
     }
     notes += footnotes(thread_cautions(computed))
-    groups = fsf.groups_over_seeds(runs)
+    groups = fsf.Runs(runs).over_seeds()
     for group in groups:
         if lacking := [name for name in columns if name not in group.estimates]:
             raise DataError(f"{group.name}: {lacking[0]} has no mean over seeds: {group.notes[-1]}")
