@@ -22,13 +22,12 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 from fsframework._calls import calling, named, text_of
 from fsframework._digest import digest_of
 from fsframework._numbers import parse_number
 from fsframework._reading import check_file
-from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
 from fsframework.components.kinds import kind_of
 from fsframework.components.options import Given
@@ -41,6 +40,9 @@ from fsframework.errors import (
     PluginError,
     close_matches,
 )
+
+if TYPE_CHECKING:
+    from fsframework.components.catalogue import Added
 
 __all__ = [
     "ADDED_ORIGIN",
@@ -470,6 +472,9 @@ def resolve_component(
 
 def _added_if_readable() -> tuple[dict[str, Added], DataError | None]:
     """Return the added data sets; none, and the reason, if their list cannot be read."""
+    # Imported late: it takes as long as the rest of this module, and most calls need no data set.
+    from fsframework.components.catalogue import read_added
+
     try:
         return read_added(), None
     except DataError as error:
