@@ -13,7 +13,6 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "api.breakdowns": ("Breakdown", "HarmfulPairs", "breakdown", "harmful_pairs"),
     "api.data": ("dataset", "draw", "pool"),
     "api.experiments": ("Description", "describe"),
     "api.models": ("Model", "evaluate", "model"),

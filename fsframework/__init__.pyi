@@ -1,7 +1,3 @@
-from fsframework.api.breakdowns import Breakdown as Breakdown
-from fsframework.api.breakdowns import HarmfulPairs as HarmfulPairs
-from fsframework.api.breakdowns import breakdown as breakdown
-from fsframework.api.breakdowns import harmful_pairs as harmful_pairs
 from fsframework.api.data import dataset as dataset
 from fsframework.api.data import draw as draw
 from fsframework.api.data import pool as pool
