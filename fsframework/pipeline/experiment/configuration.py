@@ -64,7 +64,6 @@ class Experiment:
         given: what the user gave, as JSON values; ``origins``: where every value came from.
         recipe: of the method, if any.
         lent_recipe: of the method that trains the backbone instead, if its stages are used.
-        planned: sentences on how the number of queries was found, if a pilot run found it.
         name: of the run, given by the user; empty for none.
     """
 
@@ -80,7 +79,6 @@ class Experiment:
     origins: Mapping[str, Any]
     recipe: Recipe | None = None
     lent_recipe: Recipe | None = None
-    planned: tuple[str, ...] = ()
     name: str = ""
 
     @property
