@@ -8,10 +8,16 @@ import numpy as np
 import pytest
 
 from fsf_statistics import Accuracy, WorstClassAccuracy
-from fsframework.api.headlines import Headline, HeadlineRow, headline_of
+from fsframework.api.headlines import (
+    Headline,
+    HeadlineEntry,
+    HeadlineRow,
+    HeadlineTable,
+    headline_of,
+)
 from fsframework.errors import DataError
 from fsframework.statistics.results import MethodResult, tasks_told_apart
-from fsframework.values import Arms, Contrast, Entry, Outcomes, Quantity, TableDeclaration, TaskSet
+from fsframework.values import Arms, Contrast, Estimate, Outcomes, TaskSet
 
 ARMS = Contrast("random", "biased")
 STATISTICS = {"acc": Accuracy(), "wacc": WorstClassAccuracy()}
@@ -54,7 +60,7 @@ def test_one_method_loses_what_its_arms_differ_by() -> None:
     found = told(result("leaner", {"random": STEADY, "biased": [3, 4, 3, 4, 3, 3, 4, 4]}))
     control, tested = 1 - 3 / 32, 1 - 28 / 32
     assert found.table.columns == ("Acc-R", "wAcc-R", "wAcc-A", "gap")
-    values = {entry.column: entry.measured.value for entry in found.table.entries}
+    values = {entry.column: 100 * entry.estimate.value for entry in found.table.entries}
     assert values == pytest.approx(
         {
             "Acc-R": 100 * (1 + control) / 2,
@@ -159,14 +165,23 @@ def test_no_line_is_longer_than_asked(width: int) -> None:
     assert long in found.text(10_000)
 
 
+def entry(name: str, column: str, value: float, half: float) -> HeadlineEntry:
+    """A value in percent."""
+    ends = (value / 100, (value - half) / 100, (value + half) / 100)
+    estimate = Estimate(
+        "wacc", *ends, 0.95, "closed", False, "student-t", 8, 40, share=True, arms=("random",)
+    )
+    return HeadlineEntry((name,), column, name, estimate)
+
+
 def test_the_table_aligns_decimals_and_leaves_out_columns_before_the_last_three() -> None:
     values = {"Acc": (9.5, 0.1), "R": (50.0, 10.0), "A": (5.0, 1.0), "gap": (45.0, 2.0)}
     entries = tuple(
-        Entry((f"method-{row}",), column, Quantity.around(value * row, half))
+        entry(f"method-{row}", column, value * row, half)
         for row in (1, 2)
         for column, (value, half) in values.items()
     )
-    table = TableDeclaration("t", "title", ("method",), entries)
+    table = HeadlineTable(("method",), entries)
     lines = Headline((), table).text(80).splitlines()
     assert lines[0].split() == ["method", "Acc", "R", "A", "gap"]
     assert lines[1].startswith("method-1   9.5 ± 0.1")
@@ -176,12 +191,12 @@ def test_the_table_aligns_decimals_and_leaves_out_columns_before_the_last_three(
 
 def test_bars_share_a_scale_that_contains_zero() -> None:
     entries = tuple(
-        Entry((f"m{value}",), "gap", Quantity.around(value, 2) if value else None)
+        entry(f"m{value}", "gap", value, 2) if value else HeadlineEntry(("m0",), "gap", "m0", None)
         for value in (8, -2, 0)
     )
-    table = TableDeclaration("t", "title", ("method",), entries)
-    _, *rows = Headline((), table).text(36).splitlines()
-    first, second, none = (row[21:] for row in rows)
+    table = HeadlineTable(("method",), entries)
+    _, *rows = Headline((), table).text(35).splitlines()
+    first, second, none = (row[20:] for row in rows)
     assert none == ""
     assert first.index("╎") == second.index("┤") == 4
     assert (first.index("├"), first.index("●"), first.index("┤")) == (10, 12, 14)

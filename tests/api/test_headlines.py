@@ -31,10 +31,10 @@ def test_its_numbers_are_those_of_estimates_and_of_compare(runs: dict[str, fsf.R
     compared = fsf.compare(equal)
     assert found.table.columns == ("Acc-R", "wAcc-R", "wAcc-A", "gap")
     for entry in found.table.entries:
-        own = runs[entry.row[0]].estimates[entry.about["measure"]]
-        assert entry.measured is not None
-        assert entry.measured.value == pytest.approx(100 * own.value)
-        assert entry.measured.half_width == pytest.approx(100 * own.half_width)
+        assert entry.estimate is not None
+        own = runs[entry.row[0]].estimates[entry.estimate.name]
+        assert entry.estimate.value == pytest.approx(own.value)
+        assert entry.estimate.half_width == pytest.approx(own.half_width)
     gap = compared["wacc-gap"]
     best = min(gap.values, key=lambda label: gap.values[label].value)
     tied = {
@@ -48,7 +48,9 @@ def test_its_numbers_are_those_of_estimates_and_of_compare(runs: dict[str, fsf.R
 def test_a_run_alone_tells_its_estimates(runs: dict[str, fsf.Run]) -> None:
     one = headline_of_run(runs["ncc"]).table.entries
     again = fsf.headline([runs["ncc"]]).table.entries
-    assert [(e.column, e.measured) for e in one] == [(e.column, e.measured) for e in again]
+    assert [(e.column, e.estimate.value) for e in one] == [
+        (e.column, e.estimate.value) for e in again
+    ]
 
 
 def test_other_tasks_are_rows_of_their_own(runs: dict[str, fsf.Run]) -> None:
@@ -66,5 +68,5 @@ def test_a_sweep_ends_in_a_headline_with_dashes_for_what_failed(tmp_path: Path) 
     assert table.row_names == ("shot", "seeds")
     failed = [entry for entry in table.entries if entry.row[0] == "99"]
     assert failed
-    assert all(entry.measured is None for entry in failed)
+    assert all(entry.estimate is None for entry in failed)
     assert [note for note in found.headline.notes if note.startswith("–: shot 99: ")]
