@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from fsframework.api.experiments import Description, described, tree_of_call
 from fsframework.api.run_rows import run_options, run_settings
@@ -36,6 +36,7 @@ from fsframework.values import (
 )
 
 if TYPE_CHECKING:
+    from fsframework.api.arguments import Arguments
     from fsframework.api.models import Model
     from fsframework.interfaces.statistic import Statistic
 
@@ -226,7 +227,7 @@ def run(
     cache_dir: str | Path | None = None,
     progress: bool = True,
     seeds: Iterable[int] | int | str | None = None,
-    **arguments: Any,
+    **arguments: Unpack[Arguments],
 ) -> Run:
     """Train a method, evaluate it on the tasks of every arm, and return the run.
 
