@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -36,6 +36,7 @@ from fsframework.statistics.results import (
     thread_cautions,
 )
 from fsframework.values import (
+    Contrast,
     Estimate,
     footnotes,
     html_table,
@@ -296,10 +297,7 @@ def headline(
     asked = [main] if main == first else [first, main]
     how = ComparisonOptions(IntervalChoice(level, interval))
     names = _row_names(found)
-    rows = [
-        HeadlineRow(line, one)
-        for line, one in zip(zip(*names.values(), strict=True), found, strict=True)
-    ]
+    rows = list(map(HeadlineRow, zip(*names.values(), strict=True), found))
     return headline_of(rows, list(names), statistics_of(session.registry, asked), how, ranked=True)
 
 
@@ -331,23 +329,28 @@ def headline_of_run(run: Run) -> Headline:
     if not estimates:
         raise DataError(f"{run.name}: has no estimates")
     names = list(dict.fromkeys(e.statistic for e in estimates.values()))
-    arms = list(record.arms) if record.contrast is None else list(record.contrast.arms)
-    wanted = [Measure(name, tuple(arms[:1])) for name in names[:-1]]
-    wanted += [Measure(names[-1], (arm,)) for arm in arms]
-    if record.contrast is not None:
-        wanted.append(Measure(names[-1], record.contrast.arms))
-    if not any(measure.name in estimates for measure in wanted):
-        wanted = [Measure(one.statistic, one.arms) for one in estimates.values()]
+    usual = [one.name for one in _measures(names, tuple(record.arms), record.contrast)]
     label = record.method.called if record.method is not None else run.name
     columns = []
-    for measure in wanted:
-        if (one := estimates.get(measure.name)) is not None:
-            called = record.labels.get(one.statistic) or one.statistic
-            head = "gap" if measure.is_gap else record.label(one)
-            better = one.higher_is_better and not measure.is_gap
-            columns.append(Column(head, called, measure, better, {label: one}))
+    for name in [one for one in usual if one in estimates] or estimates:
+        one = estimates[name]
+        measure = Measure(one.statistic, one.arms)
+        called = record.labels.get(one.statistic) or one.statistic
+        head = "gap" if measure.is_gap else record.label(one)
+        better = one.higher_is_better and not measure.is_gap
+        columns.append(Column(head, called, measure, better, {label: one}))
     row = HeadlineRow((label,), MethodResult(label, {}, cautions=record.cautions))
     return _assembled({label: row}, ("method",), [columns], [""])
+
+
+def _measures(
+    statistics: Sequence[str], arms: Sequence[str], contrast: Contrast | None
+) -> list[Measure]:
+    """Return the measures of the table: the main statistic, which is the last, in every arm."""
+    own, main = contrast.arms if contrast is not None else tuple(arms), statistics[-1]
+    measures = [Measure(name, own[:1]) for name in statistics[:-1]]
+    measures += [Measure(main, (arm,)) for arm in own]
+    return measures + ([] if contrast is None else [Measure(main, contrast.arms)])
 
 
 def headline_of_runs(
@@ -459,15 +462,10 @@ def _columns(
     labels = list(called)
     if len(results) > 1:
         results = comparable(results)
-    contrast, main = results[0].contrast, list(statistics)[-1]
-    arms = contrast.arms if contrast is not None else tuple(results[0].outcomes)
-    measures = [Measure(name, arms[:1]) for name in list(statistics)[:-1]]
-    measures += [Measure(main, (arm,)) for arm in arms]
-    measures += [] if contrast is None else [Measure(main, contrast.arms)]
-    symbols = {} if results[0].arms is None else results[0].arms.symbols
-    only = len(results[0].outcomes) == 1
+    first = results[0]
+    symbols = {} if first.arms is None else first.arms.symbols
     found, missing = [], []
-    for measure in measures:
+    for measure in _measures(list(statistics), list(first.outcomes), first.contrast):
         statistic = statistics[measure.statistic]
         try:
             values = values_of(results, measure, statistic)
@@ -477,6 +475,7 @@ def _columns(
         compared = compare_methods(labels, values, how) if len(labels) > 1 else None
         own = estimates_of_methods(labels, values, how) if compared is None else compared.values
         name = statistic.label or measure.statistic
+        only = len(first.outcomes) == 1
         head = "gap" if measure.is_gap else label_in_arms(name, measure.arms, symbols, only=only)
         better = statistic.higher_is_better and not measure.is_gap
         found.append(Column(head, name, measure, better, own, compared, called))
@@ -520,11 +519,8 @@ def _notes(rows: Mapping[str, HeadlineRow], groups: Sequence[Sequence[Column]]) 
         )
     terms = dict.fromkeys(_terms(columns) for columns in groups)
     yield from (f"gap = {one}; larger is worse." for one in terms if one)
-    failed: dict[str, list[str]] = {}
-    for label, row in rows.items():
-        if row.result is None:
-            failed.setdefault(row.reason, []).append(label)
-    yield from (f"–: {', '.join(labels)}: {reason}." for reason, labels in failed.items())
+    failed = {label: [f"{row.reason}."] for label, row in rows.items() if row.result is None}
+    yield from (f"–: {note}" for note in footnotes(failed))
     for columns in groups:
         yield from _shared_first(
             {c.label: c.compared.notes if c.compared is not None else () for c in columns}
@@ -720,16 +716,16 @@ def _bars(estimates: Sequence[Estimate | None], width: int) -> list[str]:
     def place(x: float) -> int:
         return round((x - low) / span * (width - 1))
 
-    lines = []
-    for one in values:
-        line = [" "] * width if one else []
-        if one:
-            line[place(0.0)] = "╎"
-            if one[1] == one[1]:
-                first, last = place(one[1]), place(one[2])
-                line[first : last + 1] = "─" * (last - first + 1)
-                if last - first > 1:
-                    line[first], line[last] = "├", "┤"
-            line[place(one[0])] = "●"
-        lines.append("".join(line).rstrip())
-    return lines
+    return ["" if one is None else _bar(*one, place, width) for one in values]
+
+
+def _bar(value: float, low: float, high: float, place: Callable[[float], int], width: int) -> str:
+    line = [" "] * width
+    line[place(0.0)] = "╎"
+    if low == low:
+        first, last = place(low), place(high)
+        line[first : last + 1] = "─" * (last - first + 1)
+        if last - first > 1:
+            line[first], line[last] = "├", "┤"
+    line[place(value)] = "●"
+    return "".join(line).rstrip()
