@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import fsf_reports
+import fsf_statistics
 import fsframework as fsf
 from fsf_reports import (
     DataAndWords,
@@ -142,7 +143,7 @@ def test_two_hundred_runs_leave_out_what_does_not_fit() -> None:
 def test_harmful_pairs_are_those_of_the_public_function() -> None:
     run = fsf.run(method="ncc", training={"epochs": 0}, **{**QUICK, "tasks": 150})
     made = fsf_reports.report(run, sections=["harmful-pairs"], progress=False)
-    pairs = fsf.harmful_pairs(run)
+    pairs = fsf_statistics.harmful_pairs(run)
     tables = [b for b in made.page.parts[0].blocks if isinstance(b, TableDeclaration)]
     shown = {
         (entry.row[1:], entry.measured.value)
@@ -241,7 +242,7 @@ def test_any_names_of_classes_words_and_methods_stay_text_everywhere(
         assert name in page.text
         assert f"word {name}" in page.text
     for thing in (run, run.estimates, run.tasks, fsf.headline({HOSTILE[1]: run}),
-                  fsf.breakdown(run, "class"), fsf.breakdown(run, "pair")):  # fmt: skip
+                  *(fsf_statistics.breakdown(run, by) for by in ("class", "pair"))):  # fmt: skip
         shown.feed(thing._repr_html_())
     assert shown.tags <= {"table", "caption", "thead", "tbody", "tr", "th", "td", "p", "b"}
     for of in ("classes", "pairs"):

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import fsf_reports
+import fsf_statistics
 import fsframework as api
 from fsf_reports import PlainTables, table
 from fsf_reports._table_files import WRITERS, caption, to_csv, to_html, to_markdown, to_tex
@@ -112,7 +113,7 @@ def test_parts_of_a_run_are_those_of_the_breakdown(
     name: str, by: Any, one_shot: list[Path]
 ) -> None:
     made = table(one_shot[:1], name)
-    rows = api.breakdown(one_shot[0], by).rows
+    rows = fsf_statistics.breakdown(one_shot[0], by).rows
     found = {(entry.row, entry.column): repr(entry.measured) for entry in made.entries}
     assert found == {(row.names, row.arm): repr(Quantity.of(row.estimate)) for row in rows}
 
