@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fsframework._calls import without_guard
 from fsframework._digest import digest_of
 
 __all__ = ["code_digest"]
@@ -119,7 +118,6 @@ def _class(cls: type[Any], seen: dict[int, int]) -> Iterator[Part]:
 
 
 def _function(function: Any, seen: dict[int, int]) -> Iterator[Part]:
-    function = without_guard(function)
     yield f"function {function.__module__}.{function.__qualname__}"
     if _has_file(function.__module__):
         return
