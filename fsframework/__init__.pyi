@@ -7,19 +7,12 @@ from fsframework.api.data import draw as draw
 from fsframework.api.data import pool as pool
 from fsframework.api.experiments import Description as Description
 from fsframework.api.experiments import describe as describe
-from fsframework.api.figures import save_figure as save_figure
 from fsframework.api.headlines import Headline as Headline
 from fsframework.api.headlines import headline as headline
 from fsframework.api.models import Model as Model
 from fsframework.api.models import evaluate as evaluate
 from fsframework.api.models import model as model
 from fsframework.api.packing import pack_images as pack_images
-from fsframework.api.pretraining import Pretrained as Pretrained
-from fsframework.api.pretraining import pretrain as pretrain
-from fsframework.api.printed import PrintedValue as PrintedValue
-from fsframework.api.printed import printed_values as printed_values
-from fsframework.api.reports import Report as Report
-from fsframework.api.reports import report as report
 from fsframework.api.results import Comparison as Comparison
 from fsframework.api.results import compare as compare
 from fsframework.api.results import estimate as estimate
@@ -29,7 +22,6 @@ from fsframework.api.running import load_run as load_run
 from fsframework.api.running import run as run
 from fsframework.api.running import runs as runs
 from fsframework.api.sweeping import sweep as sweep
-from fsframework.api.tables import save_tables as save_tables
 from fsframework.api.words import attributes as attributes
 from fsframework.values import ArmOutcomes as ArmOutcomes
 from fsframework.values import Arms as Arms

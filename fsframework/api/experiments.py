@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from fsframework.api.session import Session, open_session
 from fsframework.interfaces.dataset import Dataset
@@ -16,6 +16,9 @@ from fsframework.pipeline.experiment.configuration import (
 )
 from fsframework.pipeline.experiment.options import given_tree, merged, read_config
 from fsframework.pipeline.progress import Reporter
+
+if TYPE_CHECKING:
+    from fsframework.api.arguments import Arguments
 
 __all__ = ["Description", "describe", "described", "given_tree", "merged", "tree_of_call"]
 
@@ -98,7 +101,7 @@ def describe(
     runs_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    **arguments: Any,
+    **arguments: Unpack[Arguments],
 ) -> Description:
     """Describe what ``fsframework.run`` would do with the same arguments; run nothing.
 

@@ -629,7 +629,7 @@ def _cells(entries: Sequence[Entry | None]) -> list[str]:
         parts.append(("–" if q is None else f"{q.value:.{digits}f}", half, mark))
     before, after = (max(len(part[i]) for part in parts) for i in range(2))
     return [
-        f"{value.rjust(before)}{f' ± {half.rjust(after)}' if half else ''}{mark or ' '}"
+        f"{value.rjust(before)}{f' ± {half.rjust(after)}' if half else ''}{mark or ' '}".rstrip()
         for value, half, mark in parts
     ]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from fsframework.api.experiments import Description, described, tree_of_call
 from fsframework.api.run_rows import run_options, run_settings
@@ -17,7 +17,6 @@ from fsframework.errors import DataError, FsfError, OptionError, RecordError, ar
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.stages import OVERRIDING
-from fsframework.pipeline.run import run_experiment, with_queries
 from fsframework.records import (
     RECORD_NAME,
     RunRecord,
@@ -37,6 +36,7 @@ from fsframework.values import (
 )
 
 if TYPE_CHECKING:
+    from fsframework.api.arguments import Arguments
     from fsframework.api.models import Model
     from fsframework.interfaces.statistic import Statistic
 
@@ -227,7 +227,7 @@ def run(
     cache_dir: str | Path | None = None,
     progress: bool = True,
     seeds: Iterable[int] | int | str | None = None,
-    **arguments: Any,
+    **arguments: Unpack[Arguments],
 ) -> Run:
     """Train a method, evaluate it on the tasks of every arm, and return the run.
 
@@ -282,6 +282,8 @@ def run_described(description: Description, seeds: Sequence[int] | None = None) 
         OptionError: there are no seeds, or the experiment cannot have several; the message says
             why.
     """
+    from fsframework.pipeline.run import run_experiment, with_queries
+
     experiment, session = description.experiment, description.session
     if seeds is None:
         result = run_experiment(experiment, session)

@@ -82,12 +82,10 @@ def run(
         told = [_as_json(one) for one in made.runs]
         render.print_json(told[0] if chosen is None else {**made.to_json(), "runs": told})
         return
-    from fsframework.cli.runs import print_run
-
     if made.reused:
         what = "this run is" if chosen is None else "these runs are"
         click.echo(f"nothing to do: {what} already finished", err=True)
-    print_run(made, explain=explain)
+    render.print_run(made, explain=explain)
 
 
 def _print_resolved(options: Mapping[str, Any], origins: Mapping[str, Any], as_json: bool) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import sys
 import types
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from fsframework._digest import digest_of
+from fsframework.components.sources import module_file, sources_digest
 
 __all__ = ["code_digest"]
 
@@ -27,20 +26,16 @@ _LEFT_OUT = frozenset(
 
 
 def code_digest(cls: type[Any]) -> str:
-    """Digest the code of a class: its package, its file, or the class itself.
+    """Digest the code of a class: its module and what that imports, or the class itself.
 
-    A class of an installed package is digested with every Python file of the package; one of a
-    script with the script. A class typed into a notebook or a shell has no file: it is digested
-    with its methods, its bases and everything that they refer to there. What cannot be digested
-    makes the digest unique, so that nothing computed with it is reused.
+    A class of a package or a script is digested by the modules that it consists of, see
+    ``sources_digest``. One typed into a notebook or a shell has no file: it is digested with its
+    methods, its bases and everything that they refer to there. What cannot be digested makes the
+    digest unique, so that nothing computed with it is reused.
     """
-    module = sys.modules.get(cls.__module__.partition(".")[0])
-    file = getattr(module, "__file__", None)  # a module of the shell has none
-    if file is None or not Path(file).exists():
+    if module_file(cls.__module__) is None:
         return digest_of(*_parts(cls, {}))
-    path = Path(file)
-    files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
-    return digest_of(*(part for f in files for part in (f.name, f.read_bytes())))
+    return sources_digest(cls)
 
 
 def _parts(value: Any, seen: dict[int, int]) -> Iterator[Part]:
@@ -107,7 +102,7 @@ def _other(value: Any) -> Iterator[Part]:
 
 def _class(cls: type[Any], seen: dict[int, int]) -> Iterator[Part]:
     yield f"class {cls.__module__}.{cls.__qualname__}"
-    if _has_file(cls.__module__):
+    if module_file(cls.__module__):
         return
     for base in cls.__bases__:
         yield from _parts(base, seen)
@@ -119,7 +114,7 @@ def _class(cls: type[Any], seen: dict[int, int]) -> Iterator[Part]:
 
 def _function(function: Any, seen: dict[int, int]) -> Iterator[Part]:
     yield f"function {function.__module__}.{function.__qualname__}"
-    if _has_file(function.__module__):
+    if module_file(function.__module__):
         return
     yield from _parts(function.__code__, seen)
     yield from _parts(function.__defaults__, seen)
@@ -160,8 +155,3 @@ def _names(code: types.CodeType) -> set[str]:
         if isinstance(constant, types.CodeType):
             found |= _names(constant)
     return found
-
-
-def _has_file(module: str) -> bool:
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return file is not None and Path(file).exists()

@@ -11,12 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fsframework.errors import DataError, InfeasibleTask, OptionError
     from fsframework.interfaces.backbone import Backbone, Preprocessing
-    from fsframework.interfaces.benchmark import (
-        Benchmark,
-        BenchmarkResults,
-        Labelled,
-        Selection,
-    )
     from fsframework.interfaces.checks import (
         check_above,
         check_at_least,
@@ -28,13 +22,9 @@ if TYPE_CHECKING:
     from fsframework.interfaces.detector import AttributeDetector, Captioner, ImageTextModel
     from fsframework.interfaces.launcher import Launcher, Work, Workers, WorkerState
     from fsframework.interfaces.method import Batch, FewShotMethod
-    from fsframework.interfaces.page import PageWriter, ReportPage, ReportPart
-    from fsframework.interfaces.renderer import Renderer
     from fsframework.interfaces.sampler import Control, TaskSampler
-    from fsframework.interfaces.section import ReportedData, ReportedRun, ReportedRuns, Section
     from fsframework.interfaces.selector import WordSelector
     from fsframework.interfaces.statistic import Statistic
-    from fsframework.interfaces.table import TableWriter
     from fsframework.interfaces.views import ViewMaker, Views
     from fsframework.interfaces.wrapping import MethodWrapper
 
@@ -43,8 +33,6 @@ __all__ = [
     "AttributeDetector",
     "Backbone",
     "Batch",
-    "Benchmark",
-    "BenchmarkResults",
     "Captioner",
     "Configurable",
     "Control",
@@ -54,22 +42,11 @@ __all__ = [
     "FewShotMethod",
     "ImageTextModel",
     "InfeasibleTask",
-    "Labelled",
     "Launcher",
     "MethodWrapper",
     "OptionError",
-    "PageWriter",
     "Preprocessing",
-    "Renderer",
-    "ReportPage",
-    "ReportPart",
-    "ReportedData",
-    "ReportedRun",
-    "ReportedRuns",
-    "Section",
-    "Selection",
     "Statistic",
-    "TableWriter",
     "TaskSampler",
     "ViewMaker",
     "Views",
@@ -84,19 +61,10 @@ __all__ = [
 ]
 
 _HOME = {
-    "Section": "fsframework.interfaces.section",
-    "ReportedRuns": "fsframework.interfaces.section",
-    "ReportedRun": "fsframework.interfaces.section",
-    "ReportedData": "fsframework.interfaces.section",
-    "ReportPart": "fsframework.interfaces.page",
-    "ReportPage": "fsframework.interfaces.page",
-    "PageWriter": "fsframework.interfaces.page",
     "About": "fsframework.interfaces.dataset",
     "AttributeDetector": "fsframework.interfaces.detector",
     "Backbone": "fsframework.interfaces.backbone",
     "Batch": "fsframework.interfaces.method",
-    "Benchmark": "fsframework.interfaces.benchmark",
-    "BenchmarkResults": "fsframework.interfaces.benchmark",
     "Captioner": "fsframework.interfaces.detector",
     "Control": "fsframework.interfaces.sampler",
     "Configurable": "fsframework.interfaces.component",
@@ -106,15 +74,11 @@ _HOME = {
     "FewShotMethod": "fsframework.interfaces.method",
     "ImageTextModel": "fsframework.interfaces.detector",
     "InfeasibleTask": "fsframework.errors",
-    "Labelled": "fsframework.interfaces.benchmark",
     "Launcher": "fsframework.interfaces.launcher",
     "MethodWrapper": "fsframework.interfaces.wrapping",
     "OptionError": "fsframework.errors",
     "Preprocessing": "fsframework.interfaces.backbone",
-    "Renderer": "fsframework.interfaces.renderer",
-    "Selection": "fsframework.interfaces.benchmark",
     "Statistic": "fsframework.interfaces.statistic",
-    "TableWriter": "fsframework.interfaces.table",
     "TaskSampler": "fsframework.interfaces.sampler",
     "ViewMaker": "fsframework.interfaces.views",
     "Views": "fsframework.interfaces.views",

@@ -22,24 +22,13 @@ from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Arr
 from fsframework.values._formats import SCHEMA_VERSION, read_parquet
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast, label_in_arms
 from fsframework.values.attributes import AttributeTable
-from fsframework.values.blocks import Block, Gallery, ImageGroup, Listing, TaskBrowser, Text
-from fsframework.values.declarations import (
-    Entry,
-    FigureDeclaration,
-    Mark,
-    Panel,
-    Point,
-    Series,
-    TableColumn,
-    TableDeclaration,
-)
+from fsframework.values.declarations import Entry, TableDeclaration
 from fsframework.values.estimate import Estimate, Estimates, measure_name
-from fsframework.values.experiments import Answer, ExperimentDescription, ExperimentResult
+from fsframework.values.experiments import ExperimentDescription, ExperimentResult
 from fsframework.values.limits import demand_disk, demand_memory, size_text
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
-from fsframework.values.printed import Cell, PrintedValue
-from fsframework.values.quantities import Quantity
+from fsframework.values.quantities import Quantity, quantity_fields
 from fsframework.values.seeds import task_rng, task_seed, watched_tasks
 from fsframework.values.tables import footnotes, html_table, text_table
 from fsframework.values.tasks import TaskSet
@@ -47,41 +36,26 @@ from fsframework.values.tasks import TaskSet
 __all__ = [
     "SCHEMA_VERSION",
     "AccuracyOutcomes",
-    "Answer",
     "ArmOutcomes",
     "Arms",
     "AttributeTable",
-    "Block",
     "BoolArray",
-    "Cell",
     "Contrast",
     "Entry",
     "Estimate",
     "Estimates",
     "ExperimentDescription",
     "ExperimentResult",
-    "FigureDeclaration",
     "FloatArray",
-    "Gallery",
-    "ImageGroup",
     "ImagePool",
     "ImageRecord",
     "IntArray",
-    "Listing",
-    "Mark",
     "Outcomes",
-    "Panel",
-    "Point",
-    "PrintedValue",
     "Quantity",
     "QueryBatch",
     "Scope",
-    "Series",
-    "TableColumn",
     "TableDeclaration",
-    "TaskBrowser",
     "TaskSet",
-    "Text",
     "UInt8Array",
     "check_file",
     "demand_disk",
@@ -95,6 +69,7 @@ __all__ = [
     "parse_json",
     "parse_number",
     "parse_toml",
+    "quantity_fields",
     "read_file",
     "read_parquet",
     "size_text",

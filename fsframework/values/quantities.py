@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from fsframework.values.estimate import Estimate
 
-__all__ = ["Quantity"]
+__all__ = ["Quantity", "quantity_fields"]
 
 
 @dataclass(frozen=True)
@@ -70,3 +70,16 @@ class Quantity:
         if self.unit:
             return f"{value} ± {self.half_width:.2f}"
         return f"{value} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def quantity_fields(
+    name: str, quantity: Quantity | None, *, bounds: bool = False
+) -> dict[str, Any]:
+    """Return a number and its half-width as JSON values; what is missing is null."""
+    q = quantity or Quantity(math.nan)
+    ends = {f"{name}_low": _known(q.low), f"{name}_high": _known(q.high)} if bounds else {}
+    return {name: _known(q.value), f"{name}_half_width": _known(q.half_width), **ends}
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, 6)

@@ -180,8 +180,8 @@ def test_bars_share_a_scale_that_contains_zero() -> None:
         for value in (8, -2, 0)
     )
     table = TableDeclaration("t", "title", ("method",), entries)
-    _, *rows = Headline((), table).text(36).splitlines()
-    first, second, none = (row[21:] for row in rows)
+    _, *rows = Headline((), table).text(35).splitlines()
+    first, second, none = (row[20:] for row in rows)
     assert none == ""
     assert first.index("╎") == second.index("┤") == 4
     assert (first.index("├"), first.index("●"), first.index("┤")) == (10, 12, 14)

@@ -173,31 +173,8 @@ def compare(  # noqa: PLR0913 - a parameter per option
     draw = {"table": views.as_text, "markdown": views.as_markdown, "latex": views.as_latex}[form]
     if shown or form != "table":
         click.echo(draw(tables))
-    _print_beside_printed(results if explain and form == "table" else ())
     for note in notes:
         click.echo({"markdown": "- ", "latex": "% "}.get(form, "") + f"note: {note}")
-
-
-def _print_beside_printed(results: Sequence[MethodResult]) -> None:
-    """Print where methods stand beside the printed values of their cells, if there are any."""
-    import fsframework as fsf
-    from fsframework.api.printed import beside_printed
-    from fsframework.cli import render
-    from fsframework.errors import FsfError
-
-    runs = []
-    for source in (one.source for one in results if one.source is not None):
-        try:
-            runs.append(fsf.load_run(source))
-        except FsfError:
-            continue  # accuracies of a file
-    try:
-        groups = fsf.Runs(runs).over_seeds()
-    except FsfError:
-        return  # runs of one method with other levels
-    for group in groups:
-        if (told := beside_printed(group)) and group.record.method is not None:
-            render.print_text(f"{group.record.method.called}: {told}")
 
 
 def _shown(pairs: bool, matrix: bool, explain: bool) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from fsframework.cli.options import (
     shared,
     tree_of,
 )
-from fsframework.errors import OptionError
+from fsframework.errors import OptionError, PluginError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,15 +139,13 @@ def plan(  # noqa: PLR0913 - a parameter per option
       fsf plan --class-sizes 600x20 --shot 1
       fsf plan --dataset folder:./images --task-sd 9 --correlation 0.7
     """
-    import fsframework as fsf
     from fsf_analysis import study
     from fsf_analysis.queries import QueryPlan
-    from fsframework.api.figures import check_figure
     from fsframework.statistics.planning import TaskSupply
 
     if figure is not None:
         check_output(figure, force=force)
-        check_figure(figure)
+        _reports().check_figure(figure)
     tree = tree_of(context)
     level = 0.95 if level is None else level
     sizes = study.parse_class_sizes(class_sizes) if class_sizes is not None else ()
@@ -185,7 +183,7 @@ def plan(  # noqa: PLR0913 - a parameter per option
         power,
     )
     if figure is not None:
-        fsf.save_figure(planned.drawn(), figure)
+        _reports().save_figure(planned.drawn(), figure)
     if as_json:
         _print_json(planned, measured)
     else:
@@ -398,3 +396,16 @@ def _moments(measured: QueryBounds | None) -> dict[str, Any] | None:
         "m2": m2,
         "m3": found.alpha + found.mean**2 - m2 / found.n_way,
     }
+
+
+def _reports() -> Any:
+    """Return the package that draws figures.
+
+    Raises:
+        PluginError: it is not installed.
+    """
+    try:
+        import fsf_reports
+    except ImportError as error:
+        raise PluginError("--figure needs what draws figures: pip install fsf-reports") from error
+    return fsf_reports

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
@@ -12,7 +13,9 @@ from fsf_analysis.queries import QueryPlan
 from fsf_analysis.query_bounds import QueryBounds
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.statistics.query_variance import PilotAnswers
-from fsframework.values import FigureDeclaration, Panel, Point, Quantity, Series
+
+if TYPE_CHECKING:
+    from fsf_reports.values import FigureDeclaration
 
 __all__ = [
     "PlanRow",
@@ -236,11 +239,14 @@ class StudyPlan:
         return "difference" if self.differences is not None else "accuracy"
 
     def drawn(self) -> FigureDeclaration:
-        """Declare the curve as a figure, in squared points.
+        """Declare the curve as a figure of ``fsf-reports``, in squared points.
 
         Raises:
             DataError: there is no pilot, so the variance is unknown.
         """
+        from fsf_reports.values import FigureDeclaration, Panel, Point, Series
+        from fsframework.values import Quantity
+
         curve = self.curve()
         if not curve:
             raise DataError("without a pilot RUN the variance is unknown, and there is no curve")

@@ -13,20 +13,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fsf_benchmarks._models import of_model
+from fsf_benchmarks.interfaces import Answer, Benchmark, BenchmarkResults, Selection
+from fsf_reports.values import FigureDeclaration, Panel, Point, Series
 from fsframework.api.data import draw
 from fsframework.errors import InfeasibleTask, OptionError, argument
-from fsframework.interfaces import Benchmark, BenchmarkResults, Selection
 from fsframework.values import (
-    Answer,
     Entry,
     Estimate,
     ExperimentDescription,
     ExperimentResult,
-    FigureDeclaration,
-    Panel,
-    Point,
     Quantity,
-    Series,
     TableDeclaration,
     footnotes,
 )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fsf_benchmarks._fewstab import IFSL_BACKBONE, IFSL_ROW, spelt
 from fsf_benchmarks._fewstab_notes import about, named, printed, printed_note, settings
 from fsf_benchmarks._fewstab_tables import failed, paired_difference
-from fsframework.interfaces import BenchmarkResults
+from fsf_benchmarks.interfaces import BenchmarkResults
 from fsframework.values import Entry, ExperimentResult, Quantity, TableDeclaration, footnotes
 
 __all__ = ["table_s10"]

@@ -14,7 +14,7 @@ from fsf_benchmarks._fewstab import (
     TECHNIQUES,
 )
 from fsf_benchmarks._published import printed_values
-from fsframework.interfaces import BenchmarkResults
+from fsf_benchmarks.interfaces import BenchmarkResults
 from fsframework.values import ExperimentResult, Quantity
 
 __all__ = ["SCOPES", "about", "joined", "named", "printed", "printed_note", "settings"]

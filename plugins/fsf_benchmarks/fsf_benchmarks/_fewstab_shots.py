@@ -12,18 +12,9 @@ from collections.abc import Iterator
 from fsf_benchmarks._fewstab import TRAINED, shots_tested, spelt
 from fsf_benchmarks._fewstab_notes import SCOPES, about, joined, named, settings
 from fsf_benchmarks._fewstab_tables import paired_difference
-from fsframework.interfaces import BenchmarkResults
-from fsframework.values import (
-    Entry,
-    ExperimentResult,
-    FigureDeclaration,
-    Panel,
-    Point,
-    Quantity,
-    Series,
-    TableDeclaration,
-    footnotes,
-)
+from fsf_benchmarks.interfaces import BenchmarkResults
+from fsf_reports.values import FigureDeclaration, Panel, Point, Series
+from fsframework.values import Entry, ExperimentResult, Quantity, TableDeclaration, footnotes
 
 __all__ = ["drawn", "tabulated"]
 

@@ -13,8 +13,8 @@ import numpy as np
 from fsf_benchmarks._fewstab import PLAIN, TECHNIQUES, spelt
 from fsf_benchmarks._fewstab_notes import about, named, printed, printed_note, settings
 from fsf_benchmarks._published import AVERAGE, DETECTORS
+from fsf_benchmarks.interfaces import BenchmarkResults
 from fsframework.errors import DataError, FsfError
-from fsframework.interfaces import BenchmarkResults
 from fsframework.statistics.differences import ComparisonOptions, mean_interval
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.values import (

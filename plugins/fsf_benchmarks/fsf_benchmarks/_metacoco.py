@@ -18,16 +18,20 @@ import numpy as np
 from fsf_benchmarks._labels import recipe_for
 from fsf_benchmarks._published import number_in, rows_of
 from fsf_benchmarks._sentences import beside_printed
-from fsframework.errors import DataError, InfeasibleTask, OptionError
-from fsframework.interfaces import Benchmark, BenchmarkResults, Selection
-from fsframework.values import (
+from fsf_benchmarks.interfaces import (
     Answer,
+    Benchmark,
+    BenchmarkResults,
     Cell,
+    PrintedValue,
+    Selection,
+)
+from fsframework.errors import DataError, InfeasibleTask, OptionError
+from fsframework.values import (
     Entry,
     Estimate,
     ExperimentDescription,
     ExperimentResult,
-    PrintedValue,
     Quantity,
     TableDeclaration,
     footnotes,

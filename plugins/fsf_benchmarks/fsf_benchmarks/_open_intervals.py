@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fsf_benchmarks._labels import check_distinct, spelt_label
 from fsf_benchmarks._models import frozen_backbone, loaded_model
+from fsf_benchmarks.interfaces import Answer, Benchmark, BenchmarkResults, Labelled, Selection
 from fsframework.errors import DataError, OptionError, argument, close_matches
-from fsframework.interfaces import Benchmark, BenchmarkResults, Labelled, Selection
 from fsframework.values import (
-    Answer,
     Entry,
     Estimate,
     ExperimentDescription,

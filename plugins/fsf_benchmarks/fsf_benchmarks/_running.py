@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_choices
+from fsf_benchmarks.interfaces import AXES, Answer, Benchmark, BenchmarkResults, Selection
+from fsf_reports.values import FigureDeclaration
 from fsframework.api.components import Given, component
 from fsframework.api.experiments import Description, given_tree, tree_of_call
 from fsframework.api.grids import read_seeds
@@ -29,15 +31,8 @@ from fsframework.api.sweeps import (
     sweep_of,
 )
 from fsframework.errors import FsfError, OptionError, argument
-from fsframework.interfaces import Benchmark, BenchmarkResults, Launcher, Selection
-from fsframework.interfaces.benchmark import AXES
-from fsframework.values import (
-    Answer,
-    ExperimentDescription,
-    ExperimentResult,
-    FigureDeclaration,
-    TableDeclaration,
-)
+from fsframework.interfaces import Launcher
+from fsframework.values import ExperimentDescription, ExperimentResult, TableDeclaration
 
 __all__ = ["FinishedBenchmark", "Job", "Listed", "make_job", "run_benchmark"]
 

@@ -19,8 +19,8 @@ import fsframework as fsf_api
 from fsf_benchmarks import _fewstab, _fewstab_agreement, _fewstab_tables, run_benchmark
 from fsf_benchmarks._fewstab import TECHNIQUES
 from fsf_benchmarks._published import DATASETS, printed_values
+from fsf_benchmarks.interfaces import BenchmarkResults
 from fsframework.errors import OptionError, PluginError
-from fsframework.interfaces import BenchmarkResults
 from fsframework.values import ExperimentResult
 from tests.conftest import Fsf
 

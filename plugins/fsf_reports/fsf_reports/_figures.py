@@ -10,10 +10,11 @@ from types import MappingProxyType
 from typing import Any
 
 from fsf_reports._results import Group, Results, Shown, reading
+from fsf_reports.values import FigureDeclaration, Panel, Point, Series
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.ranking import FEWEST_RANKED, spearman
-from fsframework.values import Estimate, FigureDeclaration, Panel, Point, Quantity, Series
+from fsframework.values import Estimate, Quantity
 
 __all__ = ["FIGURES", "Named", "Wanted", "figure"]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import fsf_reports
 import fsframework as api
 from fsf_reports import PlainTables, table
 from fsf_reports._table_files import WRITERS, caption, to_csv, to_html, to_markdown, to_tex
@@ -218,7 +219,7 @@ BESIDE = TableDeclaration(
 
 def test_printed_values_are_beside_measured_ones(tmp_path: Path) -> None:
     path = tmp_path / "tables.md"
-    api.save_tables([BESIDE, nasty()], path, writer={"name": "plain-tables", "digits": 2})
+    fsf_reports.save_tables([BESIDE, nasty()], path, writer={"name": "plain-tables", "digits": 2})
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if "|" in line]
     assert lines[0] == ("| shot | method | wAcc-A | wAcc-A, printed | wAcc-A, measured − printed |")
     assert lines[2] == "| 1 | A&amp;B\\|c | 30.00 ± 3.00 | 34.00 ± 4.00 | −4.00 ± 5.00 |"
@@ -231,7 +232,7 @@ def test_printed_values_are_beside_measured_ones(tmp_path: Path) -> None:
 
 
 def test_two_latex_tables_of_one_name_have_two_labels(tmp_path: Path) -> None:
-    api.save_tables([BESIDE, BESIDE], tmp_path / "tables.tex")
+    fsf_reports.save_tables([BESIDE, BESIDE], tmp_path / "tables.tex")
     text = (tmp_path / "tables.tex").read_text(encoding="utf-8")
     assert re.findall(r"\\label\{(.*)\}", text) == ["tab:table-3", "tab:table-3-2"]
     assert r"\caption{Table 3 of FewSTAB. Worst classes. a: failed:" in text
@@ -240,9 +241,9 @@ def test_two_latex_tables_of_one_name_have_two_labels(tmp_path: Path) -> None:
 
 def test_a_file_that_nothing_writes(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"must end in one of .tex, .md, .csv, .html"):
-        api.save_tables(BESIDE, tmp_path / "tables.xls")
+        fsf_reports.save_tables(BESIDE, tmp_path / "tables.xls")
     with pytest.raises(DataError, match="no tables to write"):
-        api.save_tables([], tmp_path / "tables.tex")
+        fsf_reports.save_tables([], tmp_path / "tables.tex")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from weakref import WeakKeyDictionary
 
 import fsframework as fsf
-from fsframework.interfaces import ReportedRun, ReportedRuns
+from fsf_reports.interfaces import ReportedRun, ReportedRuns
 from fsframework.statistics import results
 from fsframework.values import Entry, Quantity, TableDeclaration
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from fsf_reports._sections._headline import every_measure, headline_of, numbered
-from fsframework.interfaces import ReportedRuns, Section
-from fsframework.values import Block, Text
+from fsf_reports.interfaces import ReportedRuns, Section
+from fsf_reports.values import Block, Text
 
 __all__ = ["Leaderboard"]
 

@@ -9,19 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 import fsframework as fsf
-from fsframework.interfaces import ReportedRun, ReportedRuns, Section
+from fsf_reports.interfaces import ReportedRun, ReportedRuns, Section
+from fsf_reports.values import Block, Gallery, ImageGroup, Text
 from fsframework.statistics.harm import LEAST_HARM, MOST_WRONG
-from fsframework.values import (
-    Block,
-    Entry,
-    Gallery,
-    ImageGroup,
-    ImagePool,
-    IntArray,
-    Quantity,
-    TableDeclaration,
-    Text,
-)
+from fsframework.values import Entry, ImagePool, IntArray, Quantity, TableDeclaration
 
 __all__ = ["HarmfulPairs"]
 
