@@ -144,7 +144,7 @@ def malformed(plugin: object, method: str, found: str, expected: str) -> PluginE
     return PluginError(_described(named(plugin), method, _ITEM.get(), event))
 
 
-def checked(plugin: object, method: str, found: Any, *expected: type[_Result]) -> _Result:
+def checked(plugin: object, method: str, found: _Result, *expected: Any) -> _Result:
     """Return what a plugin returned if it is of an expected type.
 
     Raises:
@@ -181,7 +181,7 @@ def contained(fallback: Called | None = None, method: str = "") -> Iterator[None
         if called is None:
             raise
         notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(_OF)]
-        item = notes[0].removeprefix(_OF) if notes else ""
+        item = notes[0].removeprefix(_OF) if notes else _ITEM.get()
         text = _described(called, method, item, f"raised {text_of(error)}", error)
         if is_out_of_memory(error):
             raise MemoryError(text) from error
@@ -233,4 +233,4 @@ def _component_of(frame: FrameType) -> type | None:
     first = frame.f_locals.get(code.co_varnames[0])
     cls = first if isinstance(first, type) else type(first)
     own = any(base.__module__ == module for base in cls.__mro__)
-    return cls if own and getattr(cls, "_kind", "") else None
+    return cls if own and bool(getattr(cls, "_kind", None)) else None

@@ -14,7 +14,7 @@ from fsframework._calls import about, contained, is_out_of_memory, malformed, te
 from fsframework.errors import DataError, PluginError
 from fsframework.interfaces import AttributeDetector, Dataset, Statistic, TaskSampler
 from fsframework.testing.toys import toy_pool
-from fsframework.values import Outcomes
+from fsframework.values import ArmOutcomes, Outcomes
 
 
 def raising(error: BaseException) -> Any:
@@ -24,6 +24,13 @@ def raising(error: BaseException) -> Any:
         raise error
 
     return method
+
+
+def outcomes() -> ArmOutcomes:
+    """Return the outcomes of a few tasks."""
+    tasks = fsf.draw("random", toy_pool(), tasks=2, way=2, shot=1, queries=2)
+    found = Outcomes.of(tasks["random"], np.zeros(tasks["random"].query.shape, int))
+    return ArmOutcomes({"random": found}, tasks)
 
 
 def toy(interface: type, **methods: Any) -> Any:
@@ -62,9 +69,8 @@ def test_public_functions_contain_faults() -> None:
 
     with pytest.raises(PluginError, match="sampler 'exiting': draw raised SystemExit: 0"):
         fsf.draw(Exiting, toy_pool(), tasks=2)
-    outcomes = Outcomes(np.zeros((2, 2, 3), int), "digest", 6, False)
     with pytest.raises(PluginError, match="statistic 'endless': per_task raised RecursionError"):
-        fsf.estimate(outcomes, Endless)
+        fsf.estimate(outcomes(), Endless)
 
 
 def test_properties_constructors_and_generators_are_ascribed_to_their_class() -> None:
@@ -108,9 +114,8 @@ def test_a_result_of_another_type_is_refused(answer: Any) -> None:
         def draw(self, pool: Any, n_tasks: Any, seed: int) -> Any:
             return answer
 
-    outcomes = Outcomes(np.zeros((2, 2, 3), int), "digest", 6, False)
     with pytest.raises(PluginError, match="'odd': per_task returned .* must return ndarray"):
-        fsf.estimate(outcomes, Odd)
+        fsf.estimate(outcomes(), Odd)
     with pytest.raises(PluginError, match="'odd-sampler': draw returned .* must return TaskSet"):
         fsf.draw(OddSampler, toy_pool(), tasks=2)
 

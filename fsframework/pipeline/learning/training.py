@@ -354,7 +354,8 @@ def _drawn(
     """Draw tasks of a shape."""
     sampler = replace(episodes, options={**episodes.options, **shape})
     made = sampler.create()
-    return checked(made, "draw", made.draw(pool, count, seed), TaskSet)
+    drawn: TaskSet = made.draw(pool, count, seed)
+    return checked(made, "draw", drawn, TaskSet)
 
 
 @dataclass
