@@ -14,12 +14,10 @@ from types import FunctionType
 from typing import Any
 
 _HOMES = {
-    "api.breakdowns": ("Breakdown", "HarmfulPairs", "breakdown", "harmful_pairs"),
     "api.data": ("dataset", "draw", "pool"),
     "api.experiments": ("Description", "describe"),
     "api.models": ("Model", "evaluate", "model"),
     "api.headlines": ("Headline", "headline"),
-    "api.packing": ("pack_images",),
     "api.results": ("Comparison", "compare", "estimate"),
     "api.running": ("Run", "Runs", "load_run", "run", "runs"),
     "api.sweeping": ("sweep",),

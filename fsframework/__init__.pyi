@@ -1,7 +1,3 @@
-from fsframework.api.breakdowns import Breakdown as Breakdown
-from fsframework.api.breakdowns import HarmfulPairs as HarmfulPairs
-from fsframework.api.breakdowns import breakdown as breakdown
-from fsframework.api.breakdowns import harmful_pairs as harmful_pairs
 from fsframework.api.data import dataset as dataset
 from fsframework.api.data import draw as draw
 from fsframework.api.data import pool as pool
@@ -12,7 +8,6 @@ from fsframework.api.headlines import headline as headline
 from fsframework.api.models import Model as Model
 from fsframework.api.models import evaluate as evaluate
 from fsframework.api.models import model as model
-from fsframework.api.packing import pack_images as pack_images
 from fsframework.api.results import Comparison as Comparison
 from fsframework.api.results import compare as compare
 from fsframework.api.results import estimate as estimate

@@ -276,13 +276,13 @@ def run_described(description: Description, seeds: Sequence[int] | None = None) 
     """Run a described experiment, once or once for each training seed, all on the same tasks.
 
     Each seed is the run that the same experiment with this ``training_seed`` makes, so that
-    finished ones are reused. With ``queries=auto`` the pilot is that of the first seed.
+    finished ones are reused.
 
     Raises:
         OptionError: there are no seeds, or the experiment cannot have several; the message says
             why.
     """
-    from fsframework.pipeline.run import run_experiment, with_queries
+    from fsframework.pipeline.run import run_experiment
 
     experiment, session = description.experiment, description.session
     if seeds is None:
@@ -292,11 +292,10 @@ def run_described(description: Description, seeds: Sequence[int] | None = None) 
     # Every seed is checked before the first run.
     for seed in seeds:
         _trained_with(experiment, seed)
-    planned = with_queries(_trained_with(experiment, seeds[0]), session)
     made = []
     for place, seed in enumerate(seeds, start=1):
         session.reporter.say(f"training seed {seed}, {place} of {len(seeds)}")
-        own = dataclasses.replace(description, experiment=_trained_with(planned, seed))
+        own = dataclasses.replace(description, experiment=_trained_with(experiment, seed))
         made.append(run_described(own))
     statistics = {name: one.create() for name, one in experiment.statistics.items()}
     [found] = Runs(made).over_seeds(level=experiment.settings.level, statistics=statistics)

@@ -151,7 +151,6 @@ class _OfCommands:
 _FURTHER: Mapping[str, dict[str, Any]] = {
     "workers": {"type": click.IntRange(min=1), "callback": _set_workers, "expose_value": False},
     "runs-dir": {"default": Path("runs")},
-    "queries": {"type": None, "metavar": "N|auto", "callback": _number_or("auto")},
     "option": {"multiple": True},
     "plugin": {"multiple": True},
     "statistic": {"multiple": True},

@@ -57,7 +57,7 @@ def run(
       fsf run --method renet --seeds 0-4
       fsf run --dataset folder:./images --attributes words.csv --backbone resnet12
       fsf run --dataset folder:./images --detector vit-gpt2 --drop-class-words
-      fsf run --method ncc --sampler depleting --tasks all --queries auto
+      fsf run --method ncc --sampler depleting --tasks all --queries 5
       fsf run --method ncc --backbone timm:tf_efficientnet_lite0 --dataset folder:./images \\
               --detector appearance
       fsf run --plugin ./mine.py --method mine -o method.temperature=0.2

@@ -10,6 +10,7 @@ import click
 
 from fsframework.cli.options import (
     CONFIGURATION,
+    OF_RUN,
     key_values,
     listed,
     runnable_group,
@@ -18,6 +19,7 @@ from fsframework.cli.options import (
     tree_of,
 )
 from fsframework.errors import FsfError
+from fsframework.pipeline.experiment.options import ARGUMENTS
 
 if TYPE_CHECKING:
     from fsframework.api.sweep_listing import Listed
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = ["sweep"]
 
-_AXES = (
-    *("method", "sampler", "dataset", "backbone", "attributes", "shot", "tasks", "detector"),
-    *("split", "way", "queries", "seed", "task-seed", "recipe", "init-from", "model"),
-    *("image-size", "precision", "query-batch", "min-count"),
+_SINGLE = (
+    *("device", "drop-words", "statistic", "level", "interval", "decoding", "broken"),
+    *(one.flag for one in ARGUMENTS.values() if one.type is bool),
 )
+"""Options of a run with one value, or one list, for all experiments."""
+_NOT_OF_SWEEPS = ("name", "task-file", "training-seed")
+_AXES = tuple(flag for flag in OF_RUN if flag not in (*_SINGLE, *_NOT_OF_SWEEPS))
 """Options with one or more values."""
 _WHOLE = ("statistics", "drop_words")
 """Keys of options whose value is a list by itself."""
@@ -37,8 +41,7 @@ _WHOLE = ("statistics", "drop_words")
 
 @runnable_group(epilog="Options left out come from --config, then from the defaults.")
 @listed(*_AXES)
-@shared("seeds", "device", "placebo", "drop-class-words", "drop-words", "statistic", "level")
-@shared("interval", "tensorboard", "decoding", "broken", "workers", "offline", "launcher")
+@shared(*_SINGLE, "seeds", "workers", "launcher")
 @click.option("--name", metavar="NAME", help="Name of the sweep.  [default: from its experiments]")
 @shared(*CONFIGURATION, "runs-dir", "cache-dir", "dry-run", "json")
 @click.pass_context

@@ -72,20 +72,11 @@ def _mapping(value: Mapping[Any, Any], seen: dict[int, int]) -> Iterator[Part]:
             yield from _parts(one, seen)
 
 
-def _method(value: Any, seen: dict[int, int]) -> Iterator[Part]:
+def _wrapped(value: Any, seen: dict[int, int]) -> Iterator[Part]:
     yield type(value).__name__
-    yield from _parts(value.__func__, seen)
-
-
-def _property(value: property, seen: dict[int, int]) -> Iterator[Part]:
-    yield "property"
-    for one in (value.fget, value.fset, value.fdel):
-        yield from _parts(one, seen)
-
-
-def _cached(value: functools.cached_property[Any], seen: dict[int, int]) -> Iterator[Part]:
-    yield "cached property"
-    yield from _parts(value.func, seen)
+    for name in ("__func__", "func", "fget", "fset", "fdel"):
+        if hasattr(value, name):
+            yield from _parts(getattr(value, name), seen)
 
 
 def _other(value: Any) -> Iterator[Part]:
@@ -138,9 +129,7 @@ _WALKS: tuple[tuple[Any, Callable[[Any, dict[int, int]], Iterator[Part]]], ...] 
     ((tuple, list), _sequence),
     ((set, frozenset), _set),
     (Mapping, _mapping),
-    ((staticmethod, classmethod), _method),
-    (property, _property),
-    (functools.cached_property, _cached),
+    ((staticmethod, classmethod, property, functools.cached_property), _wrapped),
     (types.FunctionType, _function),
     (types.CodeType, _code),
     (type, _class),

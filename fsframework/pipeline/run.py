@@ -30,7 +30,6 @@ from fsframework.pipeline.learning.training import (
     start_from,
 )
 from fsframework.pipeline.preparation import Prepared, prepare
-from fsframework.pipeline.query_planning import with_planned_queries
 from fsframework.pipeline.recording import interval_notes, new_record, plugin_records
 from fsframework.pipeline.run_files import WEIGHTS_NAME, finished_outcomes, weights_of_run
 from fsframework.pipeline.session import Session
@@ -45,7 +44,7 @@ from fsframework.records import (
 from fsframework.statistics.estimation import estimates_of
 from fsframework.values import ArmOutcomes, ImagePool, Outcomes
 
-__all__ = ["RunResult", "run_experiment", "with_queries"]
+__all__ = ["RunResult", "run_experiment"]
 
 _TRAINED_ON = {"images of train": "train", "images of val": "val"}
 """Splits by the name of their images' digest in a record."""
@@ -69,21 +68,12 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     Raises:
         FsfError: bad input, in one sentence.
     """
-    experiment, timer = with_queries(experiment, session), _Timer()
+    timer = _Timer()
     with timer("tasks"):
         prepared = prepare(experiment, session)
     job = _Job(prepared, run_fingerprint(prepared), session, timer)
     with held(session.workspace.cache / "running" / job.fingerprint[:24], session.reporter):
         return job.run()
-
-
-def with_queries(experiment: Experiment, session: Session) -> Experiment:
-    """Return the experiment with the number of queries that a pilot run finds, if one is to."""
-    if experiment.settings.queries != "auto" or experiment.planned:
-        return experiment
-    return with_planned_queries(
-        experiment, session.registry, lambda pilot: run_experiment(pilot, session).folder
-    )
 
 
 class _Timer:

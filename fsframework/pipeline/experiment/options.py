@@ -77,8 +77,7 @@ class Arguments:
             ... (see fsf plugins list --kind detector).
         shot: support images per class.
         way: classes per task.
-        queries: query images per class; auto finds the best number in a pilot run, for tasks
-            without replacement (see fsf plan).
+        queries: query images per class.
         training: options of all stages of the training, or a list of stages.
         statistics: what to measure; repeatable. Set its options with -o
             statistics.NAME.OPTION=VALUE.
@@ -98,7 +97,7 @@ class Arguments:
         int | None, Option(TASKS, without="5, or what the data allow", key="sampler.n_way")
     ] = None
     queries: Annotated[
-        int | Literal["auto"] | None,
+        int | None,
         Option(TASKS, without="15, or what the data allow", key="sampler.n_query"),
     ] = None
     training: Any = None
@@ -167,8 +166,6 @@ class Settings:
         model: use the method, backbone and weights of another run or of an imported one; train
             nothing. A folder, or the beginning of its name in the runs folder.
         tensorboard: also write the training curve for TensorBoard into the run's folder.
-        queries: given, or auto: the number that a pilot run finds best.
-        pilot_tasks: tasks of the pilot run of queries=auto.
     """
 
     task_seed: Annotated[int, Option(RUNNING, "N", "", least=0, below=2**63)] = 0
@@ -206,8 +203,6 @@ class Settings:
     recipe: Annotated[str | None, Option(TRAINING, "NAME", "quick, if the method has it")] = QUICK
     model: Annotated[Path | None, Option(TRAINING, "RUN", names="run")] = None
     tensorboard: Annotated[bool, Option(TRAINING)] = False
-    queries: Literal["given", "auto"] = "given"
-    pilot_tasks: Annotated[int, Option(least=3)] = 200
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -274,8 +269,7 @@ def given_tree(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
             value = Given(None, getattr(value, "origin", origin))
         if name == "training" and isinstance(value, (list, tuple)):
             value = {"stages": list(value)}
-        key = "queries" if name == "queries" and str(raw).lower() == "auto" else _key_of(name)
-        found = over(_nested(key, layer(value, origin)), found)
+        found = over(_nested(_key_of(name), layer(value, origin)), found)
     return found
 
 
@@ -341,7 +335,7 @@ def check_keys(tree: Mapping[str, Any]) -> None:
     """
     known = [name for name, option in ARGUMENTS.items() if option.of_run]
     for key in tree:
-        if key not in known and key != "queries":
+        if key not in known:
             raise OptionError(
                 f"unknown option {key!r}{close_matches(key, known)}; known: {', '.join(known)}"
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fsf_reports.interfaces import Renderer, TableWriter
-from fsf_reports.values import FigureDeclaration
+from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsframework.api.components import component
 from fsframework.api.files import atomic_path
 from fsframework.api.session import open_session
@@ -21,7 +21,6 @@ from fsframework.errors import (
     close_matches,
 )
 from fsframework.interfaces import contained
-from fsframework.values import TableDeclaration
 
 __all__ = ["check_figure", "check_tables", "in_notebook", "save_figure", "save_tables"]
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import fsf_reports
+import fsf_statistics
 import fsframework as fsf
 from fsf_reports import (
     DataAndWords,
@@ -27,10 +28,17 @@ from fsf_reports import (
 from fsf_reports._table_files import WRITERS
 from fsf_reports.interfaces import Section
 from fsf_reports.testing import toy_runs
-from fsf_reports.values import FigureDeclaration, Listing, TaskBrowser, Text
+from fsf_reports.values import (
+    FigureDeclaration,
+    Listing,
+    Quantity,
+    TableDeclaration,
+    TaskBrowser,
+    Text,
+    table_of_headline,
+)
 from fsframework.errors import OptionError, RecordError
 from fsframework.testing import parametrize_with_checks
-from fsframework.values import Quantity, TableDeclaration
 
 QUICK: dict[str, Any] = {
     "dataset": {"name": "planted", "n_per_class": 24, "size": 24},
@@ -142,7 +150,7 @@ def test_two_hundred_runs_leave_out_what_does_not_fit() -> None:
 def test_harmful_pairs_are_those_of_the_public_function() -> None:
     run = fsf.run(method="ncc", training={"epochs": 0}, **{**QUICK, "tasks": 150})
     made = fsf_reports.report(run, sections=["harmful-pairs"], progress=False)
-    pairs = fsf.harmful_pairs(run)
+    pairs = fsf_statistics.harmful_pairs(run)
     tables = [b for b in made.page.parts[0].blocks if isinstance(b, TableDeclaration)]
     shown = {
         (entry.row[1:], entry.measured.value)
@@ -164,7 +172,7 @@ def test_what_sections_declare_is_what_the_public_functions_return() -> None:
     opened = {one.label: one for one in made.page.runs}
     headline = fsf.headline({label: one.outcomes for label, one in opened.items()})
     assert [(e.row, e.column, repr(e.measured)) for e in tables["Leaderboard"].entries] == [
-        (e.row, e.column, repr(e.measured)) for e in headline.table.entries
+        (e.row, e.column, repr(e.measured)) for e in table_of_headline(headline).entries
     ]
     for name, own in (("ncc", run), ("logistic", other)):
         wanted = [repr(Quantity.of(one)) for one in own.estimates.values()]
@@ -241,7 +249,7 @@ def test_any_names_of_classes_words_and_methods_stay_text_everywhere(
         assert name in page.text
         assert f"word {name}" in page.text
     for thing in (run, run.estimates, run.tasks, fsf.headline({HOSTILE[1]: run}),
-                  fsf.breakdown(run, "class"), fsf.breakdown(run, "pair")):  # fmt: skip
+                  *(fsf_statistics.breakdown(run, by) for by in ("class", "pair"))):  # fmt: skip
         shown.feed(thing._repr_html_())
     assert shown.tags <= {"table", "caption", "thead", "tbody", "tr", "th", "td", "p", "b"}
     for of in ("classes", "pairs"):
@@ -294,7 +302,7 @@ def test_the_command_of_a_run_repeats_it(fsf: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert '"reused": true' in done.stdout
     code = listings["Python"].text
-    assert code.splitlines()[0] == "import fsframework as fsf"
+    assert code.splitlines()[:2] == ["import fsf_reports", "import fsframework as fsf"]
     compile(code, "listing", "exec")
     assert listings["To cite"].text.startswith("@inproceedings{")
 
