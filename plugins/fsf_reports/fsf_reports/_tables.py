@@ -11,8 +11,9 @@ from typing import Any
 
 import fsf_statistics
 from fsf_reports._results import Group, Results, Shown, reading
+from fsf_reports.values import Entry, Quantity, TableDeclaration, table_of_headline
 from fsframework.errors import DataError, OptionError, argument, close_matches
-from fsframework.values import Entry, Estimate, Quantity, TableDeclaration
+from fsframework.values import Estimate
 
 __all__ = ["FACTS", "TABLES", "Request", "table"]
 
@@ -128,7 +129,7 @@ def _cells(results: Results, request: Request) -> list[_Cell]:
             for column in columns
             for label, estimate in column.values.items()
         }
-        for entry in answer.table.entries:
+        for entry in table_of_headline(answer).entries:
             label = entry.row[0]
             estimate = estimates[label, entry.column]
             found.append(_Cell(by_label[label], group, entry, estimate))

@@ -16,10 +16,9 @@ import fsf_reports
 from fsf_reports import Altair, chart, vega_lite
 from fsf_reports._style import WIDTHS
 from fsf_reports.testing import toy_figure
-from fsf_reports.values import FigureDeclaration, Mark, Panel, Point, Series
+from fsf_reports.values import FigureDeclaration, Mark, Panel, Point, Quantity, Series
 from fsframework.errors import DataError, OptionError
 from fsframework.testing import parametrize_with_checks
-from fsframework.values import Quantity
 
 MARKS: tuple[Mark, ...] = get_args(Mark)
 NASTY = (

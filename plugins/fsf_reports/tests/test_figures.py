@@ -12,8 +12,9 @@ import fsf_statistics
 import fsframework as api
 from fsf_reports import figure
 from fsf_reports._figures import FIGURES
+from fsf_reports.values import Quantity
 from fsframework.errors import DataError, OptionError
-from fsframework.values import Estimate, Quantity
+from fsframework.values import Estimate
 from tests.conftest import Fsf
 
 

@@ -28,10 +28,17 @@ from fsf_reports import (
 from fsf_reports._table_files import WRITERS
 from fsf_reports.interfaces import Section
 from fsf_reports.testing import toy_runs
-from fsf_reports.values import FigureDeclaration, Listing, TaskBrowser, Text
+from fsf_reports.values import (
+    FigureDeclaration,
+    Listing,
+    Quantity,
+    TableDeclaration,
+    TaskBrowser,
+    Text,
+    table_of_headline,
+)
 from fsframework.errors import OptionError, RecordError
 from fsframework.testing import parametrize_with_checks
-from fsframework.values import Quantity, TableDeclaration
 
 QUICK: dict[str, Any] = {
     "dataset": {"name": "planted", "n_per_class": 24, "size": 24},
@@ -165,7 +172,7 @@ def test_what_sections_declare_is_what_the_public_functions_return() -> None:
     opened = {one.label: one for one in made.page.runs}
     headline = fsf.headline({label: one.outcomes for label, one in opened.items()})
     assert [(e.row, e.column, repr(e.measured)) for e in tables["Leaderboard"].entries] == [
-        (e.row, e.column, repr(e.measured)) for e in headline.table.entries
+        (e.row, e.column, repr(e.measured)) for e in table_of_headline(headline).entries
     ]
     for name, own in (("ncc", run), ("logistic", other)):
         wanted = [repr(Quantity.of(one)) for one in own.estimates.values()]
@@ -295,7 +302,7 @@ def test_the_command_of_a_run_repeats_it(fsf: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert '"reused": true' in done.stdout
     code = listings["Python"].text
-    assert code.splitlines()[0] == "import fsframework as fsf"
+    assert code.splitlines()[:2] == ["import fsf_reports", "import fsframework as fsf"]
     compile(code, "listing", "exec")
     assert listings["To cite"].text.startswith("@inproceedings{")
 

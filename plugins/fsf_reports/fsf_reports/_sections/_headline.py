@@ -7,8 +7,8 @@ from weakref import WeakKeyDictionary
 
 import fsframework as fsf
 from fsf_reports.interfaces import ReportedRun, ReportedRuns
+from fsf_reports.values import Entry, Quantity, TableDeclaration
 from fsframework.statistics import results
-from fsframework.values import Entry, Quantity, TableDeclaration
 
 __all__ = [
     "estimates_of",
