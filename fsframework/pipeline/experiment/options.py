@@ -31,7 +31,6 @@ from fsframework.statistics.estimators import Interval, IntervalChoice
 
 __all__ = [
     "ARGUMENTS",
-    "COMPONENTS",
     "IMAGES",
     "MAIN_OPTIONS",
     "RUNNING",
@@ -97,8 +96,7 @@ class Arguments:
         int | None, Option(TASKS, without="5, or what the data allow", key="sampler.n_way")
     ] = None
     queries: Annotated[
-        int | None,
-        Option(TASKS, without="15, or what the data allow", key="sampler.n_query"),
+        int | None, Option(TASKS, without="15, or what the data allow", key="sampler.n_query")
     ] = None
     training: Any = None
     statistics: Annotated[
@@ -220,7 +218,7 @@ class Settings:
 
 ARGUMENTS: Mapping[str, Option] = {
     **options_of(Arguments),
-    **{name: option for name, option in options_of(Settings).items() if name != "queries"},
+    **options_of(Settings),
     **{
         name: dataclasses.replace(option, key=f"training.{name}")
         for name, option in options_of(Stage).items()
@@ -228,9 +226,6 @@ ARGUMENTS: Mapping[str, Option] = {
     },
 }
 """The options that have a name of their own, on the command line, in files and in calls."""
-
-COMPONENTS = ("method", "sampler", "dataset", "backbone", "detector")
-"""Arguments that are components of a run: a name, a table with a name, a class or an instance."""
 
 SEEDS = ("task_seed", "training_seed")
 """Settings that ``seed`` sets, unless they are given beside it or by a stronger source."""
