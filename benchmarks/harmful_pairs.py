@@ -31,6 +31,7 @@ import numpy as np
 import torch
 from _options import positive
 
+import fsf_statistics
 import fsframework as fsf
 from fsf_datasets import Planted
 from fsframework.values import ArmOutcomes, Arms, FloatArray, IntArray, Outcomes, TaskSet
@@ -195,7 +196,7 @@ def _right(tasks: TaskSet, predictions: IntArray) -> FloatArray:
 
 def counted(world: World, n_tasks: int, question: str) -> IntArray:
     """Return pairs looked at, reported, those above each margin, large ones, those reported."""
-    rows = fsf.harmful_pairs(world.outcomes(n_tasks), question, pool=world.pool).tested
+    rows = fsf_statistics.harmful_pairs(world.outcomes(n_tasks), question, pool=world.pool).tested
     rows = [row for row in rows if (question, *row.names) in world.costs]
     cost = np.array([world.costs[question, *row.names] for row in rows])
     named, large = np.array([row.harmful for row in rows], bool), cost > LARGE
@@ -230,7 +231,7 @@ def placebos(world: World, count: int, folder: str) -> int:
             model=world.run.folder, sampler="fewstab", tasks=600, task_seed=1000 + seed,
             placebo=True, runs_dir=folder, cache_dir=folder, progress=False,
         )  # fmt: skip
-        shown += len(fsf.harmful_pairs(run)) > 0
+        shown += len(fsf_statistics.harmful_pairs(run)) > 0
     return shown
 
 

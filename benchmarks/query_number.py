@@ -35,8 +35,8 @@ import numpy.typing as npt
 from _options import positive
 from scipy.stats import norm
 
-from fsf_analysis.query_bounds import bounds_of
-from fsframework.statistics.query_variance import PilotAnswers, QueryVariance
+from fsf_statistics.query_bounds import bounds_of
+from fsf_statistics.query_variance import PilotAnswers, QueryVariance
 
 CLASS_SIZE, REPLICATES, LEVEL = 500, 6000, 0.95
 QUERIES = {

@@ -10,25 +10,16 @@ from __future__ import annotations
 __version__ = "0.1.0"
 
 import importlib
+from types import FunctionType
 from typing import Any
 
 _HOMES = {
-    "api.breakdowns": ("Breakdown", "HarmfulPairs", "breakdown", "harmful_pairs"),
     "api.data": ("dataset", "draw", "pool"),
     "api.experiments": ("Description", "describe"),
-    "api.figures": ("save_figure",),
-    "api.models": ("Model", "evaluate", "method"),
-    "api.headlines": ("Headline", "headline"),
-    "api.packing": ("pack_images",),
-    "api.printed": ("PrintedValue", "printed_values"),
-    "api.pretraining": ("Pretrained", "pretrain"),
+    "api.models": ("Model", "evaluate", "model"),
     "api.results": ("Comparison", "compare", "estimate"),
     "api.running": ("Run", "Runs", "load_run", "run", "runs"),
-    "api.seeds": ("SeedGroup", "groups_over_seeds", "over_seeds"),
-    "api.reports": ("Report", "report"),
     "api.sweeping": ("sweep",),
-    "api.tables": ("save_tables",),
-    "api.run_pixels": ("images_of",),
     "api.words": ("attributes",),
     "values.arms": ("ArmOutcomes", "Arms"),
     "values.attributes": ("AttributeTable",),
@@ -47,7 +38,12 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    found = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    if not isinstance(found, FunctionType):
+        return found
+    from fsframework._calls import contained
+
+    return contained()(found)
 
 
 def __dir__() -> list[str]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import TYPE_CHECKING
 
 from fsframework.errors import FsfError
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 __all__ = [
     "atomic_path",
@@ -48,7 +50,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
         FsfError: the write failed (full disk, no permission); ``path`` is unchanged.
     """
     temporary: Path | None = None
-    handle = -1
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.parent not in _swept:
@@ -57,8 +58,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(
             dir=path.parent, prefix=f"{_PREFIX}{path.name}.", suffix=".tmp"
         )
-        with suppress(OSError):  # shows other processes that this one lives, where there are locks
-            fcntl.flock(handle, fcntl.LOCK_SH)
+        os.close(handle)
         temporary = Path(name)
         yield temporary
         with temporary.open("rb+") as stream:
@@ -72,9 +72,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
         raise explain_os_error(error, path) from error
     finally:
         with suppress(OSError):
-            if handle >= 0:
-                os.close(handle)
-        with suppress(OSError):
             if temporary is not None:
                 temporary.unlink(missing_ok=True)
 
@@ -85,18 +82,14 @@ def sweep(folder: Path, pattern: str = ".*.tmp", older_than: float = 0.0) -> Non
     Args:
         folder: the folder; by default one of this package, locked by the caller.
         pattern: of the names.
-        older_than: seconds since a file was last written; younger ones stay. A process on another
-            machine may be writing them, where its locks are not seen here.
+        older_than: seconds since a file was last written; younger ones stay, since another process
+            may be writing them.
     """
     latest = time.time() - older_than
     for leftover in folder.glob(pattern):
-        try:
-            with leftover.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(file.fileno()).st_mtime <= latest:
-                    leftover.unlink(missing_ok=True)
-        except OSError:
-            continue  # its process lives, or the folder is read-only
+        with suppress(OSError):  # the folder may be read-only
+            if leftover.stat().st_mtime <= latest:
+                leftover.unlink(missing_ok=True)
 
 
 def atomic_write(path: Path, data: bytes | str) -> None:
@@ -106,58 +99,39 @@ def atomic_write(path: Path, data: bytes | str) -> None:
 
 
 @contextmanager
-def locked(
-    folder: Path, *, shared: bool = False, waiting: Callable[[], None] | None = None
-) -> Iterator[None]:
+def locked(folder: Path, *, waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Lock a folder against other processes, which wait until it is released.
 
-    A folder that this process may only read is not locked if it has no lock yet.
+    A folder that this process may only read is not locked.
 
     Args:
-        shared: allow other shared locks at the same time.
         waiting: called once if another process holds the lock.
     """
-    while True:
-        lock: IO[bytes] | None = None
+    from filelock import FileLock
+
+    lock = FileLock(folder / "lock")
+    while not lock.is_locked:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = _opened(folder / "lock")
-        except FileNotFoundError as error:
-            if folder.is_dir():
-                raise explain_os_error(error, folder) from error
-            continue  # another process removed the folder in between
+            _acquire(lock, waiting)
         except OSError as error:
-            if error.errno not in _UNWRITABLE:
+            if error.errno in _UNWRITABLE:
+                break
+            if error.errno != errno.ENOENT or folder.is_dir():
                 raise explain_os_error(error, folder) from error
-        if lock is None:
-            yield
-            return
-        with lock:
-            how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-            try:
-                fcntl.flock(lock, how | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if waiting is not None:
-                    waiting()
-                fcntl.flock(lock, how)
-            if not _is_at(lock, folder / "lock"):
-                continue  # the folder was removed while this process waited
-            yield
-            return
-
-
-def _opened(lock: Path) -> IO[bytes]:
-    """Open a lock, only for reading if it cannot be made or written."""
+            # Another process removed the folder in between.
     try:
-        return lock.open("ab")
-    except OSError as error:
-        if error.errno in _UNWRITABLE and lock.is_file():
-            return lock.open("rb")
-        raise
+        yield
+    finally:
+        lock.release()
 
 
-def _is_at(file: IO[bytes], path: Path) -> bool:
+def _acquire(lock: FileLock, waiting: Callable[[], None] | None) -> None:
+    from filelock import Timeout
+
     try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
+        lock.acquire(blocking=False)
+    except Timeout:
+        if waiting is not None:
+            waiting()
+        lock.acquire()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,3 +94,14 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
     for added in set(sys.modules) - before:
         if str(getattr(sys.modules[added], "__file__", "")).startswith(str(site)):
             del sys.modules[added]
+
+
+@pytest.fixture
+def failing() -> Callable[..., set[str]]:
+    """A function that names the checks that a component fails."""
+    from fsframework.testing import check_component
+
+    def names(make: Any, kind: str) -> set[str]:
+        return {result.name for result in check_component(make, kind) if not result.passed}
+
+    return names

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.stats import norm
 
-from fsframework.statistics.query_variance import PilotAnswers
+from fsf_statistics.query_variance import PilotAnswers
 from fsframework.values import FloatArray, IntArray
 
 

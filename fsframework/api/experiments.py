@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from fsframework.api.session import Session, open_session
 from fsframework.interfaces.dataset import Dataset
@@ -16,6 +17,9 @@ from fsframework.pipeline.experiment.configuration import (
 )
 from fsframework.pipeline.experiment.options import given_tree, merged, read_config
 from fsframework.pipeline.progress import Reporter
+
+if TYPE_CHECKING:
+    from fsframework.api.arguments import Arguments
 
 __all__ = ["Description", "describe", "described", "given_tree", "merged", "tree_of_call"]
 
@@ -28,16 +32,22 @@ class Description:
     """What a run would do: every option with its value and its origin.
 
     Args:
-        options: resolved values, as in a configuration file.
-        origins: of each value, in the same shape.
-        experiment: resolved; for ``run`` of this package, not for others.
+        experiment: resolved.
         session: its plugins, folders and progress reporter.
     """
 
-    options: Mapping[str, Any]
-    origins: Mapping[str, Any]
     experiment: Experiment
     session: Session
+
+    @cached_property
+    def options(self) -> Mapping[str, Any]:
+        """Resolved values, as in a configuration file."""
+        return self.experiment.to_json()
+
+    @property
+    def origins(self) -> Mapping[str, Any]:
+        """The origin of each value, in the same shape."""
+        return self.experiment.origins
 
     @property
     def sampler(self) -> TaskSampler:
@@ -98,7 +108,7 @@ def describe(
     runs_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    **arguments: Any,
+    **arguments: Unpack[Arguments],
 ) -> Description:
     """Describe what ``fsframework.run`` would do with the same arguments; run nothing.
 
@@ -119,5 +129,4 @@ def describe(
 def described(tree: Mapping[str, Any], session: Session, **arguments: Any) -> Description:
     """Return the description of a tree of ``Given``; arguments take precedence over the tree."""
     tree = merged(given_tree(arguments, _ORIGIN), tree)
-    experiment = resolve_experiment(session.registry, tree)
-    return Description(experiment.to_json(), experiment.origins, experiment, session)
+    return Description(resolve_experiment(session.registry, tree), session)

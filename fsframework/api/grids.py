@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fsframework.api.components import Given
+from fsframework.api.components import Given, plain_tree
 from fsframework.errors import OptionError, argument
 from fsframework.pipeline.experiment.options import given_tree
 from fsframework.values import ExperimentDescription
@@ -141,15 +141,7 @@ def experiments_of(axes: Axes) -> list[ExperimentDescription]:
 
 def tree_of_cell(cell: Mapping[str, Any], origin: str) -> dict[str, Any]:
     """Return the values of an experiment's axes as a tree of ``Given``."""
-    return given_tree({key: _bare(value) for key, value in cell.items()}, origin)
-
-
-def _bare(value: Any) -> Any:
-    if isinstance(value, Given):
-        return value.value
-    if isinstance(value, Mapping):
-        return {key: _bare(one) for key, one in value.items()}
-    return value
+    return given_tree(plain_tree(cell), origin)
 
 
 def _labels(key: str, values: Sequence[Any]) -> list[str]:
@@ -162,7 +154,7 @@ def _labels(key: str, values: Sequence[Any]) -> list[str]:
     for value in values:
         label = shown(value)
         times = sum(one == label or one.startswith(f"{label} (") for one in found)
-        if label in found and _is_plain(_bare(value)):
+        if label in found and _is_plain(plain_tree(value)):
             raise OptionError(f"{argument(key)}: {label} appears twice")
         found.append(f"{label} ({times + 1})" if label in found else label)
     return found
@@ -183,7 +175,7 @@ def shown(value: Any) -> str:
     >>> shown("1e-3"), shown(0.001), shown({"name": "r2d2", "initial_alpha": 20.0})
     ('0.001', '0.001', 'r2d2 (initial_alpha=20.0)')
     """
-    value = _bare(value)
+    value = plain_tree(value)
     if isinstance(value, (list, tuple)):
         return ", ".join(map(shown, value))
     if isinstance(value, str) and _NUMBER.fullmatch(value):

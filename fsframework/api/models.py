@@ -51,7 +51,7 @@ from fsframework.values import (
 __all__ = [
     "Model",
     "evaluate",
-    "method",
+    "model",
     "model_described",
     "new_model",
     "resolve_device",
@@ -69,7 +69,7 @@ Trained = Literal["nothing", "backbone", "all"]
 
 @dataclass(frozen=True, repr=False)
 class Model:
-    """A method on a backbone, with weights; what ``fsframework.method`` returns.
+    """A method on a backbone, with weights; what ``fsframework.model`` returns.
 
     Args:
         network: the two as one module.
@@ -221,7 +221,7 @@ class _Module(Backbone):
         return found.mean(dim=(2, 3)) if found.ndim == 4 else found.flatten(1)
 
 
-def method(  # noqa: PLR0913 - an option each
+def model(  # noqa: PLR0913 - an option each
     method: Any,
     *,
     backbone: Any = "conv64f",
@@ -250,7 +250,7 @@ def method(  # noqa: PLR0913 - an option each
 
     >>> import fsframework as fsf
     >>> pixels = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten())
-    >>> fsf.method("ncc", backbone=pixels, image_size=16, device="cpu")
+    >>> fsf.model("ncc", backbone=pixels, image_size=16, device="cpu")
     <Model: ncc with Sequential, 16 pixels, on cpu>
     """
     if isinstance(backbone, nn.Module) and not isinstance(backbone, Backbone):
@@ -381,7 +381,7 @@ def evaluate(  # noqa: PLR0913 - an option each
     """Let a model answer the queries of tasks.
 
     Args:
-        model: a run, a model of ``fsframework.method``, or any callable ``(support images,
+        model: a run, a model of ``fsframework.model``, or any callable ``(support images,
             support labels, query images) -> scores``. A callable gets one task per call: RGB
             images uint8 ``(n, H, W, 3)``, labels int64 ``0 ... way - 1``; it returns finite
             scores ``(queries, way)``, columns in the order of the labels, higher is likelier. The
@@ -420,7 +420,7 @@ def evaluate(  # noqa: PLR0913 - an option each
     if isinstance(model, FewShotMethod):
         raise OptionError(
             f"{type(model).__name__} needs a backbone: give "
-            f"fsframework.method({type(model).__name__}(...), backbone=...)"
+            f"fsframework.model({type(model).__name__}(...), backbone=...)"
         )
     network = model.network if isinstance(model, Model) else None
     size = image_size or source.native_size or _USUAL_SIZE

@@ -90,11 +90,6 @@ def draw_tasks(description: Description, *, tasks: int | None = None) -> tuple[A
             "remove broken images from the data (fsf data check lists them), or let fsf run draw "
             "the tasks"
         )
-    if settings.queries == "auto":
-        raise OptionError(
-            f"{argument('queries', 'auto')} needs a method for its pilot run; find the number "
-            f"with fsf plan and give it, for example {argument('queries', 5)}"
-        )
     if tasks is not None:
         experiment = replace(experiment, settings=replace(settings, tasks=tasks))
     dataset: Dataset = experiment.dataset.create()
@@ -151,8 +146,7 @@ def detecting(tree: Mapping[str, Any], session: Session, options: Mapping[str, A
         offline=source.offline,
         batch_size=options["batch_size"],
     )
-    # Answers are kept where they belong.
-    return lambda folder, name, rows: detection.answer(name, rows)
+    return detection.answer
 
 
 def _source_of_words(description: Description) -> tuple[WordSource, Dataset]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsframework.api.grids import shown
-from fsframework.api.planned import plain_tree
+from fsframework.components.options import plain_tree
 from fsframework.errors import OptionError, close_matches
+from fsframework.pipeline.experiment.options import given_tree
 from fsframework.values import ExperimentDescription
 
 __all__ = ["Override", "check_conditions", "check_overrides", "read_excluded", "read_overrides"]
@@ -55,7 +56,7 @@ def read_overrides(raw: Any) -> tuple[Override, ...]:
                 f"overrides, number {number}: sets no option; put options below set, as in "
                 "[overrides.set.training]"
             )
-        found.append(Override(_conditions(table), options))
+        found.append(Override(_conditions(table), given_tree(options, "overrides")))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import fsframework
-from fsframework.api.components import Given, canonical
+from fsframework.api.components import canonical
 from fsframework.api.experiments import Description
 from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, runs
@@ -21,7 +21,6 @@ __all__ = [
     "find_finished",
     "identity_of",
     "options_of",
-    "plain_tree",
 ]
 
 
@@ -100,15 +99,6 @@ def options_of(run: Run) -> dict[str, Any]:
         **{role: component.to_tree() for role, component in record.components.items()},
         "training": [dict(stage.options) for stage in record.stages],
     }
-
-
-def plain_tree(tree: Any) -> Any:
-    """Return a tree of ``Given`` with the bare values as leaves."""
-    if isinstance(tree, Mapping):
-        return {key: plain_tree(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [plain_tree(value) for value in tree]
-    return tree.value if isinstance(tree, Given) else tree
 
 
 def _of_run(run: Run) -> str:

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fsframework.api.components import component
 from fsframework.api.running import Run
-from fsframework.api.seeds import SeedGroup
 from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.statistic import Statistic
+from fsframework.records import RunRecord
 from fsframework.statistics.comparison import (
     Comparison,
     MeasureComparison,
@@ -24,7 +26,7 @@ from fsframework.statistics.comparison import (
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import Interval, IntervalChoice
-from fsframework.statistics.measures import Measure, measures_named, measures_of, usual_measures
+from fsframework.statistics.measures import measures_named, measures_of, usual_measures
 from fsframework.statistics.results import (
     MethodResult,
     comparable,
@@ -36,10 +38,19 @@ from fsframework.statistics.results import (
 )
 from fsframework.values import ArmOutcomes, Estimates, ImagePool
 
-__all__ = ["Comparable", "Comparison", "compare", "estimate", "results_of", "statistics_of"]
+__all__ = [
+    "Comparable",
+    "Comparison",
+    "compare",
+    "estimate",
+    "method_result",
+    "results_of",
+    "statistic_of_run",
+    "statistics_of",
+]
 
-Comparable = Run | SeedGroup | MethodResult | ArmOutcomes | str | Path
-"""What can be compared: a run, runs over seeds, a folder or name of runs, or outcomes."""
+Comparable = Run | MethodResult | ArmOutcomes | str | Path
+"""What can be compared: a run, a folder or name of runs, or outcomes."""
 
 
 def statistics_of(registry: Registry, requests: Any) -> dict[str, Statistic]:
@@ -56,8 +67,21 @@ def statistics_of(registry: Registry, requests: Any) -> dict[str, Statistic]:
     return found
 
 
+def statistic_of_run(registry: Registry, name: str, record: RunRecord) -> Statistic:
+    """Return a statistic as a run computed it.
+
+    Raises:
+        DataError: the record does not hold its options.
+    """
+    found = component(registry, "statistic", name)
+    if found.fingerprint != record.statistics.get(name):
+        raise DataError(f"its runs computed {name} with other options or another version")
+    made: Statistic = found.create()
+    return made
+
+
 def estimate(
-    outcomes: ArmOutcomes | Run | SeedGroup,
+    outcomes: ArmOutcomes | Run,
     statistic: Any | Sequence[Any] = "wacc",
     *,
     level: float = 0.95,
@@ -71,7 +95,7 @@ def estimate(
     by Welch's interval. A gap is positive where the tested arm is worse.
 
     Args:
-        outcomes: what ``fsframework.evaluate`` returned, a run, or runs over seeds.
+        outcomes: what ``fsframework.evaluate`` returned, or a run.
         statistic: a name (``acc``, ``wacc``), a mapping of a name and options, a class or an
             instance; or several of these.
         level: confidence level, 0 < level < 1.
@@ -83,30 +107,21 @@ def estimate(
         OptionError: the level or the interval is not allowed.
         DataError: a statistic cannot be computed from these outcomes.
     """
-    choice = IntervalChoice(level, interval)
+    choice, statistics = IntervalChoice(level, interval), statistics_of(Registry(), statistic)
     class_sizes = None if pool is None else pool.class_sizes
-    if isinstance(outcomes, SeedGroup):
-        if len(outcomes.runs) > 1:
-            return _over_seeds(outcomes, statistics_of(Registry(), statistic), choice)
-        outcomes = outcomes.runs[0]
     if isinstance(outcomes, Run):
+        if len(outcomes.runs) > 1:
+            return _over_seeds(outcomes, statistics, choice)
         tested = outcomes.record.tested
         if class_sizes is None and tested is not None and tested.class_sizes:
-            import numpy as np
-
             class_sizes = np.asarray(tested.class_sizes)
         outcomes = outcomes.outcomes
-    return Estimates(
-        estimates_of(statistics_of(Registry(), statistic), outcomes, choice, class_sizes)
-    )
+    return Estimates(estimates_of(statistics, outcomes, choice, class_sizes))
 
 
-def _over_seeds(
-    group: SeedGroup, statistics: Mapping[str, Statistic], choice: IntervalChoice
-) -> Estimates:
+def _over_seeds(run: Run, statistics: Mapping[str, Statistic], choice: IntervalChoice) -> Estimates:
     """Return statistics of every arm and of their contrast, over seeds and tasks."""
-    [joined] = joined_over_seeds(_result(group, None, Path()))
-    found = {}
+    joined, found = method_result(run), {}
     for name, statistic in statistics.items():
         for measure in measures_of(name, joined.outcomes, joined.contrast):
             values = values_of([joined], measure, statistic)
@@ -138,7 +153,8 @@ def compare(  # noqa: PLR0913 - an option each
 
     Runs that differ only in their training seed count as one method, unless they have labels of
     their own. Seeds and tasks are then crossed random effects: tasks of two methods are paired,
-    their seeds never, and the interval adds the variance between seeds. See ``over_seeds``.
+    their seeds never, and the interval adds the variance between seeds. See
+    ``Runs.over_seeds``.
 
     Caveats: intervals cover other tasks, and other images only where they are open; they cover
     retrained models only for methods with several seeds. A note names methods with one seed next to
@@ -146,7 +162,7 @@ def compare(  # noqa: PLR0913 - an option each
     ``p_bh``, not by ``p``.
 
     Args:
-        results: runs, groups of runs over seeds, their folders, names or beginnings of names,
+        results: runs, their folders, names or beginnings of names,
             folders of runs; or a mapping of labels to these or to what ``fsframework.evaluate``
             returned.
         statistic: names of statistics, each compared in every arm (``wacc``), or of measures
@@ -173,7 +189,7 @@ def compare(  # noqa: PLR0913 - an option each
     >>> import fsframework as fsf
     >>> data = {"name": "planted", "n_per_class": 12, "size": 16}
     >>> arms = fsf.draw("random", fsf.pool(data), tasks=30, way=2, shot=1, queries=4)
-    >>> models = {name: fsf.method(name) for name in ("ncc", "logistic")}
+    >>> models = {name: fsf.model(name) for name in ("ncc", "logistic")}
     >>> outcomes = {name: fsf.evaluate(model, arms, data) for name, model in models.items()}
     >>> found = fsf.compare(outcomes, "acc")
     >>> [(pair.first, pair.second, pair.difference.n_tasks) for pair in found.pairs]
@@ -189,7 +205,8 @@ def compare(  # noqa: PLR0913 - an option each
             f"all {len(found[0].models)} runs differ only in their training seed and count as one "
             "method; give each a label of its own to compare them with each other"
         )
-    asked = _Asked(session.registry, statistic)
+    requests = statistic if isinstance(statistic, (list, tuple)) else [statistic]
+    asked = [one for one in requests if one is not None]
     groups = _groups(found, baseline) if by_tasks else [found]
     parts: list[MeasureComparison] = []
     notes: list[str] = []
@@ -198,7 +215,7 @@ def compare(  # noqa: PLR0913 - an option each
         if by_tasks and len(group) < 2:
             continue
         chosen = comparable(group)
-        made, left_out = asked.compared(chosen, how)
+        made, left_out = _compared(asked, session.registry, chosen, how)
         parts, notes = [*parts, *made], [*notes, *left_out]
         threads = thread_cautions({one.label: (one.threads, one.trained) for one in chosen})
         for one in chosen:
@@ -212,6 +229,16 @@ def compare(  # noqa: PLR0913 - an option each
         raise OptionError("no two of these methods have the same tasks")
     once = {label: tuple(dict.fromkeys(sentences)) for label, sentences in cautions.items()}
     return Comparison(tuple(parts), tuple(dict.fromkeys(notes)), once)
+
+
+def method_result(run: Run) -> MethodResult:
+    """Return a run as one result, of one model or of those of several seeds.
+
+    Raises:
+        RecordError: it has no outcomes.
+    """
+    [joined] = joined_over_seeds([result_of_run(one.folder, one.record) for one in run.runs])
+    return joined
 
 
 def results_of(
@@ -230,7 +257,7 @@ def results_of(
         OptionError: outcomes have no label, or a label is given to several methods.
         RecordError: a run does not exist, or has no outcomes.
     """
-    if isinstance(given, (str, Path, Run, SeedGroup)):
+    if isinstance(given, (str, Path, Run)):
         given = [given]
     named: Iterable[tuple[str | None, Comparable]]
     named = given.items() if isinstance(given, Mapping) else ((None, one) for one in given)
@@ -250,10 +277,8 @@ def results_of(
 def _result(one: Comparable, label: str | None, folder: Path) -> list[MethodResult]:
     if isinstance(one, MethodResult):
         return [one]
-    if isinstance(one, SeedGroup):
-        return [result_of_run(run.folder, run.record) for run in one.runs]
     if isinstance(one, Run):
-        return [result_of_run(one.folder, one.record)]
+        return [result_of_run(run.folder, run.record) for run in one.runs]
     if isinstance(one, ArmOutcomes):
         if label is None:
             raise OptionError("outcomes have no name: give a mapping of labels to outcomes")
@@ -273,47 +298,36 @@ def _groups(found: Sequence[MethodResult], baseline: str | None) -> list[list[Me
     return chosen
 
 
-class _Asked:
-    """The statistics requested for a comparison, made when they are needed."""
-
-    def __init__(self, registry: Registry, requests: Any) -> None:
-        several = requests if isinstance(requests, (list, tuple)) else [requests]
-        self._registry, self._made = registry, dict[str, Statistic]()
-        self._names: list[str] = []
-        for request in several:
-            if request is None:
-                continue
-            if isinstance(request, str):
-                self._names.append(request)
-                continue
-            made = statistics_of(registry, request)
-            self._made |= made
-            self._names += made
-
-    def _statistic(self, name: str) -> Statistic:
-        if name not in self._made:
-            self._made |= statistics_of(self._registry, name)
-        return self._made[name]
-
-    def compared(
-        self, results: Sequence[MethodResult], how: ComparisonOptions
-    ) -> tuple[list[MeasureComparison], list[str]]:
-        """Compare results on equal tasks in each measure; also return what is left out."""
-        arms, contrast = list(results[0].outcomes), results[0].contrast
-        measures: list[Measure] = usual_measures(arms, contrast)
-        if self._names:
-            known = dict.fromkeys([*self._registry.names("statistic"), *self._made])
-            measures = measures_named(self._names, list(known), arms, contrast)
-        labels, made, left_out = [one.label for one in results], [], []
-        for measure in measures:
-            try:
-                values = values_of(results, measure, self._statistic(measure.statistic))
-            except DataError as error:
-                if self._names:
-                    raise DataError(f"{measure.name} cannot be compared: {error}") from None
-                left_out.append(f"without {measure.name}: {error}")
-                continue
-            made.append(compare_methods(labels, values, how))
-        if not made:
-            raise DataError("nothing can be compared: " + "; ".join(left_out))
-        return made, left_out
+def _compared(
+    asked: Sequence[Any],
+    registry: Registry,
+    results: Sequence[MethodResult],
+    how: ComparisonOptions,
+) -> tuple[list[MeasureComparison], list[str]]:
+    """Compare results on equal tasks in each measure; also return what is left out."""
+    arms, contrast = list(results[0].outcomes), results[0].contrast
+    made: dict[str, Statistic] = {}
+    names: list[str] = []
+    for request in asked:
+        own = {} if isinstance(request, str) else statistics_of(registry, request)
+        made |= own
+        names += own or [request]
+    measures = usual_measures(arms, contrast)
+    if names:
+        known = dict.fromkeys([*registry.names("statistic"), *made])
+        measures = measures_named(names, list(known), arms, contrast)
+    labels, found, left_out = [one.label for one in results], [], []
+    for measure in measures:
+        if measure.statistic not in made:
+            made |= statistics_of(registry, measure.statistic)
+        try:
+            values = values_of(results, measure, made[measure.statistic])
+        except DataError as error:
+            if names:
+                raise DataError(f"{measure.name} cannot be compared: {error}") from None
+            left_out.append(f"without {measure.name}: {error}")
+            continue
+        found.append(compare_methods(labels, values, how))
+    if not found:
+        raise DataError("nothing can be compared: " + "; ".join(left_out))
+    return found, left_out

@@ -19,7 +19,7 @@ from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
 from fsframework.values import IntArray, UInt8Array
 
-__all__ = ["RunImages", "images_of", "open_images_of"]
+__all__ = ["RunImages", "open_images_of"]
 
 _INTERPOLATIONS: tuple[Literal["bilinear", "bicubic"], ...] = ("bilinear", "bicubic")
 
@@ -49,7 +49,7 @@ class RunImages:
         self._rows = {key: row for row, key in enumerate(self.dataset.keys)}
 
     def read(self, indices: Sequence[int] | IntArray) -> Mapping[int, UInt8Array]:
-        """Return those of some images that can still be read; see ``images_of``."""
+        """Return those of some images that can still be read; see ``Run.images``."""
         keys = self._pool.keys
         wanted = [int(i) for i in np.unique(np.asarray(indices, np.int64))]
         wanted = [i for i in wanted if keys[i] in self._rows]
@@ -92,41 +92,5 @@ def _read(store: ImageStore, rows: IntArray) -> Iterable[UInt8Array]:
 def open_images_of(
     run: Run, *, plugins: Sequence[str | Path] = (), cache_dir: str | Path | None = None
 ) -> RunImages:
-    """Open the images of a run, to read some of them several times; see ``images_of``."""
+    """Open the images of a run, to read some of them several times; see ``Run.images``."""
     return RunImages(run, open_session(cache_dir=cache_dir, plugins=plugins, progress=False))
-
-
-def images_of(
-    run: Run,
-    indices: Sequence[int] | IntArray,
-    *,
-    plugins: Sequence[str | Path] = (),
-    cache_dir: str | Path | None = None,
-) -> Mapping[int, UInt8Array]:
-    """Return those images of a run's tasks that can still be read, RGB uint8 ``(H, W, 3)``.
-
-    They are read from the cache at the size that the model saw, or else from the data set, which
-    takes longer.
-
-    Args:
-        indices: into ``run.pool``, as in its tasks.
-        plugins: Python files whose plugin classes are loaded too.
-        cache_dir: where images are cached; by default ``FSF_CACHE``, else the user's cache folder.
-
-    Returns:
-        Images by index; without those that are no longer there.
-
-    Raises:
-        RecordError: the run holds accuracies measured elsewhere.
-        FsfError: the data set cannot be opened.
-
-    >>> import fsframework as fsf
-    >>> run = fsf.run(
-    ...     method="ncc", sampler="random", tasks=20, way=2, shot=1, queries=2, progress=False,
-    ...     dataset={"name": "planted", "n_per_class": 8, "size": 16}, training={"epochs": 0},
-    ... )
-    >>> image = int(run.tasks["random"].support[0, 0, 0])
-    >>> fsf.images_of(run, [image])[image].shape
-    (16, 16, 3)
-    """
-    return open_images_of(run, plugins=plugins, cache_dir=cache_dir).read(indices)

@@ -1,4 +1,4 @@
-"""A run as a row of a table: its settings, and its estimates with their bounds."""
+"""What tells a run from others, in the words of users."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from fsframework.records import RunRecord
 
-__all__ = ["dataset_of", "run_options", "run_row", "run_settings", "words_of"]
+__all__ = ["dataset_of", "run_options", "run_settings", "words_of"]
 
 
 def dataset_of(record: RunRecord) -> str:
@@ -75,14 +75,6 @@ def run_options(record: RunRecord) -> tuple[dict[str, Any], dict[str, Any]]:
         values["training"] = [dict(stage.options) for stage in record.stages]
         origins["training"] = [dict(stage.origins) for stage in record.stages]
     return values, origins
-
-
-def run_row(folder: Path, record: RunRecord) -> dict[str, Any]:
-    """Return the settings of a run by name, then every estimate with its bounds."""
-    row = run_settings(folder, record)
-    for name, estimate in record.estimates.items():
-        row |= {name: estimate.value, f"{name} low": estimate.low, f"{name} high": estimate.high}
-    return row
 
 
 def _intervals(record: RunRecord) -> str:

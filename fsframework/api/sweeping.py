@@ -18,12 +18,17 @@ from fsframework.api.grids import (
     shown,
     tree_of_cell,
 )
-from fsframework.api.headlines import headline_of_groups, result_of_group
+from fsframework.api.headlines import (
+    Headline,
+    HeadlineRow,
+    headline_of_run,
+    headline_of_runs,
+)
 from fsframework.api.launchers import without_launcher
 from fsframework.api.overrides import Override, check_conditions, read_excluded, read_overrides
 from fsframework.api.planned import check_options
-from fsframework.api.running import Run, load_run
-from fsframework.api.seeds import SeedGroup, groups_over_seeds
+from fsframework.api.results import method_result
+from fsframework.api.running import Run, Runs, load_run
 from fsframework.api.session import Session, open_session
 from fsframework.api.sweeps import (
     Planned,
@@ -32,10 +37,9 @@ from fsframework.api.sweeps import (
     run_sweep,
     sweep_of,
 )
-from fsframework.errors import OptionError, argument
+from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher
-from fsframework.pipeline.experiment.options import ARGUMENTS, SEEDS, check_keys
-from fsframework.statistics.headline import Headline, HeadlineRow
+from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS, SEEDS, check_keys
 from fsframework.values import (
     ExperimentDescription,
     ExperimentResult,
@@ -43,8 +47,6 @@ from fsframework.values import (
 
 __all__ = ["Finished", "PlannedSweep", "SweepRow", "plan_sweep", "sweep"]
 
-_LISTS = ("statistics", "drop_words", "training")
-"""Arguments whose value is a list; an axis of one is a list of lists."""
 _SEEDS_AXIS = "training_seed"
 _TABLES = ("grid", "overrides", "exclude")
 """What the file of a sweep may have besides options."""
@@ -61,7 +63,7 @@ class SweepRow:
     """
 
     tags: Mapping[str, Any]
-    group: SeedGroup | None
+    group: Run | None
     reasons: tuple[str, ...] = ()
 
 
@@ -105,7 +107,7 @@ class Finished:
             why = tuple(dict.fromkeys(reasons))
             if not runs:
                 found.append(SweepRow(told, None, why))
-            found += [SweepRow(told, group, why) for group in groups_over_seeds(runs)]
+            found += [SweepRow(told, group, why) for group in Runs(runs).over_seeds()]
         return tuple(found)
 
     @property
@@ -137,24 +139,25 @@ class Finished:
             DataError: nothing is finished, or the runs have no estimates.
         """
         axes = _varied([row.tags for row in self.rows])
-        heads = [axis.replace("_", " ") for axis in axes]
+        finished = [row.group for row in self.rows if row.group is not None]
+        if not finished:
+            raise DataError("nothing is finished, so there is no table")
+        if not axes:
+            return headline_of_run(finished[0])
         rows = []
         for row in self.rows:
             values = [str(row.tags.get(axis, "")) for axis in axes]
             seeds = "–" if row.group is None else str(len(row.group.runs))
-            result = None if row.group is None else result_of_group(row.group)
-            reason = "; ".join(row.reasons)
-            called = "" if heads else self.name
-            rows.append(HeadlineRow((*values, seeds), result, reason, called))
-        heads.append("seeds")
+            result = None if row.group is None else method_result(row.group)
+            rows.append(HeadlineRow((*values, seeds), result, "; ".join(row.reasons)))
+        heads = [*(axis.replace("_", " ") for axis in axes), "seeds"]
         if "tasks" not in axes and len({r.result.n_tasks for r in rows if r.result}) > 1:
             heads.append("tasks")
             rows = [
                 replace(row, names=(*row.names, f"{row.result.n_tasks:,}" if row.result else "–"))
                 for row in rows
             ]
-        groups = [row.group for row in self.rows if row.group is not None]
-        return headline_of_groups(rows, heads, groups)
+        return headline_of_runs(rows, heads, finished[0].record)
 
     def __repr__(self) -> str:
         return f"<Sweep {self.name}>\n{self._told()!r}"
@@ -257,7 +260,7 @@ def _divided(arguments: Mapping[str, Any]) -> tuple[dict[str, list[Any]], dict[s
     single: dict[str, Any] = {}
     for key, value in arguments.items():
         several = isinstance(value, (list, tuple, range))
-        if key in _LISTS:
+        if key in LISTS:  # an axis of one is a list of lists
             several = several and bool(value) and all(isinstance(v, (list, tuple)) for v in value)
         if key == "seeds":
             axes[key] = list(value) if several else [value]

@@ -15,8 +15,7 @@ import msgspec
 from fsframework._digest import digest_of
 from fsframework.api.experiments import Description, described, merged
 from fsframework.api.planned import data_fingerprint, find_finished, options_of
-from fsframework.api.running import Run, load_run
-from fsframework.api.seeds import over_seeds
+from fsframework.api.running import Run, Runs, load_run
 from fsframework.api.session import Session
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher
@@ -159,7 +158,7 @@ def joined(planned: Planned, results: Sequence[ExperimentResult]) -> ExperimentR
         if result.reason:
             return replace(result, description=planned.experiment)
     first = results[0]
-    group = over_seeds(load_run(one.folder) for one in results if one.folder is not None)
+    [group] = Runs(load_run(one.folder) for one in results if one.folder is not None).over_seeds()
     told = (note for one in results for note in one.notes)
     return replace(
         first,

@@ -63,6 +63,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 _CONFIGURATION = "Configuration"
+_OWN = "Options of this command"
 
 
 def _number_or(word: str) -> Callable[[click.Context, click.Parameter, str | None], Any]:
@@ -92,7 +93,7 @@ def _run_folder(
     path = Path(value)
     if path.exists() or len(path.parts) > 1 or path.suffix == ".safetensors":
         return path
-    from fsframework.api.run_folders import run_folder
+    from fsframework.api.running import run_folder
 
     return run_folder(value, context.params.get("runs_dir"))
 
@@ -106,98 +107,50 @@ def _set_workers(context: click.Context, parameter: click.Parameter, value: int 
 
 @dataclass(frozen=True)
 class _OfCommands:
-    """Options that several commands share and that say nothing of an experiment."""
+    """Options that several commands share and that say nothing of an experiment.
 
-    arm: Annotated[
-        str | None,
-        Option(
-            "Arm whose tasks are drawn, such as random, the control of fewstab.",
-            TASKS,
-            "NAME",
-            "the sampler's own",
-        ),
-    ] = None
+    Args:
+        arm: arm whose tasks are drawn, such as random, the control of fewstab.
+        workers: images decoded in parallel; results do not depend on it.
+        seeds: train one model per seed, such as 0,1,2 or 0-9, and evaluate all on the same tasks;
+            prints their mean with an interval over seeds and tasks.
+        dry_run: show what would be done, and do nothing.
+        runs_dir: folder of the runs.
+        cache_dir: cache of images, words, features and weights.
+        data_dir: folder of the list of added data sets; other commands find it through the
+            environment variable.
+        force: replace files that exist.
+        explain: also print every estimate with its interval.
+        as_json: print JSON.
+        options: set any field, e.g. -o method.temperature=0.2 -o training.epochs=3; repeatable.
+        config: read options from a TOML file; the command line overrides it.
+        plugin_files: also load the plugin classes of a Python file; repeatable.
+    """
+
+    arm: Annotated[str | None, Option(TASKS, "NAME", "the sampler's own")] = None
     workers: Annotated[
-        int | None,
-        Option(
-            "Images decoded in parallel; results do not depend on it.",
-            IMAGES,
-            without="one per core, at most 8",
-            env="FSF_WORKERS",
-        ),
+        int | None, Option(IMAGES, without="one per core, at most 8", env="FSF_WORKERS")
     ] = None
-    seeds: Annotated[
-        str | None,
-        Option(
-            "Train one model per seed, such as 0,1,2 or 0-9, and evaluate all on the same tasks; "
-            "prints their mean with an interval over seeds and tasks.",
-            RUNNING,
-            "LIST",
-        ),
-    ] = None
-    dry_run: Annotated[bool, Option("Show what would be done, and do nothing.", RUNNING)] = False
-    runs_dir: Annotated[
-        Path, Option("Folder of the runs.", RUNNING, "DIR", "./runs", env="FSF_RUNS")
-    ] = Path("runs")
+    seeds: Annotated[str | None, Option(RUNNING, "LIST")] = None
+    dry_run: Annotated[bool, Option(RUNNING)] = False
+    runs_dir: Annotated[Path, Option(RUNNING, "DIR", "./runs", env="FSF_RUNS")] = Path("runs")
     cache_dir: Annotated[
-        Path | None,
-        Option(
-            "Cache of images, words, features and weights.",
-            RUNNING,
-            "DIR",
-            "~/.cache/fsframework",
-            env="FSF_CACHE",
-        ),
+        Path | None, Option(RUNNING, "DIR", "~/.cache/fsframework", env="FSF_CACHE")
     ] = None
     data_dir: Annotated[
-        Path | None,
-        Option(
-            "Folder of the list of added data sets; other commands find it through the "
-            "environment variable.",
-            RUNNING,
-            "DIR",
-            "~/.local/share/fsframework",
-            env="FSF_DATA",
-        ),
+        Path | None, Option(RUNNING, "DIR", "~/.local/share/fsframework", env="FSF_DATA")
     ] = None
-    force: Annotated[bool, Option("Replace files that exist.", RUNNING)] = False
-    explain: Annotated[bool, Option("Also print every estimate with its interval.", RUNNING)] = (
-        False
-    )
-    as_json: Annotated[bool, Option("Print JSON.", RUNNING, flag="json")] = False
-    options: Annotated[
-        tuple[str, ...],
-        Option(
-            "Set any field, e.g. -o method.temperature=0.2 -o training.epochs=3; repeatable.",
-            _CONFIGURATION,
-            "KEY=VALUE",
-            flag="option",
-        ),
-    ] = ()
-    config: Annotated[
-        Path | None,
-        Option(
-            "Read options from a TOML file; the command line overrides it.",
-            _CONFIGURATION,
-            "FILE.toml",
-            env="FSF_CONFIG",
-        ),
-    ] = None
-    plugin_files: Annotated[
-        tuple[Path, ...],
-        Option(
-            "Also load the plugin classes of a Python file; repeatable.",
-            _CONFIGURATION,
-            "FILE.py",
-            flag="plugin",
-        ),
-    ] = ()
+    force: Annotated[bool, Option(RUNNING)] = False
+    explain: Annotated[bool, Option(RUNNING)] = False
+    as_json: Annotated[bool, Option(RUNNING, flag="json")] = False
+    options: Annotated[tuple[str, ...], Option(_CONFIGURATION, "KEY=VALUE", flag="option")] = ()
+    config: Annotated[Path | None, Option(_CONFIGURATION, "FILE.toml", env="FSF_CONFIG")] = None
+    plugin_files: Annotated[tuple[Path, ...], Option(_CONFIGURATION, "FILE.py", flag="plugin")] = ()
 
 
 _FURTHER: Mapping[str, dict[str, Any]] = {
     "workers": {"type": click.IntRange(min=1), "callback": _set_workers, "expose_value": False},
     "runs-dir": {"default": Path("runs")},
-    "queries": {"type": None, "metavar": "N|auto", "callback": _number_or("auto")},
     "option": {"multiple": True},
     "plugin": {"multiple": True},
     "statistic": {"multiple": True},
@@ -231,18 +184,15 @@ def _settings(option: Option, *, several: bool = False) -> dict[str, Any]:
     Args:
         several: whether its values are several, separated by commas.
     """
-    told = option.without
-    if told is None and option.default not in (None, ()):
-        told = str(option.default)
     found: dict[str, Any] = {
-        "help": f"{option.help}  [default: {told}]"
-        if told and option.type is not bool
-        else option.help,
+        "help": option.help,
         "envvar": option.env or None,
         "show_envvar": bool(option.env),
     }
     if option.type is bool:
         return {**found, "is_flag": True}
+    if option.usual:
+        found["help"] += f"  [default: {option.usual}]"
     words = get_args(option.type) if get_origin(option.type) is Literal else ()
     plain = next((one for one in (option.type, *get_args(option.type)) if one in _TYPES), None)
     metavar, found["type"] = _TYPES.get(plain, ("|".join(map(str, words)), None))
@@ -313,19 +263,15 @@ class GroupedCommand(cloup.Command):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        known: dict[str, list[click.Option]] = {title: [] for title in HELP_GROUPS}
-        own: list[click.Option] = []
+        sections: dict[str, list[click.Option]] = {_OWN: []}
         for option in sorted(self.ungrouped_options, key=_place):
-            flag = option.opts[-1].removeprefix("--")
-            sections = [known[title] for title, flags in HELP_GROUPS.items() if flag in flags]
-            (sections or [own])[0].append(option)
-        main = _section(MAIN_OPTIONS, known.pop(MAIN_OPTIONS))
-        named = [*self.option_groups]
-        for title, options in known.items():
-            named += _section(title, options)
-        if main or named:
+            known = _BY_FLAG.get(option.opts[-1].removeprefix("--"))
+            sections.setdefault(_OWN if known is None else known.section, []).append(option)
+        if self.option_groups or len(sections) > 1:
+            first = [_group_of(title, sections.pop(title, [])) for title in (MAIN_OPTIONS, _OWN)]
+            rest = [_group_of(t, sections[t]) for t in HELP_GROUPS if t in sections]
+            self.option_groups = [*filter(None, first), *self.option_groups, *filter(None, rest)]
             self.ungrouped_options = []
-            self.option_groups = [*main, *_section("Options of this command", own), *named]
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Return the whole summary, whatever the limit."""
@@ -337,13 +283,11 @@ def _place(option: click.Option) -> int:
     return _PLACES.get(option.opts[-1], -1)
 
 
-def _section(title: str, options: Sequence[click.Option]) -> list[cloup.OptionGroup]:
-    """Return a section, or nothing where no option is in it."""
-    if not options:
-        return []
+def _group_of(title: str, options: Sequence[click.Option]) -> cloup.OptionGroup | None:
+    """Return a section of the help, ``None`` where no option is in it."""
     section = cloup.OptionGroup(title)
     section.options = options
-    return [section]
+    return section if options else None
 
 
 class CommandGroup(ListingGroup):

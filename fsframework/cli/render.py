@@ -1,4 +1,4 @@
-"""Tables, small curves and JSON on the terminal."""
+"""Runs, tables, small curves and JSON on the terminal."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
+import click
+
+from fsframework._tables import text_table
 
 if TYPE_CHECKING:
+    from fsframework.api.headlines import Headline
+    from fsframework.api.running import Run
     from fsframework.records import RunRecord
-    from fsframework.statistics.headline import Headline
-    from fsframework.values import Estimate, TableDeclaration
+    from fsframework.values import Estimate
 
 __all__ = [
     "estimates_table",
-    "print_declared",
     "print_headline",
     "print_json",
+    "print_run",
     "print_table",
     "print_text",
+    "room_of_line",
     "sparkline",
-    "text_table",
 ]
 
 _NO_LIMIT = 100_000
@@ -50,8 +52,9 @@ def print_table(
     Args:
         spare: columns that are left out on a narrow terminal, in this order.
     """
-    shown = fitting(columns, rows, spare, _room())
-    print(text_table([columns[i] for i in shown], [[row[i] for i in shown] for row in rows]))
+    shown = fitting(columns, rows, spare, room_of_line())
+    cells = [[row[i] for i in shown] for row in rows]
+    print(text_table([columns[i] for i in shown], cells, room_of_line()))
 
 
 def fitting(
@@ -70,41 +73,18 @@ def fitting(
     return shown
 
 
-def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a plain table; wide cells wrap on a terminal and stay whole in a pipe."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    # A pipe has no width to keep to, and a wrapped row cannot be parsed.
-    width = None if sys.stdout.isatty() else _NO_LIMIT
-    console = Console(width=width, highlight=False, markup=False)
-    with console.capture() as captured:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
-
-
 def print_headline(headline: Headline) -> None:
     """Print a headline so that it fits the terminal; in a pipe nothing wraps or is cut."""
-    print(headline.text(_room()))
-
-
-def print_declared(table: TableDeclaration) -> None:
-    """Print a declared table so that it fits the terminal; in a pipe nothing wraps or is cut."""
-    from fsframework.cli.declared import table_lines
-
-    for line in table_lines(table, _room()):
-        print(line)
+    print(headline.text(room_of_line()))
 
 
 def print_text(text: str) -> None:
     """Print a sentence, on a terminal in lines that fit."""
-    print(textwrap.fill(text, _room(), break_on_hyphens=False))
+    print(textwrap.fill(text, room_of_line(), break_on_hyphens=False))
 
 
-def _room() -> int:
-    """Return the characters of a line."""
+def room_of_line() -> int:
+    """Return the characters of a line of the terminal; in a pipe there is no limit."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _NO_LIMIT
 
 
@@ -150,3 +130,157 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
         values = [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
     low, span = min(values), (max(values) - min(values)) or 1.0
     return "".join(_BLOCKS[round((v - low) / span * (_EIGHTHS - 1))] for v in values)
+
+
+def print_run(run: Run, *, explain: bool) -> None:
+    """Print a run: the answer, what ran, of several seeds each run, and its notes.
+
+    Args:
+        run: of one model, or of those of several training seeds.
+        explain: whether to print every estimate with its interval too.
+    """
+    from fsframework.api.headlines import headline_of_run
+    from fsframework.statistics.measures import DEFAULT_STATISTICS
+
+    record, several = run.record, bool(run.of_seeds)
+    shown: list[str] = []
+    if run.estimates:
+        headline = headline_of_run(run)
+        print_headline(headline)
+        click.echo()
+        shown = [column.measure.name for columns in headline.columns for column in columns]
+    for line in _what(run):
+        click.echo(line)
+    click.echo()
+    statistics = {one.statistic for one in record.estimates.values()}
+    if run.estimates and (explain or not statistics <= set(DEFAULT_STATISTICS)):
+        estimates_table(record, run.estimates)
+        click.echo()
+    elif record.status == "unfinished":
+        click.echo("unfinished: run the same command again to resume\n")
+    if several:
+        names = list(run.estimates) if explain else shown
+        rows = [
+            (one.name, str(seed), *(str(one.estimates.get(name, "")) for name in names))
+            for one, seed in zip(run.runs, run.seeds, strict=True)
+        ]
+        print_table(("run", "seed", *names), rows, spare=names[:-1])
+        click.echo()
+    if any(e.query_batch == "class" for e in record.estimates.values()):
+        click.echo(
+            "queries by class: the method saw the queries of one class at a time, as in FewSTAB's "
+            "published evaluation; this changes scores that depend on the other queries"
+        )
+    for note in _notes(run):
+        click.echo(f"note: {note}")
+    click.echo(f"runs: {run.folder.parent}" if several else f"run: {run.folder}")
+
+
+def _notes(run: Run) -> dict[str, None]:
+    """Return the notes, each once; those of some seeds only say of which."""
+    found = dict.fromkeys(run.notes)
+    for note in dict.fromkeys(note for one in run.runs for note in one.record.notes):
+        own = [str(one.record.training_seed) for one in run.runs if note in one.record.notes]
+        where = f"seed {', '.join(own)}: " if len(own) < len(run.runs) else ""
+        found[where + note] = None
+    return found
+
+
+def _what(run: Run) -> Iterator[str]:
+    """Yield what ran and how it was trained, in a few lines."""
+    from fsframework.api.run_rows import dataset_of, words_of
+
+    record = run.record
+    if record.imported is not None:
+        yield from _imported(record)
+        return
+    assert record.method is not None
+    assert record.backbone is not None
+    precision = record.settings.get("precision", "fp32")
+    yield (
+        f"{record.method.called} with {record.backbone.called} on {dataset_of(record)}: "
+        f"{_tasks(record)}" + (f", {precision}" if precision != "fp32" else "")
+    )
+    if "attributes" in record.digests:
+        yield f"words: {words_of(record)}"
+    if run.of_seeds:
+        yield f"training seeds: {', '.join(map(str, run.seeds))}"
+    else:
+        yield _training(record)
+        yield from _curves(record)
+
+
+def _tasks(record: RunRecord) -> str:
+    """Return sampler with the options that were given, shape and seeds."""
+    tested = record.tested
+    if tested is None:
+        return "no tasks yet"
+    given = [f"{name}={tested.options[name]}" for name in tested.given_options]
+    sampler = tested.sampler + (f" ({', '.join(given)})" if given else "")
+    seeds = f"seed {tested.seed}"
+    if record.training_seed not in (None, tested.seed):
+        seeds = f"task seed {tested.seed}, training seed {record.training_seed}"
+    return f"{sampler} tasks, {tested.shape}, {tested.n_query} queries per class, {seeds}"
+
+
+def _imported(record: RunRecord) -> list[str]:
+    imported = record.imported
+    assert imported is not None
+    if record.method is None or record.backbone is None:
+        tasks = next(iter(record.arms.values()), None)
+        about = f": {tasks.n_tasks:,} tasks, {tasks.name}" if tasks is not None else ""
+        return [
+            f"{imported.method}, accuracies measured elsewhere{about}",
+            f"from {imported.source}",
+        ]
+    return [
+        f"{record.method.called} with {record.backbone.called}, imported: {imported.source}",
+        f"from {imported.folder}; made for {imported.n_way}-way {imported.n_shot}-shot tasks of "
+        f"{record.seen_size} x {record.seen_size} pixels",
+        "evaluate it: fsf run --model RUN --dataset ...",
+    ]
+
+
+def _curves(record: RunRecord) -> list[str]:
+    """Return loss and validation accuracy of each stage as lines of blocks."""
+    history = record.training.history
+    lines = []
+    stages = sorted({row.stage for row in history})
+    for stage in stages:
+        rows = [row for row in history if row.stage == stage]
+        of = f" of stage {stage + 1}" if len(stages) > 1 else ""
+        validated = [r.validation_accuracy for r in rows if r.validation_accuracy is not None]
+        for name, values, unit in (
+            ("loss", [row.loss for row in rows], ""),
+            ("validation", [100 * accuracy for accuracy in validated], " %"),
+        ):
+            if len(values) > 1:
+                ends = f"{values[0]:.3g}{unit} to {values[-1]:.3g}{unit}"
+                lines.append(f"{name + of:<22} {sparkline(values)}  {ends}")
+    if record.training.recipe:
+        lines.append(record.training.recipe)
+    return lines
+
+
+def _training(record: RunRecord) -> str:
+    history, stages = record.training.history, record.stages
+    if not history:
+        sources = [stage.init_from for stage in stages if stage.init_from]
+        pretrained = " and ".join(record.data.pretrained_on)
+        if not sources and pretrained:
+            return f"nothing was trained; weights pretrained on {pretrained}"
+        return f"nothing was trained{'; weights from ' + sources[-1] if sources else ''}"
+    start = stages[0].init_from
+    if start is None:
+        data = record.data.pretrained_on
+        start = f"weights pretrained on {' and '.join(data)}" if data else "random weights"
+    what = f"backbone and method from {start}"
+    if record.training.backbone_is_frozen:
+        what = f"method only; the backbone keeps its {start}"
+    seconds = sum(row.seconds for row in history)
+    best = record.training.best_validation_accuracy
+    validation = "" if best is None else f", best validation accuracy {100 * best:.1f} %"
+    return (
+        f"trained: {what}, {len(history)} {'epoch' if len(history) == 1 else 'epochs'} of "
+        f"{stages[0].steps} steps on {record.environment.device} in {seconds:.0f} s{validation}"
+    )

@@ -18,7 +18,6 @@ from fsframework.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fsframework.api.experiments import Description
     from fsframework.api.running import Run
 
 __all__ = ["run"]
@@ -58,7 +57,7 @@ def run(
       fsf run --method renet --seeds 0-4
       fsf run --dataset folder:./images --attributes words.csv --backbone resnet12
       fsf run --dataset folder:./images --detector vit-gpt2 --drop-class-words
-      fsf run --method ncc --sampler depleting --tasks all --queries auto
+      fsf run --method ncc --sampler depleting --tasks all --queries 5
       fsf run --method ncc --backbone timm:tf_efficientnet_lite0 --dataset folder:./images \\
               --detector appearance
       fsf run --plugin ./mine.py --method mine -o method.temperature=0.2
@@ -66,47 +65,27 @@ def run(
       fsf run --model runs/renet-planted-fewstab-1a2b3c4d --dataset folder:./images
       fsf run --config exp.toml --dry-run
     """
+    from fsframework.api.grids import read_seeds
     from fsframework.api.running import run_described
     from fsframework.cli import render
 
     description = description_of(context)
-    if seeds is not None:
-        _run_over_seeds(description, seeds, dry_run=dry_run, explain=explain, as_json=as_json)
-        return
+    chosen = None if seeds is None else read_seeds(seeds)
     if dry_run:
-        _print_resolved(description.options, description.origins, as_json)
+        options, origins = dict(description.options), dict(description.origins)
+        if chosen is not None:
+            options["training_seed"], origins["training_seed"] = list(chosen), "--seeds"
+        _print_resolved(options, origins, as_json)
         return
-    made = run_described(description)
+    made = run_described(description, chosen)
     if as_json:
-        render.print_json(_as_json(made))
+        told = [_as_json(one) for one in made.runs]
+        render.print_json(told[0] if chosen is None else {**made.to_json(), "runs": told})
         return
-    from fsframework.cli.runs import print_record
-
     if made.reused:
-        click.echo("nothing to do: this run is already finished", err=True)
-    print_record(made.folder, made.record, explain=explain)
-
-
-def _run_over_seeds(
-    description: Description, seeds: str, *, dry_run: bool, explain: bool, as_json: bool
-) -> None:
-    from fsframework.api.grids import read_seeds
-    from fsframework.api.seeds import run_over_seeds
-    from fsframework.cli import render
-    from fsframework.cli.runs import print_group
-
-    chosen = read_seeds(seeds)
-    if dry_run:
-        options = {**description.options, "training_seed": list(chosen)}
-        _print_resolved(options, {**description.origins, "training_seed": "--seeds"}, as_json)
-        return
-    group = run_over_seeds(description, chosen)
-    if as_json:
-        render.print_json({**group.to_json(), "runs": [_as_json(one) for one in group.runs]})
-        return
-    if all(one.reused for one in group.runs):
-        click.echo("nothing to do: these runs are already finished", err=True)
-    print_group(group, explain=explain)
+        what = "this run is" if chosen is None else "these runs are"
+        click.echo(f"nothing to do: {what} already finished", err=True)
+    render.print_run(made, explain=explain)
 
 
 def _print_resolved(options: Mapping[str, Any], origins: Mapping[str, Any], as_json: bool) -> None:

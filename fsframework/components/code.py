@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import sys
 import types
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from fsframework._calls import without_guard
 from fsframework._digest import digest_of
+from fsframework.components.sources import module_file, sources_digest
 
 __all__ = ["code_digest"]
 
@@ -28,20 +26,16 @@ _LEFT_OUT = frozenset(
 
 
 def code_digest(cls: type[Any]) -> str:
-    """Digest the code of a class: its package, its file, or the class itself.
+    """Digest the code of a class: its module and what that imports, or the class itself.
 
-    A class of an installed package is digested with every Python file of the package; one of a
-    script with the script. A class typed into a notebook or a shell has no file: it is digested
-    with its methods, its bases and everything that they refer to there. What cannot be digested
-    makes the digest unique, so that nothing computed with it is reused.
+    A class of a package or a script is digested by the modules that it consists of, see
+    ``sources_digest``. One typed into a notebook or a shell has no file: it is digested with its
+    methods, its bases and everything that they refer to there. What cannot be digested makes the
+    digest unique, so that nothing computed with it is reused.
     """
-    module = sys.modules.get(cls.__module__.partition(".")[0])
-    file = getattr(module, "__file__", None)  # a module of the shell has none
-    if file is None or not Path(file).exists():
+    if module_file(cls.__module__) is None:
         return digest_of(*_parts(cls, {}))
-    path = Path(file)
-    files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
-    return digest_of(*(part for f in files for part in (f.name, f.read_bytes())))
+    return sources_digest(cls)
 
 
 def _parts(value: Any, seen: dict[int, int]) -> Iterator[Part]:
@@ -78,20 +72,11 @@ def _mapping(value: Mapping[Any, Any], seen: dict[int, int]) -> Iterator[Part]:
             yield from _parts(one, seen)
 
 
-def _method(value: Any, seen: dict[int, int]) -> Iterator[Part]:
+def _wrapped(value: Any, seen: dict[int, int]) -> Iterator[Part]:
     yield type(value).__name__
-    yield from _parts(value.__func__, seen)
-
-
-def _property(value: property, seen: dict[int, int]) -> Iterator[Part]:
-    yield "property"
-    for one in (value.fget, value.fset, value.fdel):
-        yield from _parts(one, seen)
-
-
-def _cached(value: functools.cached_property[Any], seen: dict[int, int]) -> Iterator[Part]:
-    yield "cached property"
-    yield from _parts(value.func, seen)
+    for name in ("__func__", "func", "fget", "fset", "fdel"):
+        if hasattr(value, name):
+            yield from _parts(getattr(value, name), seen)
 
 
 def _other(value: Any) -> Iterator[Part]:
@@ -108,7 +93,7 @@ def _other(value: Any) -> Iterator[Part]:
 
 def _class(cls: type[Any], seen: dict[int, int]) -> Iterator[Part]:
     yield f"class {cls.__module__}.{cls.__qualname__}"
-    if _has_file(cls.__module__):
+    if module_file(cls.__module__):
         return
     for base in cls.__bases__:
         yield from _parts(base, seen)
@@ -119,9 +104,8 @@ def _class(cls: type[Any], seen: dict[int, int]) -> Iterator[Part]:
 
 
 def _function(function: Any, seen: dict[int, int]) -> Iterator[Part]:
-    function = without_guard(function)
     yield f"function {function.__module__}.{function.__qualname__}"
-    if _has_file(function.__module__):
+    if module_file(function.__module__):
         return
     yield from _parts(function.__code__, seen)
     yield from _parts(function.__defaults__, seen)
@@ -145,9 +129,7 @@ _WALKS: tuple[tuple[Any, Callable[[Any, dict[int, int]], Iterator[Part]]], ...] 
     ((tuple, list), _sequence),
     ((set, frozenset), _set),
     (Mapping, _mapping),
-    ((staticmethod, classmethod), _method),
-    (property, _property),
-    (functools.cached_property, _cached),
+    ((staticmethod, classmethod, property, functools.cached_property), _wrapped),
     (types.FunctionType, _function),
     (types.CodeType, _code),
     (type, _class),
@@ -162,8 +144,3 @@ def _names(code: types.CodeType) -> set[str]:
         if isinstance(constant, types.CodeType):
             found |= _names(constant)
     return found
-
-
-def _has_file(module: str) -> bool:
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return file is not None and Path(file).exists()

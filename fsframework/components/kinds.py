@@ -58,20 +58,14 @@ class Kind:
 
 _INTERFACES = {
     "backbone": "backbone:Backbone",
-    "benchmark": "benchmark:Benchmark",
     "command": "command:Command",
     "dataset": "dataset:Dataset",
     "detector": "detector:AttributeDetector",
-    "importer": "importer:CheckpointImporter",
     "launcher": "launcher:Launcher",
     "method": "method:FewShotMethod",
-    "page": "page:PageWriter",
-    "renderer": "renderer:Renderer",
     "sampler": "sampler:TaskSampler",
-    "section": "section:Section",
     "selector": "selector:WordSelector",
     "statistic": "statistic:Statistic",
-    "table": "table:TableWriter",
     "view": "views:ViewMaker",
 }
 

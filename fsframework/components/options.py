@@ -1,12 +1,11 @@
 """What an option is: raw values with their origins, trees of them, and fields that declare options.
 
-A dataclass declares options by annotating its fields::
+The fields of a dataclass declare options: name, type and default. ``Option`` says more of one, and
+what the docstring says of a field below ``Args:`` is its help::
 
-    @dataclass(frozen=True, kw_only=True)
-    class Settings:
-        tasks: Annotated[int, Option("Number of tasks.", "Tasks", least=1)] = 600
+    tasks: Annotated[int, Option("Tasks", least=1)] = 600
 
-Everything else is read from such fields: the command line, configuration files, the arguments of
+Everything else is read from such classes: the command line, configuration files, the arguments of
 ``fsframework.run``, validation and the reference of options.
 """
 
@@ -14,10 +13,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
+import re
 import typing
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from fsframework.errors import OptionError, argument
 
@@ -29,6 +30,7 @@ __all__ = [
     "layer",
     "options_of",
     "over",
+    "plain_tree",
     "value_of",
 ]
 
@@ -49,7 +51,6 @@ class Option:
     """What the annotation of a field says of an option.
 
     Args:
-        help: one or two sentences.
         section: of a command's help that it is in; without one, it has no flag.
         metavar: of its value in the help; by default that of its type.
         without: what happens without it, for the help; by default that is its default.
@@ -61,10 +62,9 @@ class Option:
         word: that stands for ``None``, such as ``all``.
         least: smallest value allowed. ``above`` and ``below`` are bounds that are not allowed.
         unit: of its values.
-        name: of the field. It, the ``type`` and the ``default`` are those of the field.
+        name: of the field, like ``help``, ``type`` and ``default``.
     """
 
-    help: str
     section: str = ""
     metavar: str = ""
     without: str | None = None
@@ -79,6 +79,7 @@ class Option:
     above: float | None = None
     below: float | None = None
     unit: str = ""
+    help: str = ""
     name: str = ""
     type: Any = None
     default: Any = None
@@ -91,6 +92,14 @@ class Option:
         bounds = {"at least": self.least, "above": self.above, "below": self.below}
         told = [f"{text} {bound}" for text, bound in bounds.items() if bound is not None]
         return " and ".join(told) + (f" {self.unit}" if told and self.unit else "")
+
+    @property
+    def usual(self) -> str:
+        """What happens without it, in words; empty if there is nothing to say."""
+        if self.without is not None:
+            return self.without
+        plain = str(self.default)
+        return plain.lower() if self.type is bool else "" if plain in ("None", "()") else plain
 
     def allows(self, value: Any) -> bool:
         """Whether a value lies within the bounds; ``None`` does."""
@@ -105,19 +114,32 @@ class Option:
 def options_of(cls: type[Any]) -> Mapping[str, Option]:
     """Return the options that the fields of a dataclass declare, by name."""
     hints = typing.get_type_hints(cls, include_extras=True)
+    told = _told_of(cls)
     found = {}
     for field in dataclasses.fields(cls):
-        kind, *notes = typing.get_args(hints[field.name]) or (hints[field.name],)
-        for note in notes:
-            if isinstance(note, Option):
-                own: dict[str, Any] = {"type": kind, "default": field.default, "name": field.name}
-                own |= {"key": note.key or field.name, "flag": note.flag or _dashed(field.name)}
-                found[field.name] = dataclasses.replace(note, **own)
+        kind, note = hints[field.name], Option()
+        if typing.get_origin(kind) is Annotated:
+            kind, note = typing.get_args(kind)
+        found[field.name] = dataclasses.replace(
+            note,
+            help=told.get(field.name, ""),
+            name=field.name,
+            type=kind,
+            default=field.default,
+            key=note.key or field.name,
+            flag=note.flag or field.name.replace("_", "-"),
+        )
     return found
 
 
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")
+def _told_of(cls: type[Any]) -> dict[str, str]:
+    """Return what the docstring of a class says of its fields, as sentences without marks."""
+    _, _, listed = inspect.cleandoc(cls.__doc__ or "").partition("\nArgs:\n")
+    found = {}
+    for match in re.finditer(r"^    (\w+): ((?:.|\n(?!    \w))+)", listed, re.MULTILINE):
+        text = " ".join(match[2].split()).replace("``", "")
+        found[match[1]] = text[0].upper() + text[1:]
+    return found
 
 
 def check_values(values: Any, where: str = "") -> None:
@@ -152,6 +174,15 @@ def layer(values: Any, origin: str, levels: int = MOST_LEVELS) -> Any:
     if isinstance(values, (list, tuple)) and values and all(isinstance(v, Mapping) for v in values):
         return [layer(one, origin, levels - 1) for one in values]
     return values if isinstance(values, Given) else Given(values, origin)
+
+
+def plain_tree(tree: Any) -> Any:
+    """Return a tree of ``Given`` with the bare values as leaves."""
+    if isinstance(tree, Mapping):
+        return {key: plain_tree(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [plain_tree(value) for value in tree]
+    return tree.value if isinstance(tree, Given) else tree
 
 
 def over(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:

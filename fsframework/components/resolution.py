@@ -22,13 +22,12 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal, Union
 
-from fsframework._calls import calling, named, text_of
+from fsframework._calls import text_of
 from fsframework._digest import digest_of
 from fsframework._numbers import parse_number
 from fsframework._reading import check_file
-from fsframework.components.catalogue import Added, read_added
 from fsframework.components.code import code_digest
 from fsframework.components.kinds import kind_of
 from fsframework.components.options import Given
@@ -42,13 +41,18 @@ from fsframework.errors import (
     close_matches,
 )
 
+if TYPE_CHECKING:
+    from fsframework.components.catalogue import Added
+
 __all__ = [
     "ADDED_ORIGIN",
     "Component",
     "canonical",
     "convert",
     "describe_type",
+    "differing",
     "parameters",
+    "plain",
     "resolve_component",
     "resolve_settings",
 ]
@@ -119,13 +123,10 @@ class Component:
             raise OptionError(
                 f"{self.kind} {self.name} refuses its options: {text_of(error)}"
             ) from error
-        except BaseException as error:
-            with calling(named(self.cls), "its constructor"):
-                raise error
 
     def to_json(self) -> dict[str, Any]:
         """Return name and options as JSON values; nested components likewise."""
-        return {"name": self.name, **{k: _jsonable(v) for k, v in self.options.items()}}
+        return {"name": self.name, **{k: plain(v) for k, v in self.options.items()}}
 
     def origins_json(self) -> dict[str, Any]:
         """Return the origin of each value, in the shape of ``to_json``."""
@@ -134,7 +135,7 @@ class Component:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the component: name, version, source code and every option.
+        """Digest of the component: name, version, source code, options that are not the defaults.
 
         The code of a plugin under development changes without its version, and a result of old
         code must not pass for one of new code.
@@ -143,12 +144,41 @@ class Component:
         parts += [
             _content_digest(c.options.get(option)) for c in self.walk() for option in c.cls.reads
         ]
-        return digest_of(canonical([self.kind, self.loaded.plugin.version, self.to_json()]), parts)
+        told = [self.kind, self.name, self.loaded.plugin.version]
+        return digest_of(canonical([told, differing(self.cls, self.options)]), parts)
 
     def walk(self) -> list[Component]:
         """Return this component and all nested ones."""
         inner = [c for value in self.options.values() for c in _components_in(value)]
         return [self, *(found for c in inner for found in c.walk())]
+
+
+def differing(cls: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options whose values are not the defaults of a class, nested ones likewise.
+
+    A new option whose default changes nothing thus changes no identity.
+
+    >>> class Toy:
+    ...     def __init__(self, *, size: int = 3, depth: int = 1): ...
+    >>> differing(Toy, {"size": 4, "depth": 1})
+    {'size': 4}
+    """
+    declared = inspect.signature(cls).parameters
+    told = {name: _told(value) for name, value in options.items()}
+    return {
+        name: value
+        for name, value in told.items()
+        if (default := declared[name].default) is inspect.Parameter.empty
+        or canonical(value) != canonical(default)
+    }
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, Component):
+        return {"name": value.name, **differing(value.cls, value.options)}
+    if isinstance(value, (tuple, list)):
+        return [_told(one) for one in value]
+    return value
 
 
 def _components_in(value: Any) -> list[Component]:
@@ -199,18 +229,21 @@ def canonical(value: Any) -> str:
     >>> canonical({"b": 1, "a": (2, 3)})
     '{"a":[2,3],"b":1}'
     """
-    return json.dumps(_jsonable(value), sort_keys=True, separators=(",", ":"))
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"))
 
 
-def _jsonable(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value, or what a tree of ``Given`` holds, as JSON values: paths as strings."""
     if isinstance(value, Component):
         return value.to_json()
+    if isinstance(value, Given):
+        return plain(value.value)
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(k): _jsonable(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_jsonable(v) for v in value]
+        return [plain(v) for v in value]
     if hasattr(value, "dtype") and hasattr(value, "tobytes"):
         return f"array {digest_of(value)}"
     return value
@@ -440,6 +473,9 @@ def resolve_component(
 
 def _added_if_readable() -> tuple[dict[str, Added], DataError | None]:
     """Return the added data sets; none, and the reason, if their list cannot be read."""
+    # Imported late: it takes as long as the rest of this module, and most calls need no data set.
+    from fsframework.components.catalogue import read_added
+
     try:
         return read_added(), None
     except DataError as error:

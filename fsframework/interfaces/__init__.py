@@ -9,14 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fsframework._calls import checked, contained
     from fsframework.errors import DataError, InfeasibleTask, OptionError
     from fsframework.interfaces.backbone import Backbone, Preprocessing
-    from fsframework.interfaces.benchmark import (
-        Benchmark,
-        BenchmarkResults,
-        Labelled,
-        Selection,
-    )
     from fsframework.interfaces.checks import (
         check_above,
         check_at_least,
@@ -26,16 +21,11 @@ if TYPE_CHECKING:
     from fsframework.interfaces.component import Configurable
     from fsframework.interfaces.dataset import About, Dataset, Decoding
     from fsframework.interfaces.detector import AttributeDetector, Captioner, ImageTextModel
-    from fsframework.interfaces.importer import CheckpointImporter, ImportedModel
     from fsframework.interfaces.launcher import Launcher, WorkerDied
     from fsframework.interfaces.method import Batch, FewShotMethod
-    from fsframework.interfaces.page import PageWriter, ReportPage, ReportPart
-    from fsframework.interfaces.renderer import Renderer
     from fsframework.interfaces.sampler import Control, TaskSampler
-    from fsframework.interfaces.section import ReportedData, ReportedRun, ReportedRuns, Section
     from fsframework.interfaces.selector import WordSelector
     from fsframework.interfaces.statistic import Statistic
-    from fsframework.interfaces.table import TableWriter
     from fsframework.interfaces.views import ViewMaker, Views
     from fsframework.interfaces.wrapping import MethodWrapper
 
@@ -44,10 +34,7 @@ __all__ = [
     "AttributeDetector",
     "Backbone",
     "Batch",
-    "Benchmark",
-    "BenchmarkResults",
     "Captioner",
-    "CheckpointImporter",
     "Configurable",
     "Control",
     "DataError",
@@ -55,24 +42,12 @@ __all__ = [
     "Decoding",
     "FewShotMethod",
     "ImageTextModel",
-    "ImportedModel",
     "InfeasibleTask",
-    "Labelled",
     "Launcher",
     "MethodWrapper",
     "OptionError",
-    "PageWriter",
     "Preprocessing",
-    "Renderer",
-    "ReportPage",
-    "ReportPart",
-    "ReportedData",
-    "ReportedRun",
-    "ReportedRuns",
-    "Section",
-    "Selection",
     "Statistic",
-    "TableWriter",
     "TaskSampler",
     "ViewMaker",
     "Views",
@@ -82,42 +57,29 @@ __all__ = [
     "check_at_least",
     "check_below_one",
     "check_one_of",
+    "checked",
+    "contained",
 ]
 
 _HOME = {
-    "Section": "fsframework.interfaces.section",
-    "ReportedRuns": "fsframework.interfaces.section",
-    "ReportedRun": "fsframework.interfaces.section",
-    "ReportedData": "fsframework.interfaces.section",
-    "ReportPart": "fsframework.interfaces.page",
-    "ReportPage": "fsframework.interfaces.page",
-    "PageWriter": "fsframework.interfaces.page",
     "About": "fsframework.interfaces.dataset",
     "AttributeDetector": "fsframework.interfaces.detector",
     "Backbone": "fsframework.interfaces.backbone",
     "Batch": "fsframework.interfaces.method",
-    "Benchmark": "fsframework.interfaces.benchmark",
-    "BenchmarkResults": "fsframework.interfaces.benchmark",
     "Captioner": "fsframework.interfaces.detector",
     "Control": "fsframework.interfaces.sampler",
-    "CheckpointImporter": "fsframework.interfaces.importer",
     "Configurable": "fsframework.interfaces.component",
     "DataError": "fsframework.errors",
     "Dataset": "fsframework.interfaces.dataset",
     "Decoding": "fsframework.interfaces.dataset",
     "FewShotMethod": "fsframework.interfaces.method",
     "ImageTextModel": "fsframework.interfaces.detector",
-    "ImportedModel": "fsframework.interfaces.importer",
     "InfeasibleTask": "fsframework.errors",
-    "Labelled": "fsframework.interfaces.benchmark",
     "Launcher": "fsframework.interfaces.launcher",
     "MethodWrapper": "fsframework.interfaces.wrapping",
     "OptionError": "fsframework.errors",
     "Preprocessing": "fsframework.interfaces.backbone",
-    "Renderer": "fsframework.interfaces.renderer",
-    "Selection": "fsframework.interfaces.benchmark",
     "Statistic": "fsframework.interfaces.statistic",
-    "TableWriter": "fsframework.interfaces.table",
     "TaskSampler": "fsframework.interfaces.sampler",
     "ViewMaker": "fsframework.interfaces.views",
     "Views": "fsframework.interfaces.views",
@@ -127,6 +89,8 @@ _HOME = {
     "check_at_least": "fsframework.interfaces.checks",
     "check_below_one": "fsframework.interfaces.checks",
     "check_one_of": "fsframework.interfaces.checks",
+    "checked": "fsframework._calls",
+    "contained": "fsframework._calls",
 }
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component
 from fsframework.errors import InfeasibleTask, argument
 from fsframework.pipeline.experiment.configuration import Experiment
@@ -138,7 +139,7 @@ def fitted_training(
     experiment: Experiment,
     way_shot: tuple[int, int],
     pool: ImagePool,
-    check: Callable[[Sequence[Stage]], None],
+    registry: Registry,
 ) -> tuple[Experiment, str]:
     """Return the experiment with training episodes that the training classes allow, and a note.
 
@@ -148,15 +149,18 @@ def fitted_training(
     Args:
         way_shot: way and shot of the tasks under test, by default those of the episodes too.
         pool: of the split ``train``.
-        check: raises ``InfeasibleTask`` if an episode of the stages cannot be drawn.
+        registry: that has the sampler of the episodes.
 
     Raises:
         InfeasibleTask: no episode can be drawn with the given options.
     """
-    stages, why = experiment.stages, ""
+    # Detecting words needs this module, but no PyTorch.
+    from fsframework.pipeline.learning.training import check_stages
+
+    stages, why, method = experiment.stages, "", experiment.method.create()
     for tried in itertools.chain([stages], _smaller_stages(experiment, way_shot, pool)):
         try:
-            check(tried)
+            check_stages(tried, method, way_shot, pool, registry)
         except InfeasibleTask as error:
             why = str(error)
             continue

@@ -8,7 +8,7 @@ from typing import Any
 
 import fsframework
 from fsframework._reading import check_file
-from fsframework.components.resolution import Component, canonical
+from fsframework.components.resolution import Component, canonical, differing
 from fsframework.errors import DataError
 from fsframework.pipeline.cache.images import Pixels
 from fsframework.pipeline.experiment.configuration import Experiment
@@ -20,6 +20,10 @@ from fsframework.records import RunRecord
 from fsframework.values import ImagePool, TaskSet, digest_of
 
 __all__ = ["outcomes_key", "run_fingerprint", "run_group", "training_key"]
+
+
+_DECIDING = ("image_size", "decoding", "precision", "query_batch")
+"""The settings that decide outcomes, besides what is made with the others."""
 
 
 def run_fingerprint(prepared: Prepared) -> str:
@@ -41,7 +45,7 @@ def run_group(prepared: Prepared) -> str:
         identity["stages"] = source.group or source.digests.get("weights", source.fingerprint)
         identity["training"] = [
             {key: value for key, value in stage.items() if key != "init_from"}
-            for stage in prepared.experiment.training_json()
+            for stage in _training(prepared.experiment)
         ]
     return digest_of("group", canonical(identity))
 
@@ -56,15 +60,17 @@ def _identity(prepared: Prepared) -> dict[str, Any]:
         ],
         "data": prepared.source.dataset.fingerprint,
         "tasks": {arm: tasks.digest for arm, tasks in prepared.arms.items()},
-        "training": experiment.training_json(),
+        "training": _training(experiment),
         "stages": stage_digests(experiment.stages),
         "seed": settings.training_seed,
-        "image_size": settings.image_size,
-        "decoding": settings.decoding,
-        "precision": settings.precision,
-        "query_batch": settings.query_batch,
+        "settings": differing(Settings, {name: getattr(settings, name) for name in _DECIDING}),
         "device": prepared.device.type,
     }
+
+
+def _training(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return the options of each stage that are not the defaults."""
+    return [differing(Stage, vars(stage)) for stage in experiment.stages]
 
 
 def training_key(
@@ -91,7 +97,7 @@ def training_key(
         [pool.fingerprint for pool, _ in splits],
         [experiment.backbone.fingerprint, experiment.method.fingerprint],
         [model.weights_digest()],
-        canonical([experiment.training_json(), way_shot, experiment.settings.training_seed]),
+        canonical([_training(experiment), way_shot, experiment.settings.training_seed]),
         [episodes.fingerprint],
         canonical(stage_digests(experiment.stages)),
         device,

@@ -87,7 +87,6 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
     if trains:
         _demand_room_for_training(experiment.stages, arms.tested, source.store.row_bytes)
     notes += (
-        *experiment.planned,
         *_task_notes(arms, pool, placebo=settings.placebo),
         *_split_notes(experiment.settings, trains=trains),
         *pixel_notes(source, settings, device),

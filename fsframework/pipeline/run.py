@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fsframework._calls import contained
 from fsframework._files import sweep
 from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.pipeline.cache.images import Pixels, known_digest, pixels_of
@@ -29,7 +30,6 @@ from fsframework.pipeline.learning.training import (
     start_from,
 )
 from fsframework.pipeline.preparation import Prepared, prepare
-from fsframework.pipeline.query_planning import with_planned_queries
 from fsframework.pipeline.recording import interval_notes, new_record, plugin_records
 from fsframework.pipeline.run_files import WEIGHTS_NAME, finished_outcomes, weights_of_run
 from fsframework.pipeline.session import Session
@@ -44,7 +44,7 @@ from fsframework.records import (
 from fsframework.statistics.estimation import estimates_of
 from fsframework.values import ArmOutcomes, ImagePool, Outcomes
 
-__all__ = ["RunResult", "run_experiment", "with_queries"]
+__all__ = ["RunResult", "run_experiment"]
 
 _TRAINED_ON = {"images of train": "train", "images of val": "val"}
 """Splits by the name of their images' digest in a record."""
@@ -59,6 +59,7 @@ class RunResult:
     reused: bool
 
 
+@contained()
 def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     """Run an experiment, or finish or reuse an earlier run of the same fingerprint.
 
@@ -67,21 +68,12 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     Raises:
         FsfError: bad input, in one sentence.
     """
-    experiment, timer = with_queries(experiment, session), _Timer()
+    timer = _Timer()
     with timer("tasks"):
         prepared = prepare(experiment, session)
     job = _Job(prepared, run_fingerprint(prepared), session, timer)
     with held(session.workspace.cache / "running" / job.fingerprint[:24], session.reporter):
         return job.run()
-
-
-def with_queries(experiment: Experiment, session: Session) -> Experiment:
-    """Return the experiment with the number of queries that a pilot run finds, if one is to."""
-    if experiment.settings.queries != "auto" or experiment.planned:
-        return experiment
-    return with_planned_queries(
-        experiment, session.registry, lambda pilot: run_experiment(pilot, session).folder
-    )
 
 
 class _Timer:

@@ -10,10 +10,8 @@ from __future__ import annotations
 import functools
 import pickle
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fsframework._calls import text_of
@@ -28,8 +26,8 @@ from fsframework.values import IntArray
 
 __all__ = ["Do", "Sharing", "Task", "do_rows", "slices_of"]
 
-Do = Callable[[Path, str, IntArray], None]
-"""Computes some rows, and keeps them in files of a folder whose names begin with a name."""
+Do = Callable[[IntArray], None]
+"""Computes some rows, and keeps them where one process would have kept them."""
 
 _LEAST_ROWS, _MOST_PARTS = 256, 256
 
@@ -58,15 +56,13 @@ class _Part:
     """Some rows; ``task`` is pickled, so that a worker prepares itself once for equal tasks."""
 
     task: bytes
-    folder: Path
-    name: str
     rows: IntArray
 
 
 def do_rows(part: _Part) -> str:
     """Compute some rows in a worker, and return why that failed; empty if it did not."""
     try:
-        _prepared(part.task)(part.folder, part.name, part.rows)
+        _prepared(part.task)(part.rows)
     except FsfError as error:
         return " ".join(str(error).split())
     except MemoryError as error:
@@ -95,13 +91,17 @@ class Sharing:
     task: Task
     session: Session
 
-    @contextmanager
-    def folder(self, label: str, identity: str) -> Iterator[Path]:
-        """Lock the folder for what workers keep; it is removed if all goes well.
+    def compute(self, label: str, identity: str, rows: IntArray, block: int) -> None:
+        """Have rows computed, while another process that shares the same work waits.
 
         Args:
-            label: what the rows are, for people.
+            label: what the rows are.
             identity: digest of what they depend on.
+            rows: int64 ``(n,)``.
+            block: rows that are computed together.
+
+        Raises:
+            FsfError: some rows cannot be computed, or the workers that try to die.
         """
         reporter = self.session.reporter
         folder = self.session.workspace.cache / "shared" / digest_of(identity)[:24]
@@ -109,43 +109,27 @@ class Sharing:
         def waiting() -> None:
             reporter.say(f"waiting for another process that shares the same work: {label}")
 
+        def died(_: int, end: WorkerDied) -> None:
+            reporter.say(f"a worker died: {end}")
+
+        parts, logs = self._parts(rows, block), folder / "logs"
         with held(folder, reporter, waiting=waiting):
-            yield folder
-            shutil.rmtree(folder, ignore_errors=True)  # a worker of a killed command may write
+            with reporter.stage(label, len(rows)) as advance:
+                for index, result in mapped(
+                    self.launcher, do_rows, parts, name=label, logs=logs, died=died
+                ):
+                    n_rows = len(parts[index].rows)
+                    if isinstance(result, WorkerDied):
+                        raise FsfError(
+                            f"{MOST_DEATHS} processes that worked on the same {n_rows:,} images "
+                            f"died; the last one: {result}"
+                        )
+                    if result:
+                        raise FsfError(result)
+                    advance(n_rows)
+            shutil.rmtree(folder, ignore_errors=True)
 
-    def compute(self, label: str, folder: Path, rows: IntArray, block: int) -> None:
-        """Have rows computed.
-
-        Args:
-            label: what the rows are.
-            folder: of ``folder``.
-            rows: int64 ``(n,)``.
-            block: rows that are computed together.
-
-        Raises:
-            FsfError: some rows cannot be computed, or the workers that try to die.
-        """
-        parts = self._parts(folder.absolute(), rows, block)
-        reporter = self.session.reporter
-        with reporter.stage(label, len(rows)) as advance:
-            for index, result in mapped(
-                self.launcher,
-                do_rows,
-                parts,
-                name=label,
-                logs=folder / "logs",
-                died=lambda _, end: reporter.say(f"a worker died: {end}"),
-            ):
-                if isinstance(result, WorkerDied):
-                    raise FsfError(
-                        f"{MOST_DEATHS} processes that worked on the same "
-                        f"{len(parts[index].rows):,} images died; the last one: {result}"
-                    )
-                if result:
-                    raise FsfError(result)
-                advance(len(parts[index].rows))
-
-    def _parts(self, folder: Path, rows: IntArray, block: int) -> list[_Part]:
+    def _parts(self, rows: IntArray, block: int) -> list[_Part]:
         task = Task(
             self.task.prepare,
             portable(self.task.tree, "the command"),
@@ -154,8 +138,7 @@ class Sharing:
             self.task.options,
         )
         pickled = pickle.dumps(task)
-        slices = slices_of(rows, block)
-        return [_Part(pickled, folder, digest_of("rows", one)[:16], one) for one in slices]
+        return [_Part(pickled, one) for one in slices_of(rows, block)]
 
 
 def slices_of(rows: IntArray, block: int) -> list[IntArray]:

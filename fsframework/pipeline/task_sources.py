@@ -227,17 +227,9 @@ def _why_all(source: OpenedDataset) -> str:
 
 
 def _with_fitted_training(drawn: FoundTasks, source: OpenedDataset, session: Session) -> FoundTasks:
-    # Detecting words needs this module, but no PyTorch.
-    from fsframework.pipeline.learning.training import check_stages
-
-    tested = drawn.arms.tested
-    way_shot, pool = (tested.n_way, tested.n_shot), source.pool_of("train")
-    method = drawn.experiment.method.create()
+    way_shot = drawn.arms.tested.n_way, drawn.arms.tested.n_shot
     experiment, note = fitted_training(
-        drawn.experiment,
-        way_shot,
-        pool,
-        lambda stages: check_stages(stages, method, way_shot, pool, session.registry),
+        drawn.experiment, way_shot, source.pool_of("train"), session.registry
     )
     return replace(
         drawn, experiment=experiment, fitting=(*drawn.fitting, note) if note else drawn.fitting

@@ -37,15 +37,11 @@ from fsframework.testing._suite import (
 )
 from fsframework.testing.command import installed_command
 from fsframework.testing.toys import (
-    toy_benchmark_results,
-    toy_figure,
     toy_images,
     toy_outcomes,
     toy_pool,
+    toy_record,
     toy_records,
-    toy_runs,
-    toy_selection,
-    toy_table,
 )
 
 __all__ = [
@@ -60,13 +56,9 @@ __all__ = [
     "installed_command",
     "parametrize_with_checks",
     "require",
-    "toy_benchmark_results",
-    "toy_figure",
     "toy_images",
     "toy_outcomes",
     "toy_pool",
+    "toy_record",
     "toy_records",
-    "toy_runs",
-    "toy_selection",
-    "toy_table",
 ]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from fsframework._calls import unguarded
 from fsframework.components.kinds import kind_of, suite_of
 from fsframework.components.registry import Registry, kebab
 from fsframework.interfaces.component import Configurable
@@ -159,8 +158,7 @@ class Suite:
             for earlier in after:
                 if reason := _reason_not_to(earlier, make):
                     raise NotApplicable(reason)
-            with unguarded():
-                function(make)
+            function(make)
             _remember(checked, make, "")
 
         self._checks.append(checked)
@@ -321,14 +319,17 @@ def checks_for(kind: str | type) -> tuple[Check, ...]:
     >>> [check.__name__ for check in checks_for("statistic")][:2]
     ['check_construction', 'check_options_typed']
     """
-    if isinstance(kind, type) and (name := kind_of(kind)):
-        # The interface is the innermost base that has a kind; a subclass is a plugin.
-        [home, *_] = (c for c in reversed(kind.__mro__) if kind_of(c))
-        return tuple(suite_of(name, home.__module__))
     kinds = Registry().kinds
-    if kind not in kinds:
+    name = kind_of(kind) if isinstance(kind, type) else kind if kind in kinds else None
+    if name is None:
         raise ValueError(f"there are no checks for {kind!r}; the kinds are {', '.join(kinds)}")
-    return tuple(suite_of(kind, kinds[kind].target))
+    home = kinds[name].target if isinstance(kind, str) else _interface_of(kind).__module__
+    return tuple(suite_of(name, home))
+
+
+def _interface_of(cls: type) -> type:
+    """Return the innermost base that has a kind; its subclasses are plugins."""
+    return next(base for base in reversed(cls.__mro__) if kind_of(base))
 
 
 def check_component(make: Make, kind: str | None = None) -> list[CheckResult]:

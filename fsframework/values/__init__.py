@@ -18,70 +18,39 @@ from fsframework._reading import (
     read_file,
     text_lines,
 )
+from fsframework._tables import footnotes, html_table, text_table
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION, read_parquet
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast, label_in_arms
 from fsframework.values.attributes import AttributeTable
-from fsframework.values.blocks import Block, Gallery, ImageGroup, Listing, TaskBrowser, Text
-from fsframework.values.declarations import (
-    Entry,
-    FigureDeclaration,
-    Mark,
-    Panel,
-    Point,
-    Series,
-    TableColumn,
-    TableDeclaration,
-)
 from fsframework.values.estimate import Estimate, Estimates, measure_name
-from fsframework.values.experiments import Answer, ExperimentDescription, ExperimentResult
+from fsframework.values.experiments import ExperimentDescription, ExperimentResult
 from fsframework.values.limits import demand_disk, demand_memory, size_text
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
-from fsframework.values.printed import Cell, PrintedValue
-from fsframework.values.quantities import Quantity
 from fsframework.values.seeds import task_rng, task_seed, watched_tasks
-from fsframework.values.tables import footnotes, html_table, text_table
 from fsframework.values.tasks import TaskSet
 
 __all__ = [
     "SCHEMA_VERSION",
     "AccuracyOutcomes",
-    "Answer",
     "ArmOutcomes",
     "Arms",
     "AttributeTable",
-    "Block",
     "BoolArray",
-    "Cell",
     "Contrast",
-    "Entry",
     "Estimate",
     "Estimates",
     "ExperimentDescription",
     "ExperimentResult",
-    "FigureDeclaration",
     "FloatArray",
-    "Gallery",
-    "ImageGroup",
     "ImagePool",
     "ImageRecord",
     "IntArray",
-    "Listing",
-    "Mark",
     "Outcomes",
-    "Panel",
-    "Point",
-    "PrintedValue",
-    "Quantity",
     "QueryBatch",
     "Scope",
-    "Series",
-    "TableColumn",
-    "TableDeclaration",
-    "TaskBrowser",
     "TaskSet",
-    "Text",
     "UInt8Array",
     "check_file",
     "demand_disk",

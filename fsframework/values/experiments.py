@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from fsframework.errors import DataError
 from fsframework.values.arms import ArmOutcomes
 from fsframework.values.estimate import Estimate
 
-__all__ = ["Answer", "ExperimentDescription", "ExperimentResult"]
+__all__ = ["ExperimentDescription", "ExperimentResult"]
 
 
 @dataclass(frozen=True)
@@ -105,49 +105,3 @@ class ExperimentResult:
             "notes": list(self.notes),
             "cautions": list(self.cautions),
         }
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What many experiments say together: some are compared in a table, the rest is told in words.
-
-    Args:
-        row_names: what the names of a row are, such as ``method`` and ``shot``.
-        rows: names and results that are compared, in order; a run may appear again.
-        statistic: whose values, and gap where there are two arms, are compared; empty for the last
-            one of the runs.
-        sentences: what was found besides.
-    """
-
-    row_names: tuple[str, ...] = ()
-    rows: tuple[tuple[tuple[str, ...], ExperimentResult], ...] = ()
-    statistic: str = ""
-    sentences: tuple[str, ...] = ()
-
-    @classmethod
-    def comparing(
-        cls,
-        results: Iterable[ExperimentResult],
-        names: Mapping[str, Callable[[ExperimentResult], Any]],
-        statistic: str = "",
-        sentences: Iterable[str] = (),
-    ) -> Self:
-        """Return an answer in which results are compared.
-
-        Args:
-            results: in the order of the rows.
-            names: what each name of a row is, and how it is found. Those that are equal for all
-                results are left out, but the first.
-            statistic: as in ``Answer``; ``sentences`` likewise.
-
-        >>> runs = [ExperimentResult(description=ExperimentDescription(name, {})) for name in "ab"]
-        >>> names = {"method": lambda run: run.description.name, "shot": lambda run: 1}
-        >>> Answer.comparing(runs, names).row_names
-        ('method',)
-        """
-        found = list(results)
-        cells = {head: [str(name(one)) for one in found] for head, name in names.items()}
-        heads = [head for i, head in enumerate(cells) if i == 0 or len(set(cells[head])) > 1]
-        lines = zip(*(cells[head] for head in heads), strict=True)
-        rows = tuple(zip(lines, found, strict=True))
-        return cls(tuple(heads), rows, statistic, tuple(sentences))

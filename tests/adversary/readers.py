@@ -19,8 +19,6 @@ import pyarrow.parquet as pq
 import torch
 from PIL import Image
 
-from fsf_analysis.accuracies import Reading, read_accuracies
-from fsf_analysis.ranking import read_columns
 from fsf_datasets import CsvTable, Declared, Folder
 from fsf_datasets._declaration import read_declaration
 from fsf_detectors.clip_words import _read_vocabulary
@@ -28,6 +26,8 @@ from fsf_detectors.records import CaptionsFile
 from fsf_importing.libfewshot._files import read_config as read_libfewshot_config
 from fsf_importing.libfewshot._files import read_weights
 from fsf_importing.reference import _arrays
+from fsf_statistics.accuracies import Reading, read_accuracies
+from fsf_statistics.ranking import read_columns
 from fsf_timm._weights import read_tensors
 from fsframework.components.registry import Registry
 from fsframework.interfaces import DataError, Dataset

@@ -30,11 +30,11 @@ import pytest
 import torch
 from PIL import Image
 
-from fsf_analysis.accuracies import Reading, read_accuracies
 from fsf_datasets import CsvTable, Declared, Folder
 from fsf_datasets._declaration import read_declaration
 from fsf_detectors.records import CaptionsFile
 from fsf_detectors.selection import SpacySelector
+from fsf_statistics.accuracies import Reading, read_accuracies
 from fsframework._reading import parse_json, parse_toml
 from fsframework.values import AttributeTable, ImagePool, Outcomes, TaskSet
 from tests.adversary.readers import READERS, Reader, picture, read_all

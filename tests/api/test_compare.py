@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fsframework as fsf
-from fsf_analysis.accuracies import TaskAccuracies
-from fsf_analysis.import_accuracies import import_all
+from fsf_statistics.accuracies import TaskAccuracies
+from fsf_statistics.cli.import_accuracies import import_all
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces import Statistic
 from fsframework.values import ArmOutcomes, Arms, FloatArray, Outcomes

@@ -39,7 +39,7 @@ def average() -> nn.Module:
 
 
 def test_embedded_images_are_scored_as_pixels_are() -> None:
-    model = fsf.method("logistic", backbone=average(), image_size=SIZE, device="cpu")
+    model = fsf.model("logistic", backbone=average(), image_size=SIZE, device="cpu")
     support, query = pixels(6, 0), pixels(4, 1)
     expected = model.scores(support, [0, 0, 1, 1, 2, 2], query)
     shown = model.embed(support)
@@ -57,14 +57,14 @@ def test_embedded_images_are_scored_as_pixels_are() -> None:
     ids=["not finite", "another shape"],
 )
 def test_scores_that_are_not_scores_are_refused(method: FewShotMethod, said: str) -> None:
-    model = fsf.method(method, backbone=average(), image_size=SIZE, device="cpu")
+    model = fsf.model(method, backbone=average(), image_size=SIZE, device="cpu")
     with pytest.raises(PluginError, match=said):
         model.scores(pixels(3, 0), [0, 1, 2], pixels(4, 1))
 
 
 def test_a_model_says_which_of_its_weights_are_trained() -> None:
-    untrained = fsf.method("ncc", backbone="conv64f", image_size=SIZE, device="cpu")
+    untrained = fsf.model("ncc", backbone="conv64f", image_size=SIZE, device="cpu")
     assert (untrained.trained, untrained.backbone, untrained.source) == ("nothing", "conv64f", None)
     module = {"backbone": average(), "image_size": SIZE, "device": "cpu"}
-    assert fsf.method("ncc", **module).trained == "all"
-    assert fsf.method("r2d2", **module).trained == "backbone"
+    assert fsf.model("ncc", **module).trained == "all"
+    assert fsf.model("r2d2", **module).trained == "backbone"

@@ -70,7 +70,7 @@ def test_a_callable_sees_one_task_a_call_and_never_a_query_s_place(
 
 def test_a_module_under_ncc_equals_the_same_computed_by_hand(arms: fsf.Arms, data: Dataset) -> None:
     pixels = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten())
-    model = fsf.method("ncc", backbone=pixels, image_size=32, device="cpu")
+    model = fsf.model("ncc", backbone=pixels, image_size=32, device="cpu")
     found = fsf.evaluate(model, arms, data, progress=False)
 
     def by_hand(support: Any, labels: Any, query: Any) -> Any:
@@ -142,14 +142,14 @@ def test_tasks_of_a_pool_of_one_s_own_are_found_by_their_keys(data: Dataset) -> 
 def test_a_method_without_a_backbone_says_what_it_needs(arms: fsf.Arms, data: Dataset) -> None:
     from fsf_methods.metric import ProtoNet
 
-    with pytest.raises(OptionError, match="ProtoNet needs a backbone: give fsframework.method"):
+    with pytest.raises(OptionError, match="ProtoNet needs a backbone: give fsframework.model"):
         fsf.evaluate(ProtoNet(), arms, data, progress=False)
     with pytest.raises(OptionError, match="mean and std are for a module"):
-        fsf.method("ncc", backbone="conv64f", mean=(0.5, 0.5, 0.5))
+        fsf.model("ncc", backbone="conv64f", mean=(0.5, 0.5, 0.5))
 
 
 def test_scores_of_a_model_want_equally_many_images_of_each_class() -> None:
-    model = fsf.method("ncc", image_size=16, device="cpu")
+    model = fsf.model("ncc", image_size=16, device="cpu")
     images = np.zeros((3, 16, 16, 3), np.uint8)
     with pytest.raises(DataError, match="each equally often"):
         model.scores(images, [0, 0, 1], images)

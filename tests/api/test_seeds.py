@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import fsframework as fsf_api
-from fsframework.errors import OptionError, RecordError
-from fsframework.records import RunRecord
+from fsframework.errors import DataError, OptionError, RecordError
 from tests.conftest import Fsf
 
 TINY: Mapping[str, Any] = {
@@ -35,7 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def group(place: dict[str, Path]) -> fsf_api.SeedGroup:
+def group(place: dict[str, Path]) -> fsf_api.Run:
     return fsf_api.run(**TINY, **place, seeds="0,3")
 
 
@@ -68,6 +67,8 @@ def test_estimates_over_seeds_hold_both_sources_of_variance(group) -> None:
     assert list(group.estimates) == list(group.runs[0].estimates)
     assert "two seeds say little" in group.notes[0]
     assert "between seeds" in repr(group)
+    with pytest.raises(DataError, match="choose one of its runs"):
+        group.model()
     assert fsf_api.estimate(group, ["acc", "wacc"]) == group.estimates
     with pytest.raises(OptionError, match="interval='bca' is for one model per method"):
         fsf_api.estimate(group, interval="bca")
@@ -79,11 +80,9 @@ def test_other_tasks_share_the_weights_and_are_another_group(group, place) -> No
     assert other.record.digests["weights"] == group.runs[0].record.digests["weights"]
     assert other.record.timings["training"] < group.runs[0].record.timings["training"]
     assert other.record.group != group.record.group
-    found = fsf_api.groups_over_seeds([other, *group.runs, group.runs[1]])
+    found = fsf_api.Runs([other, *group.runs, group.runs[1]]).over_seeds()
     assert [one.seeds for one in found] == [(0,), (0, 3)]
     assert found[0].estimates == other.estimates
-    with pytest.raises(OptionError, match="differ in more than their training seed"):
-        fsf_api.over_seeds([other, *group.runs])
 
 
 def test_models_of_several_seeds_stay_a_group_on_other_data(group, place) -> None:
@@ -91,7 +90,7 @@ def test_models_of_several_seeds_stay_a_group_on_other_data(group, place) -> Non
     other |= {"dataset": {"name": "planted", "n_per_class": 10, "size": 16, "seed": 1}}
     runs = [fsf_api.run(**other, **place, model=run.folder, seed=8) for run in group.runs]
     assert [run.record.training_seed for run in runs] == [0, 3]
-    found = fsf_api.over_seeds(runs)
+    [found] = fsf_api.Runs(runs).over_seeds()
     assert found.estimates["acc-biased"].n_seeds == 2
     with pytest.raises(OptionError, match="was trained with the seed 3; leave out training_seed"):
         fsf_api.run(**other, **place, model=group.runs[1].folder, training_seed=5)
@@ -122,20 +121,19 @@ def test_runs_of_seeds_are_compared_as_one_method(group, place) -> None:
 
 def test_a_group_needs_finished_runs_of_one_level(group, tmp_path: Path) -> None:
     first, second = group.runs
-    with pytest.raises(OptionError, match="at least one run, and none is given"):
-        fsf_api.over_seeds([])
     unfinished = replace(first, record=replace(first.record, status="unfinished"))
     with pytest.raises(RecordError, match="is not finished; run the command that made it again"):
-        fsf_api.over_seeds([unfinished, second])
+        fsf_api.Runs([unfinished, second]).over_seeds()
     settings = {**second.record.settings, "level": 0.9}
     other = replace(second, record=replace(second.record, settings=settings))
     with pytest.raises(OptionError, match="have the levels 90 % and 95 %"):
-        fsf_api.over_seeds([first, other])
-    narrow = fsf_api.over_seeds([first, other], level=0.8).estimates["acc-random"]
+        fsf_api.Runs([first, other]).over_seeds()
+    [joined] = fsf_api.Runs([first, other]).over_seeds(level=0.8)
+    narrow = joined.estimates["acc-random"]
     assert narrow.half_width < group.estimates["acc-random"].half_width
     copied = replace(second, record=replace(second.record, fingerprint="another"))
-    with pytest.raises(OptionError, match="have the same training seed, 3; give one of them"):
-        fsf_api.over_seeds([*group.runs, copied])
+    found = fsf_api.Runs([*group.runs, copied]).over_seeds()
+    assert [one.seeds for one in found] == [(0, 3), (3,)]
 
 
 @pytest.mark.parametrize(
@@ -211,18 +209,3 @@ def test_the_command_prints_estimates_over_seeds_first(fsf, group, place, monkey
     )
     apart = fsf("compare", *(f"{name[-4:]}={name}" for name in names), "--statistic", "acc")
     assert apart.returncode == 0
-
-
-def test_records_with_one_seed_are_read_with_two(group, tmp_path: Path) -> None:
-    raw = group.runs[1].record.to_json()
-    settings, origins = dict(raw["settings"]), dict(raw["origins"])
-    for values in (settings, origins):
-        values["seed"] = values.pop("task_seed")
-        del values["training_seed"]
-    old = {**raw, "settings": {**settings, "seed": 6}, "origins": origins}
-    del old["group"]
-    (tmp_path / "run.json").write_text(json.dumps(old))
-    found = RunRecord.load(tmp_path)
-    assert (found.training_seed, found.settings["task_seed"], found.group) == (6, 6, "")
-    assert "seed" not in found.settings
-    assert found.origins["training_seed"] == origins["seed"]

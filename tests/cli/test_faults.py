@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+import fsf_reports
 import fsframework as api
+from fsf_reports.testing import toy_figure
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.errors import FsfError
-from fsframework.testing import toy_figure
 from tests.conftest import Fsf
 
 SMALL = (
@@ -42,6 +43,7 @@ import numpy as np
 import torch
 
 from fsframework.interfaces import *
+from {home} import {base}
 
 
 class Mute(Exception):
@@ -61,9 +63,17 @@ class Mine({base}):
 """
 
 
+HOMES = {
+    "Benchmark": "fsf_benchmarks",
+    **dict.fromkeys(("PageWriter", "Renderer", "Section"), "fsf_reports"),
+}
+"""Packages that have interfaces of their own."""
+
+
 def mine(base: str, name: str, fault: str, extra: str = "") -> str:
     """Return the source of a component whose method of this name is broken."""
-    return MINE.format(base=base, name=name, fault=fault, extra=extra)
+    home = f"{HOMES.get(base, 'fsframework')}.interfaces"
+    return MINE.format(home=home, base=base, name=name, fault=fault, extra=extra)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -114,9 +124,8 @@ KINDS = {
     "method": ("FewShotMethod", "scores", "", (*RUN, "--method", "mine")),
     "backbone": ("Backbone", "forward", "", (*RUN, "--backbone", "mine")),
     "statistic": ("Statistic", "per_task", "", (*RUN, "--statistic", "mine")),
-    "importer": ("CheckpointImporter", "read", "", ("import", "mine", "{tmp}")),
     "benchmark": ("Benchmark", "experiments", ABSTRACT, ("benchmark", "mine")),
-    "launcher": ("Launcher", "start", "", ("sweep", *RUN[1:], "--launcher", "mine")),
+    "launcher": ("Launcher", "map", "", ("sweep", *RUN[1:], "--launcher", "mine")),
 }  # fmt: skip
 
 
@@ -126,7 +135,7 @@ def test_a_fault_of_every_kind_names_it(
     fsf: Fsf, distribution: Callable[..., None], tmp_path: Path, kind: str, fault: str
 ) -> None:
     base, name, extra, command = KINDS[kind]
-    entry = {f"fsframework.{kind}s": {"mine": "toy_mine:Mine"}}
+    entry = {Registry().kinds[kind].group: {"mine": "toy_mine:Mine"}}
     distribution("toy-mine", entry, "toy_mine", mine(base, name, fault, extra))
     if kind == "selector":
         planted = resolve_component(Registry(), "dataset", "planted").create()
@@ -139,7 +148,7 @@ def test_a_fault_of_every_kind_names_it(
     assert last.startswith(f"fsf: {kind} 'mine': {name} {item}"), last
     if fault.startswith("raise"):
         assert "raised SystemExit: 0 (toy_mine.py, line " in last
-    elif kind == "benchmark":
+    elif kind in ("benchmark", "launcher"):
         assert "raised ZeroDivisionError: division by zero" in last
     else:
         assert "returned a result of type generator; it must return " in last
@@ -166,12 +175,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def report(run: Path, output: Path) -> None:
-    api.report(run, output / "page.html", sections=[], writer="mine", progress=False)
+    fsf_reports.report(run, output / "page.html", sections=[], writer="mine", progress=False)
 
 
 def figure(run: Path, output: Path) -> None:
     del run
-    api.save_figure(toy_figure(), output / "figure.toy")
+    fsf_reports.save_figure(toy_figure(), output / "figure.toy")
 
 
 WRITERS = {
@@ -186,7 +195,7 @@ def test_a_fault_of_what_writes_files_names_it_and_leaves_no_file(
     distribution: Callable[..., None], finished: Path, tmp_path: Path, kind: str, fault: str
 ) -> None:
     base, name, extra, call = WRITERS[kind]
-    entry = {f"fsframework.{kind}s": {"mine": "toy_mine:Mine"}}
+    entry = {Registry().kinds[kind].group: {"mine": "toy_mine:Mine"}}
     distribution("toy-mine", entry, "toy_mine", mine(base, name, fault, extra))
     output = tmp_path / "output"
     output.mkdir()
@@ -203,7 +212,7 @@ def test_a_fault_of_what_writes_files_names_it_and_leaves_no_file(
 def test_a_fault_of_a_section_is_a_notice_that_names_it(
     fsf: Fsf, distribution: Callable[..., None], finished: Path, tmp_path: Path, fault: str
 ) -> None:
-    entry = {"fsframework.sections": {"mine": "toy_mine:Mine"}}
+    entry = {"fsf_reports.sections": {"mine": "toy_mine:Mine"}}
     distribution("toy-mine", entry, "toy_mine", mine("Section", "blocks", fault))
     done = fsf("report", finished, "--section", "mine")
     assert done.returncode == 0, done.stderr

@@ -212,8 +212,8 @@ def test_two_distributions_with_one_name_clash(package: Package, fsf: Fsf) -> No
     [
         ("completion hello", "has a path below 'completion', which is not a group"),
         (
-            "tasks make",
-            "has the path 'tasks make', but command 'tasks' (fsframework.cli.",
+            "plugins list",
+            "has the path 'plugins list', but command 'plugins' (fsframework.cli.",
         ),
     ],
 )

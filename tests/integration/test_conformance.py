@@ -122,7 +122,7 @@ def test_all_plugins_of_a_name_are_checked(fsf: Fsf, tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in summaries] == ["command tasks", "section tasks"]
     broken = tmp_path / "acc.py"
     broken.write_text(
-        "from fsframework.interfaces import Section\n"
+        "from fsf_reports.interfaces import Section\n"
         "class Acc(Section):\n"
         "    def blocks(self, runs):\n"
         "        return 3\n"

@@ -24,10 +24,10 @@ RUN = (
 )  # fmt: skip
 STAGES = {
     "images": ("images/*/array.npy", ("features", "outcomes", "training")),
-    "digests of images": ("images/*/digests.bin", ("features", "outcomes", "training")),
+    "digests of images": ("images/*/rows.bin", ("features", "outcomes", "training")),
     "features": ("features/*/array.npy", ("outcomes",)),
-    "digests of features": ("features/*/digests.bin", ("outcomes",)),
-    "detections": ("detections/*/part-all.jsonl", ("attributes",)),
+    "digests of features": ("features/*/rows.bin", ("outcomes",)),
+    "detections": ("detections/*/answers.jsonl", ("attributes",)),
     "words": ("attributes/*.parquet", ()),
     "tasks": ("tasks/*.safetensors", ()),
     "weights": ("training/*/weights.safetensors", ()),
@@ -183,29 +183,3 @@ def test_what_is_damaged_is_made_again(
     numbers, said = ran(fsf, tmp_path, "third")
     assert numbers == expected(kept)
     assert said == [], "it has healed"
-
-
-@pytest.mark.parametrize("stage", [s for s in STAGES if not s.startswith("digests of images")])
-def test_what_an_earlier_version_left_is_accepted_once(
-    fsf: Fsf, tmp_path: Path, kept: Path, cached: Path, stage: str
-) -> None:
-    pattern, after = STAGES[stage]
-    without(cached, after)
-    (file, *_) = sorted(cached.glob(pattern))
-    if stage == "detections":
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        for line in lines:
-            del line["check"]
-        file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    elif file.name in ("array.npy", "digests.bin"):
-        (file.parent / "digests.bin").unlink()
-    else:
-        file.with_suffix(".digest").unlink()
-    numbers, said = ran(fsf, tmp_path, "second")
-    assert numbers == expected(kept)
-    (line,) = said
-    assert ("made again" if stage == "images" else "accepted") in line
-    without(cached, after)
-    numbers, said = ran(fsf, tmp_path, "third")
-    assert numbers == expected(kept)
-    assert said == []

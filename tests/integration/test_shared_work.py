@@ -166,8 +166,8 @@ def test_words_of_workers_are_those_of_one_process(
     files = [tmp_path / name for name in ("alone.parquet", "shared.parquet")]
     assert files[0].read_bytes() == files[1].read_bytes()
     assert not list((tmp_path / "cache" / "shared").glob("*/*"))
-    parts = [path.name for path in (tmp_path / "cache").glob("detections/*/part-*")]
-    assert parts == ["part-all.jsonl"]
+    parts = [path.name for path in (tmp_path / "cache").glob("detections/*/*.jsonl")]
+    assert parts == ["answers.jsonl"]
 
     again = fsf(*EXTRACT, "again.parquet", *DATA, *SHARED, "--json")
     assert json.loads(again.stdout)["reused"] == N_IMAGES

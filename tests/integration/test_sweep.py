@@ -253,11 +253,12 @@ class Dying(ProtoNet):
 '''
 
 
-@pytest.mark.parametrize(("at", "code", "deaths"), [(2, 0, 5), (1, 2, 3)])
+@pytest.mark.parametrize(("at", "code", "deaths"), [(2, 0, 5), (1, 2, 4)])
 def test_deaths_count_unless_a_checkpoint_was_reached(
     fsf: Fsf, tmp_path: Path, at: int, code: int, deaths: int
 ) -> None:
-    # With an epoch of one step, a death in the second step comes after a checkpoint.
+    # With an epoch of one step, a death in the second step comes after a checkpoint. The first
+    # attempt always gets on: it decodes the images.
     (tmp_path / "dying.py").write_text(DYING.replace("AT", str(at)))
     (tmp_path / "deaths.txt").write_text("5")
     done = fsf(

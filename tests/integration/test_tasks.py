@@ -100,12 +100,6 @@ def test_without_a_test_split_all_images_are_used(fsf: Fsf, tmp_path: Path) -> N
     assert fsf("tasks", "verify", "t.safetensors", *data).returncode == 0
 
 
-def test_what_a_draw_cannot_know_is_refused(fsf: Fsf) -> None:
-    automatic = fsf("tasks", "make", "t.safetensors", *DATA, "--queries", "auto")
-    assert automatic.returncode == 2
-    assert "--queries auto needs a method for its pilot run" in automatic.stderr
-
-
 def permuted(fsf: Fsf, tmp_path: Path) -> Path:
     """Write placebo tasks, as a run with ``--placebo`` keeps them."""
     import fsframework

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from fsframework.interfaces import Benchmark, BenchmarkResults, Selection
-from fsframework.values import (
+from fsf_benchmarks.interfaces import Benchmark, BenchmarkResults, Selection
+from fsf_reports.values import (
     Entry,
-    ExperimentDescription,
     FigureDeclaration,
     Panel,
     Point,
     Quantity,
     Series,
     TableDeclaration,
-    footnotes,
 )
+from fsframework.values import ExperimentDescription, footnotes
 
 __all__ = ["Crowding"]
 

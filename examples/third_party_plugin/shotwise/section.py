@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fsframework.interfaces import ReportedRuns, Section
-from fsframework.values import Block, Entry, Quantity, TableDeclaration, Text
+from fsf_reports.interfaces import ReportedRuns, Section
+from fsf_reports.values import Block, Entry, Quantity, TableDeclaration, Text
 
 __all__ = ["HardTasks"]
 

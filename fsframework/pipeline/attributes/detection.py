@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fsframework.components.resolution import Component, canonical
-from fsframework.errors import OptionError, argument
+from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.detector import AttributeDetector, Captioner
 from fsframework.pipeline.attributes.answers import (
@@ -146,27 +147,29 @@ class Detection:
     def _folder(self) -> Path:
         return self._session.workspace.cache / "detections" / self.identity[:24]
 
+    def _log(self, alone: bool) -> AbstractContextManager[DetectionLog]:
+        reporter = self._session.reporter
+        folder, keys = self._folder, self.job.keys
+        return DetectionLog.opened(folder, self.identity, keys, reporter, alone=alone)
+
     def missing(self) -> IntArray:
         """Return the positions in the split of the images without an answer, int64 ``(n,)``."""
-        with DetectionLog.opened(self._folder, self.job.keys, self._session.reporter) as log:
+        with self._log(alone=False) as log:
             return log.missing()
 
-    def answer(self, name: str, places: IntArray) -> None:
-        """Process images that no other process does meanwhile, and that had no answer.
+    def answer(self, places: IntArray) -> None:
+        """Process images that had no answer, while other processes may process others.
 
         Images that cannot be read stay without an answer.
 
         Args:
-            name: of these images; an earlier call with the same name may have answered for some.
             places: positions in the split.
 
         Raises:
             FsfError: an answer is malformed.
         """
-        reporter = self._session.reporter
-        with DetectionLog.opened_by_worker(self._folder, self.job.keys, name, reporter) as log:
-            todo = places[~log.done[places]]
-            _fill(log, self.job, self._ready.detector, todo, self.batch_size, reporter)
+        with self._log(alone=False) as log:
+            self._fill(log, places[~log.done[places]])
 
     def result(self) -> Detected:
         """Process the images without an answer, and return the table of all.
@@ -181,18 +184,35 @@ class Detection:
             canonical(ready.provenance),
         )
         stored = session.workspace.cache / "attributes" / f"{table_key[:24]}.parquet"
-        with DetectionLog.opened(self._folder, job.keys, session.reporter) as log:
+        with self._log(alone=True) as log:
             todo, total = log.missing(), len(job.keys)
             if not todo.size:
                 kept = load_sealed(stored, AttributeTable.load, session.reporter)
                 if kept is not None:
                     return Detected(kept, (), ready.notes, total)
-            failed = _fill(log, job, ready.detector, todo, self.batch_size, session.reporter)
+            failed = self._fill(log, todo)
+            if log.missing().size > len(failed):
+                raise FsfError(f"{log.path}: was removed meanwhile; run the same command again")
             header = _header(job, ready.provenance, f"{len(failed)} of {total} images")
             table = _table(log, ready.detector, header, session.reporter)
         if not failed:
             save_sealed(stored, table.save)
         return Detected(table, tuple(failed), ready.notes, total - int(todo.size))
+
+    def _fill(self, log: DetectionLog, todo: IntArray) -> list[tuple[str, str]]:
+        """Process images; return those that cannot be read, with the reasons."""
+        job, detector, reporter = self.job, self._ready.detector, self._session.reporter
+        failed: list[tuple[str, str]] = []
+        if not todo.size:
+            return failed
+        total = len(job.keys)
+        with reporter.stage("detection", total, total - todo.size) as advance:
+            for said in answers_of(detector, job.dataset, job.indices, todo, self.batch_size):
+                log.append(said.places, said.answers, captions=isinstance(detector, Captioner))
+                failed += [(job.keys[place], reason) for place, reason in said.broken]
+                remark = f"{len(failed)} cannot be read" if failed else ""
+                advance(len(said.places) + len(said.broken), remark)
+        return failed
 
 
 def detect_attributes(
@@ -218,10 +238,9 @@ def detect_attributes(
     detection = Detection(job, session, device=device, offline=offline, batch_size=batch_size)
     if sharing is None:
         return detection.result()
-    with sharing.folder("detection", detection.identity) as folder:
-        todo = detection.missing()
-        sharing.compute("detection", folder, todo, detection.batch_size)
-        found = detection.result()  # of unreadable images, and of the table
+    todo = detection.missing()
+    sharing.compute("detection", detection.identity, todo, detection.batch_size)
+    found = detection.result()  # of unreadable images, and of the table
     return dataclasses.replace(found, reused=len(job.keys) - int(todo.size))
 
 
@@ -275,28 +294,6 @@ def _batch_size(ready: _Prepared, wanted: int | None) -> int:
     if wanted is None and ready.detector.consumes == "records":
         return _RECORDS_PER_CALL
     return wanted or _IMAGES_PER_CALL["cuda" if ready.device.startswith("cuda") else "cpu"]
-
-
-def _fill(
-    log: DetectionLog,
-    job: DetectionJob,
-    detector: AttributeDetector,
-    todo: IntArray,
-    size: int,
-    reporter: Reporter,
-) -> list[tuple[str, str]]:
-    """Process the images that the log lacks; return those that cannot be read, with the reasons."""
-    failed: list[tuple[str, str]] = []
-    if not todo.size:
-        return failed
-    total = len(job.keys)
-    with reporter.stage("detection", total, total - todo.size) as advance:
-        for said in answers_of(detector, job.dataset, job.indices, todo, size):
-            log.append(said.places, said.answers, captions=isinstance(detector, Captioner))
-            failed += [(job.keys[place], reason) for place, reason in said.broken]
-            remark = f"{len(failed)} cannot be read" if failed else ""
-            advance(len(said.places) + len(said.broken), remark)
-    return failed
 
 
 def _header(job: DetectionJob, provenance: Mapping[str, str], unreadable: str) -> dict[str, str]:

@@ -6,7 +6,6 @@ Does not import torch, so that packing a large data set needs little memory.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +18,7 @@ import xxhash
 
 from fsframework.errors import DataError, argument
 from fsframework.interfaces.dataset import Dataset, Decoding
-from fsframework.pipeline.cache.rows import Made, Records, Rows
+from fsframework.pipeline.cache.rows import Made, Records, Rows, records_of
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.progress import Reporter
 from fsframework.values import BoolArray, IntArray, UInt8Array, demand_disk, digest_of
@@ -34,7 +33,6 @@ __all__ = [
     "PixelSource",
     "Pixels",
     "Readable",
-    "decoding_difference",
     "image_size",
     "known_digest",
     "pixels_of",
@@ -47,7 +45,8 @@ Broken = Literal["fatal", "skip"]
 
 _IMAGES_A_BLOCK, _BYTES_A_BLOCK = 256, 32 << 20
 """Limits of a decoded block: the smaller applies."""
-_DIGEST_BYTES = 16
+_BROKEN = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+"""Both halves of the digest of an image that cannot be decoded."""
 
 
 def image_size(dataset: Dataset, preprocessing: Preprocessing, wanted: int | None) -> int:
@@ -102,52 +101,6 @@ class Pixels:
         return self.store.read(self.rows[index], self.reporter)
 
 
-class _ImageRows(Rows):
-    """Rows of pixels, each with a digest that is the same on every machine.
-
-    ``identity`` is BLAKE2b of the pixels, or ones where an image cannot be decoded; ``state`` a
-    hash of what the file system said of the image's file when it was decoded, 0 if nothing.
-    """
-
-    facts = (("identity", "u1", (_DIGEST_BYTES,)),)
-    remarks = (("state", "<u8"),)
-
-    def __init__(
-        self,
-        folder: Path,
-        shape: tuple[int, ...],
-        states: Callable[[IntArray], npt.NDArray[np.uint64]],
-    ) -> None:
-        super().__init__(folder, shape, np.uint8, "images")
-        self._states = states
-
-    @property
-    def _former(self) -> Path:
-        """The file in which an earlier version kept what is now ``identity``."""
-        return self.folder / "rows.bin"
-
-    def is_of_earlier_version(self) -> bool:
-        """Return whether an earlier version made the array."""
-        size = len(self) * _DIGEST_BYTES
-        former = self._former.is_file() and self._former.stat().st_size == size
-        return former and super().is_of_earlier_version()
-
-    def of_earlier_version(self) -> Records:
-        """Return the records of rows whose pixels are those that an earlier version digested."""
-        records = np.zeros(len(self), self.record)
-        identity = np.fromfile(self._former, np.uint8).reshape(len(self), _DIGEST_BYTES)
-        for rows in self.blocks(np.flatnonzero(identity.any(axis=1))):
-            pixels = self.read(rows)
-            sound = _are_broken(identity[rows]) | (_identities(pixels) == identity[rows]).all(
-                axis=1
-            )
-            found = np.zeros(len(rows), self.record)
-            found["identity"], found["state"] = identity[rows], self._states(rows)
-            found["check"] = self.checks(pixels, found)
-            records[rows[sound]] = found[sound]
-        return records
-
-
 @dataclass(frozen=True)
 class ImageStore:
     """The decoded images of a data set at one size: one row per image, filled when first needed.
@@ -172,9 +125,9 @@ class ImageStore:
         return digest_of("images", self.identity, self.dataset.pixels_fingerprint, described)
 
     @cached_property
-    def _rows(self) -> _ImageRows:
+    def _rows(self) -> Rows:
         folder = self.workspace.cache / "images" / self.key[:24]
-        return _ImageRows(folder, (len(self), self.size, self.size, 3), self._states)
+        return Rows(folder, (len(self), self.size, self.size, 3), np.uint8, "images")
 
     @property
     def path(self) -> Path:
@@ -192,7 +145,7 @@ class ImageStore:
     def broken(self, rows: IntArray | None = None) -> dict[int, str]:
         """Return which of some rows cannot be decoded, and the reasons; by default of all rows."""
         rows = np.arange(len(self)) if rows is None else np.unique(rows)
-        known = self._rows.records(Reporter())["identity"][rows]
+        known = self._rows.records(Reporter())[rows]
         return {int(row): self._reason(int(row)) for row in rows[_are_broken(known)]}
 
     def _reason(self, row: int) -> str:
@@ -219,10 +172,10 @@ class ImageStore:
             self.demand_disk(missing, reporter)
             return missing
 
-        self._make(find, broken, (label, len(rows)), reporter)
+        self._decode(find, broken, (label, len(rows)), reporter)
         now = self._rows.records(reporter)
-        edited = (before["check"] != 0) & (before["identity"] != now["identity"]).any(axis=1)
-        edited &= ~_are_broken(before["identity"])
+        edited = (before["digest"] != now["digest"]).any(axis=1)
+        edited &= (before["check"] != 0) & ~_are_broken(before)
         if count := int(edited.sum()):
             changed = (
                 "image has changed since it was"
@@ -248,42 +201,14 @@ class ImageStore:
             f"use a smaller {argument('image_size')}, or another {argument('cache_dir')}",
         )
 
-    def decode_apart(self, folder: Path, name: str, rows: IntArray, broken: Broken) -> None:
-        """Decode images into files of their own, for ``take``.
-
-        Args:
-            folder: of the files.
-            name: begins their names; files that exist are kept.
-            rows: of the images.
-            broken: how images that cannot be decoded are treated.
+    def decode(self, rows: IntArray, broken: Broken, reporter: Reporter) -> None:
+        """Decode some rows while other processes may decode others.
 
         Raises:
             DataError: an image cannot be read and ``broken`` is not ``skip``.
         """
-
-        def made(block: IntArray) -> Made:
-            return self._made(block, broken)
-
-        self._rows.make_apart(folder, name, rows, made, self.images_a_block)
-
-    def take(self, folder: Path, reporter: Reporter, *, of_earlier: bool = False) -> None:
-        """Move what other processes have decoded with ``decode_apart`` into this store.
-
-        Args:
-            folder: of the files, which are removed.
-            reporter: is told of damaged files.
-            of_earlier: whether an earlier call left them, so that images may have been edited
-                since. Else they were decoded after this process first saw the images' files.
-
-        Raises:
-            FsfError: the disk is full or cannot be written to.
-        """
-        for rows, (pixels, facts) in self._rows.made_apart(folder, reporter):
-            states = self._states(rows)
-            good = states == facts["state"] if of_earlier else np.ones(len(rows), bool)
-            # Other machines may see other states of the same files.
-            kept = {"identity": facts["identity"][good], "state": states[good]}
-            self._rows.accept(rows[good], (pixels[good], kept), reporter)
+        stage = ("images", len(rows))
+        self._decode(lambda: self.missing(rows, broken, reporter), broken, stage, reporter, False)
 
     def undecoded(self, rows: IntArray, reporter: Reporter) -> IntArray:
         """Return the rows that are not on disk; the files of others may have been edited since."""
@@ -298,7 +223,7 @@ class ImageStore:
         missing: BoolArray = records["check"] == 0
         missing |= (records["state"] != 0) & (records["state"] != self._states(rows))
         if broken == "fatal":
-            missing |= _are_broken(records["identity"])
+            missing |= _are_broken(records)
         return rows[missing]
 
     def read(self, rows: IntArray, reporter: Reporter) -> UInt8Array:
@@ -310,13 +235,10 @@ class ImageStore:
             DataError: the file of a damaged row has changed since it was decoded.
         """
         if self._rows.damaged(rows, reporter).size:
-            known = self._rows.records(reporter)["identity"][rows]
-
-            def find() -> IntArray:
-                return self._rows.damaged(rows, reporter)
-
-            self._make(find, "fatal", ("images", len(np.unique(rows))), reporter)
-            if (known != self._rows.records(reporter)["identity"][rows]).any():
+            known = self.digest(rows, reporter)
+            stage = ("images", len(np.unique(rows)))
+            self._decode(lambda: self._rows.damaged(rows, Reporter()), "fatal", stage, reporter)
+            if known != self.digest(rows, reporter):
                 raise DataError(
                     f"{self._rows.folder}: images have changed since they were decoded; run the "
                     "same command again"
@@ -325,35 +247,33 @@ class ImageStore:
 
     def digest(self, rows: IntArray, reporter: Reporter) -> str:
         """Return a digest of the pixels of some rows."""
-        return digest_of("pixels", self._rows.records(reporter)["identity"][rows])
+        return digest_of("pixels", self._rows.records(reporter)["digest"][rows])
 
     def digest_of_all(self) -> str:
         """Return a digest of the pixels of all images, the same on every machine."""
         return self.digest(np.arange(len(self)), Reporter())
 
-    def _make(
+    def _decode(
         self,
         find: Callable[[], IntArray],
         broken: Broken,
         stage: tuple[str, int],
         reporter: Reporter,
+        alone: bool = True,
     ) -> None:
         def made(rows: IntArray) -> Made:
-            return self._made(rows, broken)
+            pixels, undecodable = self._decoded(rows, broken)
+            records = records_of(pixels)
+            records["digest"][undecodable] = _BROKEN
+            records["state"] = self._states(rows)
+            return pixels, records
 
-        self._rows.fill(find, made, self.images_a_block, stage, reporter)
+        self._rows.fill(find, made, self.images_a_block, stage, reporter, alone=alone)
 
     @property
     def images_a_block(self) -> int:
         """Images that are decoded together."""
         return max(1, min(_IMAGES_A_BLOCK, _BYTES_A_BLOCK // self.row_bytes))
-
-    def _made(self, rows: IntArray, broken: Broken) -> Made:
-        states = self._states(rows)
-        pixels, undecodable = self._decoded(rows, broken)
-        identities = _identities(pixels)
-        identities[undecodable] = 255
-        return pixels, {"identity": identities, "state": states}
 
     def _states(self, rows: IntArray) -> npt.NDArray[np.uint64]:
         """Return a hash of the state of each image's file, as this process first saw it."""
@@ -404,15 +324,9 @@ class ImageStore:
         return found
 
 
-def _identities(pixels: UInt8Array) -> UInt8Array:
-    """Return a digest of each image, uint8 ``(n, 16)``."""
-    raw = b"".join(hashlib.blake2b(one, digest_size=_DIGEST_BYTES).digest() for one in pixels)
-    return np.frombuffer(raw, np.uint8).reshape(len(pixels), _DIGEST_BYTES).copy()
-
-
-def _are_broken(identities: UInt8Array) -> BoolArray:
-    """Return which digests mark images that cannot be decoded."""
-    broken: BoolArray = (identities == 255).all(axis=1)
+def _are_broken(records: Records) -> BoolArray:
+    """Return which records mark images that cannot be decoded."""
+    broken: BoolArray = (records["digest"] == _BROKEN).all(axis=1)
     return broken
 
 
@@ -520,24 +434,3 @@ def _rows_of(dataset: Dataset, split: str) -> IntArray:
     """Return the rows of the store that hold the images of a split."""
     rows = dataset.split_indices(split)
     return dataset.rows[rows] if isinstance(dataset, Readable) else rows
-
-
-def decoding_difference(store: ImageStore, most: int = 64) -> tuple[float, float, int] | None:
-    """Return how far scaled decoding is from exact decoding, in levels of 0..255.
-
-    Args:
-        most: number of images compared, spread evenly over the data set.
-
-    Returns:
-        The mean, the 99th percentile and the largest absolute difference; ``None`` where no image
-        can be read.
-    """
-    good = np.setdiff1d(np.arange(len(store)), np.fromiter(store.broken(), np.int64))
-    if not good.size:
-        return None
-    chosen = good[np.unique(np.linspace(0, len(good) - 1, min(most, len(good))).astype(int))]
-    size, how = store.size, store.interpolation
-    exact = store.dataset.images(chosen, size, how).astype(np.int16)
-    scaled = store.dataset.scaled_images(chosen, size, how)
-    apart = np.abs(exact - scaled)
-    return float(apart.mean()), float(np.percentile(apart, 99)), int(apart.max())

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 import os
-import stat
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -19,59 +15,47 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from fsframework._files import atomic_path, atomic_write, explain_os_error, sweep
-from fsframework.errors import DataError, FsfError
-from fsframework.pipeline.cache.sealed import (
-    discard,
-    discard_unless_file,
-    held,
-    load_sealed,
-    remove_sealed,
-    save_sealed,
-)
+from fsframework._files import atomic_path, atomic_write, explain_os_error
+from fsframework.errors import DataError
+from fsframework.pipeline.cache.sealed import discard, held, is_ordinary
 from fsframework.pipeline.progress import Reporter
 from fsframework.values import BoolArray, IntArray, UInt8Array
 
-__all__ = ["Made", "Rows", "stored_array"]
+__all__ = ["Made", "Records", "Rows", "records_of", "stored_array"]
 
 Records = npt.NDArray[Any]
-"""One structured value per row: ``check``, and the facts of a subclass."""
-Made = tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]
-"""Rows ``(k, ...)`` and the facts about them, each ``(k, ...)``."""
+"""One structured value per row: ``digest``, ``state`` for whoever makes the rows, ``check``."""
+Made = tuple[npt.NDArray[Any], Records]
+"""Rows ``(k, ...)`` and their records ``(k,)``."""
 
+_RECORD = np.dtype([("digest", "<u8", (2,)), ("state", "<u8"), ("check", "<u8")])
+_WEIGHTS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
+"""Odd numbers, so that a change of any part of a record changes its check."""
 _ID_BYTES = 16
-_APART = "rows"
-"""Folder of the files of processes that make rows for another one."""
 _BYTES_A_CHECK = 8 << 20
-_READS, _SECONDS_BETWEEN_READS = 5, 0.01
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Records as found on disk.
+def records_of(rows: npt.NDArray[Any]) -> Records:
+    """Return the records of rows: XXH3 digests of 128 bits, the same on every machine."""
+    found = np.zeros(len(rows), _RECORD)
+    raw = b"".join(xxhash.xxh3_128_digest(row.data) for row in _bytes_of(rows))
+    found["digest"] = np.frombuffer(raw, "<u8").reshape(len(rows), 2)
+    return found
 
-    Args:
-        records: of the rows that can be trusted; zeros for others.
-        settled: whether the file holds just these.
-        note: what a user should know.
-    """
 
-    records: Records
-    settled: bool
-    note: str = ""
+def _checks(records: Records) -> npt.NDArray[np.uint64]:
+    parts = np.column_stack([records["digest"], records["state"]])
+    checks: npt.NDArray[np.uint64] = (parts * _WEIGHTS).sum(axis=1, dtype=np.uint64)
+    return checks
 
 
 class Rows:
     """One array in a folder of the cache, filled row by row by any number of processes.
 
-    ``array.npy`` is an ordinary NumPy file, which any program can map. ``digests.bin`` begins with
-    16 bytes that identify folder, shape and type and a digest of 16 bytes of what follows: one
-    record per row, of 8 bytes for a hash of the row's content and facts, 0 while the row is
-    missing, and then the facts. All hashes are XXH3, which takes 0.2 microseconds for 640 floats,
-    a tenth of BLAKE2b.
-
-    Content is written before its record, and a record before the digest of all, so that a killed
-    process leaves nothing that passes for whole.
+    ``array.npy`` is an ordinary NumPy file, which any program can map. ``rows.bin`` begins with 16
+    bytes that identify folder, shape and type; then follows a record per row, with the digest of
+    the row and a check of the record, zeros while the row is missing. Content is written before its
+    record, so that a killed process leaves nothing that passes for whole.
 
     Args:
         folder: ``.../STAGE/KEY``.
@@ -80,21 +64,14 @@ class Rows:
         what: the content, as messages name it.
     """
 
-    facts: Sequence[tuple[Any, ...]] = ()
-    """Further fields of a record that are hashed with the content, as NumPy describes them."""
-    remarks: Sequence[tuple[Any, ...]] = ()
-    """Fields that are not."""
-
     def __init__(
         self, folder: Path, shape: tuple[int, ...], dtype: npt.DTypeLike, what: str
     ) -> None:
         self.folder, self.shape, self.dtype, self.what = folder, shape, np.dtype(dtype), what
-        self.path = folder / "array.npy"
-        self._digests = folder / "digests.bin"
-        self.record = np.dtype([("check", "<u8"), *self.facts, *self.remarks])
-        named = f"{folder.parent.name}/{folder.name} {shape} {self.dtype.str} {self.record}"
+        self.path, self._file = folder / "array.npy", folder / "rows.bin"
+        named = f"{folder.parent.name}/{folder.name} {shape} {self.dtype.str}"
         self._id = xxhash.xxh3_128_digest(named.encode())
-        header = io.BytesIO()
+        header = BytesIO()
         described = {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(header, described)
         self._header = header.getvalue()
@@ -106,26 +83,19 @@ class Rows:
         return self.shape[0]
 
     def records(self, reporter: Reporter) -> Records:
-        """Return the record of each row; ``check`` is 0 where the row is missing."""
+        """Return the record of each row, as on disk when first asked for."""
         if self._records is None:
-            found = self._found()
-            if not found.settled:
-                with suppress(FsfError), held(self.folder, reporter):  # the cache may be read-only
-                    found = self._settled()
-            self._records = self._reported(found, reporter)
+            whole = self._is_whole()
+            found = np.zeros(len(self), _RECORD)
+            if whole:
+                found = np.fromfile(self._file, _RECORD, offset=_ID_BYTES)
+            damaged = found["check"] != _checks(found)
+            found[damaged] = np.zeros((), _RECORD)
+            there = any(os.path.lexists(path) for path in (self.path, self._file))
+            if damaged.any() or (there and not whole):
+                reporter.note(f"{self.folder}: the cached {self.what} are damaged; made again")
+            self._records = found
         return self._records
-
-    def _settled(self) -> _Found:
-        """Return the records, and write them if the file lacks them; under the lock."""
-        found = self._found()
-        if not found.settled:
-            self._save(found.records)
-        return found
-
-    def _reported(self, found: _Found, reporter: Reporter) -> Records:
-        if found.note:
-            reporter.note(f"{self.folder}: {found.note}")
-        return found.records
 
     def missing(self, rows: IntArray, reporter: Reporter) -> IntArray:
         """Return which of some rows are not on disk."""
@@ -139,10 +109,11 @@ class Rows:
         """
         records = self.records(reporter)
         todo = np.unique(rows[~self._checked[rows]])
-        sound = self._agree(todo, records)
-        self._checked[todo[sound]] = True
-        bad: IntArray = todo[~sound]
-        if (records["check"][bad] != 0).any():
+        for block in self._blocks(np.setdiff1d(todo, self.missing(todo, reporter))):
+            found = records_of(self.read(block))["digest"]
+            self._checked[block] = (found == records["digest"][block]).all(axis=1)
+        bad: IntArray = todo[~self._checked[todo]]
+        if self.missing(bad, reporter).size < bad.size:
             reporter.note(f"{self.folder}: some cached {self.what} are damaged and are made again")
         return bad
 
@@ -153,85 +124,63 @@ class Rows:
         at_once: int,
         stage: tuple[str, int],
         reporter: Reporter,
+        *,
+        alone: bool = True,
     ) -> None:
-        """Make rows, ``at_once`` at a time, while other processes wait.
+        """Make rows, ``at_once`` at a time.
 
         Args:
-            find: returns the rows to make; called when no other process is at work.
+            find: returns the rows to make; called once the records on disk have been read again.
             make: makes some rows.
             stage: the label of the progress, and the number of rows that it counts.
+            alone: whether other processes wait meanwhile; if not, they make other rows.
 
         Raises:
             FsfError: the disk is full or cannot be written to.
         """
-        try:
-            with held(self.folder, reporter):
-                sweep(self.folder)
-                records = self._records = self._reported(self._settled(), reporter)
-                todo = find()
-                if not todo.size:
-                    return
-                label, total = stage
-                with reporter.stage(label, total, total - len(todo)) as advance:
-                    for first in range(0, len(todo), at_once):
-                        rows = todo[first : first + at_once]
-                        self._put(rows, *make(rows), records)
-                        advance(len(rows))
-        except OSError as error:
-            raise explain_os_error(error, self.path) from error
+        with self._held(reporter, alone):
+            self._records = None
+            todo = find()
+            if not todo.size:
+                return
+            label, total = stage
+            with reporter.stage(label, total, total - len(todo)) as advance:
+                for first in range(0, len(todo), at_once):
+                    rows = todo[first : first + at_once]
+                    content, records = make(rows)
+                    with self._held(reporter, not alone):
+                        self._put(rows, content, records, reporter)
+                    advance(len(rows))
 
-    def accept(self, rows: IntArray, made: Made, reporter: Reporter) -> None:
-        """Write rows that another process has made, where they are still missing.
-
-        Raises:
-            FsfError: the disk is full or cannot be written to.
-        """
-        content, facts = made
-        try:
-            with held(self.folder, reporter):
-                records = self._records = self._reported(self._settled(), reporter)
-                new = np.flatnonzero(records["check"][rows] == 0)
-                if new.size:
-                    chosen = {name: values[new] for name, values in facts.items()}
-                    self._put(rows[new], content[new], chosen, records)
-        except OSError as error:
-            raise explain_os_error(error, self.path) from error
+    def _held(self, reporter: Reporter, wanted: bool) -> AbstractContextManager[None]:
+        return held(self.folder, reporter) if wanted else nullcontext()
 
     def _put(
-        self, rows: IntArray, made: npt.NDArray[Any], facts: dict[str, Any], records: Records
+        self, rows: IntArray, made: npt.NDArray[Any], new: Records, reporter: Reporter
     ) -> None:
-        """Write rows that are not on disk yet, and the records of all."""
-        content = np.ascontiguousarray(made, dtype=self.dtype)
-        new = np.zeros(len(rows), self.record)
-        for name, values in facts.items():
-            new[name] = values
-        new["check"] = self.checks(content, new)
-        fresh = new["check"] != records["check"][rows]
-        fresh[~fresh] = ~self._agree(rows[~fresh], records)
-        if not self._is_whole():
-            self._create(np.zeros_like(records))
-        records[rows] = new
-        if fresh.any():
-            self._write_content(rows[fresh], content[fresh])
-            self._write_records(rows, records)
-        else:
-            with suppress(OSError):  # only remarks changed, and the cache may be read-only
-                self._write_records(rows, records)
-        self._checked[rows] = True
+        new["check"] = _checks(new)
+        self.records(reporter)[rows] = new
+        self._checked[rows] = False
+        try:
+            if not self._is_whole():
+                self._create()
+            self._write(self.path, len(self._header), rows, np.ascontiguousarray(made, self.dtype))
+            self._write(self._file, _ID_BYTES, rows, new)
+            self._checked[rows] = True
+        except OSError as error:
+            # Where nothing can be written, what is there may be what was made.
+            if not is_ordinary(self.path) or self.damaged(rows, Reporter()).size:
+                raise explain_os_error(error, self.path) from error
 
-    def _write_content(self, rows: IntArray, content: npt.NDArray[Any]) -> None:
+    def _write(self, path: Path, start: int, rows: IntArray, values: npt.NDArray[Any]) -> None:
         # Plain writes, since a full disk kills a process that writes to a memory map.
-        with self.path.open("r+b") as file:
+        size = values[:1].nbytes
+        with path.open("r+b", buffering=0) as file:
             for part in _runs(rows):
-                at = len(self._header) + int(rows[part.start]) * self._row_bytes
-                _write(file.fileno(), content[part].tobytes(), at)
-
-    def _write_records(self, rows: IntArray, records: Records) -> None:
-        with self._digests.open("r+b") as file:
-            for part in _runs(rows):
-                at = 2 * _ID_BYTES + int(rows[part.start]) * self.record.itemsize
-                _write(file.fileno(), records[rows[part]].tobytes(), at)
-            _write(file.fileno(), _digest(records), _ID_BYTES)
+                file.seek(start + int(rows[part.start]) * size)
+                left = memoryview(values[part].tobytes())
+                while left:
+                    left = left[file.write(left) :]
 
     def read(self, rows: IntArray) -> npt.NDArray[Any]:
         """Return rows ``(k, ...)``, in any order, unchecked.
@@ -244,10 +193,14 @@ class Rows:
         """
         found = np.empty((len(rows), *self.shape[1:]), self.dtype)
         flat = _bytes_of(found)
-        with self.path.open("rb") as file:
+        with self.path.open("rb", buffering=0) as file:
             for part in _runs(rows):
-                at = len(self._header) + int(rows[part.start]) * self._row_bytes
-                _read_into(file.fileno(), flat[part].reshape(-1).data, at)
+                file.seek(len(self._header) + int(rows[part.start]) * self._row_bytes)
+                left = flat[part].reshape(-1).data
+                while left:
+                    if not (count := file.readinto(left)):
+                        raise DataError(f"{self.path} ends too early; run the same command again")
+                    left = left[count:]
         return found
 
     def built(
@@ -267,21 +220,31 @@ class Rows:
             used: the rows that are checked.
             reporter: of progress.
         """
+        if self.unmade(block, used, reporter).size:
+            self.make(make, block, lambda: self.unmade(block, used, reporter), reporter)
+        # Copy-on-write, so that PyTorch can use the array without a copy.
+        return np.memmap(self.path, self.dtype, "c", len(self._header), self.shape)
 
-        def unmade() -> IntArray:
-            return self.unmade(block, used, reporter)
+    def make(
+        self,
+        make: Callable[[int, int], npt.NDArray[Any]],
+        block: int,
+        find: Callable[[], IntArray],
+        reporter: Reporter,
+        *,
+        alone: bool = True,
+    ) -> None:
+        """Make whole blocks of rows; the arguments are those of ``fill`` and ``built``."""
 
         def made(rows: IntArray) -> Made:
             try:
-                return make(int(rows[0]), int(rows[-1]) + 1), {}
+                content = np.ascontiguousarray(make(int(rows[0]), int(rows[-1]) + 1), self.dtype)
             except OSError as error:
                 # The error concerns a file being read, not the one being written.
                 raise DataError(f"{self.what}: {error}") from error
+            return content, records_of(content)
 
-        if unmade().size:
-            self.fill(unmade, made, block, (self.what, len(self)), reporter)
-        # Copy-on-write, so that PyTorch can use the array without a copy.
-        return np.memmap(self.path, self.dtype, "c", len(self._header), self.shape)
+        self.fill(find, made, block, (self.what, len(self)), reporter, alone=alone)
 
     def unmade(self, block: int, used: IntArray, reporter: Reporter) -> IntArray:
         """Return the rows that ``built`` makes: whole blocks with missing or damaged rows.
@@ -295,130 +258,29 @@ class Rows:
         bad = np.union1d(self.missing(everything, reporter), self.damaged(used, reporter))
         return everything[np.isin(everything // block, np.unique(bad // block))]
 
-    def make_apart(
-        self,
-        folder: Path,
-        name: str,
-        rows: IntArray,
-        make: Callable[[IntArray], Made],
-        at_once: int,
-    ) -> None:
-        """Make rows into files of their own, for the process that reads them by ``made_apart``.
-
-        Args:
-            folder: of that process.
-            name: begins the names of the files; those that exist are kept.
-            rows: to make, ``at_once`` at a time.
-            make: makes some rows.
-        """
-        from safetensors.numpy import save_file
-
-        for first in range(0, len(rows), at_once):
-            path = folder / _APART / f"{name}-{first:07d}.safetensors"
-            if load_sealed(path, _arrays, Reporter()) is None:
-                block = rows[first : first + at_once]
-                content, facts = make(block)
-                save_sealed(path, partial(save_file, {"rows": block, "content": content, **facts}))
-
-    def made_apart(self, folder: Path, reporter: Reporter) -> Iterator[tuple[IntArray, Made]]:
-        """Yield what other processes have made, and remove each file once it was used."""
-        for path in sorted((folder / _APART).glob("*.safetensors")):
-            found = load_sealed(path, _arrays, reporter)
-            if found is not None:
-                rows, content = found.pop("rows"), found.pop("content")
-                yield rows, (content, found)
-            remove_sealed(path)
-
-    def is_of_earlier_version(self) -> bool:
-        """Return whether an earlier version, which kept no such records, made the array."""
-        return not os.path.lexists(self._digests)
-
-    def of_earlier_version(self) -> Records:
-        """Return the records of an array that an earlier version made."""
-        records = np.zeros(len(self), self.record)
-        for rows in self.blocks(np.arange(len(self))):
-            records["check"][rows] = self.checks(self.read(rows), records[rows])
-        return records
-
-    def _found(self) -> _Found:
-        """Return the records of the rows that can be trusted."""
-        nothing = np.zeros(len(self), self.record)
-        if not self._is_whole():
-            note = f"the cached {self.what} are damaged and are made again"
-            return _Found(nothing, True, note if os.path.lexists(self.path) else "")
-        if self.is_of_earlier_version():
-            note = (
-                f"an earlier version cached the {self.what} without digests; they are accepted "
-                "and get digests now"
-            )
-            return _Found(self.of_earlier_version(), False, note)
-        records = nothing
-        for attempt in range(_READS):  # another process may be writing
-            time.sleep(_SECONDS_BETWEEN_READS * bool(attempt))
-            raw = _content(self._digests)
-            if raw[:_ID_BYTES] != self._id or len(raw) != 2 * _ID_BYTES + nothing.nbytes:
-                note = f"the digests of the cached {self.what} are damaged; all are made again"
-                return _Found(nothing, False, note)
-            records = np.frombuffer(raw, self.record, offset=2 * _ID_BYTES).copy()
-            if raw[_ID_BYTES : 2 * _ID_BYTES] == _digest(records):
-                return _Found(records, True)
-        # Killed between a record and the digest of all, or damaged: the content decides.
-        filled = np.flatnonzero(records["check"])
-        lost = filled[~self._agree(filled, records)]
-        records[lost] = nothing[lost]
-        note = f"some digests of the cached {self.what} are damaged; what they fail is made again"
-        return _Found(records, False, note)
-
-    def _save(self, records: Records) -> None:
-        discard_unless_file(self._digests)
-        atomic_write(self._digests, self._id + _digest(records) + records.tobytes())
-
-    def _create(self, records: Records) -> None:
+    def _create(self) -> None:
         """Create the files at full length, which takes no space until rows are written."""
-        discard(self.path)
-        self._save(records)
+        for path in (self.path, self._file):
+            discard(path)
+        atomic_write(self._file, self._id + bytes(len(self) * _RECORD.itemsize))
         with atomic_path(self.path) as temporary, temporary.open("wb") as file:
             file.write(self._header)
             file.truncate(len(self._header) + len(self) * self._row_bytes)
 
     def _is_whole(self) -> bool:
-        """Return whether the array is a file of the right length and header."""
-        try:
-            state = self.path.lstat()
-            size = len(self._header) + len(self) * self._row_bytes
-            if not stat.S_ISREG(state.st_mode) or state.st_size != size:
-                return False
-            with self.path.open("rb") as file:
-                return file.read(len(self._header)) == self._header
-        except OSError:
-            return False
+        """Return whether both files are ordinary ones of the right length and beginning."""
+        files = (
+            (self.path, self._header, self._row_bytes),
+            (self._file, self._id, _RECORD.itemsize),
+        )
+        return all(
+            is_ordinary(path)
+            and path.stat().st_size == len(start) + len(self) * size
+            and _beginning(path, len(start)) == start
+            for path, start, size in files
+        )
 
-    def _agree(self, rows: IntArray, records: Records) -> BoolArray:
-        """Return which rows have the content that their records tell of."""
-        sound = np.zeros(len(rows), bool)
-        if not self._is_whole():
-            return sound
-        done = 0
-        for block in self.blocks(rows):
-            known = records[block]
-            sound[done : done + len(block)] = known["check"] == self.checks(self.read(block), known)
-            done += len(block)
-        return sound
-
-    def checks(self, content: npt.NDArray[Any], records: Records) -> npt.NDArray[np.uint64]:
-        """Return the hashes of rows with the facts in their records, uint64 ``(k,)``, not 0."""
-        flat = _bytes_of(content)
-        hashed = xxhash.xxh3_64_intdigest
-        seeds = [0] * len(flat)
-        if self.facts:
-            raw = records.view(np.uint8).reshape(len(records), self.record.itemsize)
-            facts = np.ascontiguousarray(raw[:, 8 : 8 + np.dtype([*self.facts]).itemsize])
-            seeds = [hashed(one) for one in facts]
-        values = (hashed(row.data, seed) for row, seed in zip(flat, seeds, strict=True))
-        found = np.fromiter(values, np.uint64, len(flat))
-        return np.maximum(found, 1)
-
-    def blocks(self, rows: IntArray) -> Iterator[IntArray]:
+    def _blocks(self, rows: IntArray) -> Iterator[IntArray]:
         """Yield some rows in parts of about 8 MiB."""
         size = max(1, _BYTES_A_CHECK // max(1, self._row_bytes))
         return (rows[start : start + size] for start in range(0, len(rows), size))
@@ -454,19 +316,9 @@ def stored_array(
     return rows.built(make, block, np.arange(len(rows)), reporter)
 
 
-def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    from safetensors.numpy import load_file
-
-    found: dict[str, npt.NDArray[Any]] = load_file(path)
-    return found
-
-
-def _content(path: Path) -> bytes:
-    """Return the content of an ordinary file; nothing of any other."""
-    try:
-        return path.read_bytes() if stat.S_ISREG(path.lstat().st_mode) else b""
-    except OSError:
-        return b""
+def _beginning(path: Path, size: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(size)
 
 
 def _bytes_of(rows: npt.NDArray[Any]) -> UInt8Array:
@@ -484,22 +336,3 @@ def _runs(rows: IntArray) -> list[slice]:
         return []
     edges = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
     return [slice(a, b) for a, b in itertools.pairwise(edges)]
-
-
-def _read_into(descriptor: int, buffer: memoryview, offset: int) -> None:
-    while buffer:
-        count = os.preadv(descriptor, [buffer], offset)
-        if not count:
-            raise DataError(f"the cached array ends at byte {offset}; run the same command again")
-        buffer, offset = buffer[count:], offset + count
-
-
-def _write(descriptor: int, content: bytes, offset: int) -> None:
-    left = memoryview(content)
-    while left:
-        written = os.pwrite(descriptor, left, offset)
-        left, offset = left[written:], offset + written
-
-
-def _digest(records: Records) -> bytes:
-    return xxhash.xxh3_128_digest(records.tobytes())

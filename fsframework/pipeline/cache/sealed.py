@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 
 import xxhash
 
 from fsframework._files import atomic_path, atomic_write, explain_os_error, locked
-from fsframework.errors import DataError, FsfError
+from fsframework.errors import DataError
 from fsframework.pipeline.progress import Reporter
 
 __all__ = [
     "digest_file",
     "discard",
-    "discard_unless_file",
     "held",
-    "is_readable_file",
+    "is_ordinary",
     "load_sealed",
     "remove_sealed",
     "save_sealed",
@@ -48,39 +46,30 @@ def save_sealed(path: Path, save: Callable[[Path], None]) -> None:
     """
     with atomic_path(path) as temporary:
         save(temporary)
-        former = _known_digests(path) or [""]
-        discard_unless_file(path)
-        _seal(path, [_digest(temporary, path), former[0]])
+        digests = [_digest(temporary, path), *_known_digests(path)[:1]]
+        for one in (path, digest_file(path)):
+            if not is_ordinary(one):
+                discard(one)
+        atomic_write(digest_file(path), "\n".join(digests))
 
 
 def load_sealed(path: Path, load: Callable[[Path], _Loaded], reporter: Reporter) -> _Loaded | None:
     """Return what ``load`` reads from a cached file, or ``None`` if it must be made again.
 
-    One line says if the file is damaged, or if an earlier version left it without a digest: such a
-    file is accepted once and gets its digest.
+    One line says if the file is damaged.
     """
     if not os.path.lexists(path):
         return None
-    known = _known_digests(path)
     try:
-        digest = _digest(path, path)
-        if known is not None and digest not in known:
+        if not is_ordinary(path) or _digest(path, path) not in _known_digests(path):
             raise DataError("it is not what was written")
-        found = load(path)
+        return load(path)
     except MemoryError:
         raise
-    except Exception as error:  # whatever a damaged file of an earlier version may lead to
+    except Exception as error:  # whatever a damaged file may lead to
         reason = " ".join(str(error).removeprefix(f"{path}: ").split())
         reporter.note(f"{path}: this cached file is damaged and is made again ({reason})")
         return None
-    if known is None:
-        reporter.note(
-            f"{path}: an earlier version cached this file without a digest; it is accepted and "
-            "gets a digest now"
-        )
-        with suppress(FsfError):  # the cache may be read-only
-            _seal(path, [digest])
-    return found
 
 
 def remove_sealed(path: Path) -> None:
@@ -119,43 +108,19 @@ def discard(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def discard_unless_file(path: Path) -> None:
-    """Remove what is not an ordinary file, and could not be replaced or written through."""
-    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
-        discard(path)
+def is_ordinary(path: Path) -> bool:
+    """Return whether a path is that of a file, and not of a link, a folder or a pipe."""
+    return path.is_file() and not path.is_symlink()
 
 
-def is_readable_file(path: Path) -> bool:
-    """Return whether a path is free, or that of an ordinary file that this process may read."""
-    try:
-        return stat.S_ISREG(path.lstat().st_mode) and os.access(path, os.R_OK)
-    except FileNotFoundError:
-        return True
-
-
-def _seal(path: Path, digests: list[str]) -> None:
-    discard_unless_file(digest_file(path))
-    atomic_write(digest_file(path), "".join(f"{digest}\n" for digest in digests))
-
-
-def _known_digests(path: Path) -> list[str] | None:
-    """Return the digests of what was last written; ``None`` if it has no digests."""
-    try:
-        return digest_file(path).read_text().split()
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
-        return []
+def _known_digests(path: Path) -> list[str]:
+    """Return the digests of what was last written."""
+    own = digest_file(path)
+    return own.read_bytes().decode("ascii", "replace").split() if is_ordinary(own) else []
 
 
 def _digest(path: Path, called: Path) -> str:
-    """Return the digest of a file; ``called`` is its path when in place.
-
-    Raises:
-        DataError: it is not an ordinary file.
-    """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise DataError("it is not an ordinary file")
+    """Return the digest of a file; ``called`` is its path when in place."""
     state = xxhash.xxh3_128(f"{called.parent.name}/{called.name}\n".encode())
     with path.open("rb") as file:
         while block := file.read(_BLOCK):

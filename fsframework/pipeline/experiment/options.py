@@ -12,7 +12,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
 from fsframework._reading import parse_toml, read_file
 from fsframework.components.options import (
@@ -31,8 +31,8 @@ from fsframework.statistics.estimators import Interval, IntervalChoice
 
 __all__ = [
     "ARGUMENTS",
-    "COMPONENTS",
     "IMAGES",
+    "LISTS",
     "MAIN_OPTIONS",
     "RUNNING",
     "SECTIONS",
@@ -56,107 +56,56 @@ RUNNING = "Running"
 SECTIONS = (MAIN_OPTIONS, TASKS, WORDS, TRAINING, MEASURING, IMAGES, RUNNING)
 """Sections of the help and of the reference, in this order."""
 
-_COMPONENT = "NAME[:ARG]"
+
+def _plugin(
+    kind: str, section: str = MAIN_OPTIONS, without: str | None = None, *, of_run: bool = True
+) -> Option:
+    env = f"FSF_{kind.upper()}"
+    return Option(section, "NAME[:ARG]", without, names=kind, env=env, of_run=of_run)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """What a run takes besides its settings: components, and short names of their options."""
+    """What a run takes besides its settings: components, and short names of their options.
 
-    method: Annotated[
-        Any, Option("Few-shot method.", MAIN_OPTIONS, _COMPONENT, names="method", env="FSF_METHOD")
-    ] = "protonet"
-    sampler: Annotated[
-        Any,
-        Option(
-            "How tasks are drawn.", MAIN_OPTIONS, _COMPONENT, names="sampler", env="FSF_SAMPLER"
-        ),
-    ] = "fewstab"
-    dataset: Annotated[
-        Any,
-        Option(
-            "Data set: planted, folder:PATH, csv:FILE, ...",
-            MAIN_OPTIONS,
-            _COMPONENT,
-            names="dataset",
-            env="FSF_DATASET",
-        ),
-    ] = EMBEDDED
-    backbone: Annotated[
-        Any,
-        Option(
-            "Feature extractor.", MAIN_OPTIONS, _COMPONENT, names="backbone", env="FSF_BACKBONE"
-        ),
-    ] = "conv64f"
-    detector: Annotated[
-        Any,
-        Option(
-            "Detect the words in the images: vit-gpt2, blip, clip-words, captions-file:FILE, ... "
-            "(see fsf plugins list --kind detector).",
-            WORDS,
-            _COMPONENT,
-            names="detector",
-            env="FSF_DETECTOR",
-        ),
-    ] = None
-    shot: Annotated[
-        int, Option("Support images per class.", MAIN_OPTIONS, key="sampler.n_shot", least=1)
-    ] = 5
+    Args:
+        method: few-shot method.
+        sampler: how tasks are drawn.
+        dataset: data set: planted, folder:PATH, csv:FILE, ...
+        backbone: feature extractor.
+        detector: detect the words in the images: vit-gpt2, blip, clip-words, captions-file:FILE,
+            ... (see fsf plugins list --kind detector).
+        shot: support images per class.
+        way: classes per task.
+        queries: query images per class.
+        training: options of all stages of the training, or a list of stages.
+        statistics: what to measure; repeatable. Set its options with -o
+            statistics.NAME.OPTION=VALUE.
+        seed: same seed, same tasks, weights and scores.
+        name: name of the run and its folder.
+        launcher: where the work is done: local (processes of this machine), ray, slurm, ...; set
+            its options with -o launcher.KEY=VALUE.
+    """
+
+    method: Annotated[Any, _plugin("method")] = "protonet"
+    sampler: Annotated[Any, _plugin("sampler")] = "fewstab"
+    dataset: Annotated[Any, _plugin("dataset")] = EMBEDDED
+    backbone: Annotated[Any, _plugin("backbone")] = "conv64f"
+    detector: Annotated[Any, _plugin("detector", WORDS)] = None
+    shot: Annotated[int, Option(MAIN_OPTIONS, key="sampler.n_shot", least=1)] = 5
     way: Annotated[
-        int | None,
-        Option(
-            "Classes per task.", TASKS, without="5, or what the data allow", key="sampler.n_way"
-        ),
+        int | None, Option(TASKS, without="5, or what the data allow", key="sampler.n_way")
     ] = None
     queries: Annotated[
-        int | Literal["auto"] | None,
-        Option(
-            "Query images per class; auto finds the best number in a pilot run, for tasks without "
-            "replacement (see fsf plan).",
-            TASKS,
-            without="15, or what the data allow",
-            key="sampler.n_query",
-        ),
+        int | None, Option(TASKS, without="15, or what the data allow", key="sampler.n_query")
     ] = None
-    training: Annotated[
-        Any, Option("Options of all stages of the training, or a list of stages.")
-    ] = None
+    training: Any = None
     statistics: Annotated[
-        Any,
-        Option(
-            "What to measure; repeatable. Set its options with -o statistics.NAME.OPTION=VALUE.",
-            MEASURING,
-            "NAME",
-            "acc, wacc",
-            flag="statistic",
-            names="statistic",
-        ),
+        Any, Option(MEASURING, "NAME", "acc, wacc", flag="statistic", names="statistic")
     ] = None
-    seed: Annotated[
-        int, Option("Same seed, same tasks, weights and scores.", RUNNING, env="FSF_SEED")
-    ] = 0
-    name: Annotated[
-        str | None,
-        Option(
-            "Name of the run and its folder.",
-            RUNNING,
-            "NAME",
-            "from method, data set and sampler",
-        ),
-    ] = None
-    launcher: Annotated[
-        Any,
-        Option(
-            "Where the work is done: local (processes of this machine), ray, slurm, ...; set its "
-            "options with -o launcher.KEY=VALUE.",
-            RUNNING,
-            _COMPONENT,
-            "in this process",
-            names="launcher",
-            env="FSF_LAUNCHER",
-            of_run=False,
-        ),
-    ] = None
+    seed: Annotated[int, Option(RUNNING, env="FSF_SEED")] = 0
+    name: Annotated[str | None, Option(RUNNING, "NAME", "from method, data set and sampler")] = None
+    launcher: Annotated[Any, _plugin("launcher", RUNNING, "in this process", of_run=False)] = None
 
 
 @dataclass(frozen=True)
@@ -183,86 +132,57 @@ class WordChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Options of a run as a whole."""
+    """Options of a run as a whole.
 
-    task_seed: Annotated[
-        int,
-        Option("Seed of the tasks, in place of --seed.", RUNNING, "N", "", least=0, below=2**63),
-    ] = 0
-    training_seed: Annotated[
-        int,
-        Option(
-            "Seed of initial weights and training, in place of --seed.",
-            RUNNING,
-            "N",
-            "",
-            least=0,
-            below=2**63,
-        ),
-    ] = 0
+    Args:
+        task_seed: seed of the tasks, in place of --seed.
+        training_seed: seed of initial weights and training, in place of --seed.
+        attributes: words of the images: FILE.csv or FILE.parquet (columns key, words; words
+            separated by ';' in CSV), or column:NAME.
+        tasks: number of tasks; all for samplers that end, such as depleting.
+        device: where it is computed: auto, cpu, cuda, cuda:N or mps.
+        placebo: permute the images of each class, separately for every task: a gap that remains
+            does not come from the attributes.
+        level: confidence level of intervals.
+        interval: how intervals are computed: student-t; percentile or bca, bootstraps of the tasks;
+            image-level or class-level, which cover new images or new classes even where tasks share
+            them.
+        query_batch: pass the method all queries of a task together, or those of one class at a time
+            as FewSTAB's published evaluation does.
+        image_size: height and width of images.
+        precision: number format in which the backbone embeds images: bf16 is about twice as fast on
+            CPUs that support it, fp16 is for GPUs.
+        decoding: decode image files in full, or, faster, only to the detail that the image size
+            needs.
+        broken: stop at an image that cannot be read, or skip it.
+        split: split whose images are used; all uses every image.
+        task_file: evaluate the tasks of this file (see fsf tasks make).
+        drop_class_words: remove from each image the words that name its own class.
+        drop_words: words to remove, separated by commas.
+        min_count: remove words that fewer than N images have.
+        offline: make no network call; models must be in the local cache or a folder.
+        recipe: how the method is trained: quick, fewstab, ... (see fsf recipes list), or none.
+        model: use the method, backbone and weights of another run or of an imported one; train
+            nothing. A folder, or the beginning of its name in the runs folder.
+        tensorboard: also write the training curve for TensorBoard into the run's folder.
+    """
+
+    task_seed: Annotated[int, Option(RUNNING, "N", "", least=0, below=2**63)] = 0
+    training_seed: Annotated[int, Option(RUNNING, "N", "", least=0, below=2**63)] = 0
     attributes: Annotated[
-        str | None,
-        Option(
-            "Words of the images: FILE.csv or FILE.parquet (columns key, words; words separated "
-            "by ';' in CSV), or column:NAME.",
-            MAIN_OPTIONS,
-            "SOURCE",
-            "the data set's own words",
-            env="FSF_ATTRIBUTES",
-        ),
+        str | None, Option(MAIN_OPTIONS, "SOURCE", "the data set's own words", env="FSF_ATTRIBUTES")
     ] = None
-    tasks: Annotated[
-        int | None,
-        Option(
-            "Number of tasks; all for samplers that end, such as depleting.",
-            MAIN_OPTIONS,
-            word="all",
-            least=1,
-        ),
-    ] = 600
+    tasks: Annotated[int | None, Option(MAIN_OPTIONS, word="all", least=1)] = 600
     device: Annotated[
-        str,
-        Option(
-            "auto, cpu, cuda, cuda:N or mps.",
-            MAIN_OPTIONS,
-            "NAME",
-            "auto, a GPU if there is one",
-            env="FSF_DEVICE",
-        ),
+        str, Option(MAIN_OPTIONS, "NAME", "auto, a GPU if there is one", env="FSF_DEVICE")
     ] = "auto"
-    placebo: Annotated[
-        bool,
-        Option(
-            "Permute the images of each class, separately for every task: a gap that remains does "
-            "not come from the attributes.",
-            TASKS,
-        ),
-    ] = False
-    level: Annotated[
-        float, Option("Confidence level of intervals.", MEASURING, "P", above=0, below=1)
-    ] = 0.95
-    interval: Annotated[
-        Interval,
-        Option(
-            "How intervals are computed: student-t; percentile or bca, bootstraps of the tasks; "
-            "image-level or class-level, which cover new images or new classes even where tasks "
-            "share them.",
-            MEASURING,
-            "NAME",
-        ),
-    ] = "student-t"
-    query_batch: Annotated[
-        Literal["task", "class"],
-        Option(
-            "Pass the method all queries of a task together, or those of one class at a time as "
-            "FewSTAB's published evaluation does.",
-            MEASURING,
-        ),
-    ] = "task"
+    placebo: Annotated[bool, Option(TASKS)] = False
+    level: Annotated[float, Option(MEASURING, "P", above=0, below=1)] = 0.95
+    interval: Annotated[Interval, Option(MEASURING, "NAME")] = "student-t"
+    query_batch: Annotated[Literal["task", "class"], Option(MEASURING)] = "task"
     image_size: Annotated[
         int | None,
         Option(
-            "Height and width of images.",
             IMAGES,
             "PIXELS",
             "the size the model was trained at, else the data set's or the backbone's",
@@ -270,79 +190,18 @@ class Settings:
             unit="pixels",
         ),
     ] = None
-    precision: Annotated[
-        Precision,
-        Option(
-            "Number format in which the backbone embeds images: bf16 is about twice as fast on "
-            "CPUs that support it, fp16 is for GPUs.",
-            IMAGES,
-        ),
-    ] = "fp32"
-    decoding: Annotated[
-        Literal["exact", "scaled"],
-        Option(
-            "Decode image files in full, or, faster, only to the detail that the image size needs.",
-            IMAGES,
-        ),
-    ] = "exact"
-    broken: Annotated[
-        Literal["fatal", "skip"],
-        Option("Stop at an image that cannot be read, or skip it.", IMAGES),
-    ] = "fatal"
-    split: Annotated[
-        str | None,
-        Option(
-            "Split whose images are used; all uses every image.",
-            TASKS,
-            "NAME",
-            "test, or what the data allow",
-        ),
-    ] = None
-    task_file: Annotated[
-        Path | None, Option("Evaluate the tasks of this file (see fsf tasks make).", TASKS)
-    ] = None
-    drop_class_words: Annotated[
-        bool, Option("Remove from each image the words that name its own class.", WORDS)
-    ] = False
-    drop_words: Annotated[
-        tuple[str, ...], Option("Words to remove, separated by commas.", WORDS, "WORD,...")
-    ] = ()
-    min_count: Annotated[
-        int, Option("Remove words that fewer than N images have.", WORDS, least=1)
-    ] = 1
-    offline: Annotated[
-        bool,
-        Option(
-            "Make no network call; models must be in the local cache or a folder.",
-            RUNNING,
-            env="FSF_OFFLINE",
-        ),
-    ] = False
-    recipe: Annotated[
-        str | None,
-        Option(
-            "How the method is trained: quick, fewstab, ... (see fsf recipes list), or none.",
-            TRAINING,
-            "NAME",
-            "quick, if the method has it",
-        ),
-    ] = QUICK
-    model: Annotated[
-        Path | None,
-        Option(
-            "Use the method, backbone and weights of another run or of an imported one; train "
-            "nothing. A folder, or the beginning of its name in the runs folder.",
-            TRAINING,
-            "RUN",
-            names="run",
-        ),
-    ] = None
-    tensorboard: Annotated[
-        bool,
-        Option("Also write the training curve for TensorBoard into the run's folder.", TRAINING),
-    ] = False
-    queries: Literal["given", "auto"] = "given"
-    pilot_tasks: Annotated[int, Option("Tasks of the pilot run of queries=auto.", least=3)] = 200
+    precision: Annotated[Precision, Option(IMAGES)] = "fp32"
+    decoding: Annotated[Literal["exact", "scaled"], Option(IMAGES)] = "exact"
+    broken: Annotated[Literal["fatal", "skip"], Option(IMAGES)] = "fatal"
+    split: Annotated[str | None, Option(TASKS, "NAME", "test, or what the data allow")] = None
+    task_file: Annotated[Path | None, Option(TASKS)] = None
+    drop_class_words: Annotated[bool, Option(WORDS)] = False
+    drop_words: Annotated[tuple[str, ...], Option(WORDS, "WORD,...")] = ()
+    min_count: Annotated[int, Option(WORDS, least=1)] = 1
+    offline: Annotated[bool, Option(RUNNING, env="FSF_OFFLINE")] = False
+    recipe: Annotated[str | None, Option(TRAINING, "NAME", "quick, if the method has it")] = QUICK
+    model: Annotated[Path | None, Option(TRAINING, "RUN", names="run")] = None
+    tensorboard: Annotated[bool, Option(TRAINING)] = False
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -369,8 +228,11 @@ ARGUMENTS: Mapping[str, Option] = {
 }
 """The options that have a name of their own, on the command line, in files and in calls."""
 
-COMPONENTS = ("method", "sampler", "dataset", "backbone", "detector")
-"""Arguments that are components of a run: a name, a table with a name, a class or an instance."""
+LISTS = (
+    *("statistics", "training"),
+    *(name for name, option in ARGUMENTS.items() if get_origin(option.type) is tuple),
+)
+"""Arguments whose value is a list."""
 
 SEEDS = ("task_seed", "training_seed")
 """Settings that ``seed`` sets, unless they are given beside it or by a stronger source."""
@@ -409,8 +271,7 @@ def given_tree(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
             value = Given(None, getattr(value, "origin", origin))
         if name == "training" and isinstance(value, (list, tuple)):
             value = {"stages": list(value)}
-        key = "queries" if name == "queries" and str(raw).lower() == "auto" else _key_of(name)
-        found = over(_nested(key, layer(value, origin)), found)
+        found = over(_nested(_key_of(name), layer(value, origin)), found)
     return found
 
 
@@ -476,7 +337,7 @@ def check_keys(tree: Mapping[str, Any]) -> None:
     """
     known = [name for name, option in ARGUMENTS.items() if option.of_run]
     for key in tree:
-        if key not in known and key != "queries":
+        if key not in known:
             raise OptionError(
                 f"unknown option {key!r}{close_matches(key, known)}; known: {', '.join(known)}"
             )

@@ -59,136 +59,82 @@ class Stage:
 
     The defaults are a quick recipe for the embedded data set: RENet reaches about 85 % on its
     random 5-way 5-shot tasks within a minute on 2 cores. They come from no paper.
+
+    Args:
+        method: another method with whose loss this stage trains the backbone, such as baseline
+            before LEO; none for the method under test.
+        learns_from: what the loss of a step is computed on; method is what the method declares.
+        epochs: number of epochs; after each the validation accuracy is measured. 0 trains nothing,
+            so that with init_from the weights of another run are evaluated as they are.
+        steps: updates per epoch.
+        n_way: classes per episode; none takes the way of the tasks under test.
+        n_shot: support images per class; none takes the shot of the tasks under test.
+        n_query: queries per class of an episode.
+        tasks_per_step: episodes per update.
+        batch_size: images per step on batches or views.
+        augment: random changes made to an image each time it is used, any of resized-crop,
+            color-jitter and flip.
+        optimizer: name of one of torch.optim that takes a learning rate and a weight decay: adam
+            (Kingma & Ba 2015), sgd, adamw, ...; or module and class of another library's, such as
+            fsf_timm:Lars, with its own defaults for all else.
+        learning_rate: learning rate at the start; schedule changes it from epoch to epoch.
+        momentum: of optimisers that have one, such as sgd.
+        nesterov: whether that momentum is Nesterov's.
+        weight_decay: L2 penalty.
+        decayed: what the penalty is for: all parameters, or matrices only, which leaves out biases
+            and BatchNorm's weights. LARS adapts its rate to those with a penalty.
+        clip_norm: gradients of a larger Euclidean norm are scaled down to this one.
+        schedule: how the learning rate changes: constant; cosine to 0 at the end; step: times gamma
+            every step_epochs; multi-step: times gamma at each of milestones.
+        milestones: epochs, counted from 0, at which the rate is multiplied once more.
+        step_epochs: epochs between two steps of the schedule step.
+        gamma: factor of the schedules step and multi-step.
+        freeze: prefixes of parameter names that stay as they are, such as backbone.
+        init_from: start the training from the weights of another run, or of a safetensors file.
+        init_parts: prefixes of the weights to take from init_from; by default all whose names
+            agree.
+        distill: the model at the start of this stage becomes the teacher of a newly initialised
+            one: a method that supports it learns from the teacher's outputs on its batches or
+            views.
+        teacher: a run folder, whose model becomes the teacher instead, with a backbone of its own;
+            the stage goes on with the weights it has.
+        precision: number format: fp32, or matrix products and convolutions in bf16 or fp16 (the
+            latter with scaled gradients); weights, validation and evaluation stay in fp32.
+        compile: compile the backbone with torch.compile; worth it for a long training.
+        validation_tasks: tasks after each epoch; 0 keeps the last epoch.
+        patience: stop when the validation accuracy has not risen for this many epochs.
     """
 
-    method: Annotated[
-        Component | None,
-        Option(
-            "Another method with whose loss this stage trains the backbone, such as baseline "
-            "before LEO; none for the method under test."
-        ),
-    ] = None
-    learns_from: Annotated[
-        Literal["method", "episodes", "batches", "both", "views"],
-        Option("What the loss of a step is computed on; method is what the method declares."),
-    ] = "method"
-    epochs: Annotated[
-        int,
-        Option(
-            "Number of epochs; after each the validation accuracy is measured. 0 trains nothing, "
-            "so that with init_from the weights of another run are evaluated as they are.",
-            least=0,
-        ),
-    ] = 10
-    steps: Annotated[int, Option("Updates per epoch.", least=1)] = 36
-    n_way: Annotated[
-        int | None,
-        Option("Classes per episode; none takes the way of the tasks under test.", least=2),
-    ] = None
-    n_shot: Annotated[
-        int | None,
-        Option("Support images per class; none takes the shot of the tasks under test.", least=1),
-    ] = None
-    n_query: Annotated[int, Option("Queries per class of an episode.", least=1)] = 5
-    tasks_per_step: Annotated[int, Option("Episodes per update.", least=1)] = 1
-    batch_size: Annotated[int, Option("Images per step on batches or views.", least=2)] = 64
-    augment: Annotated[
-        tuple[Augmentation, ...],
-        Option(
-            "Random changes made to an image each time it is used, any of resized-crop, "
-            "color-jitter and flip."
-        ),
-    ] = ()
-    optimizer: Annotated[
-        str,
-        Option(
-            "Name of one of torch.optim that takes a learning rate and a weight decay: adam "
-            "(Kingma & Ba 2015), sgd, adamw, ...; or module and class of another library's, such "
-            "as fsf_timm:Lars, with its own defaults for all else."
-        ),
-    ] = "adam"
-    learning_rate: Annotated[
-        float,
-        Option("Learning rate at the start; schedule changes it from epoch to epoch.", above=0),
-    ] = 2e-3
-    momentum: Annotated[float, Option("Of optimisers that have one, such as sgd.", least=0)] = 0.9
-    nesterov: Annotated[bool, Option("Whether that momentum is Nesterov's.")] = True
-    weight_decay: Annotated[float, Option("L2 penalty.", least=0)] = 5e-4
-    decayed: Annotated[
-        Literal["all", "matrices"],
-        Option(
-            "What the penalty is for: all parameters, or matrices only, which leaves out biases "
-            "and BatchNorm's weights. LARS adapts its rate to those with a penalty."
-        ),
-    ] = "all"
-    clip_norm: Annotated[
-        float | None,
-        Option("Gradients of a larger Euclidean norm are scaled down to this one.", above=0),
-    ] = None
-    schedule: Annotated[
-        Literal["constant", "cosine", "step", "multi-step"],
-        Option(
-            "constant; cosine to 0 at the end; step: times gamma every step_epochs; multi-step: "
-            "times gamma at each of milestones."
-        ),
-    ] = "cosine"
-    milestones: Annotated[
-        tuple[int, ...],
-        Option("Epochs, counted from 0, at which the rate is multiplied once more."),
-    ] = ()
-    step_epochs: Annotated[
-        int, Option("Epochs between two steps of the schedule step.", least=1)
-    ] = 20
-    gamma: Annotated[float, Option("Factor of the schedules step and multi-step.", least=0)] = 0.1
-    freeze: Annotated[
-        tuple[str, ...],
-        Option("Prefixes of parameter names that stay as they are, such as backbone."),
-    ] = ()
-    init_from: Annotated[
-        Path | None,
-        Option(
-            "Start the training from the weights of another run, or of a safetensors file.",
-            TRAINING,
-            "RUN",
-            names="run",
-        ),
-    ] = None
-    init_parts: Annotated[
-        tuple[str, ...],
-        Option("Prefixes of the weights to take from init_from; by default all whose names agree."),
-    ] = ()
-    distill: Annotated[
-        bool,
-        Option(
-            "The model at the start of this stage becomes the teacher of a newly initialised one: "
-            "a method that supports it learns from the teacher's outputs on its batches or views."
-        ),
-    ] = False
-    teacher: Annotated[
-        Path | None,
-        Option(
-            "A run folder, whose model becomes the teacher instead, with a backbone of its own; "
-            "the stage goes on with the weights it has."
-        ),
-    ] = None
-    precision: Annotated[
-        Precision,
-        Option(
-            "fp32, or matrix products and convolutions in bf16 or fp16 (the latter with scaled "
-            "gradients); weights, validation and evaluation stay in fp32."
-        ),
-    ] = "fp32"
-    compile: Annotated[
-        bool,
-        Option("Compile the backbone with torch.compile; worth it for a long training."),
-    ] = False
-    validation_tasks: Annotated[
-        int, Option("Tasks after each epoch; 0 keeps the last epoch.", least=0)
-    ] = 50
-    patience: Annotated[
-        int | None,
-        Option("Stop when the validation accuracy has not risen for this many epochs.", least=1),
-    ] = None
+    method: Component | None = None
+    learns_from: Literal["method", "episodes", "batches", "both", "views"] = "method"
+    epochs: Annotated[int, Option(least=0)] = 10
+    steps: Annotated[int, Option(least=1)] = 36
+    n_way: Annotated[int | None, Option(least=2)] = None
+    n_shot: Annotated[int | None, Option(least=1)] = None
+    n_query: Annotated[int, Option(least=1)] = 5
+    tasks_per_step: Annotated[int, Option(least=1)] = 1
+    batch_size: Annotated[int, Option(least=2)] = 64
+    augment: tuple[Augmentation, ...] = ()
+    optimizer: str = "adam"
+    learning_rate: Annotated[float, Option(above=0)] = 2e-3
+    momentum: Annotated[float, Option(least=0)] = 0.9
+    nesterov: bool = True
+    weight_decay: Annotated[float, Option(least=0)] = 5e-4
+    decayed: Literal["all", "matrices"] = "all"
+    clip_norm: Annotated[float | None, Option(above=0)] = None
+    schedule: Literal["constant", "cosine", "step", "multi-step"] = "cosine"
+    milestones: tuple[int, ...] = ()
+    step_epochs: Annotated[int, Option(least=1)] = 20
+    gamma: Annotated[float, Option(least=0)] = 0.1
+    freeze: tuple[str, ...] = ()
+    init_from: Annotated[Path | None, Option(TRAINING, "RUN", names="run")] = None
+    init_parts: tuple[str, ...] = ()
+    distill: bool = False
+    teacher: Path | None = None
+    precision: Precision = "fp32"
+    compile: bool = False
+    validation_tasks: Annotated[int, Option(least=0)] = 50
+    patience: Annotated[int | None, Option(least=1)] = None
 
     def __post_init__(self) -> None:
         check_values(self, "training.")

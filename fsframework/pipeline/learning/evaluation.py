@@ -16,7 +16,7 @@ from torch import Tensor
 from fsframework._calls import about, is_out_of_memory
 from fsframework.errors import DataError, argument
 from fsframework.pipeline.cache.images import Pixels, PixelSource
-from fsframework.pipeline.cache.rows import Made, Rows
+from fsframework.pipeline.cache.rows import Rows
 from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.stages import Precision
@@ -250,18 +250,13 @@ class FeatureStore:
         """Return the images to embed: whole blocks, ascending."""
         return self._rows.unmade(self.block, np.arange(len(self._images)), reporter)
 
-    def make_apart(self, folder: Path, name: str, rows: IntArray) -> None:
-        """Embed whole blocks of images into files of their own, for ``take``."""
+    def embed(self, rows: IntArray, reporter: Reporter) -> None:
+        """Embed whole blocks of images while other processes may embed others."""
 
-        def made(block: IntArray) -> Made:
-            return self._made(int(block[0]), int(block[-1]) + 1), {}
+        def left() -> IntArray:
+            return np.intersect1d(rows, self.missing(reporter))
 
-        self._rows.make_apart(folder, name, rows, made, self.block)
-
-    def take(self, folder: Path, reporter: Reporter) -> None:
-        """Move what other processes have embedded with ``make_apart`` into this store."""
-        for rows, made in self._rows.made_apart(folder, reporter):
-            self._rows.accept(rows, made, reporter)
+        self._rows.make(self._made, self.block, left, reporter, alone=False)
 
 
 @torch.no_grad()

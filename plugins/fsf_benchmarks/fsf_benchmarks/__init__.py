@@ -6,11 +6,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fsf_benchmarks._beside import beside_printed, printed_of_runs, printed_values
     from fsf_benchmarks._contexts import Contexts
     from fsf_benchmarks._fewstab import FewStab
     from fsf_benchmarks._metacoco import MetaCoCo
     from fsf_benchmarks._open_intervals import OpenIntervals
     from fsf_benchmarks._running import FinishedBenchmark, run_benchmark
+    from fsf_benchmarks._section import PrintedValues
 
 __all__ = [
     "Contexts",
@@ -18,12 +20,20 @@ __all__ = [
     "FinishedBenchmark",
     "MetaCoCo",
     "OpenIntervals",
+    "PrintedValues",
+    "beside_printed",
+    "printed_of_runs",
+    "printed_values",
     "run_benchmark",
 ]
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "printed_values": "_beside",
+    "printed_of_runs": "_beside",
+    "beside_printed": "_beside",
+    "PrintedValues": "_section",
     "Contexts": "_contexts",
     "FewStab": "_fewstab",
     "FinishedBenchmark": "_running",

@@ -13,23 +13,19 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fsf_benchmarks._models import of_model
-from fsframework.api.data import draw
-from fsframework.errors import InfeasibleTask, OptionError, argument
-from fsframework.interfaces import Benchmark, BenchmarkResults, Selection
-from fsframework.values import (
-    Answer,
+from fsf_benchmarks.interfaces import Answer, Benchmark, BenchmarkResults, Selection
+from fsf_reports.values import (
     Entry,
-    Estimate,
-    ExperimentDescription,
-    ExperimentResult,
     FigureDeclaration,
     Panel,
     Point,
     Quantity,
     Series,
     TableDeclaration,
-    footnotes,
 )
+from fsframework.api.data import draw
+from fsframework.errors import InfeasibleTask, OptionError, argument
+from fsframework.values import Estimate, ExperimentDescription, ExperimentResult, footnotes
 
 __all__ = ["Contexts"]
 

@@ -15,17 +15,18 @@ from typing import Any, ClassVar
 
 from fsf_benchmarks._labels import check_distinct, recipe_for, spelt_label
 from fsf_benchmarks._published import BASES, DATASETS, METHODS
-from fsframework.errors import OptionError, argument
-from fsframework.interfaces import Benchmark, BenchmarkResults, Labelled, Selection
-from fsframework.values import (
+from fsf_benchmarks.interfaces import (
     Answer,
+    Benchmark,
+    BenchmarkResults,
     Cell,
-    ExperimentDescription,
-    ExperimentResult,
-    FigureDeclaration,
+    Labelled,
     PrintedValue,
-    TableDeclaration,
+    Selection,
 )
+from fsf_reports.values import FigureDeclaration, TableDeclaration
+from fsframework.errors import OptionError, argument
+from fsframework.values import ExperimentDescription, ExperimentResult
 
 __all__ = [
     "BACKBONE",

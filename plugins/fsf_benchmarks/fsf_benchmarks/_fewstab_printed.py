@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from fsf_benchmarks._fewstab import BACKBONE, DETECTOR, IFSL, PAPER_SHAPE, TECHNIQUES
 from fsf_benchmarks._published import BASES, DATASETS, DETECTORS, METHODS, printed_values
-from fsframework.values import Cell, PrintedValue, Quantity
+from fsf_benchmarks.interfaces import Cell, PrintedValue
+from fsf_reports.values import Quantity
 
 __all__ = ["printed_for"]
 

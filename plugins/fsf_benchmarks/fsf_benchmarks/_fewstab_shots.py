@@ -12,18 +12,17 @@ from collections.abc import Iterator
 from fsf_benchmarks._fewstab import TRAINED, shots_tested, spelt
 from fsf_benchmarks._fewstab_notes import SCOPES, about, joined, named, settings
 from fsf_benchmarks._fewstab_tables import paired_difference
-from fsframework.interfaces import BenchmarkResults
-from fsframework.values import (
+from fsf_benchmarks.interfaces import BenchmarkResults
+from fsf_reports.values import (
     Entry,
-    ExperimentResult,
     FigureDeclaration,
     Panel,
     Point,
     Quantity,
     Series,
     TableDeclaration,
-    footnotes,
 )
+from fsframework.values import ExperimentResult, footnotes
 
 __all__ = ["drawn", "tabulated"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fsf_benchmarks.interfaces import Labelled, Selection
 from fsframework.errors import OptionError, argument
-from fsframework.interfaces import Labelled, Selection
 
 __all__ = ["check_distinct", "recipe_for", "spelt_label"]
 

@@ -18,20 +18,17 @@ import numpy as np
 from fsf_benchmarks._labels import recipe_for
 from fsf_benchmarks._published import number_in, rows_of
 from fsf_benchmarks._sentences import beside_printed
-from fsframework.errors import DataError, InfeasibleTask, OptionError
-from fsframework.interfaces import Benchmark, BenchmarkResults, Selection
-from fsframework.values import (
+from fsf_benchmarks.interfaces import (
     Answer,
+    Benchmark,
+    BenchmarkResults,
     Cell,
-    Entry,
-    Estimate,
-    ExperimentDescription,
-    ExperimentResult,
     PrintedValue,
-    Quantity,
-    TableDeclaration,
-    footnotes,
+    Selection,
 )
+from fsf_reports.values import Entry, Quantity, TableDeclaration
+from fsframework.errors import DataError, InfeasibleTask, OptionError
+from fsframework.values import Estimate, ExperimentDescription, ExperimentResult, footnotes
 
 __all__ = [
     "BACKBONES",

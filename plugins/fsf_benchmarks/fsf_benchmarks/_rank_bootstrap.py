@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fsf_statistics import rank_correlations, spearman
 from fsframework.errors import DataError, OptionError
-from fsframework.statistics.ranking import rank_correlations, spearman
 from fsframework.values import FloatArray
 
 __all__ = ["RankCorrelation", "bootstrap_spearman"]

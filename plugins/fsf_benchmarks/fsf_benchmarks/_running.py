@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_choices
+from fsf_benchmarks.interfaces import AXES, Answer, Benchmark, BenchmarkResults, Selection
+from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsframework.api.components import Given, component
 from fsframework.api.experiments import Description, given_tree, tree_of_call
 from fsframework.api.grids import read_seeds
-from fsframework.api.headlines import Headline, headline_of_answer
+from fsframework.api.headlines import Headline, HeadlineRow, headline_of_runs
 from fsframework.api.launchers import without_launcher
 from fsframework.api.overrides import Override, check_overrides, read_overrides
 from fsframework.api.planned import arms_of, check_options, find_finished, identity_of
-from fsframework.api.running import Run
+from fsframework.api.results import method_result
+from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session, open_session
 from fsframework.api.sweeps import (
     Planned,
@@ -27,16 +30,9 @@ from fsframework.api.sweeps import (
     run_sweep,
     sweep_of,
 )
-from fsframework.errors import OptionError, argument
-from fsframework.interfaces import Benchmark, BenchmarkResults, Launcher, Selection
-from fsframework.interfaces.benchmark import AXES
-from fsframework.values import (
-    Answer,
-    ExperimentDescription,
-    ExperimentResult,
-    FigureDeclaration,
-    TableDeclaration,
-)
+from fsframework.errors import FsfError, OptionError, argument
+from fsframework.interfaces import Launcher
+from fsframework.values import ExperimentDescription, ExperimentResult
 
 __all__ = ["FinishedBenchmark", "Job", "Listed", "make_job", "run_benchmark"]
 
@@ -79,7 +75,7 @@ class FinishedBenchmark:
     @cached_property
     def headline(self) -> Headline:
         """The answer: sentences, and a table of what is compared."""
-        return headline_of_answer(self.answer)
+        return _headline(self.answer)
 
     def to_json(self) -> dict[str, Any]:
         """Return every experiment, table and figure as JSON values."""
@@ -90,6 +86,41 @@ class FinishedBenchmark:
             "tables": [table.to_json() for table in self.tables],
             "figures": [figure.to_json() for figure in self.figures],
         }
+
+
+def _headline(answer: Answer) -> Headline:
+    """Return what many experiments say together: sentences, and a table of what is compared.
+
+    Runs that are equal, as are those of experiments that several tables share, are one row. What
+    cannot be compared is said in a sentence.
+    """
+    nothing = Headline(answer.sentences)
+    if not answer.rows:
+        return nothing
+    rows: dict[tuple[str, ...] | Path, HeadlineRow] = {}
+    runs: list[Run] = []
+    for names, result in answer.rows:
+        key = names if result.folder is None else result.folder
+        if key in rows:
+            continue
+        if result.folder is None:
+            rows[key] = HeadlineRow(names, None, result.reason)
+            continue
+        own = tuple(load_run(folder) for folder in (result.folder, *result.other_seeds))
+        runs.append(dataclasses.replace(own[0], of_seeds=own))
+        rows[key] = HeadlineRow(names, method_result(runs[-1]))
+    if not runs:
+        reasons = "; ".join(dict.fromkeys(row.reason for row in rows.values()))
+        told = f"No experiment finished: {reasons}."
+        return dataclasses.replace(nothing, sentences=(told, *answer.sentences))
+    try:
+        found = headline_of_runs(
+            list(rows.values()), answer.row_names, runs[0].record, answer.statistic, ranked=True
+        )
+    except FsfError as error:
+        told = f"The runs are not compared: {error}."
+        return dataclasses.replace(nothing, sentences=(told,))
+    return dataclasses.replace(found, sentences=(*found.sentences, *answer.sentences))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import fsf_reports
+from fsf_benchmarks.interfaces import AXES
 from fsframework.cli.options import (
     CONFIGURATION,
     DROPPING,
@@ -21,7 +23,6 @@ from fsframework.cli.options import (
     shared,
     tree_of,
 )
-from fsframework.interfaces.benchmark import AXES
 
 if TYPE_CHECKING:
     from fsf_benchmarks._running import FinishedBenchmark, Listed
@@ -147,9 +148,8 @@ def benchmark(  # noqa: PLR0913 - a parameter per option
       fsf benchmark open-intervals --dataset CUB=folder:./birds --model DINO=runs/dino
     """
     from fsf_benchmarks._running import make_job
+    from fsf_reports import check_figure, check_tables
     from fsframework.api.experiments import tree_of_call
-    from fsframework.api.figures import check_figure
-    from fsframework.api.tables import check_tables
 
     session, name = session_of(context), benchmark_name
     if name is None:
@@ -208,7 +208,6 @@ def _conclude(
     found: FinishedBenchmark, output: Path | None, figure: Path | None, as_json: bool
 ) -> None:
     """Write and print the results of a benchmark."""
-    import fsframework as fsf
     from fsframework.cli import render
     from fsframework.errors import OptionError
 
@@ -220,23 +219,22 @@ def _conclude(
         render.print_headline(found.headline)
         click.echo()
         for table in found.tables:
-            render.print_declared(table)
+            fsf_reports.print_table(table)
             click.echo()
         _print_summary(found.results)
     if figure is not None:
         if len(found.figures) != 1:
             count = len(found.figures) or "no"
             raise OptionError(f"--figure {figure}: the benchmark {found.name} has {count} figures")
-        fsf.save_figure(found.figures[0], figure, columns=2)
+        fsf_reports.save_figure(found.figures[0], figure, columns=2)
 
 
 def _write(found: FinishedBenchmark, output: Path) -> None:
     """Write the tables in the format of the file's suffix, or everything as JSON."""
-    import fsframework as fsf
     from fsframework.api.files import atomic_write
 
     if output.suffix.lower() != _WHOLE:
-        fsf.save_tables(found.tables, output)
+        fsf_reports.save_tables(found.tables, output)
         return
     atomic_write(output, json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
 

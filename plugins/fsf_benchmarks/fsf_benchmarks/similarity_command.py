@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import fsf_reports
 from fsframework.cli.options import (
     CONFIGURATION,
     check_output,
@@ -112,9 +113,9 @@ def similarity(  # noqa: PLR0913 - a parameter per option
         measure_similarities,
         write_similarities,
     )
+    from fsf_reports import check_figure
     from fsframework.api.components import Given
     from fsframework.api.experiments import described, given_tree, merged
-    from fsframework.api.figures import check_figure
     from fsframework.cli import render
 
     if output is not None:
@@ -159,7 +160,6 @@ def similarity(  # noqa: PLR0913 - a parameter per option
 def _draw(found: Similarities, path: Path) -> None:
     import numpy as np
 
-    import fsframework as fsf
     from fsf_benchmarks._similarity import drawn
 
     if found.contexts is None or np.isnan(found.m_te).all():
@@ -167,7 +167,7 @@ def _draw(found: Similarities, path: Path) -> None:
             f"--figure {path}: the images have no contexts, so there is no M_te to draw; name a "
             "metadata column with --column"
         )
-    fsf.save_figure(drawn(found), path)
+    fsf_reports.save_figure(drawn(found), path)
 
 
 def _print(groups: list[ImageGroup], printed: float | None, name: str) -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from fsf_benchmarks._running import Job, make_job
 from fsframework.api.components import Given
-from fsframework.api.experiments import given
+from fsframework.api.experiments import given_tree
 from fsframework.api.session import open_session
-from tests.conftest import _own_folders, fsf
+from tests.conftest import _own_folders, distribution, failing, fsf
 
-__all__ = ["_own_folders", "fsf"]
+__all__ = ["_own_folders", "distribution", "failing", "fsf"]
 
 Planned = Callable[..., Job]
 TOYS = Path(__file__).with_name("toy_grid.py")
@@ -31,7 +31,7 @@ def planned() -> Planned:
         **options: Any,
     ) -> Job:
         session = open_session(plugins=[TOYS], progress=False)
-        tree = given(options, "call")
+        tree = given_tree(options, "call")
         tree["benchmark"] = {key: Given(value, "call") for key, value in (own or {}).items()}
         return make_job(name, session, tree, {}, chosen or {})
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fsf_benchmarks
-from fsf_benchmarks import Contexts, FewStab, MetaCoCo, OpenIntervals
+from fsf_benchmarks import Contexts, FewStab, MetaCoCo, OpenIntervals, PrintedValues
 from fsframework.testing import (
     Check,
     Make,
@@ -31,13 +31,14 @@ SMALL = ("--dataset", "planted", "-o", "dataset.size=32", "-o", "dataset.n_per_c
         partial(FewStab, ablation=True, agreement=True, training_shots=True),
         MetaCoCo,
         OpenIntervals,
+        PrintedValues,
     ]
 )
-def test_a_benchmark_keeps_its_contract(make: Make, check: Check) -> None:
+def test_a_plugin_keeps_its_contract(make: Make, check: Check) -> None:
     check(make)
 
 
-@pytest.mark.parametrize("name", ["benchmark", "data-similarity"])
+@pytest.mark.parametrize("name", ["benchmark", "data-similarity", "runs-printed"])
 def test_a_command_keeps_its_contract(name: str) -> None:
     failed = [r for r in check_component(installed_command(name), "command") if not r.passed]
     assert failed == []

@@ -19,8 +19,8 @@ import fsframework as fsf_api
 from fsf_benchmarks import _fewstab, _fewstab_agreement, _fewstab_tables, run_benchmark
 from fsf_benchmarks._fewstab import TECHNIQUES
 from fsf_benchmarks._published import DATASETS, printed_values
+from fsf_benchmarks.interfaces import BenchmarkResults
 from fsframework.errors import OptionError, PluginError
-from fsframework.interfaces import BenchmarkResults
 from fsframework.values import ExperimentResult
 from tests.conftest import Fsf
 
@@ -647,7 +647,7 @@ def test_the_answer_comes_first(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> 
         done = grid("--shot", "1", "--shot", "5", dataset="miniImageNet=toy-images")
     assert done.returncode == 1
     answer, _, tables = done.stdout.partition("\nTable 3.")
-    assert answer.startswith("On 5-way 1-shot tasks: ")
+    assert answer.startswith("On 5-way 1-shot: ")
     assert answer.splitlines()[2].split() == ["method", "shot", "Acc-R", "wAcc-R", "wAcc-A", "gap"]
     assert "\n–: toy-blind, shot 1, toy-blind, shot 5: method 'toy-blind'" in answer
     assert tables

@@ -9,7 +9,7 @@ import pytest
 
 from fsf_benchmarks import Contexts, FewStab, MetaCoCo, OpenIntervals
 from fsf_benchmarks._published import METHODS, printed_values
-from fsframework.values import Cell
+from fsf_benchmarks.interfaces import Cell
 
 FEWSTAB = Cell(
     method="protonet", backbone="resnet12", dataset="cub", detector="vit-gpt2",

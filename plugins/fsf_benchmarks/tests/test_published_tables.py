@@ -18,8 +18,8 @@ from fsf_benchmarks._published import (
     printed_values,
     read_table,
 )
+from fsf_statistics import spearman
 from fsframework.errors import DataError
-from fsframework.statistics.ranking import spearman
 
 SHARED = Path(__file__).parents[4] / "shared" / "published"
 TEN = tuple(METHODS.values())

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fsf_importing.interfaces import ImportedModel
 from fsframework.api.components import Component, Given, canonical, component
 from fsframework.api.imports import ImportedRecord, RunRecord, save_import
 from fsframework.api.models import Model, new_model
 from fsframework.api.running import Run
 from fsframework.api.session import Session, open_session
 from fsframework.errors import DataError
-from fsframework.interfaces import ImportedModel
 from fsframework.values import digest_of
 
 __all__ = ["Checkpoint", "read_checkpoint", "read_checkpoint_in"]

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from fsf_importing.checkpoints import Checkpoint
+from fsf_importing.interfaces import ImportedModel
 from fsf_importing.reference import Reference
 from fsframework.api.models import Model
 from fsframework.errors import DataError
-from fsframework.interfaces import Batch, ImportedModel
+from fsframework.interfaces import Batch
 
 __all__ = ["Deviation", "Difference", "deviation"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fsf_importing.interfaces import ImportedModel
 from fsframework.errors import DataError
-from fsframework.interfaces import ImportedModel
 from fsframework.values import UInt8Array, open_file
 
 __all__ = ["Reference", "read_reference"]

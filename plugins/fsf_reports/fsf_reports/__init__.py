@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_reports._altair import Altair, chart, vega_lite
+    from fsf_reports._declared import print_table
     from fsf_reports._figures import figure
     from fsf_reports._page.writer import HtmlPage
+    from fsf_reports._report import Report, report
+    from fsf_reports._saving import check_figure, check_tables, save_figure, save_tables
     from fsf_reports._sections.data import DataAndWords
     from fsf_reports._sections.figures import Figures
     from fsf_reports._sections.findings import Findings
     from fsf_reports._sections.leaderboard import Leaderboard
     from fsf_reports._sections.pairs import HarmfulPairs
-    from fsf_reports._sections.printed import PrintedValues
     from fsf_reports._sections.provenance import Provenance
     from fsf_reports._sections.tasks import Tasks
     from fsf_reports._sections.training import Training
@@ -30,12 +32,18 @@ __all__ = [
     "HtmlPage",
     "Leaderboard",
     "PlainTables",
-    "PrintedValues",
     "Provenance",
+    "Report",
     "Tasks",
     "Training",
     "chart",
+    "check_figure",
+    "check_tables",
     "figure",
+    "print_table",
+    "report",
+    "save_figure",
+    "save_tables",
     "table",
     "vega_lite",
 ]
@@ -43,6 +51,13 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOME = {
+    "save_tables": "_saving",
+    "save_figure": "_saving",
+    "check_tables": "_saving",
+    "check_figure": "_saving",
+    "print_table": "_declared",
+    "report": "_report",
+    "Report": "_report",
     "Altair": "_altair",
     "DataAndWords": "_sections.data",
     "Figures": "_sections.figures",
@@ -51,7 +66,6 @@ _HOME = {
     "HtmlPage": "_page.writer",
     "Leaderboard": "_sections.leaderboard",
     "PlainTables": "_table_files",
-    "PrintedValues": "_sections.printed",
     "Provenance": "_sections.provenance",
     "Tasks": "_sections.tasks",
     "Training": "_sections.training",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from fsframework.values import FigureDeclaration
+from fsf_reports.values import FigureDeclaration
 
 __all__ = ["figure_csv"]
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import fsf_statistics
 from fsf_reports._results import Group, Results, Shown, reading
+from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
+from fsf_statistics import FEWEST_RANKED, spearman
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.statistics.measures import Measure
-from fsframework.statistics.ranking import FEWEST_RANKED, spearman
-from fsframework.values import Estimate, FigureDeclaration, Panel, Point, Quantity, Series
+from fsframework.values import Estimate
 
 __all__ = ["FIGURES", "Named", "Wanted", "figure"]
 
@@ -305,12 +307,11 @@ def _ablations(results: Results, wanted: Wanted) -> FigureDeclaration:
 
 
 def _breakdown(results: Results, wanted: Wanted) -> FigureDeclaration:
-    import fsframework as fsf
 
     [one] = _only(results, "breakdown")
     by: Any = wanted.by
     question: Any = wanted.question
-    found = fsf.breakdown(one.run, by, question=question, level=results.level)
+    found = fsf_statistics.breakdown(one.run, by, question=question, level=results.level)
     arms = list(dict.fromkeys(row.arm for row in found.rows))
     names = list(dict.fromkeys(row.names for row in found.rows))
     first = "largest gap" if "gap" in arms else "lowest accuracy"
@@ -348,11 +349,10 @@ def _breakdown(results: Results, wanted: Wanted) -> FigureDeclaration:
 
 
 def _harm(results: Results, wanted: Wanted) -> FigureDeclaration:
-    import fsframework as fsf
 
     [one] = _only(results, "harm")
     question: Any = wanted.question
-    found = fsf.harmful_pairs(one.run, question, level=results.level)
+    found = fsf_statistics.harmful_pairs(one.run, question, level=results.level)
     rows = found.rows[: wanted.most]
     if not rows:
         raise DataError(f"harm: no pair of a class and a word is found to hurt {one.label}")
@@ -603,8 +603,7 @@ def _curves(
 
 def _queries(results: Results, wanted: Wanted) -> FigureDeclaration:
     del wanted
-    from fsframework.statistics.planning import TaskSupply
-    from fsframework.statistics.query_variance import QueryVariance, pilot_of
+    from fsf_statistics import QueryVariance, TaskSupply, pilot_of
 
     series, best = [], []
     for group in results.groups:

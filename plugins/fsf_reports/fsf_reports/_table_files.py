@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from fsf_reports._text import plain
+from fsf_reports.interfaces import TableWriter
+from fsf_reports.values import Quantity, TableColumn, TableDeclaration, shown_columns
 from fsframework.errors import OptionError
-from fsframework.interfaces import TableWriter
-from fsframework.values import Quantity, TableColumn, TableDeclaration
 
 __all__ = [
     "WRITERS",
@@ -53,7 +53,7 @@ class _Row:
 
 
 def _rows(table: TableDeclaration, digits: int) -> list[_Row]:
-    columns = [_values(column, table.reasons, digits) for column in table.shown]
+    columns = [_values(column, table.reasons, digits) for column in shown_columns(table)]
     return [
         _Row(tuple(map(plain, names)), values)
         for names, values in zip(table.rows, zip(*columns, strict=True), strict=True)
@@ -77,7 +77,7 @@ def _letter(place: int) -> str:
 
 def _columns(table: TableDeclaration) -> list[str]:
     """Return the heads of the columns of values."""
-    return [column.name for column in table.shown]
+    return [column.name for column in shown_columns(table)]
 
 
 def _parts(quantity: Quantity, digits: int) -> tuple[str, str]:

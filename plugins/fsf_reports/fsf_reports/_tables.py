@@ -9,9 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import fsf_statistics
 from fsf_reports._results import Group, Results, Shown, reading
+from fsf_reports.values import Entry, Quantity, TableDeclaration, table_of_headline
 from fsframework.errors import DataError, OptionError, argument, close_matches
-from fsframework.values import Entry, Estimate, Quantity, TableDeclaration
+from fsframework.values import Estimate
 
 __all__ = ["FACTS", "TABLES", "Request", "table"]
 
@@ -113,12 +115,10 @@ def _cells(results: Results, request: Request) -> list[_Cell]:
     Raises:
         OptionError: a requested column does not exist.
     """
-    import fsframework as fsf
-
     found = []
     for group in results.groups:
         by_label = {one.label: one for one in group.shown}
-        answer = fsf.headline(
+        answer = fsf_statistics.headline(
             {one.label: one.result for one in group.shown}, request.statistic, level=results.level
         )
         estimates = {
@@ -127,7 +127,7 @@ def _cells(results: Results, request: Request) -> list[_Cell]:
             for column in columns
             for label, estimate in column.values.items()
         }
-        for entry in answer.table.entries:
+        for entry in table_of_headline(answer).entries:
             label = entry.row[0]
             estimate = estimates[label, entry.column]
             found.append(_Cell(by_label[label], group, entry, estimate))
@@ -289,12 +289,11 @@ def _differences(results: Results, request: Request) -> TableDeclaration:
 
 def _breakdown(by: str) -> Callable[[Results, Request], TableDeclaration]:
     def declare(results: Results, request: Request) -> TableDeclaration:
-        import fsframework as fsf
 
         one = _only(results, by)
         of: Any = by
         question: Any = request.question
-        found = fsf.breakdown(one.run, of, question=question, level=results.level)
+        found = fsf_statistics.breakdown(one.run, of, question=question, level=results.level)
         entries = tuple(
             Entry(
                 row.names,
@@ -323,10 +322,9 @@ def _breakdown(by: str) -> Callable[[Results, Request], TableDeclaration]:
 
 
 def _harm(results: Results, request: Request) -> TableDeclaration:
-    import fsframework as fsf
 
     one = _only(results, "harm")
-    found = fsf.harmful_pairs(one.run, level=results.level)
+    found = fsf_statistics.harmful_pairs(one.run, level=results.level)
     entries = []
     for row in found.rows:
         names = (row.class_name, row.word, row.question)

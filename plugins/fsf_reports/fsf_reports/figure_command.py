@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import fsf_reports
 from fsf_reports._options import (
     outputs_option,
     question_option,
@@ -21,7 +22,7 @@ from fsframework.errors import OptionError
 if TYPE_CHECKING:
     from typing import Literal
 
-    from fsframework.values import FigureDeclaration
+    from fsf_reports.values import FigureDeclaration
 
 __all__ = ["figure"]
 
@@ -139,7 +140,6 @@ def figure(  # noqa: PLR0913 - a parameter per option
 
 
 def _write(made: FigureDeclaration, paths: Sequence[Path], columns: Literal[1, 2]) -> None:
-    import fsframework as fsf
     from fsf_reports._data import figure_csv
     from fsframework.api.files import atomic_write
 
@@ -147,7 +147,7 @@ def _write(made: FigureDeclaration, paths: Sequence[Path], columns: Literal[1, 2
         if path.suffix.lower() == ".csv":
             atomic_write(path, figure_csv(made))
         else:
-            fsf.save_figure(made, path, columns, renderer="altair")
+            fsf_reports.save_figure(made, path, columns, renderer="altair")
 
 
 def _list(as_json: bool) -> None:

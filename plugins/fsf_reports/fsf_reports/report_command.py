@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+import fsf_reports
 from fsf_reports._options import runs_argument
 from fsframework.cli.options import check_output, command, plugin_names, shared
 
@@ -54,10 +55,8 @@ def report(  # noqa: PLR0913 - a parameter per option
       fsf report runs --output report.html
       fsf report protonet-planted renet-planted --section leaderboard --section tasks
     """
-    import fsframework as fsf
-
     check_output(output, ".html", force=force)
-    made = fsf.report(
+    made = fsf_reports.report(
         run_list,
         output,
         title=title,

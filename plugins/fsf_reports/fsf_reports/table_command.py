@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import fsf_reports
 from fsf_reports._options import (
     outputs_option,
     question_option,
@@ -16,7 +17,7 @@ from fsf_reports._options import (
 from fsframework.cli.options import check_output, command, shared
 
 if TYPE_CHECKING:
-    from fsframework.values import TableDeclaration
+    from fsf_reports.values import TableDeclaration
 
 __all__ = ["table"]
 
@@ -115,10 +116,9 @@ def table(  # noqa: PLR0913 - a parameter per option
 
 
 def _write(made: TableDeclaration, path: Path, digits: int, *, grouped: bool) -> None:
-    import fsframework as fsf
     from fsf_reports._table_files import PlainTables
 
-    fsf.save_tables(made, path, writer=PlainTables(digits=digits, grouped=grouped))
+    fsf_reports.save_tables(made, path, writer=PlainTables(digits=digits, grouped=grouped))
 
 
 def _print(made: TableDeclaration, digits: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import fsframework as api
-from tests.conftest import _own_folders, distribution, fsf  # noqa: F401
+from tests.conftest import _own_folders, distribution, failing, fsf  # noqa: F401
 
 DATA = {"name": "planted", "n_per_class": 16, "size": 16}
 

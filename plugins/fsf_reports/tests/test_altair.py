@@ -12,12 +12,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-import fsframework as api
+import fsf_reports
 from fsf_reports import Altair, chart, vega_lite
 from fsf_reports._style import WIDTHS
+from fsf_reports.testing import toy_figure
+from fsf_reports.values import FigureDeclaration, Mark, Panel, Point, Quantity, Series
 from fsframework.errors import DataError, OptionError
-from fsframework.testing import parametrize_with_checks, toy_figure
-from fsframework.values import FigureDeclaration, Mark, Panel, Point, Quantity, Series
+from fsframework.testing import parametrize_with_checks
 
 MARKS: tuple[Mark, ...] = get_args(Mark)
 NASTY = (
@@ -152,15 +153,15 @@ def test_without_a_title_there_are_no_notes_either() -> None:
 
 
 def test_save_figure_finds_the_renderer_and_leaves_nothing_half_written(tmp_path: Path) -> None:
-    path = api.save_figure(toy_figure(), tmp_path / "figure.PDF")
+    path = fsf_reports.save_figure(toy_figure(), tmp_path / "figure.PDF")
     assert path.read_bytes().startswith(b"%PDF-")
     with pytest.raises(OptionError, match=r"must end in one of \.pdf, \.svg, \.png"):
-        api.save_figure(toy_figure(), tmp_path / "figure.jpg")
+        fsf_reports.save_figure(toy_figure(), tmp_path / "figure.jpg")
     with pytest.raises(OptionError, match="columns must be 1 or 2, not 3"):
-        api.save_figure(toy_figure(), tmp_path / "figure.pdf", 3)  # type: ignore[arg-type]
+        fsf_reports.save_figure(toy_figure(), tmp_path / "figure.pdf", 3)  # type: ignore[arg-type]
     empty = dataclasses.replace(toy_figure(), panels=(Panel("", ()),))
     with pytest.raises(DataError, match="nothing to draw"):
-        api.save_figure(empty, tmp_path / "empty.pdf")
+        fsf_reports.save_figure(empty, tmp_path / "empty.pdf")
     assert [file.name for file in tmp_path.iterdir()] == ["figure.PDF"]
 
 

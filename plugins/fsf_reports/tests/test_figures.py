@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import fsf_statistics
 import fsframework as api
 from fsf_reports import figure
 from fsf_reports._figures import FIGURES
+from fsf_reports.values import Quantity
 from fsframework.errors import DataError, OptionError
-from fsframework.values import Estimate, Quantity
+from fsframework.values import Estimate
 from tests.conftest import Fsf
 
 
@@ -46,7 +48,7 @@ def test_both_arms_are_the_estimates_of_the_runs(one_shot: list[Path]) -> None:
 
 
 def test_gaps_are_those_of_the_headline(small_runs: Path, one_shot: list[Path]) -> None:
-    columns = [column for [*_, column] in api.headline(small_runs).columns]
+    columns = [column for [*_, column] in fsf_statistics.headline(small_runs).columns]
     made = figure("intervals", small_runs)
     assert len(made.panels) == len(columns) == 2
     for panel, column in zip(made.panels, columns, strict=True):
@@ -102,7 +104,7 @@ def test_pairs_are_those_of_compare(one_shot: list[Path]) -> None:
 
 
 def test_a_breakdown_is_that_of_the_public_function(one_shot: list[Path]) -> None:
-    found = api.breakdown(one_shot[0], "class")
+    found = fsf_statistics.breakdown(one_shot[0], "class")
     made = figure("breakdown", one_shot[:1], by="class", most=2)
     wanted = {(row.names[0], row.arm): row.estimate for row in found.rows}
     for series in made.panels[0].series:
@@ -150,7 +152,7 @@ def test_curves_and_shots_of_the_training_are_those_of_the_runs(tmp_path: Path) 
 
 def test_a_breakdown_without_a_gap_begins_with_the_lowest_accuracy(one_shot: list[Path]) -> None:
     made = figure("breakdown", one_shot[:1], by="attribute", most=3)
-    rows = api.breakdown(one_shot[0], "attribute").rows
+    rows = fsf_statistics.breakdown(one_shot[0], "attribute").rows
     values = [point.y.value for point in made.panels[0].series[0].points if point.y]
     assert values == pytest.approx(sorted(100 * row.estimate.value for row in rows)[:3])
     assert f"The 3 of {len(rows)} with the lowest accuracy." in made.notes
@@ -180,8 +182,7 @@ def test_what_a_figure_lacks_is_said(one_shot: list[Path]) -> None:
 
 
 def test_the_variance_by_queries(one_shot: list[Path]) -> None:
-    from fsframework.statistics.planning import TaskSupply
-    from fsframework.statistics.query_variance import QueryVariance, pilot_of
+    from fsf_statistics import QueryVariance, TaskSupply, pilot_of
 
     run = api.load_run(one_shot[0])
     made = figure("queries", one_shot[:1])

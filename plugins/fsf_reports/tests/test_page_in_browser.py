@@ -14,11 +14,13 @@ import pytest
 from axe_core_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
+import fsf_reports
+import fsf_statistics
 import fsframework as fsf
-from fsf_reports import HtmlPage
-from fsframework.interfaces import ReportedData, ReportPage, ReportPart
-from fsframework.testing import toy_figure, toy_runs
-from fsframework.values import (
+from fsf_reports import HtmlPage, Report
+from fsf_reports.interfaces import ReportedData, ReportPage, ReportPart
+from fsf_reports.testing import toy_figure, toy_runs
+from fsf_reports.values import (
     Entry,
     FigureDeclaration,
     Gallery,
@@ -28,6 +30,7 @@ from fsframework.values import (
     TableDeclaration,
     TaskBrowser,
     Text,
+    table_of_headline,
 )
 
 CHROMIUM = shutil.which("chromium")
@@ -49,12 +52,12 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, fsf.Report]:
+def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
     """A report on two real runs."""
     folder = tmp_path_factory.mktemp("report")
     where = {"runs_dir": folder / "runs", "cache_dir": folder / "cache"}
     runs = [fsf.run(method=name, **QUICK, **where) for name in ("ncc", "logistic")]
-    made = fsf.report(runs, progress=False, cache_dir=where["cache_dir"])
+    made = fsf_reports.report(runs, progress=False, cache_dir=where["cache_dir"])
     return made.save(folder / "report.html"), made
 
 
@@ -83,7 +86,7 @@ class Opened:
 
 
 @pytest.fixture(scope="module")
-def opened(browser: Browser, report: tuple[Path, fsf.Report]) -> Iterator[Opened]:
+def opened(browser: Browser, report: tuple[Path, Report]) -> Iterator[Opened]:
     made = Opened(browser, report[0])
     yield made
     made.context.close()
@@ -128,7 +131,7 @@ def _drawn_pixels(page: Page, selector: str) -> list[int]:
 
 
 def test_nothing_is_requested_or_complained_about_and_everything_is_drawn(
-    opened: Opened, report: tuple[Path, fsf.Report]
+    opened: Opened, report: tuple[Path, Report]
 ) -> None:
     assert report[1].problems == {}
     assert opened.told == []
@@ -142,10 +145,10 @@ def test_nothing_is_requested_or_complained_about_and_everything_is_drawn(
 
 
 def test_every_value_of_the_leaderboard_is_that_of_the_public_function(
-    page: Page, report: tuple[Path, fsf.Report]
+    page: Page, report: tuple[Path, Report]
 ) -> None:
     runs = {run.label: run.outcomes for run in report[1].page.runs}
-    table = fsf.headline(runs).table
+    table = table_of_headline(fsf_statistics.headline(runs))
     shown = _table(page, "Leaderboard")
     rows = list(dict.fromkeys(entry.row for entry in table.entries))
     assert _column(page, shown, 0) == [row[0] for row in rows]
@@ -160,7 +163,7 @@ def test_every_value_of_the_leaderboard_is_that_of_the_public_function(
 
 
 def test_every_number_of_every_table_and_figure_is_the_declared_one(
-    page: Page, report: tuple[Path, fsf.Report]
+    page: Page, report: tuple[Path, Report]
 ) -> None:
     blocks = [block for part in report[1].page.parts for block in part.blocks]
     tables = [block for block in blocks if isinstance(block, TableDeclaration)]
@@ -235,7 +238,7 @@ def test_tables_filter_and_copy_what_is_shown(page: Page) -> None:
 
 
 def test_the_browser_of_tasks_shows_the_worst_task_first(
-    page: Page, report: tuple[Path, fsf.Report]
+    page: Page, report: tuple[Path, Report]
 ) -> None:
     run = report[1].page.runs[0]
     assert run.outcomes is not None
@@ -308,7 +311,7 @@ def test_figures_show_a_tooltip_and_hide_series(page: Page) -> None:
 
 
 def test_a_phone_in_the_dark_by_keyboard_and_on_paper(
-    browser: Browser, report: tuple[Path, fsf.Report]
+    browser: Browser, report: tuple[Path, Report]
 ) -> None:
     dark = Opened(browser, report[0], color_scheme="dark", viewport={"width": 390, "height": 800})
     page = dark.page
@@ -393,7 +396,7 @@ def test_data_that_are_gone_leave_numbers(browser: Browser, tmp_path: Path) -> N
     opened.context.close()
 
 
-def test_a_notebook_shows_the_page(browser: Browser, report: tuple[Path, fsf.Report]) -> None:
+def test_a_notebook_shows_the_page(browser: Browser, report: tuple[Path, Report]) -> None:
     page = browser.new_page()
     page.set_content(f"<body>{report[1]._repr_html_()}</body>")
     frame = page.frame_locator("iframe")
@@ -402,7 +405,7 @@ def test_a_notebook_shows_the_page(browser: Browser, report: tuple[Path, fsf.Rep
     page.close()
 
 
-def test_the_payload_is_json(report: tuple[Path, fsf.Report]) -> None:
+def test_the_payload_is_json(report: tuple[Path, Report]) -> None:
     text = report[0].read_text("utf-8")
     payload = text.partition('id="report">')[2].partition("</script>")[0]
     assert len(json.loads(payload)["runs"]) == 2

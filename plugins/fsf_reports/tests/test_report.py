@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import fsf_reports
+import fsf_statistics
 import fsframework as fsf
 from fsf_reports import (
     DataAndWords,
@@ -17,7 +19,6 @@ from fsf_reports import (
     HarmfulPairs,
     HtmlPage,
     Leaderboard,
-    PrintedValues,
     Provenance,
     Tasks,
     Training,
@@ -25,17 +26,19 @@ from fsf_reports import (
     table,
 )
 from fsf_reports._table_files import WRITERS
-from fsframework.errors import OptionError, RecordError
-from fsframework.interfaces import Section
-from fsframework.testing import parametrize_with_checks, toy_runs
-from fsframework.values import (
+from fsf_reports.interfaces import Section
+from fsf_reports.testing import toy_runs
+from fsf_reports.values import (
     FigureDeclaration,
     Listing,
     Quantity,
     TableDeclaration,
     TaskBrowser,
     Text,
+    table_of_headline,
 )
+from fsframework.errors import OptionError, RecordError
+from fsframework.testing import parametrize_with_checks
 
 QUICK: dict[str, Any] = {
     "dataset": {"name": "planted", "n_per_class": 24, "size": 24},
@@ -51,7 +54,6 @@ QUICK: dict[str, Any] = {
         HarmfulPairs,
         HtmlPage,
         Leaderboard,
-        PrintedValues,
         Provenance,
         Tasks,
         Training,
@@ -71,14 +73,14 @@ class Failing(Section):
         raise ZeroDivisionError("no such <b>luck</b>")
 
 
-def _texts(report: fsf.Report, name: str) -> str:
+def _texts(report: fsf_reports.Report, name: str) -> str:
     [part] = [part for part in report.page.parts if part.name == name]
     return " ".join(" ".join(b.paragraphs) for b in part.blocks if isinstance(b, Text))
 
 
 def test_a_failing_section_becomes_a_notice() -> None:
     run = fsf.run(method="ncc", training={"epochs": 0}, **QUICK)
-    made = fsf.report(run, sections=["findings", Failing], progress=False)
+    made = fsf_reports.report(run, sections=["findings", Failing], progress=False)
     assert [part.title for part in made.page.parts] == ["What was found", "Never shown"]
     (problem,) = made.problems.values()
     assert "ZeroDivisionError: no such <b>luck</b>" in problem
@@ -88,7 +90,7 @@ def test_a_failing_section_becomes_a_notice() -> None:
 
 def test_one_run_is_told_in_plain_words_with_its_limits() -> None:
     run = fsf.run(method="ncc", training={"epochs": 0}, **QUICK)
-    made = fsf.report(run, progress=False)
+    made = fsf_reports.report(run, progress=False)
     gap = run.estimates["wacc-gap"]
     told = _texts(made, "findings")
     assert told.startswith(
@@ -109,7 +111,7 @@ def test_unfinished_and_different_runs_are_kept_apart(tmp_path: Path) -> None:
     begun.mkdir()
     text = (first.folder / "run.json").read_text().replace('"finished"', '"unfinished"')
     (begun / "run.json").write_text(text)
-    made = fsf.report(tmp_path / "runs", progress=False)
+    made = fsf_reports.report(tmp_path / "runs", progress=False)
     labels = [run.label for run in made.page.runs]
     assert labels[0] == "begun"
     assert len(set(labels)) == 3
@@ -147,8 +149,8 @@ def test_two_hundred_runs_leave_out_what_does_not_fit() -> None:
 
 def test_harmful_pairs_are_those_of_the_public_function() -> None:
     run = fsf.run(method="ncc", training={"epochs": 0}, **{**QUICK, "tasks": 150})
-    made = fsf.report(run, sections=["harmful-pairs"], progress=False)
-    pairs = fsf.harmful_pairs(run)
+    made = fsf_reports.report(run, sections=["harmful-pairs"], progress=False)
+    pairs = fsf_statistics.harmful_pairs(run)
     tables = [b for b in made.page.parts[0].blocks if isinstance(b, TableDeclaration)]
     shown = {
         (entry.row[1:], entry.measured.value)
@@ -162,15 +164,15 @@ def test_harmful_pairs_are_those_of_the_public_function() -> None:
 def test_what_sections_declare_is_what_the_public_functions_return() -> None:
     run = fsf.run(method="ncc", training={"epochs": 0}, **QUICK)
     other = fsf.run(method="logistic", training={"epochs": 0}, **QUICK)
-    made = fsf.report([run, other], progress=False)
+    made = fsf_reports.report([run, other], progress=False)
     tables, figures = (
         {b.name: b for part in made.page.parts for b in part.blocks if isinstance(b, kind)}
         for kind in (TableDeclaration, FigureDeclaration)
     )
     opened = {one.label: one for one in made.page.runs}
-    headline = fsf.headline({label: one.outcomes for label, one in opened.items()})
+    headline = fsf_statistics.headline({label: one.outcomes for label, one in opened.items()})
     assert [(e.row, e.column, repr(e.measured)) for e in tables["Leaderboard"].entries] == [
-        (e.row, e.column, repr(e.measured)) for e in headline.table.entries
+        (e.row, e.column, repr(e.measured)) for e in table_of_headline(headline).entries
     ]
     for name, own in (("ncc", run), ("logistic", other)):
         wanted = [repr(Quantity.of(one)) for one in own.estimates.values()]
@@ -190,10 +192,10 @@ def test_what_sections_declare_is_what_the_public_functions_return() -> None:
 
 def test_runs_of_several_seeds_are_one_method() -> None:
     seeds = fsf.run(method="ncc", training={"epochs": 0}, seeds=range(2), **QUICK)
-    made = fsf.report([*seeds.runs], progress=False)
+    made = fsf_reports.report([*seeds.runs], progress=False)
     assert [run.label for run in made.page.runs] == ["ncc seed 0", "ncc seed 1"]
     [block] = [b for b in Findings().blocks(made.page.runs) if b.weight == "lead"]
-    [gap] = [c for c in fsf.headline([run.folder for run in seeds.runs]).columns[0]
+    [gap] = [c for c in fsf_statistics.headline([run.folder for run in seeds.runs]).columns[0]
              if c.label == "gap"]  # fmt: skip
     value = f"{100 * gap.values['ncc'].value:.1f} ± ".replace("-", "−")
     assert value in block.paragraphs[0]
@@ -238,7 +240,7 @@ def test_any_names_of_classes_words_and_methods_stay_text_everywhere(
         def handle_data(self, data: str) -> None:
             self.text += data
 
-    made = fsf.report(run, progress=False)
+    made = fsf_reports.report(run, progress=False)
     assert made.problems == {}
     page, shown = Tags(), Tags()
     page.feed(made.html.partition("<main")[2].partition("</main>")[0])
@@ -246,15 +248,15 @@ def test_any_names_of_classes_words_and_methods_stay_text_everywhere(
     for name in HOSTILE:
         assert name in page.text
         assert f"word {name}" in page.text
-    for thing in (run, run.estimates, run.tasks, fsf.headline({HOSTILE[1]: run}),
-                  fsf.breakdown(run, "class"), fsf.breakdown(run, "pair")):  # fmt: skip
+    for thing in (run, run.estimates, run.tasks, fsf_statistics.headline({HOSTILE[1]: run}),
+                  *(fsf_statistics.breakdown(run, by) for by in ("class", "pair"))):  # fmt: skip
         shown.feed(thing._repr_html_())
     assert shown.tags <= {"table", "caption", "thead", "tbody", "tr", "th", "td", "p", "b"}
     for of in ("classes", "pairs"):
         declared = table(run, of)
         assert "\\$x\\_1\\$ \\{a\\} \\#5\\%" in WRITERS[".tex"](declared)
         assert "<script" not in WRITERS[".md"](declared) + WRITERS[".html"](declared)
-    path = fsf.save_figure(figure("breakdown", run), tmp_path / "b.svg")
+    path = fsf_reports.save_figure(figure("breakdown", run), tmp_path / "b.svg")
     assert "&lt;script&gt;alert" in path.read_text("utf-8")
     printed = request.getfixturevalue("fsf")("table", str(run.folder), "--of", "classes")
     assert printed.returncode == 0, printed.stderr
@@ -276,11 +278,11 @@ def test_images_are_read_from_the_cache_and_those_that_are_gone_are_left_out(
         sampler="random", way=2, shot=1, queries=2, tasks=4, progress=False, image_size=16,
     )  # fmt: skip
     used = [int(i) for i in run.tasks["random"].images[0]]
-    assert {image.shape for image in fsf.images_of(run, used).values()} == {(16, 16, 3)}
+    assert {image.shape for image in run.images(used).values()} == {(16, 16, 3)}
     gone = run.pool.keys[used[0]]
     (tmp_path / "data" / gone).unlink()
     empty = tmp_path / "other-cache"
-    found = fsf.images_of(run, used, cache_dir=empty)
+    found = run.images(used, cache_dir=empty)
     assert used[0] not in found
     assert len(found) == len(used) - 1
 
@@ -292,7 +294,7 @@ def test_the_command_of_a_run_repeats_it(fsf: Any) -> None:
         method={"name": "r2d2", "initial_alpha": 20.0}, seed=3,
         training={"epochs": 1, "steps": 2}, statistics=["acc", "wacc"], **QUICK,
     )  # fmt: skip
-    runs = fsframework.report(run, sections=["provenance"], progress=False).page.runs
+    runs = fsf_reports.report(run, sections=["provenance"], progress=False).page.runs
     listings = {b.title: b for b in Provenance().blocks(runs) if isinstance(b, Listing)}
     words = shlex.split(listings["Command line"].text)
     assert words[0] == "fsf"
@@ -300,7 +302,7 @@ def test_the_command_of_a_run_repeats_it(fsf: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert '"reused": true' in done.stdout
     code = listings["Python"].text
-    assert code.splitlines()[0] == "import fsframework as fsf"
+    assert code.splitlines()[:2] == ["import fsf_reports", "import fsframework as fsf"]
     compile(code, "listing", "exec")
     assert listings["To cite"].text.startswith("@inproceedings{")
 
@@ -328,52 +330,7 @@ def test_the_command_writes_a_page_and_refuses_what_it_cannot(fsf: Any) -> None:
 
 def test_python_refuses_what_is_no_report(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="at least one run"):
-        fsf.report([])
+        fsf_reports.report([])
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordError, match="holds no runs"):
-        fsf.report(tmp_path / "empty")
-
-
-PAPER = """
-from fsframework.interfaces import Benchmark
-from fsframework.values import PrintedValue, Quantity
-
-class Paper(Benchmark):
-    "A paper with one cell."
-
-    def experiments(self, selection):
-        return []
-
-    def tables(self, results):
-        return []
-
-    def printed(self, cell):
-        if (cell.method, cell.dataset, cell.sampler["name"]) == ("ncc", "planted", "fewstab"):
-            yield PrintedValue("acc-random", Quantity.around(50.0, 1.0), "Toy et al.", "Table 1")
-            yield PrintedValue("wacc-gap", Quantity(4.0), "Toy et al.", "Table 1", "other words")
-"""
-
-
-def test_printed_values_are_those_of_the_public_function(
-    distribution: Any, one_shot: list[Path]
-) -> None:
-    entry = {"fsframework.benchmarks": {"toy-paper": "toy_paper:Paper"}}
-    distribution("toy-paper", entry, "toy_paper", PAPER)
-    made = fsf.report(one_shot, sections=["printed-values"], progress=False)
-    (part,) = made.page.parts
-    (table,) = [b for b in part.blocks if isinstance(b, TableDeclaration)]
-    ncc = fsf.load_run(next(folder for folder in one_shot if folder.name.startswith("ncc")))
-    values = fsf.printed_values(ncc)
-    assert [value.measure for value in values] == ["acc-random", "wacc-gap"]
-    assert [(entry.row, entry.printed) for entry in table.entries] == [
-        (("ncc", "Table 1"), value.value) for value in values
-    ]
-    for entry, value in zip(table.entries, values, strict=True):
-        own = ncc.estimates[value.measure]
-        assert (entry.measured.value, entry.measured.low) == (100 * own.value, 100 * own.low)
-    assert table.notes == ("ncc, Table 1: other words",)
-    shown = re.sub(r"<[^>]+>", " ", made.html)
-    assert "50.00 ± 1.00" in shown
-    assert fsf.report(one_shot[:1], sections=["printed-values"], progress=False).html.count(
-        "Toy et al."
-    ) == int(one_shot[0].name.startswith("ncc"))
+        fsf_reports.report(tmp_path / "empty")

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
+import fsf_reports
+import fsf_statistics
 import fsframework as api
 from fsf_reports import PlainTables, table
 from fsf_reports._table_files import WRITERS, caption, to_csv, to_html, to_markdown, to_tex
+from fsf_reports.values import Entry, Quantity, TableDeclaration, table_of_headline
 from fsframework.errors import DataError, OptionError
 from fsframework.testing import Check, Make, parametrize_with_checks
-from fsframework.values import Entry, Quantity, TableDeclaration
 from tests.conftest import Fsf
 
 NASTY = (
@@ -47,7 +49,7 @@ def nasty() -> TableDeclaration:
 
 def test_the_headline_is_that_of_the_public_function(one_shot: list[Path]) -> None:
     made = table(one_shot)
-    wanted = api.headline(one_shot).table
+    wanted = table_of_headline(fsf_statistics.headline(one_shot))
     assert made.row_names == ("method",)
     assert made.columns == wanted.columns == ("Acc-R", "wAcc-R", "wAcc-A", "gap")
     found = {(entry.row, entry.column): entry for entry in made.entries}
@@ -75,7 +77,7 @@ def test_values_are_means_over_seeds_and_tasks_are_told_apart(two_strengths: lis
     made = table(two_strengths, group_by="strength")
     assert made.row_names == ("strength", "seeds", "method")
     found = {(entry.row, entry.column): entry.measured for entry in made.entries}
-    answer = api.headline(two_strengths).table
+    answer = table_of_headline(fsf_statistics.headline(two_strengths))
     assert answer.row_names == ("method", "strength", "seeds")
     assert len(answer.entries) == len(found)
     for entry in answer.entries:
@@ -111,7 +113,7 @@ def test_parts_of_a_run_are_those_of_the_breakdown(
     name: str, by: Any, one_shot: list[Path]
 ) -> None:
     made = table(one_shot[:1], name)
-    rows = api.breakdown(one_shot[0], by).rows
+    rows = fsf_statistics.breakdown(one_shot[0], by).rows
     found = {(entry.row, entry.column): repr(entry.measured) for entry in made.entries}
     assert found == {(row.names, row.arm): repr(Quantity.of(row.estimate)) for row in rows}
 
@@ -218,7 +220,7 @@ BESIDE = TableDeclaration(
 
 def test_printed_values_are_beside_measured_ones(tmp_path: Path) -> None:
     path = tmp_path / "tables.md"
-    api.save_tables([BESIDE, nasty()], path, writer={"name": "plain-tables", "digits": 2})
+    fsf_reports.save_tables([BESIDE, nasty()], path, writer={"name": "plain-tables", "digits": 2})
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if "|" in line]
     assert lines[0] == ("| shot | method | wAcc-A | wAcc-A, printed | wAcc-A, measured − printed |")
     assert lines[2] == "| 1 | A&amp;B\\|c | 30.00 ± 3.00 | 34.00 ± 4.00 | −4.00 ± 5.00 |"
@@ -231,7 +233,7 @@ def test_printed_values_are_beside_measured_ones(tmp_path: Path) -> None:
 
 
 def test_two_latex_tables_of_one_name_have_two_labels(tmp_path: Path) -> None:
-    api.save_tables([BESIDE, BESIDE], tmp_path / "tables.tex")
+    fsf_reports.save_tables([BESIDE, BESIDE], tmp_path / "tables.tex")
     text = (tmp_path / "tables.tex").read_text(encoding="utf-8")
     assert re.findall(r"\\label\{(.*)\}", text) == ["tab:table-3", "tab:table-3-2"]
     assert r"\caption{Table 3 of FewSTAB. Worst classes. a: failed:" in text
@@ -240,9 +242,9 @@ def test_two_latex_tables_of_one_name_have_two_labels(tmp_path: Path) -> None:
 
 def test_a_file_that_nothing_writes(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"must end in one of .tex, .md, .csv, .html"):
-        api.save_tables(BESIDE, tmp_path / "tables.xls")
+        fsf_reports.save_tables(BESIDE, tmp_path / "tables.xls")
     with pytest.raises(DataError, match="no tables to write"):
-        api.save_tables([], tmp_path / "tables.tex")
+        fsf_reports.save_tables([], tmp_path / "tables.tex")
     assert list(tmp_path.iterdir()) == []
 
 

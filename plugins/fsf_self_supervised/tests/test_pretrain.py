@@ -12,6 +12,7 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 import fsframework as fsf_api
+from fsf_self_supervised import pretrain
 
 STEPS = ("-o", "training.epochs=2", "-o", "training.steps=3", "-o", "training.batch_size=8",
          "-o", "training.validation_tasks=0")  # fmt: skip
@@ -143,7 +144,7 @@ def test_it_trains_as_a_run_does(photos: Path, monkeypatch: pytest.MonkeyPatch) 
         "recipe": "none", "training": {"epochs": 1, "steps": 2, "validation_tasks": 0},
         "progress": False,
     }  # fmt: skip
-    made = fsf_api.pretrain("weights.safetensors", **common)
+    made = pretrain("weights.safetensors", **common)
     assert repr(made) == "<Pretrained weights.safetensors: 1 epoch on 512 images>"
     assert not made.reused
     run = fsf_api.run(sampler="random", tasks=5, way=2, shot=1, queries=2, **common)

@@ -1,4 +1,4 @@
-"""Accuracy and worst-class accuracy of few-shot outcomes, as FewSTAB reports them."""
+"""Acc and wAcc, and what outcomes say beyond an estimate: breakdowns, words that hurt, plans."""
 
 from __future__ import annotations
 
@@ -8,14 +8,66 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fsf_statistics._accuracy import Accuracy
     from fsf_statistics._worst_class import WorstClassAccuracy
+    from fsf_statistics.breakdowns import Breakdown, breakdown
+    from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs
+    from fsf_statistics.headlines import headline
+    from fsf_statistics.planning import TaskSupply, best_queries
+    from fsf_statistics.queries import QueryPlan, plan_queries
+    from fsf_statistics.query_variance import QueryVariance, pilot_of
+    from fsf_statistics.ranking import (
+        FEWEST_RANKED,
+        RankAgreement,
+        rank,
+        rank_correlations,
+        spearman,
+    )
 
-__all__ = ["Accuracy", "WorstClassAccuracy"]
+__all__ = [
+    "FEWEST_RANKED",
+    "LEAST_HARM",
+    "MOST_WRONG",
+    "Accuracy",
+    "Breakdown",
+    "HarmfulPairs",
+    "QueryPlan",
+    "QueryVariance",
+    "RankAgreement",
+    "TaskSupply",
+    "WorstClassAccuracy",
+    "best_queries",
+    "breakdown",
+    "harmful_pairs",
+    "headline",
+    "pilot_of",
+    "plan_queries",
+    "rank",
+    "rank_correlations",
+    "spearman",
+]
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Accuracy": "_accuracy",
+    "Breakdown": "breakdowns",
+    "FEWEST_RANKED": "ranking",
+    "HarmfulPairs": "harm",
+    "LEAST_HARM": "harm",
+    "MOST_WRONG": "harm",
+    "QueryPlan": "queries",
+    "QueryVariance": "query_variance",
+    "RankAgreement": "ranking",
+    "TaskSupply": "planning",
     "WorstClassAccuracy": "_worst_class",
+    "best_queries": "planning",
+    "breakdown": "breakdowns",
+    "harmful_pairs": "harm",
+    "headline": "headlines",
+    "pilot_of": "query_variance",
+    "plan_queries": "queries",
+    "rank": "ranking",
+    "rank_correlations": "ranking",
+    "spearman": "ranking",
 }
 """The module that defines each name; asking for one name imports no other module."""
 

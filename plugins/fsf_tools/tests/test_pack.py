@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fsframework.api.packing import pack_images
+from fsf_tools import pack_images
 from fsframework.records import RunRecord
 from tests.conftest import Fsf
 from tests.forked import finished, started
@@ -109,8 +109,9 @@ def test_a_truncated_image_is_fatal_or_left_out(fsf: Fsf, tmp_path: Path) -> Non
 
 
 def filled(digests: Path) -> int:
-    """Return the number of images with a record of 32 bytes, after a header of as many."""
-    return int(np.frombuffer(digests.read_bytes(), np.uint8).reshape(-1, 32)[1:].any(axis=1).sum())
+    """Return the number of images with a record of 32 bytes, after a header of 16."""
+    records = np.fromfile(digests, np.uint8, offset=16).reshape(-1, 32)
+    return int(records.any(axis=1).sum())
 
 
 def test_killed_while_packing_it_goes_on_where_it_stopped(fsf: Fsf, tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_killed_while_packing_it_goes_on_where_it_stopped(fsf: Fsf, tmp_path: Pa
     process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     states = None
     while process.poll() is None:
-        states = states or next((tmp_path / "cache").rglob("digests.bin"), None)
+        states = states or next((tmp_path / "cache").rglob("rows.bin"), None)
         if states is not None and filled(states):
             break
         time.sleep(0.01)
@@ -167,7 +168,7 @@ def test_runs_are_equal_with_any_workers_and_resumed(tmp_path: Path) -> None:
         if killed:
             process = started(tmp_path, *command, *places, "--workers", workers)
             while process.poll() is None:
-                states = next((tmp_path / f"{name}-cache").rglob("digests.bin"), None)
+                states = next((tmp_path / f"{name}-cache").rglob("rows.bin"), None)
                 if states is not None and filled(states):
                     break
                 time.sleep(0.01)
@@ -187,7 +188,7 @@ def test_runs_are_equal_with_any_workers_and_resumed(tmp_path: Path) -> None:
 def test_refused_options_name_what_is_allowed(fsf: Fsf, tmp_path: Path) -> None:
     done = fsf("data", "pack", "--dataset", "planted", "--image-size", "3")
     assert done.returncode == 2
-    assert "image_size must be at least 8 pixels, not 3" in done.stderr
+    assert "--image-size must be at least 8 pixels, not 3" in done.stderr
     assert fsf("data", "pack", "--decoding", "quick").returncode == 2
     done = fsf("tasks", "make", "t.safetensors", "--sampler", "random", "-o", "broken=skip")
     assert done.returncode == 2

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import pytest
 
-from fsframework.components.options import Given, value_of
+from fsframework.components.options import Given, options_of, value_of
 from fsframework.errors import OptionError
 from fsframework.pipeline.experiment.options import (
-    ARGUMENTS,
+    Arguments,
     Settings,
     given_tree,
     merged,
@@ -82,6 +83,14 @@ def test_a_value_out_of_bounds_is_refused_with_its_rule(
         cls(**values)
 
 
-def test_every_option_has_a_help_that_is_a_sentence() -> None:
-    for name, option in ARGUMENTS.items():
-        assert option.help.endswith((".", "none.")), name
+@pytest.mark.parametrize("cls", [Arguments, Settings, Stage])
+def test_every_option_has_a_help_and_no_help_is_of_another(cls: type) -> None:
+    told = {name: bool(option.help) for name, option in options_of(cls).items()}
+    assert told == dict.fromkeys(told, True)
+
+
+def test_the_reference_and_the_typed_arguments_are_those_of_the_schema() -> None:
+    script = Path(__file__).parents[3] / "docs" / "make_reference.py"
+    for path, make in runpy.run_path(str(script))["MADE"].items():
+        written = path.read_text(encoding="utf-8")
+        assert written == make(), f"run: python docs/make_reference.py (for {path.name})"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from fsframework.interfaces import ReportedRun
+from fsf_reports.interfaces import ReportedRun
 from fsframework.values import IntArray, UInt8Array
 
 __all__ = ["Pictures", "images_of_tasks"]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from fsframework.values import Entry, Quantity, TableDeclaration
+from fsf_reports.values import Entry, Quantity, TableDeclaration, shown_columns
 
 __all__ = ["html_of_table"]
 
@@ -63,7 +63,7 @@ def html_of_table(table: TableDeclaration, identity: str) -> str:
         identity: unique on the page.
     """
     rows = table.rows
-    columns = [_Column(one.name, one.values, one.entries, one.kind) for one in table.shown]
+    columns = [_Column(one.name, one.values, one.entries, one.kind) for one in shown_columns(table)]
     reasons = _Reasons(table)
     head = "".join(f'<th scope="col" dir="auto">{escape(name)}</th>' for name in table.row_names)
     head += "".join(

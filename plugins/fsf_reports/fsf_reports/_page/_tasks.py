@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fsframework.interfaces import ReportedData, ReportedRun
+from fsf_reports.interfaces import ReportedData, ReportedRun
 
 __all__ = ["Packed"]
 

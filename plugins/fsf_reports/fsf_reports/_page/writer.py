@@ -16,9 +16,8 @@ from fsf_reports._page._library import figure_library
 from fsf_reports._page._pictures import Pictures, images_of_tasks
 from fsf_reports._page._tables import html_of_table
 from fsf_reports._page._tasks import Packed
-from fsframework.errors import FsfError, OptionError, argument
-from fsframework.interfaces import PageWriter, ReportPage, ReportPart
-from fsframework.values import (
+from fsf_reports.interfaces import PageWriter, ReportPage, ReportPart
+from fsf_reports.values import (
     Block,
     FigureDeclaration,
     Gallery,
@@ -27,6 +26,7 @@ from fsframework.values import (
     TaskBrowser,
     Text,
 )
+from fsframework.errors import FsfError, OptionError, argument
 
 __all__ = ["HtmlPage"]
 

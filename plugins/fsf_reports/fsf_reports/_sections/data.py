@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from fsf_reports._sections._headline import numbered
-from fsframework.interfaces import ReportedData, ReportedRun, ReportedRuns, Section
-from fsframework.values import Arms, Block, Entry, ImagePool, Quantity, TableDeclaration, Text
+from fsf_reports.interfaces import ReportedData, ReportedRun, ReportedRuns, Section
+from fsf_reports.values import Block, Entry, Quantity, TableDeclaration, Text
+from fsframework.values import Arms, ImagePool
 
 __all__ = ["DataAndWords"]
 

@@ -13,15 +13,8 @@ from fsf_reports._sections._headline import (
     numbered,
     tasks_called,
 )
-from fsframework.interfaces import ReportedRuns, Section
-from fsframework.values import (
-    Block,
-    FigureDeclaration,
-    Panel,
-    Point,
-    Quantity,
-    Series,
-)
+from fsf_reports.interfaces import ReportedRuns, Section
+from fsf_reports.values import Block, FigureDeclaration, Panel, Point, Quantity, Series
 
 __all__ = ["Figures"]
 

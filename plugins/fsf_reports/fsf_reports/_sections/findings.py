@@ -13,8 +13,9 @@ from fsf_reports._sections._headline import (
     tasks_called,
     which_tasks,
 )
-from fsframework.interfaces import ReportedRuns, Section
-from fsframework.values import Block, Estimate, Text
+from fsf_reports.interfaces import ReportedRuns, Section
+from fsf_reports.values import Block, Text
+from fsframework.values import Estimate
 
 __all__ = ["Findings"]
 

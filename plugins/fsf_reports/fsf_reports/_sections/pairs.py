@@ -8,20 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-import fsframework as fsf
-from fsframework.interfaces import ReportedRun, ReportedRuns, Section
-from fsframework.statistics.harm import LEAST_HARM, MOST_WRONG
-from fsframework.values import (
-    Block,
-    Entry,
-    Gallery,
-    ImageGroup,
-    ImagePool,
-    IntArray,
-    Quantity,
-    TableDeclaration,
-    Text,
-)
+import fsf_statistics
+from fsf_reports.interfaces import ReportedRun, ReportedRuns, Section
+from fsf_reports.values import Block, Entry, Gallery, ImageGroup, Quantity, TableDeclaration, Text
+from fsf_statistics import LEAST_HARM, MOST_WRONG
+from fsframework.values import ImagePool, IntArray
 
 __all__ = ["HarmfulPairs"]
 
@@ -59,7 +50,10 @@ class HarmfulPairs(Section):
             return
         if lacking:
             yield Text((f"Without words, and so left out: {', '.join(lacking)}.",), "caution")
-        found = [(n, run, fsf.harmful_pairs(run.outcomes, pool=run.data.pool)) for n, run in asked]  # type: ignore[union-attr,arg-type]
+        found = [
+            (n, run, fsf_statistics.harmful_pairs(run.outcomes, pool=run.data.pool))  # type: ignore[union-attr,arg-type]
+            for n, run in asked
+        ]
         yield Text(
             (
                 "A pair of a class and a word is reported if the word costs the class at least "

@@ -8,9 +8,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from fsf_reports.interfaces import ReportedRun, ReportedRuns, Section
+from fsf_reports.values import Block, Listing, Text
 from fsframework.cli.options import option_of
-from fsframework.interfaces import ReportedRun, ReportedRuns, Section
-from fsframework.values import Block, Listing, Text
 
 __all__ = ["Provenance"]
 
@@ -94,7 +94,7 @@ def _nested(key: str, value: Any) -> Iterator[str]:
 
 
 def _python(runs: ReportedRuns) -> str:
-    """Return five lines that repeat the runs and this report."""
+    """Return a few lines that repeat the runs and this report."""
     calls = [
         f"    fsf.run({', '.join(f'{k}={v!r}' for k, v in run.record['given'].items())}),"
         for run in runs
@@ -102,11 +102,12 @@ def _python(runs: ReportedRuns) -> str:
     ]
     return "\n".join(
         [
+            "import fsf_reports",
             "import fsframework as fsf",
             "runs = [",
             *calls,
             "]",
-            'fsf.report(runs, "report.html")',
+            'fsf_reports.report(runs, "report.html")',
         ]
     )
 

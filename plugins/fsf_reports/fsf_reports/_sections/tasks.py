@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from fsframework.interfaces import ReportedRuns, Section
-from fsframework.values import Block, TaskBrowser, Text
+from fsf_reports.interfaces import ReportedRuns, Section
+from fsf_reports.values import Block, TaskBrowser, Text
 
 __all__ = ["Tasks"]
 

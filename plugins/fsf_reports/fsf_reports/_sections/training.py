@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from fsframework.interfaces import ReportedRun, ReportedRuns, Section
-from fsframework.values import Block, FigureDeclaration, Panel, Point, Quantity, Series, Text
+from fsf_reports.interfaces import ReportedRun, ReportedRuns, Section
+from fsf_reports.values import Block, FigureDeclaration, Panel, Point, Quantity, Series, Text
 
 __all__ = ["Training"]
 

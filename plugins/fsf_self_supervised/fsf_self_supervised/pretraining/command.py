@@ -50,7 +50,7 @@ def pretrain(context: click.Context, /, output: Path, force: bool, as_json: bool
       fsf run --method ncc --init-from backbone.safetensors --recipe none \
         -o training.epochs=0 --dataset folder:./labelled
     """
-    from fsframework.api.pretraining import pretrain_described
+    from fsf_self_supervised.pretraining.pretraining import pretrain_described
     from fsframework.cli import render
 
     check_output(output, ".safetensors", force=force)

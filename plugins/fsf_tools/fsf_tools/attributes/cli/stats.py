@@ -44,11 +44,8 @@ def stats(
     from fsf_tools.attributes.statistics import attribute_statistics
     from fsframework.api.opened import open_images
     from fsframework.cli import render
-    from fsframework.errors import OptionError, argument
 
     description = description_of(context)
-    if description.options["queries"] == "auto":
-        raise OptionError(f"{argument('queries', 'auto')} is for runs; give a number")
     sampler = description.sampler
     found = attribute_statistics(
         open_images(description).pool,

@@ -1,0 +1,74 @@
+"""The pixels and features that runs read from the cache, for packages that make them in advance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fsframework.api.experiments import Description
+from fsframework.errors import OptionError, argument
+from fsframework.pipeline.cache.images import Broken, ImageStore, image_size, pixels_of, store_of
+from fsframework.pipeline.experiment.configuration import resolve_part
+from fsframework.pipeline.learning.evaluation import FeatureStore
+from fsframework.pipeline.learning.model import build_model, resolve_device
+from fsframework.pipeline.learning.training import start_from
+from fsframework.pipeline.preparation import open_source
+from fsframework.pipeline.session import Session
+from fsframework.pipeline.task_sources import candidate_splits
+
+__all__ = ["Broken", "FeatureStore", "ImageStore", "feature_store", "image_store"]
+
+_USUAL_SIZE, _USUAL_INTERPOLATION = 84, "bilinear"
+
+
+def image_store(tree: Mapping[str, Any], session: Session) -> tuple[ImageStore, Broken]:
+    """Return the store of the images that a tree describes, and what to do with broken ones."""
+    settings, component = resolve_part(session.registry, tree, "dataset")
+    dataset = component.create()
+    size = settings.image_size or dataset.native_size or _USUAL_SIZE
+    interpolation = _USUAL_INTERPOLATION
+    if "backbone" in tree:
+        wanted = resolve_part(session.registry, tree, "backbone")[1].create().preprocessing
+        size, interpolation = image_size(dataset, wanted, settings.image_size), wanted.interpolation
+    store = store_of(component, dataset, size, interpolation, settings.decoding, session.workspace)
+    return store, settings.broken
+
+
+def feature_store(description: Description) -> FeatureStore:
+    """Return the store of the features of the images under test, which are decoded if needed.
+
+    Raises:
+        OptionError: the model is to be trained first, or its method works on images.
+        FsfError: the data or the model cannot be opened.
+    """
+    experiment, session = description.experiment, description.session
+    settings = experiment.settings
+    if experiment.learns:
+        raise OptionError(
+            f"{experiment.method.called} is to be trained, and has features only then; train it "
+            f"with fsf run and give the run with {argument('model')}, or train nothing with "
+            f"{argument('training.epochs', 0)}"
+        )
+    method = experiment.method.create()
+    if method.consumes == "images" and not method.embeds_images:
+        raise OptionError(
+            f"{experiment.method.called} adapts its backbone to each task, so that images have no "
+            "features that could be kept"
+        )
+    source = open_source(experiment.dataset, experiment.backbone, settings, session, trains=False)
+    split = candidate_splits(experiment, source.dataset, trains=False)[0]
+    model = build_model(
+        experiment.backbone,
+        experiment.method,
+        source.store.size,
+        0,
+        settings.training_seed,
+        pretrained=settings.model is None,
+        offline=settings.offline,
+    ).to(resolve_device(settings.device))
+    for stage in experiment.stages:
+        if stage.init_from is not None:
+            whole = settings.model is not None
+            start_from(model, stage.init_from, stage.init_parts, whole=whole)
+    images = pixels_of(source.store, source.dataset, split, session.reporter)
+    return FeatureStore(model, images, session.workspace, settings.precision)

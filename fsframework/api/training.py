@@ -1,0 +1,75 @@
+"""Training a model without any tasks to test it on, for packages of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fsframework.api.experiments import Description
+from fsframework.errors import OptionError
+from fsframework.pipeline.fitting import fitted_training
+from fsframework.pipeline.learning.model import FewShotModel, resolve_device
+from fsframework.pipeline.learning.training import Trained
+from fsframework.pipeline.lineage import seen_by, under_test
+from fsframework.pipeline.preparation import open_source, pixel_notes
+from fsframework.pipeline.training_job import TrainingJob
+from fsframework.records import DataRecord, Epoch
+
+__all__ = ["Epoch", "TrainedModel", "train_described"]
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model trained on the split ``train`` of a data set.
+
+    Args:
+        model: with its trained weights.
+        trained: how it went.
+        n_images: number of training images.
+        data: what the weights have seen.
+        options: resolved, with those that the data decided.
+    """
+
+    model: FewShotModel
+    trained: Trained
+    n_images: int
+    data: DataRecord
+    options: Mapping[str, Any]
+
+
+def train_described(description: Description) -> TrainedModel:
+    """Train the model of a description, or take the weights of an equal training from the cache.
+
+    Raises:
+        OptionError: nothing is to be trained.
+        FsfError: the data or the options are wrong.
+    """
+    experiment, session = description.experiment, description.session
+    if not experiment.learns:
+        raise OptionError(
+            f"nothing to train: {experiment.method.name} learns nothing, or training.epochs is 0; "
+            "choose a method that learns, such as simclr, which needs no labels"
+        )
+    settings = replace(experiment.settings, split="train")
+    device = resolve_device(settings.device)
+    source = open_source(experiment.dataset, experiment.backbone, settings, session, trains=True)
+    options = experiment.sampler.options
+    way_shot = options.get("n_way", 5), options.get("n_shot", 5)
+    experiment, note = fitted_training(
+        experiment, way_shot, source.pool_of("train"), session.registry
+    )
+    for one in (*pixel_notes(source, settings, device), *([note] if note else ())):
+        session.reporter.note(one)
+    job = TrainingJob(experiment, source, way_shot, device, session)
+    model, images = job.untrained(), job.images()
+    trained = job.train(model, images, lambda _: None)
+    seen = seen_by(
+        under_test(experiment.dataset, source.store.dataset, "train"),
+        model.extractor,
+        [stage.init_from for stage in experiment.stages if stage.init_from is not None],
+        [stage.teacher for stage in experiment.stages if stage.teacher is not None],
+        trains=True,
+    )
+    data = replace(seen.data, image_size=model.size)
+    return TrainedModel(model, trained, len(images[0][0]), data, experiment.to_json())

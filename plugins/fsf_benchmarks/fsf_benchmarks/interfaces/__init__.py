@@ -1,0 +1,21 @@
+"""The contract of benchmarks."""
+
+from fsf_benchmarks.interfaces.benchmark import (
+    AXES,
+    Benchmark,
+    BenchmarkResults,
+    Labelled,
+    Selection,
+)
+from fsf_benchmarks.interfaces.values import Answer, Cell, PrintedValue
+
+__all__ = [
+    "AXES",
+    "Answer",
+    "Benchmark",
+    "BenchmarkResults",
+    "Cell",
+    "Labelled",
+    "PrintedValue",
+    "Selection",
+]

@@ -1,0 +1,249 @@
+"""Each check of benchmarks rejects the one broken benchmark made for it, and nothing else does."""
+
+import numpy as np
+import pytest
+
+from fsf_benchmarks.interfaces import Answer, Benchmark, PrintedValue
+from fsf_reports.values import (
+    Entry,
+    FigureDeclaration,
+    Panel,
+    Point,
+    Quantity,
+    Series,
+    TableDeclaration,
+)
+from fsframework.errors import DataError
+from fsframework.testing import checks_for, parametrize_with_checks
+from fsframework.values import ExperimentDescription, footnotes
+from tests.misdeclared import misdeclared
+
+
+class Gaps(Benchmark):
+    """The gap of each method at each number of shots."""
+
+    axes = ("method", "shot")
+
+    def __init__(self, *, tasks: int = 600):
+        self.tasks = tasks
+
+    def experiments(self, selection):
+        for shot in selection.shots or (1, 5):
+            for method in selection.methods or ("protonet", "renet"):
+                chosen = {"method": method, "shot": shot}
+                yield ExperimentDescription(
+                    f"{method}, {shot}-shot", chosen, {"tasks": self.tasks}, chosen
+                )
+
+    def tables(self, results):
+        entries = []
+        for result in results:
+            gap = result.estimates.get("wacc-gap")
+            entries.append(
+                Entry(
+                    (str(result.tags["shot"]), result.tags["method"]),
+                    "gap",
+                    None if gap is None else Quantity.of(gap),
+                    result.reason,
+                    about={"run": str(result.folder)},
+                )
+            )
+        notes = tuple(footnotes(results.cautions))
+        return [TableDeclaration("Gaps", "Gaps.", ("shot", "method"), tuple(entries), notes)]
+
+    def figures(self, results):
+        points = []
+        for result in results:
+            gap = result.estimates.get("wacc-gap")
+            points.append(Point(result.description.name, None if gap is None else Quantity.of(gap)))
+        panel = Panel("", (Series("gap", tuple(points)),))
+        return [FigureDeclaration("Gaps", "Gaps.", "method", "gap in points", (panel,))]
+
+
+class NoBenchmark:
+    """It could be one, but does not say so."""
+
+
+class Untyped(Gaps):
+    """An option without a type."""
+
+    def __init__(self, *, tasks=600):
+        super().__init__(tasks=tasks)
+
+
+class Unstored(Gaps):
+    """An option under another name."""
+
+    def __init__(self, *, count: int = 600):
+        super().__init__(tasks=count)
+
+
+class Silent(Gaps):
+    pass
+
+
+class Spelt(Gaps):
+    """A plural for an axis."""
+
+    axes = ("method", "shots")
+
+
+class Listed(Gaps):
+    """A list of keys."""
+
+    reserved = ["sampler"]  # noqa: RUF012
+
+
+class Unwritable(Gaps):
+    """A set among the arguments."""
+
+    def experiments(self, selection):
+        for one in super().experiments(selection):
+            yield ExperimentDescription(one.name, {**one.arguments, "x": {1}}, {}, one.tags)
+
+
+class Alike(Gaps):
+    """The tags leave out the shot, and the results are taken as they come."""
+
+    def experiments(self, selection):
+        for one in super().experiments(selection):
+            tags = {"method": one.tags["method"]}
+            yield ExperimentDescription(one.name, one.arguments, one.defaults, tags)
+
+    def tables(self, results):
+        named = [(r.description.name, r) for r in results]
+        gaps = [(name, r.estimates.get("wacc-gap"), r.reason) for name, r in named]
+        entries = tuple(
+            Entry((name,), "gap", None if gap is None else Quantity.of(gap), reason)
+            for name, gap, reason in gaps
+        )
+        notes = tuple(footnotes(results.cautions))
+        return [TableDeclaration("Gaps", "Gaps.", ("experiment",), entries, notes)]
+
+
+class Counting(Gaps):
+    """The number of tasks grows from call to call."""
+
+    def experiments(self, selection):
+        self.tasks += 1
+        return list(super().experiments(selection))
+
+
+class Deaf(Gaps):
+    """A choice of methods is ignored."""
+
+    def experiments(self, selection):
+        for shot in selection.shots or (1, 5):
+            chosen = {"method": "protonet", "shot": shot}
+            yield ExperimentDescription(f"{shot}-shot", chosen, {}, chosen)
+
+
+class Unreasoned(Gaps):
+    """A value is left out without a word, unless the run failed."""
+
+    def tables(self, results):
+        table = super().tables(results)[0]
+        last = table.entries[-1]
+        empty = Entry(last.row, last.column, None, last.reason, about=last.about)
+        entries = (*table.entries[:-1], empty)
+        return [TableDeclaration("Gaps", "Gaps.", table.row_names, entries, table.notes)]
+
+
+class Heavy(Gaps):
+    """An array among the facts."""
+
+    def tables(self, results):
+        table = super().tables(results)[0]
+        entries = tuple(
+            Entry(e.row, e.column, e.measured, e.reason, about={"run": np.zeros(2)})
+            for e in table.entries
+        )
+        return [TableDeclaration("Gaps", "Gaps.", table.row_names, entries, table.notes)]
+
+
+class Hopeful(Gaps):
+    """Failed runs count as nothing lost."""
+
+    def tables(self, results):
+        table = super().tables(results)[0]
+        entries = tuple(
+            Entry(e.row, e.column, e.measured or Quantity(0.0), e.reason, about=e.about)
+            for e in table.entries
+        )
+        return [TableDeclaration("Gaps", "Gaps.", table.row_names, entries, table.notes)]
+
+
+class Carefree(Gaps):
+    """No footnotes."""
+
+    def tables(self, results):
+        table = super().tables(results)[0]
+        return [TableDeclaration("Gaps", "Gaps.", table.row_names, table.entries)]
+
+
+class Bare(Gaps):
+    """Numbers without intervals in a figure."""
+
+    def figures(self, results):
+        points = tuple(Point(r.description.name, 1.0) for r in results)
+        panel = Panel("", (Series("gap", points),))
+        return [FigureDeclaration("Gaps", "Gaps.", "method", "gap", (panel,))]
+
+
+class Nameless(Gaps):
+    """One name for two columns of names."""
+
+    def answer(self, results, tables):
+        rows = tuple(((result.tags["method"],), result) for result in results)
+        return Answer(("shot", "method"), rows)
+
+
+class Boastful(Gaps):
+    """Its paper prints a gap for whatever it is asked."""
+
+    def printed(self, cell):
+        return [PrintedValue("wacc-gap", Quantity(10.0), "Gaps et al.", "Table 1")]
+
+
+BROKEN = {
+    "check_construction": NoBenchmark,
+    "check_options_typed": Untyped,
+    "check_options_stored": Unstored,
+    "check_summary": Silent,
+    **misdeclared(Gaps),
+    "check_axes": Spelt,
+    "check_reserved": Listed,
+    "check_experiments": Unwritable,
+    "check_tags_differ": Alike,
+    "check_repeatable": Counting,
+    "check_choices_count": Deaf,
+    "check_tables": Unreasoned,
+    "check_entries_plain": Heavy,
+    "check_failures_told": Hopeful,
+    "check_cautions_told": Carefree,
+    "check_figures": Bare,
+    "check_answer": Nameless,
+    "check_printed": Boastful,
+}
+
+
+@parametrize_with_checks([Gaps])
+def test_a_sound_benchmark_passes(make, check):
+    check(make)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_only_its_check_rejects(name, failing):
+    assert failing(BROKEN[name], "benchmark") == {name}
+
+
+def test_every_check_has_its_broken_benchmark():
+    assert list(BROKEN) == [check.__name__ for check in checks_for("benchmark")]
+
+
+def test_a_table_has_one_value_in_each_place():
+    entry = Entry(("1",), "gap", Quantity(1.0))
+    with pytest.raises(DataError, match="two values have the row"):
+        TableDeclaration("Gaps", "Gaps.", ("shot",), (entry, entry))
+    with pytest.raises(DataError, match=r"must have 2 names \(shot, method\)"):
+        TableDeclaration("Gaps", "Gaps.", ("shot", "method"), (entry,))

@@ -1,0 +1,41 @@
+"""Helpers of the suites of what writes one file in some formats."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from fsframework.testing import require
+
+__all__ = ["require_formats", "written"]
+
+
+def require_formats(formats: object, example: str) -> None:
+    """Require a tuple of suffixes in lower case without the dot, such as the example."""
+    require(isinstance(formats, tuple), f"formats must be a tuple, not {formats!r}")
+    assert isinstance(formats, tuple)
+    require(formats, "formats must name at least one suffix")
+    for suffix in formats:
+        require(
+            isinstance(suffix, str) and re.fullmatch(r"[a-z0-9]+", suffix),
+            f"formats must hold suffixes such as {example!r}, not {suffix!r}",
+        )
+
+
+def written(write: Callable[[Path], None], suffix: str, what: str = "") -> bytes:
+    """Return the file that is written, which must be the only one.
+
+    Args:
+        write: writes the file of a path.
+        suffix: of the path.
+        what: that the file is for, as messages name it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"toy.{suffix}"
+        write(path)
+        require(path.is_file(), f"it wrote no .{suffix} file {what}".rstrip())
+        extra = sorted(other.name for other in path.parent.iterdir() if other != path)
+        require(not extra, f"it must write one file, but it also wrote {', '.join(extra)}")
+        return path.read_bytes()

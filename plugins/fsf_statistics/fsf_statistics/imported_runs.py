@@ -1,0 +1,73 @@
+"""Runs made from accuracies of tasks that were measured elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fsf_statistics.accuracies import TaskAccuracies
+from fsframework.api.components import component
+from fsframework.api.imports import ArmRecord, ImportedRecord, RunRecord, save_import
+from fsframework.api.running import Run
+from fsframework.api.session import Session
+from fsframework.statistics.estimation import estimate
+from fsframework.values import AccuracyOutcomes, digest_of
+
+__all__ = ["ARM", "save_accuracies"]
+
+ARM = "tasks"
+"""The name of the only arm of such runs."""
+
+
+def save_accuracies(session: Session, read: TaskAccuracies, given: Mapping[str, Any]) -> Run:
+    """Make a run from the accuracies of a method, or find the run of an equal import.
+
+    It can be compared with other runs on the same tasks. Nothing is replaced: other accuracies of
+    the same method and tasks become another run.
+
+    Args:
+        session: where the run is written.
+        read: the accuracies. They carry no tasks: those with equal name, number and scope are
+            taken to be of the same tasks in the same order.
+        given: the user's options, for the record.
+
+    Raises:
+        DataError: an accuracy is not a number in 0..1.
+    """
+    outcomes = AccuracyOutcomes.of_named_tasks(
+        read.values, read.task_set, read.scope, read.n_images
+    )
+    statistic = component(session.registry, "statistic", "acc")
+    found = dataclasses.replace(estimate("acc", statistic.create(), outcomes), arms=(ARM,))
+    record = RunRecord(
+        fingerprint=digest_of(
+            "accuracies", read.method, outcomes.task_digest, outcomes.task_accuracy
+        ),
+        status="imported",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        given=dict(given),
+        arms={
+            ARM: ArmRecord(digest=outcomes.task_digest, n_tasks=len(outcomes), name=read.task_set)
+        },
+        imported=ImportedRecord(source=str(read.source.resolve()), method=read.method),
+        notes=(
+            f"the name of the tasks ({read.task_set!r}) and the scope of the interval "
+            f"({read.scope}) were stated at the import",
+        ),
+        statistics={"acc": statistic.fingerprint},
+        estimates={found.name: found},
+    )
+
+    def write(folder: Path) -> None:
+        outcomes.save(record.outcomes_file(folder, ARM))
+
+    name = _in_path(f"{read.method}-{read.task_set}")
+    return save_import(session, name, record, write, used=(statistic,))
+
+
+def _in_path(text: str) -> str:
+    return re.sub(r"[^\w.]+", "-", text).strip("-") or "accuracies"

@@ -1,0 +1,86 @@
+"""Sources of results named on the command line: runs, folders of runs, files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from fsf_statistics.accuracies import SUFFIXES, Reading, TaskAccuracies, read_accuracies
+from fsframework.errors import DataError, OptionError
+from fsframework.statistics.results import MethodResult, find_results, joined_over_seeds
+from fsframework.values import AccuracyOutcomes
+
+__all__ = ["read_results"]
+
+_ARM = "tasks"
+_STATED = "tasks stated to be equal"
+
+
+def read_results(
+    sources: Sequence[str],
+    runs_dir: Path,
+    reading: Reading,
+    *,
+    same_tasks: bool = False,
+    by_tasks: bool = False,
+) -> list[MethodResult]:
+    """Read every result: runs by folder or name, folders of runs, files of accuracies.
+
+    Args:
+        sources: each may be ``LABEL=SOURCE``, which gives it another name.
+        runs_dir: folder in which runs are found by name.
+        reading: how files are read.
+        same_tasks: whether row i of every file of accuracies is the same task.
+        by_tasks: whether results on different tasks are allowed.
+
+    Raises:
+        RecordError: a run does not exist or has no outcomes.
+        DataError: a file cannot be read, or files were not stated to have the same tasks.
+    """
+    found: list[MethodResult] = []
+    single: dict[str, Path] = {}
+    for source in sources:
+        label, path = _labelled(source)
+        if path.suffix in SUFFIXES and path.is_file():
+            name = _STATED if same_tasks else str(path)
+            single[name] = path
+            read = read_accuracies([path], dataclasses.replace(reading, task_set=name))
+            part = [_of_accuracies(one) for one in read]
+        elif path.is_dir() and not _holds_runs(path):
+            part = [_of_accuracies(one) for one in read_accuracies([path], reading)]
+        else:
+            part = find_results(path, runs_dir)
+        if label is not None:
+            if (n := len(joined_over_seeds(part))) != 1:
+                raise OptionError(f"{source}: contains the results of {n} methods, not one")
+            part = [dataclasses.replace(one, label=label, longer_labels=()) for one in part]
+        found += part
+    if len(single) > 1 and not by_tasks:
+        names = " and ".join(str(path) for path in list(single.values())[:2])
+        raise DataError(
+            f"{names} may have different tasks; if row i of each is the same task, give "
+            "--same-tasks (--by-tasks compares only within each file)"
+        )
+    return found
+
+
+def _holds_runs(folder: Path) -> bool:
+    """Return whether a folder is a run or contains runs, including broken ones."""
+    if list(folder.glob("*/run.json")):
+        return True
+    return (folder / "run.json").exists()
+
+
+def _labelled(source: str) -> tuple[str | None, Path]:
+    label, equals, rest = source.partition("=")
+    if equals and label and "/" not in label and not Path(source).exists():
+        return label, Path(rest)
+    return None, Path(source)
+
+
+def _of_accuracies(read: TaskAccuracies) -> MethodResult:
+    outcomes = AccuracyOutcomes.of_named_tasks(
+        read.values, read.task_set, read.scope, read.n_images
+    )
+    return MethodResult(read.method, {_ARM: outcomes}, task_set=read.task_set, source=read.source)

@@ -1,0 +1,199 @@
+"""`fsf runs`: list, show and remove runs."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsframework.cli.options import flat_options, group, run_names, shared
+from fsframework.errors import OptionError, close_matches
+
+if TYPE_CHECKING:
+    from fsframework.api.running import Run
+
+__all__ = ["runs"]
+
+_USUAL = (
+    *("run", "status", "method", "backbone", "sampler", "way", "shot", "tasks"),
+    *("task-seed", "training-seed", "epochs", "recipe", "date", "estimates"),
+)
+_SPARE = (
+    *("recipe", "epochs", "date", "status", "task-seed", "training-seed", "way", "shot", "tasks"),
+    "sampler",
+)
+"""Columns left out on a narrow terminal, in this order."""
+
+
+@group()
+def runs() -> None:
+    """List and show the runs made so far.
+
+    \b
+    Examples:
+      fsf runs list --sort wacc-gap --filter dataset=planted
+      fsf runs show runs/renet-planted-fewstab-1a2b3c4d
+      fsf runs remove renet-planted-fewstab-1a2b3c4d
+    """
+
+
+@runs.command("list")
+@shared("runs-dir")
+@click.option(
+    "--columns",
+    metavar="NAME,...",
+    help="Columns, separated by commas: run, method, way, words and other settings (--json shows "
+    "all); estimates for all estimates, or the name of one, such as wacc-gap.",
+)
+@click.option(
+    "--sort",
+    metavar="COLUMN",
+    help="Sort by a column; estimates from the largest down. -COLUMN reverses the order.",
+)
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="COLUMN=PATTERN",
+    help="Only runs whose cell matches; * matches anything. Repeatable.",
+)
+@shared("json")
+def list_runs(
+    runs_dir: Path,
+    columns: str | None,
+    sort: str | None,
+    filters: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """List every run with its settings and its estimates."""
+    from fsframework.api.running import runs as all_runs
+    from fsframework.cli import render
+
+    found = all_runs(runs_dir)
+    rows = [(run, {**run.settings, **run.estimates}) for run in found]
+    names = [name.strip() for name in (columns or ",".join(_USUAL)).split(",") if name.strip()]
+    patterns = [_pattern(text) for text in filters]
+    order = [sort.removeprefix("-")] if sort else []
+    _check_columns([*names, *order, *(column for column, _ in patterns)], found)
+    for column, pattern in patterns:
+        rows = [
+            row for row in rows if fnmatch.fnmatchcase(str(row[1].get(column, "")).lower(), pattern)
+        ]
+    if sort is not None:
+        rows = _sorted(rows, order[0], backwards=sort.startswith("-"))
+    if as_json:
+        broken = [
+            {"folder": str(folder), "run": folder.name, "status": "broken", "reason": reason}
+            for folder, reason in found.broken.items()
+        ]
+        render.print_json([_as_json(run) for run, _ in rows] + broken)
+        return
+    if not found and not found.broken:
+        click.echo(f"no runs in {runs_dir}")
+        return
+    estimates = dict.fromkeys(name for run, _ in rows for name in run.estimates)
+    heads = [head for name in names for head in (estimates if name == "estimates" else [name])]
+    notes: dict[str, str] = {}
+    table = []
+    for run, cells in rows:
+        marks = [notes.setdefault(one, f"[{len(notes) + 1}]") for one in run.record.cautions]
+        told = {**cells, "status": " ".join([run.record.status, *sorted(set(marks))])}
+        table.append([str(told.get(head, "")) for head in heads])
+    below = [f"{mark} {caution}" for caution, mark in notes.items()]
+    for folder, reason in ({} if filters else found.broken).items():
+        cells = {"run": folder.name, "status": "broken"}
+        table.append([cells.get(head, "") for head in heads])
+        below.append(f"{folder.name} is broken: {reason}")
+    render.print_table(heads, table, spare=() if columns else _SPARE)
+    click.echo("".join(f"\n{line}" for line in below), nl=bool(below))
+
+
+def _as_json(run: Run) -> dict[str, Any]:
+    estimates = {name: estimate.to_json() for name, estimate in run.estimates.items()}
+    return {**run.settings, "estimates": estimates, "cautions": list(run.record.cautions)}
+
+
+def _pattern(text: str) -> tuple[str, str]:
+    column, equals, pattern = text.partition("=")
+    if not equals:
+        raise OptionError(f"--filter {text}: must be COLUMN=PATTERN, such as method=renet")
+    return column.strip(), pattern.strip().lower()
+
+
+def _check_columns(asked: Sequence[str], found: Sequence[Run]) -> None:
+    settings = list(found[0].settings) if found else []
+    known = {"estimates", *settings, *(name for run in found for name in run.estimates)}
+    for column in asked if found else ():
+        if column not in known:
+            raise OptionError(
+                f"unknown column {column!r}{close_matches(column, known)}; known: "
+                f"{', '.join(settings)}, and the names of estimates"
+            )
+
+
+_Rows = list[tuple["Run", dict[str, Any]]]
+
+
+def _sorted(rows: _Rows, column: str, *, backwards: bool) -> _Rows:
+    """Return rows in the order of a column; estimates from the largest down."""
+    known = [row for row in rows if column in row[0].estimates]
+    if known:
+        known.sort(key=lambda row: row[0].estimates[column].value, reverse=not backwards)
+        return known + [row for row in rows if column not in row[0].estimates]
+
+    def key(row: tuple[Run, dict[str, Any]]) -> tuple[bool, Any]:
+        value = row[1].get(column, "")
+        return isinstance(value, str), value  # a setting that a run lacks is an empty text
+
+    return sorted(rows, key=key, reverse=backwards)
+
+
+@runs.command("show")
+@click.argument("run", metavar="RUN", shell_complete=run_names)
+@shared("runs-dir", "json")
+def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
+    """Show one run: its estimates, options, versions and where it is.
+
+    RUN is a folder, or the name or beginning of the name of one in the runs folder.
+    """
+    from fsframework.api.running import load_run
+    from fsframework.cli import render
+
+    opened = load_run(run, runs_dir)
+    record = opened.record
+    if as_json:
+        render.print_json({"folder": str(opened.folder), **record.to_json()})
+        return
+    render.print_run(opened, explain=True)
+    given = [row for row in flat_options(*opened.options) if row[2] != "default"]
+    if given:
+        click.echo()
+        render.print_table(("option", "value", "origin"), given)
+    if record.plugins:
+        click.echo()
+        rows = [(p.kind, p.name, f"{p.distribution} {p.version}") for p in record.plugins]
+        render.print_table(("kind", "plugin", "from"), rows)
+
+
+@runs.command("remove")
+@click.argument("run_list", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
+@shared("runs-dir")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def remove(run_list: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
+    """Remove runs with their weights and outcomes; cached stages stay.
+
+    RUN is a folder, or the name or beginning of the name of one in the runs folder.
+    """
+    from fsframework.api.running import remove_run, run_folder
+
+    folders = list(dict.fromkeys(run_folder(run, runs_dir) for run in run_list))
+    for folder in folders:
+        click.echo(f"{folder}: {sum(f.is_file() for f in folder.rglob('*'))} files")
+    if not yes:
+        click.confirm(f"Remove {'this run' if len(folders) == 1 else 'these runs'}?", abort=True)
+    for folder in folders:
+        remove_run(folder)
+        click.echo(f"removed {folder}")
