@@ -14,10 +14,10 @@ from typing import Any
 from fsframework._calls import interrupt
 from fsframework.components.options import Given
 from fsframework.components.registry import Registry
+from fsframework.components.resolution import plain
 from fsframework.errors import OptionError, Voice, speaking, voice
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.experiment.configuration import plain
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
 
