@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
 
-from fsframework._calls import calling, named, text_of
+from fsframework._calls import text_of
 from fsframework._digest import digest_of
 from fsframework._numbers import parse_number
 from fsframework._reading import check_file
@@ -123,9 +123,6 @@ class Component:
             raise OptionError(
                 f"{self.kind} {self.name} refuses its options: {text_of(error)}"
             ) from error
-        except BaseException as error:
-            with calling(named(self.cls), "its constructor"):
-                raise error
 
     def to_json(self) -> dict[str, Any]:
         """Return name and options as JSON values; nested components likewise."""

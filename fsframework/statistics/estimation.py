@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fsframework._calls import malformed
+from fsframework._calls import checked, malformed
 from fsframework.errors import DataError
 from fsframework.interfaces.statistic import Statistic
 from fsframework.statistics.differences import ComparisonOptions, mean_interval
@@ -170,7 +170,7 @@ def _own_interval(
     if found is None:
         return None
     least, most = statistic.bounds
-    low, high = map(float, found)
+    low, high = map(float, checked(statistic, "interval", found, tuple))
     if not least <= low <= value <= high <= most:
         expected = f"bounds around the mean {value} within {least}..{most}"
         raise malformed(statistic, "interval", f"{low}..{high}", expected)
@@ -267,7 +267,7 @@ def task_values(name: str, statistic: Statistic, outcomes: Outcomes) -> FloatArr
             as many as tasks.
         PluginError: the values are not real numbers, or the statistic raises.
     """
-    found = statistic.per_task(outcomes)
+    found = checked(statistic, "per_task", statistic.per_task(outcomes), np.ndarray)
     if found.dtype.kind not in "biuf":
         raise malformed(statistic, "per_task", f"{found.dtype} values", "float64 values")
     values = np.asarray(found, dtype=np.float64)

@@ -20,6 +20,7 @@ from fsframework.errors import (
     argument,
     close_matches,
 )
+from fsframework.interfaces import contained
 
 __all__ = ["check_figure", "check_tables", "in_notebook", "save_figure", "save_tables"]
 
@@ -143,6 +144,7 @@ def _writer_of(kind: str, path: Path, asked: Any, called: str) -> Any:
     raise OptionError(f"{path}: the name of a {called} must end in one of {allowed}{hint}")
 
 
+@contained()
 def _written(path: Path, write: Callable[[Path], None]) -> Path:
     """Write a file whole or not at all, and return its path.
 

@@ -48,7 +48,7 @@ def test_both_arms_are_the_estimates_of_the_runs(one_shot: list[Path]) -> None:
 
 
 def test_gaps_are_those_of_the_headline(small_runs: Path, one_shot: list[Path]) -> None:
-    columns = [column for [*_, column] in api.headline(small_runs).columns]
+    columns = [column for [*_, column] in fsf_statistics.headline(small_runs).columns]
     made = figure("intervals", small_runs)
     assert len(made.panels) == len(columns) == 2
     for panel, column in zip(made.panels, columns, strict=True):
