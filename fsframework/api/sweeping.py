@@ -39,7 +39,7 @@ from fsframework.api.sweeps import (
 )
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher
-from fsframework.pipeline.experiment.options import ARGUMENTS, SEEDS, check_keys
+from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS, SEEDS, check_keys
 from fsframework.values import (
     ExperimentDescription,
     ExperimentResult,
@@ -47,8 +47,6 @@ from fsframework.values import (
 
 __all__ = ["Finished", "PlannedSweep", "SweepRow", "plan_sweep", "sweep"]
 
-_LISTS = ("statistics", "drop_words", "training")
-"""Arguments whose value is a list; an axis of one is a list of lists."""
 _SEEDS_AXIS = "training_seed"
 _TABLES = ("grid", "overrides", "exclude")
 """What the file of a sweep may have besides options."""
@@ -262,7 +260,7 @@ def _divided(arguments: Mapping[str, Any]) -> tuple[dict[str, list[Any]], dict[s
     single: dict[str, Any] = {}
     for key, value in arguments.items():
         several = isinstance(value, (list, tuple, range))
-        if key in _LISTS:
+        if key in LISTS:  # an axis of one is a list of lists
             several = several and bool(value) and all(isinstance(v, (list, tuple)) for v in value)
         if key == "seeds":
             axes[key] = list(value) if several else [value]
