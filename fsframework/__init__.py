@@ -17,7 +17,6 @@ _HOMES = {
     "api.data": ("dataset", "draw", "pool"),
     "api.experiments": ("Description", "describe"),
     "api.models": ("Model", "evaluate", "model"),
-    "api.headlines": ("Headline", "headline"),
     "api.results": ("Comparison", "compare", "estimate"),
     "api.running": ("Run", "Runs", "load_run", "run", "runs"),
     "api.sweeping": ("sweep",),

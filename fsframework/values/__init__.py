@@ -18,6 +18,7 @@ from fsframework._reading import (
     read_file,
     text_lines,
 )
+from fsframework._tables import footnotes, html_table, text_table
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION, read_parquet
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast, label_in_arms
@@ -28,7 +29,6 @@ from fsframework.values.limits import demand_disk, demand_memory, size_text
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
 from fsframework.values.seeds import task_rng, task_seed, watched_tasks
-from fsframework.values.tables import footnotes, html_table, text_table
 from fsframework.values.tasks import TaskSet
 
 __all__ = [

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
 from fsframework._reading import parse_toml, read_file
 from fsframework.components.options import (
@@ -32,6 +32,7 @@ from fsframework.statistics.estimators import Interval, IntervalChoice
 __all__ = [
     "ARGUMENTS",
     "IMAGES",
+    "LISTS",
     "MAIN_OPTIONS",
     "RUNNING",
     "SECTIONS",
@@ -226,6 +227,12 @@ ARGUMENTS: Mapping[str, Option] = {
     },
 }
 """The options that have a name of their own, on the command line, in files and in calls."""
+
+LISTS = (
+    *("statistics", "training"),
+    *(name for name, option in ARGUMENTS.items() if get_origin(option.type) is tuple),
+)
+"""Arguments whose value is a list."""
 
 SEEDS = ("task_seed", "training_seed")
 """Settings that ``seed`` sets, unless they are given beside it or by a stronger source."""

@@ -115,12 +115,10 @@ def _cells(results: Results, request: Request) -> list[_Cell]:
     Raises:
         OptionError: a requested column does not exist.
     """
-    import fsframework as fsf
-
     found = []
     for group in results.groups:
         by_label = {one.label: one for one in group.shown}
-        answer = fsf.headline(
+        answer = fsf_statistics.headline(
             {one.label: one.result for one in group.shown}, request.statistic, level=results.level
         )
         estimates = {

@@ -12,7 +12,7 @@ from fsframework.errors import DataError
 from fsframework.values import html_table
 
 if TYPE_CHECKING:
-    from fsframework import Headline
+    from fsframework.api.headlines import Headline
 
 __all__ = ["Entry", "TableDeclaration", "table_of_headline"]
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fsf_statistics
 import fsframework as fsf
-from fsframework.api.headlines import HeadlineEntry, HeadlineTable
+from fsframework.api.headlines import Headline, HeadlineEntry, HeadlineTable
 from fsframework.errors import DataError
 from fsframework.statistics.results import MethodResult, tasks_told_apart
 from fsframework.values import Arms, Contrast, Estimate, Outcomes, TaskSet
@@ -41,8 +42,8 @@ def result(label: str, worst: dict[str, list[int]], seed: int = 0, **more) -> Me
     return MethodResult(label, outcomes, arms, **more)
 
 
-def told(*results: MethodResult) -> fsf.Headline:
-    return fsf.headline(results)
+def told(*results: MethodResult) -> Headline:
+    return fsf_statistics.headline(results)
 
 
 STEADY = [0, 0, 1, 0, 1, 0, 0, 1]
@@ -166,11 +167,11 @@ def test_the_table_aligns_decimals_and_leaves_out_columns_before_the_last_three(
         for column, (value, half) in values.items()
     )
     table = HeadlineTable(("method",), entries)
-    lines = fsf.Headline((), table).text(80).splitlines()
+    lines = Headline((), table).text(80).splitlines()
     assert lines[0].split() == ["method", "Acc", "R", "A", "gap"]
     assert lines[1].startswith("method-1   9.5 ± 0.1")
     assert lines[2].startswith("method-2  19.0 ± 0.1")
-    assert "Acc" not in fsf.Headline((), table).text(45)
+    assert "Acc" not in Headline((), table).text(45)
 
 
 def test_bars_share_a_scale_that_contains_zero() -> None:
@@ -179,7 +180,7 @@ def test_bars_share_a_scale_that_contains_zero() -> None:
         for value in (8, -2, 0)
     )
     table = HeadlineTable(("method",), entries)
-    _, *rows = fsf.Headline((), table).text(35).splitlines()
+    _, *rows = Headline((), table).text(35).splitlines()
     first, second, none = (row[20:] for row in rows)
     assert none == ""
     assert first.index("╎") == second.index("┤") == 4
@@ -214,7 +215,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, fsf.Run]:
 
 def test_its_numbers_are_those_of_estimates_and_of_compare(runs: dict[str, fsf.Run]) -> None:
     equal = [run for name, run in runs.items() if name != "other tasks"]
-    found = fsf.headline(equal)
+    found = fsf_statistics.headline(equal)
     compared = fsf.compare(equal)
     assert found.table.columns == ("Acc-R", "wAcc-R", "wAcc-A", "gap")
     for entry in found.table.entries:
@@ -233,7 +234,7 @@ def test_its_numbers_are_those_of_estimates_and_of_compare(runs: dict[str, fsf.R
 
 
 def test_other_tasks_are_rows_of_their_own(runs: dict[str, fsf.Run]) -> None:
-    found = fsf.headline([runs["ncc"], runs["other tasks"]])
+    found = fsf_statistics.headline([runs["ncc"], runs["other tasks"]])
     assert found.table.row_names == ("method", "task_seed")
     assert {entry.mark for entry in found.table.entries} == {""}
 
