@@ -15,7 +15,7 @@ class Arguments(TypedDict, total=False):
     detector: Component
     shot: int | None
     way: int | None
-    queries: int | Literal["auto"] | None
+    queries: int | None
     training: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
     statistics: Component
     seed: int | None
@@ -42,5 +42,4 @@ class Arguments(TypedDict, total=False):
     recipe: str | None
     model: str | Path | None
     tensorboard: bool | None
-    pilot_tasks: int | None
     init_from: str | Path | None
