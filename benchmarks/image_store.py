@@ -24,10 +24,11 @@ import numpy as np
 from _options import positive
 from PIL import Image
 
+from fsf_tools.data.packing import decoding_difference
 from fsframework.cli.render import print_table
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
-from fsframework.pipeline.cache.images import ImageStore, decoding_difference, pack_images
+from fsframework.pipeline.cache.images import ImageStore
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.progress import Reporter
 
@@ -118,6 +119,10 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
+def fill(store: ImageStore) -> None:
+    store.fill(np.arange(len(store)), "fatal", "images", Reporter())
+
+
 def packing(folder: Path, count: int) -> None:
     rows = []
     for quality in QUALITIES:
@@ -131,14 +136,16 @@ def packing(folder: Path, count: int) -> None:
             rates = []
             for attempt in range(3):
                 store = store_of(images, folder / f"cache-{quality}-{attempt}", decoding)
-                rates.append(count / seconds(lambda s=store: pack_images(s, "fatal", Reporter())))
+                rates.append(count / seconds(lambda s=store: fill(s)))
             rate = max(rates)
             apart = ""
             if decoding == "scaled":
                 found = decoding_difference(store)
                 assert found is not None
-                mean, high, largest = found
-                apart = f"mean {mean:.1f}, 99 % below {high:.0f}, largest {largest} of 255"
+                apart = (
+                    f"mean {found.mean:.1f}, 99 % below {found.percentile_99:.0f}, "
+                    f"largest {found.largest} of 255"
+                )
             rows.append(
                 (f"{size:.0f} KB", decoding, f"{rate:,.0f}", f"{rate / baseline:.1f}", apart)
             )
@@ -243,7 +250,7 @@ def main() -> None:
         packing(Path(name), arguments.images)
         small_images(Path(name) / "small", STORED)
         store = store_of(Path(name) / "small", Path(name) / "cache", "exact")
-        pack_images(store, "fatal", Reporter())
+        fill(store)
         reading(store)
         memory(Path(name), arguments.many)
 

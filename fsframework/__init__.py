@@ -10,14 +10,13 @@ from __future__ import annotations
 __version__ = "0.1.0"
 
 import importlib
+from types import FunctionType
 from typing import Any
 
 _HOMES = {
     "api.data": ("dataset", "draw", "pool"),
     "api.experiments": ("Description", "describe"),
     "api.models": ("Model", "evaluate", "model"),
-    "api.headlines": ("Headline", "headline"),
-    "api.packing": ("pack_images",),
     "api.results": ("Comparison", "compare", "estimate"),
     "api.running": ("Run", "Runs", "load_run", "run", "runs"),
     "api.sweeping": ("sweep",),
@@ -39,7 +38,12 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    found = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    if not isinstance(found, FunctionType):
+        return found
+    from fsframework._calls import contained
+
+    return contained()(found)
 
 
 def __dir__() -> list[str]:

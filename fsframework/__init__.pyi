@@ -3,12 +3,9 @@ from fsframework.api.data import draw as draw
 from fsframework.api.data import pool as pool
 from fsframework.api.experiments import Description as Description
 from fsframework.api.experiments import describe as describe
-from fsframework.api.headlines import Headline as Headline
-from fsframework.api.headlines import headline as headline
 from fsframework.api.models import Model as Model
 from fsframework.api.models import evaluate as evaluate
 from fsframework.api.models import model as model
-from fsframework.api.packing import pack_images as pack_images
 from fsframework.api.results import Comparison as Comparison
 from fsframework.api.results import compare as compare
 from fsframework.api.results import estimate as estimate

@@ -1,23 +1,21 @@
-"""Calls into plugins: whatever a plugin raises becomes one sentence that names it.
+"""Faults of plugins: whatever one raises becomes one sentence that names it, at one boundary.
 
-Interfaces guard the methods that a subclass overrides, so that no caller has to remember it.
+Plugins are called without ceremony. Where an exception leaves the engine, ``contained`` finds the
+component that it passed last in its traceback.
 """
 
 from __future__ import annotations
 
 import errno
-import functools
-import inspect
 import signal
 import traceback
-import types
-import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from types import FrameType, NoneType
+from typing import Any, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 from fsframework.errors import DataError, FsfError, PluginError
@@ -25,8 +23,8 @@ from fsframework.errors import DataError, FsfError, PluginError
 __all__ = [
     "Called",
     "about",
-    "calling",
-    "guard",
+    "checked",
+    "contained",
     "interrupt",
     "is_interruption",
     "is_out_of_memory",
@@ -35,12 +33,12 @@ __all__ = [
     "named",
     "remember",
     "text_of",
-    "unguarded",
-    "without_guard",
 ]
 
 _MOST_TEXT = 500
-_GUARDED = "_guarded_function"
+_OF = "fsframework: of "
+"""Begins the note of an exception with the item that a call was about."""
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Called:
 
 _ITEM: ContextVar[str] = ContextVar("item", default="")
 _known: WeakKeyDictionary[type, Called] = WeakKeyDictionary()
-_state = {"interrupted": False, "unguarded": 0}
+_interrupted: list[int] = []
 
 
 def remember(cls: type, kind: str, name: str, check: str) -> None:
@@ -89,24 +87,18 @@ def about(item: str) -> Iterator[None]:
     token = _ITEM.set(item)
     try:
         yield
+    except BaseException as error:
+        if not isinstance(error, FsfError):
+            error.add_note(f"{_OF}{item}")
+        raise
     finally:
         _ITEM.reset(token)
 
 
-@contextmanager
-def unguarded() -> Iterator[None]:
-    """Let plugins raise and return what they like, for conformance checks."""
-    _state["unguarded"] += 1
-    try:
-        yield
-    finally:
-        _state["unguarded"] -= 1
-
-
 def interrupt(number: int, frame: object) -> NoReturn:
     """Handle SIGINT; with it, an interruption by the user differs from one that a plugin raises."""
-    del number, frame
-    _state["interrupted"] = True
+    del frame
+    _interrupted.append(number)
     raise KeyboardInterrupt
 
 
@@ -115,7 +107,7 @@ def is_interruption(error: BaseException) -> bool:
 
     Where ``interrupt`` does not handle SIGINT, as in a notebook, every ``KeyboardInterrupt`` is.
     """
-    told = bool(_state["interrupted"]) or signal.getsignal(signal.SIGINT) is not interrupt
+    told = bool(_interrupted) or signal.getsignal(signal.SIGINT) is not interrupt
     return isinstance(error, KeyboardInterrupt) and told
 
 
@@ -142,27 +134,6 @@ def text_of(error: BaseException) -> str:
     return f"{name}: {text[:_MOST_TEXT]}" if text else name
 
 
-def _frames(error: BaseException) -> Iterator[tuple[str, str]]:
-    """Yield the package of each frame that an exception passed, outermost first, and the place."""
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        name = frame.f_globals.get("__name__", "")
-        yield _package(name), f" ({Path(frame.f_code.co_filename).name}, line {line})"
-
-
-def is_raised_by(error: BaseException, package: str) -> bool:
-    """Return whether an exception was raised by or through a package, and not by this one."""
-    ours = _package(__name__)
-    passed = [name for name, _ in _frames(error) if name in (package, ours)]
-    return bool(passed) and passed[-1] != ours
-
-
-def _described(called: Called, method: str, event: str, error: BaseException | None = None) -> str:
-    item = f" of {_ITEM.get()}" if _ITEM.get() else ""
-    places = [] if error is None else [p for name, p in _frames(error) if name == called.package]
-    hint = f"; check it with {called.check}" if called.check else ""
-    return f"{called}: {method}{item} {event}{places[-1] if places else ''}{hint}"
-
-
 def malformed(plugin: object, method: str, found: str, expected: str) -> PluginError:
     """Return the error for a result that breaks the contract.
 
@@ -170,127 +141,96 @@ def malformed(plugin: object, method: str, found: str, expected: str) -> PluginE
     'PosixPath': scores returned complex64; it must return float32
     """
     event = f"returned {found}; it must return {expected}"
-    return PluginError(_described(named(plugin), method, event))
+    return PluginError(_described(named(plugin), method, _ITEM.get(), event))
 
 
-def _explained(called: Called, method: str, error: BaseException) -> Exception | None:
-    """Return the error for the user, or ``None`` if this one must be raised unchanged."""
-    if isinstance(error, FsfError) or is_interruption(error):
-        return None
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return None
-    text = _described(called, method, f"raised {text_of(error)}", error)
-    if is_out_of_memory(error):
-        return MemoryError(text)
-    # What cannot be read is at fault, not the plugin.
-    return (
-        DataError(text, reason=text_of(error)) if isinstance(error, OSError) else PluginError(text)
-    )
+def checked(plugin: object, method: str, found: _Result, *expected: Any) -> _Result:
+    """Return what a plugin returned if it is of an expected type.
+
+    Raises:
+        PluginError: it is not.
+    """
+    if isinstance(found, expected):
+        return found
+    names = ["None" if cls is NoneType else cls.__name__ for cls in (type(found), *expected)]
+    raise malformed(plugin, method, f"a result of type {names[0]}", " or ".join(names[1:]))
 
 
 @contextmanager
-def calling(called: Called, method: str) -> Iterator[None]:
-    """Explain what a plugin raises in a block.
+def contained(fallback: Called | None = None, method: str = "") -> Iterator[None]:
+    """Explain what a component raises in a block, at the outermost call of the engine.
+
+    Args:
+        fallback: whom an exception is ascribed to that passed through no component's code;
+            ``method`` names what was called.
 
     Raises:
         PluginError: it raised what no contract allows, ``SystemExit`` for one.
-        DataError: it raised an ``OSError``.
+        DataError: it raised an ``OSError``: what cannot be read is at fault, not the plugin.
         MemoryError: memory was too small.
     """
     try:
         yield
     except BaseException as error:
-        explained = _explained(called, method, error)
-        if explained is None or _state["unguarded"]:
+        full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+        if full or isinstance(error, FsfError) or is_interruption(error):
             raise
-        raise explained from error
+        while isinstance(error.__cause__, StopIteration):  # a generator has replaced it
+            error = error.__cause__
+        called, method = _culprit(error) or (fallback, method)
+        if called is None:
+            raise
+        notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(_OF)]
+        item = notes[0].removeprefix(_OF) if notes else _ITEM.get()
+        text = _described(called, method, item, f"raised {text_of(error)}", error)
+        if is_out_of_memory(error):
+            raise MemoryError(text) from error
+        if isinstance(error, OSError):
+            raise DataError(text, reason=text_of(error)) from error
+        raise PluginError(text) from error
 
 
-def guard(cls: type, contract: Mapping[str, Any]) -> None:
-    """Explain what the methods and properties of a class raise, and check what they return.
-
-    Args:
-        contract: what the interface declares, by name; of a method the function, whose return
-            annotation is what the result must be an instance of.
-    """
-    for name, declared in contract.items():
-        owner = next((base for base in cls.__mro__ if name in vars(base)), object)
-        if owner is not cls and hasattr(owner, "_contract"):
-            continue  # an interface, or a component that is guarded itself
-        found = vars(owner).get(name)
-        if getattr(found, "__isabstractmethod__", False):
-            continue
-        if isinstance(found, types.FunctionType):
-            setattr(cls, name, _guarded(name, found, declared))
-        elif isinstance(found, property) and found.fget is not None:
-            fget = _guarded(name, found.fget, None)
-            setattr(cls, name, property(fget, found.fset, found.fdel, found.__doc__))
-        elif isinstance(found, functools.cached_property):
-            kept = functools.cached_property(_guarded(name, found.func, None))
-            kept.__set_name__(cls, name)
-            setattr(cls, name, kept)
+def is_raised_by(error: BaseException, package: str) -> bool:
+    """Return whether an exception was raised by or through a package, and not by this one."""
+    ours = _package(__name__)
+    passed = [name for name, _ in _places(error) if name in (package, ours)]
+    return bool(passed) and passed[-1] != ours
 
 
-def _guarded(name: str, function: Callable[..., Any], declared: Any) -> Callable[..., Any]:
-    expected: list[tuple[type, ...]] = []
-
-    @functools.wraps(function)
-    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if _state["unguarded"]:
-            return function(self, *args, **kwargs)
-        try:
-            result = function(self, *args, **kwargs)
-        except BaseException as error:
-            explained = _explained(named(self), name, error)
-            if explained is None:
-                raise
-            raise explained from error
-        if not expected:  # resolved once, when the annotated modules have been loaded
-            expected.append(_types_of(declared))
-        if expected[0] and not isinstance(result, expected[0]):
-            wanted = " or ".join(map(_type_name, expected[0]))
-            raise malformed(self, name, f"a result of type {_type_name(type(result))}", wanted)
-        if isinstance(result, Iterator):
-            return _iterated(named(self), name, result)
-        return result
-
-    setattr(call, _GUARDED, function)
-    return call
+def _described(
+    called: Called, method: str, item: str, event: str, error: BaseException | None = None
+) -> str:
+    places = [] if error is None else [p for name, p in _places(error) if name == called.package]
+    about_item, place = f" of {item}" if item else "", places[-1] if places else ""
+    hint = f"; check it with {called.check}" if called.check else ""
+    return f"{called}: {method}{about_item} {event}{place}{hint}"
 
 
-def without_guard(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that a guard was put around, or the function itself."""
-    found: Callable[..., Any] = vars(function).get(_GUARDED, function)
+def _places(error: BaseException) -> Iterator[tuple[str, str]]:
+    """Yield the package of each frame that an exception passed, outermost first, and the place."""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        name = frame.f_globals.get("__name__", "")
+        yield _package(name), f" ({Path(frame.f_code.co_filename).name}, line {line})"
+
+
+def _culprit(error: BaseException) -> tuple[Called, str] | None:
+    """Return the component whose code an exception passed last, and the method of the engine."""
+    found: tuple[Called, str] | None = None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if (cls := _component_of(frame)) is not None:
+            called, method = named(cls), frame.f_code.co_name
+            method = "its constructor" if method == "__init__" else method
+            if found is None or found[0] != called or not method.startswith("_"):
+                found = called, method
     return found
 
 
-def _type_name(cls: type) -> str:
-    return "None" if cls is types.NoneType else cls.__name__
-
-
-def _iterated(called: Called, name: str, items: Iterator[Any]) -> Iterator[Any]:
-    with calling(called, name):
-        try:
-            yield from items
-        except GeneratorExit:  # its reader needs no more
-            return
-
-
-def _types_of(declared: Any) -> tuple[type, ...]:
-    """Return the classes that a declared result may be of; none if any will do.
-
-    >>> def many() -> list[int] | None: ...
-    >>> _types_of(many)
-    (<class 'list'>, <class 'tuple'>, <class 'NoneType'>)
-    """
-    if not inspect.isfunction(declared):
-        return ()
-    annotation = typing.get_type_hints(declared).get("return", Any)
-    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
-    found: list[type] = []
-    for one in typing.get_args(annotation) if union else (annotation,):
-        cls = typing.get_origin(one) or one
-        if cls is Any or not isinstance(cls, type):
-            return ()
-        found += [list, tuple] if cls is list else [cls]
-    return tuple(found)
+def _component_of(frame: FrameType) -> type | None:
+    """Return the class of a component in whose own code a frame is."""
+    code, module = frame.f_code, frame.f_globals.get("__name__", "")
+    if not code.co_argcount or module.startswith("fsframework."):
+        return None
+    first = frame.f_locals.get(code.co_varnames[0])
+    cls = first if isinstance(first, type) else type(first)
+    own = any(base.__module__ == module for base in cls.__mro__)
+    return cls if own and bool(getattr(cls, "_kind", None)) else None

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsframework.components.objects import named
-from fsframework.components.options import Given
+from fsframework.components.options import Given, plain_tree
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, canonical, resolve_component
 
-__all__ = ["Component", "Given", "canonical", "component"]
+__all__ = ["Component", "Given", "canonical", "component", "plain_tree"]
 
 
 def component(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -31,16 +32,22 @@ class Description:
     """What a run would do: every option with its value and its origin.
 
     Args:
-        options: resolved values, as in a configuration file.
-        origins: of each value, in the same shape.
-        experiment: resolved; for ``run`` of this package, not for others.
+        experiment: resolved.
         session: its plugins, folders and progress reporter.
     """
 
-    options: Mapping[str, Any]
-    origins: Mapping[str, Any]
     experiment: Experiment
     session: Session
+
+    @cached_property
+    def options(self) -> Mapping[str, Any]:
+        """Resolved values, as in a configuration file."""
+        return self.experiment.to_json()
+
+    @property
+    def origins(self) -> Mapping[str, Any]:
+        """The origin of each value, in the same shape."""
+        return self.experiment.origins
 
     @property
     def sampler(self) -> TaskSampler:
@@ -122,5 +129,4 @@ def describe(
 def described(tree: Mapping[str, Any], session: Session, **arguments: Any) -> Description:
     """Return the description of a tree of ``Given``; arguments take precedence over the tree."""
     tree = merged(given_tree(arguments, _ORIGIN), tree)
-    experiment = resolve_experiment(session.registry, tree)
-    return Description(experiment.to_json(), experiment.origins, experiment, session)
+    return Description(resolve_experiment(session.registry, tree), session)

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fsframework.api.components import Given
+from fsframework.api.components import Given, plain_tree
 from fsframework.errors import OptionError, argument
-from fsframework.pipeline.experiment.options import given_tree
 from fsframework.values import ExperimentDescription
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "read_seeds",
     "shown",
     "split_values",
-    "tree_of_cell",
 ]
 
 Axes = Mapping[str, Sequence[Any]]
@@ -139,19 +137,6 @@ def experiments_of(axes: Axes) -> list[ExperimentDescription]:
     return found
 
 
-def tree_of_cell(cell: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """Return the values of an experiment's axes as a tree of ``Given``."""
-    return given_tree({key: _bare(value) for key, value in cell.items()}, origin)
-
-
-def _bare(value: Any) -> Any:
-    if isinstance(value, Given):
-        return value.value
-    if isinstance(value, Mapping):
-        return {key: _bare(one) for key, one in value.items()}
-    return value
-
-
 def _labels(key: str, values: Sequence[Any]) -> list[str]:
     """Return the values of an axis as tables show them; classes and objects are numbered if needed.
 
@@ -162,7 +147,7 @@ def _labels(key: str, values: Sequence[Any]) -> list[str]:
     for value in values:
         label = shown(value)
         times = sum(one == label or one.startswith(f"{label} (") for one in found)
-        if label in found and _is_plain(_bare(value)):
+        if label in found and _is_plain(plain_tree(value)):
             raise OptionError(f"{argument(key)}: {label} appears twice")
         found.append(f"{label} ({times + 1})" if label in found else label)
     return found
@@ -183,7 +168,7 @@ def shown(value: Any) -> str:
     >>> shown("1e-3"), shown(0.001), shown({"name": "r2d2", "initial_alpha": 20.0})
     ('0.001', '0.001', 'r2d2 (initial_alpha=20.0)')
     """
-    value = _bare(value)
+    value = plain_tree(value)
     if isinstance(value, (list, tuple)):
         return ", ".join(map(shown, value))
     if isinstance(value, str) and _NUMBER.fullmatch(value):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from fsframework.api.results import Comparable, results_of, statistic_of_run, statistics_of
+from fsframework.api.results import statistic_of_run
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
 from fsframework.errors import DataError
@@ -23,25 +22,21 @@ from fsframework.statistics.comparison import (
     values_of,
 )
 from fsframework.statistics.differences import ComparisonOptions
-from fsframework.statistics.estimators import Interval, IntervalChoice
-from fsframework.statistics.measures import DEFAULT_STATISTICS, Measure
+from fsframework.statistics.estimators import IntervalChoice
+from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import (
     MethodResult,
     comparable,
     grouped_by_tasks,
-    joined_over_seeds,
-    labels_of,
     tasks_called,
     tasks_told_apart,
     thread_cautions,
 )
 from fsframework.values import (
     Contrast,
-    Entry,
     Estimate,
-    Quantity,
-    TableDeclaration,
     footnotes,
+    html_table,
     label_in_arms,
     text_table,
 )
@@ -49,8 +44,9 @@ from fsframework.values import (
 __all__ = [
     "Column",
     "Headline",
+    "HeadlineEntry",
     "HeadlineRow",
-    "headline",
+    "HeadlineTable",
     "headline_of",
     "headline_of_run",
     "headline_of_runs",
@@ -129,11 +125,86 @@ class Column:
         most = 1 - self.compared.level
         return tuple(label for label, one in p.items() if one is not None and one >= most)
 
-    def mark(self, label: str) -> str:
+    def mark(self, label: str) -> Literal["", "best", "tied"]:
         """Return ``best``, ``tied`` or nothing; a single row has no mark."""
         if self.compared is None:
             return ""
         return "best" if label == self.best else "tied" if label in self.tied else ""
+
+
+@dataclass(frozen=True)
+class HeadlineEntry:
+    """A value of the table of a headline, or the reason why there is none.
+
+    Args:
+        row: names of its row, one for each of the table's ``row_names``.
+        column: name of its column.
+        label: what sentences call the row.
+        estimate: ``None`` where nothing was measured; ``reason`` says why.
+        mark: ``best`` for the best value of its column, ``tied`` for one that cannot be
+            distinguished from it.
+    """
+
+    row: tuple[str, ...]
+    column: str
+    label: str
+    estimate: Estimate | None
+    reason: str = ""
+    mark: Literal["", "best", "tied"] = ""
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """Value, half-width and mark as text."""
+        mark = _MARKS[self.mark]
+        if self.estimate is None:
+            return "–", "", mark
+        digits, (value, low, high) = (1 if self.estimate.share else 3), _percent(self.estimate)
+        return f"{value:.{digits}f}", f"{(high - low) / 2:.{digits}f}" * (low == low), mark
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a flat object in percent for shares; what is missing is null."""
+        one = self.estimate
+        ends = (None, None, None) if one is None else _percent(one)
+        value, low, high = (None if x is None or x != x else round(x, 6) for x in ends)
+        return {
+            "quantity": self.column,
+            "measured": value,
+            "measured_half_width": None if low is None or high is None else (high - low) / 2,
+            "measured_low": low,
+            "measured_high": high,
+            "unit": "%" if one is not None and one.share else "",
+            "row": self.label,
+            "measure": "" if one is None else one.name,
+            "mark": self.mark,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class HeadlineTable:
+    """The table of a headline.
+
+    Args:
+        row_names: what the names of a row are, such as ``shot`` and ``method``.
+        entries: in the order of rows and columns.
+    """
+
+    row_names: tuple[str, ...] = ()
+    entries: tuple[HeadlineEntry, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns, in order."""
+        return tuple(dict.fromkeys(entry.column for entry in self.entries))
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """The names of each row, in order."""
+        return tuple(dict.fromkeys(entry.row for entry in self.entries))
+
+    def entries_of(self, column: str) -> list[HeadlineEntry]:
+        """Return the entries of a column, in the order of the rows."""
+        return [entry for entry in self.entries if entry.column == column]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -149,7 +220,7 @@ class Headline:
     """
 
     sentences: tuple[str, ...]
-    table: TableDeclaration
+    table: HeadlineTable = HeadlineTable()
     notes: tuple[str, ...] = ()
     columns: tuple[tuple[Column, ...], ...] = ()
 
@@ -164,8 +235,11 @@ class Headline:
 
     def to_json(self) -> dict[str, Any]:
         """Return sentences, table and notes as JSON values."""
-        told = {"sentences": list(self.sentences), "notes": list(self.notes)}
-        return {**self.table.to_json(), **told}
+        return {
+            "sentences": list(self.sentences),
+            "rows": [entry.to_json() for entry in self.table.entries],
+            "notes": list(self.notes),
+        }
 
     def __repr__(self) -> str:
         return self.text()
@@ -173,72 +247,7 @@ class Headline:
     def _repr_html_(self) -> str:
         said = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
         below = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return said + self.table._repr_html_() + below
-
-
-def headline(
-    results: Iterable[Comparable] | Mapping[str, Comparable],
-    statistic: Any | None = None,
-    *,
-    interval: Interval = "student-t",
-    level: float = 0.95,
-    runs_dir: str | Path | None = None,
-    plugins: Sequence[str | Path] = (),
-) -> Headline:
-    """Return the answer of runs: sentences, and a table of both arms and the gap.
-
-    The best value of each column is marked, and those that cannot be distinguished from it by the
-    paired differences of ``compare``, adjusted for all pairs after Holm. Only values on equal tasks
-    are compared; rows on other tasks are told apart by further names. Runs that differ only in
-    their training seed are one row. Rows on equal tasks are in the order of the last column.
-
-    Args:
-        results: as for ``compare``; one is enough.
-        statistic: whose gap is asked for: a name, a mapping of name and options, a class or an
-            instance; by default ``wacc``. Acc of the control arm stands before it.
-        interval: as for ``compare``; ``level`` likewise.
-        runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
-        plugins: Python files whose plugin classes are loaded too.
-
-    Raises:
-        DataError: nothing can be measured, or there are no results.
-        OptionError: an option is out of range.
-        RecordError: a run does not exist, or has no outcomes.
-
-    >>> import fsframework as fsf
-    >>> data = {"name": "planted", "n_per_class": 12, "size": 16}
-    >>> arms = fsf.draw("random", fsf.pool(data), tasks=30, way=2, shot=1, queries=4)
-    >>> models = {name: fsf.model(name) for name in ("ncc", "logistic")}
-    >>> found = fsf.headline({name: fsf.evaluate(m, arms, data) for name, m in models.items()})
-    >>> found.table.columns
-    ('Acc', 'wAcc')
-    """
-    session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
-    found = joined_over_seeds(list(results_of(results, session.workspace.runs)))
-    first, main = DEFAULT_STATISTICS[0], DEFAULT_STATISTICS[-1] if statistic is None else statistic
-    asked = [main] if main == first else [first, main]
-    how = ComparisonOptions(IntervalChoice(level, interval))
-    names = _row_names(found)
-    rows = list(map(HeadlineRow, zip(*names.values(), strict=True), found))
-    return headline_of(rows, list(names), statistics_of(session.registry, asked), how, ranked=True)
-
-
-def _row_names(results: Sequence[MethodResult]) -> dict[str, list[str]]:
-    """Return what tells results apart: names by head."""
-    groups = grouped_by_tasks(results)
-    number = {id(one): i for i, group in enumerate(groups) for one in group}
-    labels = {
-        id(one): label
-        for group in groups
-        for one, label in zip(group, labels_of(group), strict=True)
-    }
-    heads = {"method": [labels[id(one)] for one in results]}
-    if len(groups) > 1:
-        for name, values in tasks_told_apart(groups).items():
-            heads[name] = [values[number[id(one)]] for one in results]
-    if any(one.other_seeds for one in results):
-        heads["seeds"] = [str(len(one.models)) for one in results]
-    return heads
+        return said + html_table(*_in_full(self.table)) + below
 
 
 def headline_of_run(run: Run) -> Headline:
@@ -262,7 +271,7 @@ def headline_of_run(run: Run) -> Headline:
         better = one.higher_is_better and not measure.is_gap
         columns.append(Column(head, called, measure, better, {label: one}))
     row = HeadlineRow((label,), MethodResult(label, {}, cautions=record.cautions))
-    return _assembled({label: row}, ("method",), [columns], columns[-1].statistic, [""])
+    return _assembled({label: row}, ("method",), [columns], [""])
 
 
 def _measures(
@@ -341,13 +350,12 @@ def headline_of(
         left_out.update(dict.fromkeys(missing))
     if not any(groups) and left_out:
         raise DataError("nothing can be measured: " + "; ".join(left_out))
-    name, main = list(statistics.items())[-1]
     apart = tasks_told_apart(grouped) if len(grouped) > 1 else {}
     places = [tasks_called({k: v[i] for k, v in apart.items()}) for i in range(len(grouped))]
     if ranked:
         order = [label for columns in groups for one in columns[-1:] for label in one.ranked]
         labelled = {label: labelled[label] for label in dict.fromkeys([*order, *labelled])}
-    found = _assembled(labelled, row_names, groups, main.label or name, places)
+    found = _assembled(labelled, row_names, groups, places)
     return replace(found, notes=(*found.notes, *left_out))
 
 
@@ -409,7 +417,6 @@ def _assembled(
     rows: Mapping[str, HeadlineRow],
     row_names: Sequence[str],
     groups: Sequence[Sequence[Column]],
-    main: str,
     places: Sequence[str],
 ) -> Headline:
     """Return the headline of rows by label, and of columns for each set of equal tasks."""
@@ -418,16 +425,14 @@ def _assembled(
     entries = []
     for label, row in rows.items():
         for head in heads:
-            column = at.get((label, head))
-            about = {"row": label, "measure": column.measure.name if column else ""}
+            column, why = at.get((label, head)), row.reason or "not measured on its tasks"
             if column is None:
-                why = row.reason or "not measured on its tasks"
-                entries.append(Entry(row.names, head, None, why, about=about))
-                continue
-            measured, mark = Quantity.of(column.values[label]), column.mark(label)
-            entries.append(Entry(row.names, head, measured, about=about, mark=mark))  # type: ignore[arg-type]
-    title = f"{main} by arm, and its gap"
-    table = TableDeclaration("headline", title, tuple(row_names), tuple(entries), differences=False)
+                one = HeadlineEntry(row.names, head, label, None, why)
+            else:
+                own, mark = column.values[label], column.mark(label)
+                one = HeadlineEntry(row.names, head, label, own, mark=mark)
+            entries.append(one)
+    table = HeadlineTable(tuple(row_names), tuple(entries))
     sentences, notes = tuple(_sentences(groups, places)), tuple(_notes(rows, groups))
     return Headline(sentences, table, notes, tuple(map(tuple, groups)))
 
@@ -591,38 +596,41 @@ def _short(estimate: Estimate) -> str:
     return f"{100 * estimate.value:.1f} %" if estimate.share else f"{estimate.value:.4g}"
 
 
-def _table_text(table: TableDeclaration, width: int) -> str:
+def _percent(estimate: Estimate) -> tuple[float, float, float]:
+    """Return a value and its interval, shares in percent."""
+    factor = 100 if estimate.share else 1
+    return factor * estimate.value, factor * estimate.low, factor * estimate.high
+
+
+def _in_full(table: HeadlineTable) -> tuple[list[str], list[list[str]]]:
+    """Return heads and cells of the whole table."""
+    columns = [_cells(table.entries_of(name)) for name in table.columns]
+    rows = [[*names, *cells] for names, *cells in zip(table.rows, *columns, strict=True)]
+    return [*table.row_names, *table.columns], rows
+
+
+def _table_text(table: HeadlineTable, width: int) -> str:
     """Return the table as lines of at most ``width`` characters.
 
     The intervals of the last column are also drawn as bars on a common scale, if there is room.
     Where there is too little room, columns before the last three are left out.
     """
-    at = {(entry.row, entry.column): entry for entry in table.entries}
-    columns = [list(cells) for cells in zip(table.row_names, *table.rows, strict=True)]
-    columns += [
-        [name, *_cells([at.get((row, name)) for row in table.rows])] for name in table.columns
-    ]
+    heads, rows = _in_full(table)
+    columns = [list(cells) for cells in zip(heads, *rows, strict=True)]
     spare = len(table.columns) - 3
     while (room := width - sum(max(map(len, cells)) + 2 for cells in columns)) < -2 and spare > 0:
         del columns[len(table.row_names)]
         spare -= 1
     if room >= _LEAST_BAR and table.columns:
-        last = [at.get((row, table.columns[-1])) for row in table.rows]
-        measured = [None if one is None else one.measured for one in last]
-        columns.append(["", *_bars(measured, min(room, _MOST_BAR))])
-    heads, *rows = zip(*columns, strict=True)
-    return text_table(heads, rows, width)
+        last = [entry.estimate for entry in table.entries_of(table.columns[-1])]
+        columns.append(["", *_bars(last, min(room, _MOST_BAR))])
+    first, *lines = zip(*columns, strict=True)
+    return text_table(first, lines, width)
 
 
-def _cells(entries: Sequence[Entry | None]) -> list[str]:
+def _cells(entries: Sequence[HeadlineEntry]) -> list[str]:
     """Return values with their intervals and marks, aligned at the decimal point."""
-    parts = []
-    for entry in entries:
-        q = None if entry is None else entry.measured
-        digits = 1 if q is not None and q.unit else 3
-        half = f"{q.half_width:.{digits}f}" if q is not None and q.has_interval else ""
-        mark = _MARKS[entry.mark] if entry is not None else ""
-        parts.append(("–" if q is None else f"{q.value:.{digits}f}", half, mark))
+    parts = [entry.parts for entry in entries]
     before, after = (max(len(part[i]) for part in parts) for i in range(2))
     return [
         f"{value.rjust(before)}{f' ± {half.rjust(after)}' if half else ''}{mark or ' '}".rstrip()
@@ -630,29 +638,25 @@ def _cells(entries: Sequence[Entry | None]) -> list[str]:
     ]
 
 
-def _bars(values: Sequence[Quantity | None], width: int) -> list[str]:
-    """Return each interval as a bar on a common scale, with 0 marked.
-
-    >>> _bars([Quantity.around(2, 1), Quantity.around(-1, 1), None], 11)
-    ['    ╎ ├─●─┤', '├─●─┤', '']
-    """
-    known = [q for q in values if q is not None and q.value == q.value]
-    ends = [0.0, *(x for q in known for x in (q.low, q.high, q.value) if x == x)]
+def _bars(estimates: Sequence[Estimate | None], width: int) -> list[str]:
+    """Return each interval as a bar on a common scale, with 0 marked."""
+    values = [None if one is None or one.value != one.value else _percent(one) for one in estimates]
+    ends = [0.0, *(x for one in values for x in one or () if x == x)]
     low, span = min(ends), (max(ends) - min(ends)) or 1.0
 
     def place(x: float) -> int:
         return round((x - low) / span * (width - 1))
 
-    return ["" if q is None or q.value != q.value else _bar(q, place, width) for q in values]
+    return ["" if one is None else _bar(*one, place, width) for one in values]
 
 
-def _bar(q: Quantity, place: Callable[[float], int], width: int) -> str:
+def _bar(value: float, low: float, high: float, place: Callable[[float], int], width: int) -> str:
     line = [" "] * width
     line[place(0.0)] = "╎"
-    if q.has_interval:
-        first, last = place(q.low), place(q.high)
+    if low == low:
+        first, last = place(low), place(high)
         line[first : last + 1] = "─" * (last - first + 1)
         if last - first > 1:
             line[first], line[last] = "├", "┤"
-    line[place(q.value)] = "●"
+    line[place(value)] = "●"
     return "".join(line).rstrip()

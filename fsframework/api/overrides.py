@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsframework.api.grids import shown
-from fsframework.api.planned import plain_tree
+from fsframework.components.options import plain_tree
 from fsframework.errors import OptionError, close_matches
 from fsframework.pipeline.experiment.options import given_tree
 from fsframework.values import ExperimentDescription

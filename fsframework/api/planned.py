@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import fsframework
-from fsframework.api.components import Given, canonical
+from fsframework.api.components import canonical
 from fsframework.api.experiments import Description
 from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, runs
@@ -20,8 +20,6 @@ __all__ = [
     "data_fingerprint",
     "find_finished",
     "identity_of",
-    "options_of",
-    "plain_tree",
 ]
 
 
@@ -92,31 +90,12 @@ def _deciding(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if key not in _NOT_DECIDING}
 
 
-def options_of(run: Run) -> dict[str, Any]:
-    """Return the value of every option of a run, in the shape of a configuration file."""
-    record = run.record
-    return {
-        **record.settings,
-        **{role: component.to_tree() for role, component in record.components.items()},
-        "training": [dict(stage.options) for stage in record.stages],
-    }
-
-
-def plain_tree(tree: Any) -> Any:
-    """Return a tree of ``Given`` with the bare values as leaves."""
-    if isinstance(tree, Mapping):
-        return {key: plain_tree(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [plain_tree(value) for value in tree]
-    return tree.value if isinstance(tree, Given) else tree
-
-
 def _of_run(run: Run) -> str:
     record = run.record
     plugins = [(p.kind, p.name, p.distribution, p.version) for p in record.plugins]
     return canonical(
         [
-            _deciding(options_of(run)),
+            _deciding(run.options[0]),
             record.digests.get("data"),
             record.environment.fsframework,
             record.environment.device_type,

@@ -10,7 +10,7 @@ from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.progress import Reporter, usual_reporter
 from fsframework.pipeline.session import Session
 
-__all__ = ["Session", "open_session"]
+__all__ = ["Reporter", "Session", "open_session"]
 
 
 def open_session(

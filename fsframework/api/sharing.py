@@ -11,10 +11,10 @@ from fsframework.api.launchers import without_launcher
 from fsframework.api.session import Session, open_session
 from fsframework.errors import FsfError, argument
 from fsframework.pipeline.work.leases import Leases, this_machine
-from fsframework.pipeline.work.shards import Do, ShardJob, Sharing, Task
+from fsframework.pipeline.work.shards import Do, MissingRows, ShardJob, Sharing, Task
 from fsframework.pipeline.work.worker import work_off
 
-__all__ = ["Sharing", "sharing_of", "work_on_shards"]
+__all__ = ["MissingRows", "Sharing", "sharing_of", "work_on_shards"]
 
 
 def sharing_of(
@@ -77,18 +77,18 @@ def _words(task: Task, folder: Path, session: Session) -> Do:
 
 
 def _images(task: Task, folder: Path, session: Session) -> Do:
-    from fsframework.api.packing import described_store
+    from fsframework.api.stores import image_store
 
-    store, broken = described_store(task.tree, session)
+    store, broken = image_store(task.tree, session)
     # What is no longer wanted is at worst decoded in vain.
     return lambda name, rows, wanted: store.decode(rows, broken, session.reporter)
 
 
 def _features(task: Task, folder: Path, session: Session) -> Do:
     from fsframework.api.experiments import described
-    from fsframework.pipeline.features import features_of
+    from fsframework.api.stores import feature_store
 
-    features = features_of(described(task.tree, session).experiment, session)
+    features = feature_store(described(task.tree, session))
     if features.key != task.options["key"]:
         raise FsfError(
             "this worker would compute other features than the command that started it, as on "

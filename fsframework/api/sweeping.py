@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fsframework.api.components import Given
+from fsframework.api.components import Given, plain_tree
 from fsframework.api.experiments import tree_of_call
 from fsframework.api.grids import (
     Axes,
@@ -16,7 +16,6 @@ from fsframework.api.grids import (
     experiments_of,
     read_seeds,
     shown,
-    tree_of_cell,
 )
 from fsframework.api.headlines import (
     Headline,
@@ -39,7 +38,7 @@ from fsframework.api.sweeps import (
 )
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher
-from fsframework.pipeline.experiment.options import ARGUMENTS, SEEDS, check_keys
+from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS, SEEDS, check_keys, given_tree
 from fsframework.values import (
     ExperimentDescription,
     ExperimentResult,
@@ -47,8 +46,6 @@ from fsframework.values import (
 
 __all__ = ["Finished", "PlannedSweep", "SweepRow", "plan_sweep", "sweep"]
 
-_LISTS = ("statistics", "drop_words", "training")
-"""Arguments whose value is a list; an axis of one is a list of lists."""
 _SEEDS_AXIS = "training_seed"
 _TABLES = ("grid", "overrides", "exclude")
 """What the file of a sweep may have besides options."""
@@ -262,7 +259,7 @@ def _divided(arguments: Mapping[str, Any]) -> tuple[dict[str, list[Any]], dict[s
     single: dict[str, Any] = {}
     for key, value in arguments.items():
         several = isinstance(value, (list, tuple, range))
-        if key in _LISTS:
+        if key in LISTS:  # an axis of one is a list of lists
             several = several and bool(value) and all(isinstance(v, (list, tuple)) for v in value)
         if key == "seeds":
             axes[key] = list(value) if several else [value]
@@ -427,5 +424,10 @@ def _planned(
     session: Session,
 ) -> Planned:
     holding = [one.options for one in overrides if one.holds_for(experiment)]
-    layers = [tree_of_cell(experiment.arguments, "grid"), given, *reversed(holding), config]
+    layers = [
+        given_tree(plain_tree(experiment.arguments), "grid"),
+        given,
+        *reversed(holding),
+        config,
+    ]
     return planned_over(experiment, layers, session)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from fsframework._calls import Called, calling, is_raised_by
+from fsframework._calls import Called, contained, is_raised_by
 from fsframework.components.package_files import top_level
 from fsframework.components.registry import InstalledCommand, Registry
 from fsframework.errors import PluginError, close_matches
@@ -143,7 +143,7 @@ def _invoke(called: Called, invoke: Callable[[click.Context], Any], context: cli
     except BaseException as error:
         if not is_raised_by(error, called.package):
             raise
-        with calling(called, "the call"):
+        with contained(called, "the call"):
             raise
 
 

@@ -17,7 +17,7 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from fsframework import __version__
-from fsframework._calls import interrupt, text_of
+from fsframework._calls import contained, interrupt, text_of
 from fsframework.cli.groups import RootGroup
 from fsframework.errors import FsfError, FsfWarning, refusal, speaking
 
@@ -72,7 +72,8 @@ def main() -> None:
         with speaking(_as_option), warnings.catch_warnings():
             warnings.simplefilter("once", FsfWarning)
             warnings.showwarning = _show_warning
-            code = cli.main(args=arguments, prog_name="fsf", standalone_mode=False)
+            with contained():
+                code = cli.main(args=arguments, prog_name="fsf", standalone_mode=False)
         sys.stdout.flush()
     except BaseException as error:
         if isinstance(error, SystemExit) and _COMPLETION in os.environ:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.values import text_table
+from fsframework._tables import text_table
 
 if TYPE_CHECKING:
     from fsframework.api.headlines import Headline

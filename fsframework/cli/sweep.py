@@ -10,6 +10,7 @@ import click
 
 from fsframework.cli.options import (
     CONFIGURATION,
+    OF_RUN,
     key_values,
     listed,
     runnable_group,
@@ -18,6 +19,7 @@ from fsframework.cli.options import (
     tree_of,
 )
 from fsframework.errors import FsfError
+from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS
 
 if TYPE_CHECKING:
     from fsframework.api.sweep_listing import Listed
@@ -25,20 +27,20 @@ if TYPE_CHECKING:
 
 __all__ = ["sweep"]
 
-_AXES = (
-    *("method", "sampler", "dataset", "backbone", "attributes", "shot", "tasks", "detector"),
-    *("split", "way", "queries", "seed", "task-seed", "recipe", "init-from", "model"),
-    *("image-size", "precision", "query-batch", "min-count"),
+_SINGLE = (
+    *("device", "level", "interval", "decoding", "broken"),
+    *(one.flag for one in ARGUMENTS.values() if one.section and one.type is bool),
+    *(ARGUMENTS[name].flag for name in LISTS if ARGUMENTS[name].section),
 )
+"""Options of a run with one value, or one list, for all experiments."""
+_NOT_OF_SWEEPS = ("name", "task-file", "training-seed")
+_AXES = tuple(flag for flag in OF_RUN if flag not in (*_SINGLE, *_NOT_OF_SWEEPS))
 """Options with one or more values."""
-_WHOLE = ("statistics", "drop_words")
-"""Keys of options whose value is a list by itself."""
 
 
 @runnable_group(epilog="Options left out come from --config, then from the defaults.")
 @listed(*_AXES)
-@shared("seeds", "device", "placebo", "drop-class-words", "drop-words", "statistic", "level")
-@shared("interval", "tensorboard", "decoding", "broken", "workers", "offline", "launcher")
+@shared(*_SINGLE, "seeds", "workers", "launcher")
 @click.option("--name", metavar="NAME", help="Name of the sweep.  [default: from its experiments]")
 @shared(*CONFIGURATION, "runs-dir", "cache-dir", "dry-run", "json")
 @click.pass_context
@@ -103,7 +105,7 @@ def _planned(context: click.Context, name: str | None) -> PlannedSweep:
             axes[key] = [text] if key == "seeds" else split_values(text)
     single = []
     for key, value in key_values(given["options"]).items():
-        values = [value] if key in _WHOLE or key.startswith("launcher.") else split_values(value)
+        values = [value] if key in LISTS or key.startswith("launcher.") else split_values(value)
         if len(values) > 1:
             axes[key] = values
         else:

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fsframework._calls import without_guard
 from fsframework._digest import digest_of
 from fsframework.components.sources import module_file, sources_digest
 
@@ -105,7 +104,6 @@ def _class(cls: type[Any], seen: dict[int, int]) -> Iterator[Part]:
 
 
 def _function(function: Any, seen: dict[int, int]) -> Iterator[Part]:
-    function = without_guard(function)
     yield f"function {function.__module__}.{function.__qualname__}"
     if module_file(function.__module__):
         return

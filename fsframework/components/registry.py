@@ -14,7 +14,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
@@ -163,10 +163,6 @@ def _described(plugin: Plugin) -> InstalledCommand:
     return InstalledCommand(plugin, nothing)
 
 
-def _origins(commands: Iterable[InstalledCommand]) -> str:
-    return ", ".join(f"{one.plugin.distribution} ({one.plugin.name})" for one in commands)
-
-
 def _claims(plugins: Iterable[Plugin]) -> str:
     return " and ".join(f"{p.distribution} {p.version} ({p.target})" for p in plugins)
 
@@ -212,24 +208,19 @@ class Registry:
     @functools.cached_property
     def _commands(self) -> tuple[InstalledCommand, ...]:
         found = [_described(plugin) for plugin in self._installed if plugin.kind == "command"]
-        by_name: dict[str, list[InstalledCommand]] = defaultdict(list)
-        by_path: dict[tuple[str, ...], list[InstalledCommand]] = defaultdict(list)
-        for one in found:
-            by_name[one.command.name].append(one)
-            by_path[one.command.path].append(one)
         marked = []
         for one in found:
-            path = " ".join(one.command.path)
-            same_name = [o for o in by_name[one.command.name] if o is not one]
-            same_path = [o for o in by_path[one.command.path] if o is not one]
-            plugin = one.plugin
-            if same_name:
-                plugin = replace(plugin, status=f"clash: also from {_origins(same_name)}")
-            elif same_path:
-                plugin = replace(
-                    plugin, status=f"clash: {path!r} is also from {_origins(same_path)}"
+            others = [other for other in found if other is not one]
+            name = [o for o in others if o.command.name == one.command.name]
+            path = [o for o in others if o.command.path == one.command.path]
+            if name or path:
+                what = "" if name else f"{' '.join(one.command.path)!r} is "
+                whose = ", ".join(
+                    f"{o.plugin.distribution} ({o.plugin.name})" for o in name or path
                 )
-            marked.append(replace(one, plugin=plugin))
+                status = f"clash: {what}also from {whose}"
+                one = replace(one, plugin=replace(one.plugin, status=status))
+            marked.append(one)
         return tuple(sorted(marked, key=lambda one: (one.command.path, one.plugin)))
 
     def commands(self) -> list[InstalledCommand]:
@@ -340,15 +331,10 @@ class Registry:
 
         path = self.describe_command(name).path
         plugin = self.find("command", name)
-        try:
+        with self._importing(plugin):
             # The entry point is known already: stevedore would search for it again, and a command
             # must start quickly.
-            with _printing_aside():
-                found = EntryPoint(plugin.name, plugin.target, KINDS["command"].group).load()
-        except BaseException as error:
-            if is_interruption(error):
-                raise
-            raise self._import_failure(plugin, error) from error
+            found = EntryPoint(plugin.name, plugin.target, KINDS["command"].group).load()
         if not isinstance(found, click.Command):
             hint = "make it one with @click.command() or @click.group()"
             raise self._failure(
@@ -411,31 +397,36 @@ class Registry:
     def _import(self, plugin: Plugin) -> Any:
         from stevedore.named import NamedExtensionManager
 
+        def refuse(_manager: Any, _entry: Any, error: BaseException) -> None:
+            raise error
+
         group = self.kinds[plugin.kind].group
-        failures: list[BaseException] = []
+        with self._importing(plugin):
+            manager: Any = NamedExtensionManager(
+                group,
+                [plugin.name],
+                on_load_failure_callback=refuse,
+                on_missing_entrypoints_callback=lambda _missing: None,
+            )
+            for extension in manager.extensions:
+                return extension.plugin
+            # stevedore caches a group for the life of the process; pip may have added to it.
+            return EntryPoint(plugin.name, plugin.target, group).load()
+
+    @contextmanager
+    def _importing(self, plugin: Plugin) -> Iterator[None]:
+        """Turn whatever an import raises into one sentence; a plugin must not end ``fsf``."""
         try:
             with _printing_aside():
-                manager: Any = NamedExtensionManager(
-                    group,
-                    [plugin.name],
-                    invoke_on_load=False,
-                    on_load_failure_callback=lambda _m, _e, error: failures.append(error),
-                    on_missing_entrypoints_callback=lambda _missing: None,
-                )
-                classes = [extension.plugin for extension in manager.extensions]
-                if not classes and not failures:
-                    # stevedore caches a group for the life of the process; pip may have added
-                    # to it.
-                    classes = [EntryPoint(plugin.name, plugin.target, group).load()]
+                yield
         except BaseException as error:
             if is_interruption(error):
                 raise
-            # stevedore lets AssertionError and SystemExit through; a plugin must not end fsf.
-            failures.append(error)
-            classes = []
-        if classes:
-            return classes[0]
-        raise self._import_failure(plugin, failures[0]) from failures[0]
+            hint = "reinstall the distribution"
+            if isinstance(error, ModuleNotFoundError):
+                hint = f"is a dependency missing? try: pip install {error.name}"
+            cause = f"cannot be imported: {text_of(error)}"
+            raise self._failure(plugin, cause, hint) from error
 
     def _check_class(self, plugin: Plugin, cls: Any) -> None:
         kind = self.kinds[plugin.kind]
@@ -444,16 +435,11 @@ class Registry:
         except Exception as error:
             cause = f"is of a kind whose interface {kind.target} cannot be imported"
             raise self._failure(plugin, f"{cause}: {text_of(error)}", "reinstall it") from error
-        interface_name = interface.__name__
         if not inspect.isclass(cls) or not issubclass(cls, interface):
-            what = (
-                f"a {type(cls).__name__}" if not inspect.isclass(cls) else f"class {cls.__name__}"
-            )
-            raise self._failure(
-                plugin,
-                f"is {what}, not a subclass of {interface_name}",
-                f"derive it from {kind.target.replace(':', '.')}",
-            )
+            is_class = inspect.isclass(cls)
+            what = f"class {cls.__name__}" if is_class else f"a {type(cls).__name__}"
+            cause = f"is {what}, not a subclass of {interface.__name__}"
+            raise self._failure(plugin, cause, f"derive it from {kind.target.replace(':', '.')}")
         if inspect.isabstract(cls):
             missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
             raise self._failure(plugin, f"is abstract: it lacks {missing}", "implement them")
@@ -462,12 +448,6 @@ class Registry:
         if plugin.status != "ok":
             hint = "reinstall or repair the distribution"
             raise self._failure(plugin, f"is {plugin.status}", hint)
-
-    def _import_failure(self, plugin: Plugin, cause: BaseException) -> PluginError:
-        hint = "reinstall the distribution"
-        if isinstance(cause, ModuleNotFoundError):
-            hint = f"is a dependency missing? try: pip install {cause.name}"
-        return self._failure(plugin, f"cannot be imported: {text_of(cause)}", hint)
 
     @staticmethod
     def _failure(plugin: Plugin, cause: str, hint: str) -> PluginError:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
 
-from fsframework._calls import calling, named, text_of
+from fsframework._calls import text_of
 from fsframework._digest import digest_of
 from fsframework._numbers import parse_number
 from fsframework._reading import check_file
@@ -52,6 +52,7 @@ __all__ = [
     "describe_type",
     "differing",
     "parameters",
+    "plain",
     "resolve_component",
     "resolve_settings",
 ]
@@ -122,13 +123,10 @@ class Component:
             raise OptionError(
                 f"{self.kind} {self.name} refuses its options: {text_of(error)}"
             ) from error
-        except BaseException as error:
-            with calling(named(self.cls), "its constructor"):
-                raise error
 
     def to_json(self) -> dict[str, Any]:
         """Return name and options as JSON values; nested components likewise."""
-        return {"name": self.name, **{k: _jsonable(v) for k, v in self.options.items()}}
+        return {"name": self.name, **{k: plain(v) for k, v in self.options.items()}}
 
     def origins_json(self) -> dict[str, Any]:
         """Return the origin of each value, in the shape of ``to_json``."""
@@ -231,18 +229,21 @@ def canonical(value: Any) -> str:
     >>> canonical({"b": 1, "a": (2, 3)})
     '{"a":[2,3],"b":1}'
     """
-    return json.dumps(_jsonable(value), sort_keys=True, separators=(",", ":"))
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"))
 
 
-def _jsonable(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value, or what a tree of ``Given`` holds, as JSON values: paths as strings."""
     if isinstance(value, Component):
         return value.to_json()
+    if isinstance(value, Given):
+        return plain(value.value)
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(k): _jsonable(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_jsonable(v) for v in value]
+        return [plain(v) for v in value]
     if hasattr(value, "dtype") and hasattr(value, "tobytes"):
         return f"array {digest_of(value)}"
     return value

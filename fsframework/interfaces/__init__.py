@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fsframework._calls import checked, contained
     from fsframework.errors import DataError, InfeasibleTask, OptionError
     from fsframework.interfaces.backbone import Backbone, Preprocessing
     from fsframework.interfaces.checks import (
@@ -58,6 +59,8 @@ __all__ = [
     "check_at_least",
     "check_below_one",
     "check_one_of",
+    "checked",
+    "contained",
 ]
 
 _HOME = {
@@ -90,6 +93,8 @@ _HOME = {
     "check_at_least": "fsframework.interfaces.checks",
     "check_below_one": "fsframework.interfaces.checks",
     "check_one_of": "fsframework.interfaces.checks",
+    "checked": "fsframework._calls",
+    "contained": "fsframework._calls",
 }
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
+from fsframework._calls import checked
 from fsframework.interfaces.component import Configurable
 
 __all__ = ["Backbone", "Preprocessing"]
@@ -104,4 +105,4 @@ class Backbone(Configurable, nn.Module, ABC, kind="backbone"):
 
         Override it where a vector is not a pooled map, such as the class token of a transformer.
         """
-        return self.vectors(self(images))
+        return self.vectors(checked(self, "forward", self(images), Tensor))

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from fsframework._calls import guard
-
 __all__ = ["Configurable"]
 
 
@@ -38,15 +36,8 @@ class Configurable:
     ``labels`` does in a data set; every other option is stored under its own name."""
 
     _kind: ClassVar[str] = ""
-    _contract: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def __init_subclass__(cls, kind: str = "", **rest: Any) -> None:
-        """Take down the contract of an interface, which has a kind; guard any other class."""
+        """Take down the kind of an interface."""
         super().__init_subclass__(**rest)
-        if kind:
-            cls._kind = kind
-            declared = {**vars(cls).get("__annotations__", {}), **vars(cls)}
-            public = {name: what for name, what in declared.items() if not name.startswith("_")}
-            cls._contract = MappingProxyType({**cls._contract, **public})
-        else:
-            guard(cls, cls._contract)
+        cls._kind = kind or cls._kind

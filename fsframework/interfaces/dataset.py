@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from PIL import Image
 
-from fsframework._calls import about
+from fsframework._calls import about, checked
 from fsframework.errors import DataError
 from fsframework.interfaces.component import Configurable
 from fsframework.values import ImagePool, IntArray, UInt8Array
@@ -128,7 +128,7 @@ class Dataset(Configurable, ABC, kind="dataset"):
         method = Image.Resampling[interpolation.upper()]
         for place, index in enumerate(indices):
             with about(repr(self.keys[int(index)])):
-                array = self.image(int(index))
+                array = checked(self, "image", self.image(int(index)), np.ndarray)
             if array.shape[:2] != (size, size):
                 array = np.asarray(Image.fromarray(array).resize((size, size), method))
             out[place] = array

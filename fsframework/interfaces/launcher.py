@@ -6,9 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from fsframework._calls import guard
 from fsframework.interfaces.component import Configurable
 
 __all__ = ["Launcher", "Work", "WorkerState", "Workers"]
@@ -62,11 +61,6 @@ class Workers(ABC):
     """The workers that a launcher has started."""
 
     _kind: ClassVar[str] = "workers"
-
-    def __init_subclass__(cls, **rest: Any) -> None:
-        """Guard the methods, so that whatever an engine raises names the workers' class."""
-        super().__init_subclass__(**rest)
-        guard(cls, {"states": Workers.states, "stop": Workers.stop})
 
     @abstractmethod
     def states(self) -> Sequence[WorkerState]:

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 import fsframework
-from fsframework.components.resolution import Component
-from fsframework.pipeline.experiment.configuration import plain
+from fsframework.components.resolution import Component, plain
 from fsframework.pipeline.identity import run_group
 from fsframework.pipeline.learning.model import FewShotModel
 from fsframework.pipeline.lineage import seen_by, under_test
@@ -75,7 +74,7 @@ def new_record(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         name=experiment.name,
         given=experiment.given,
-        settings={k: plain(v) for k, v in vars(settings).items()},
+        settings=plain(vars(settings)),
         origins={k: v for k, v in experiment.origins.items() if isinstance(v, str)},
         components={role: component_record(c) for role, c in experiment.roles.items()},
         stages=tuple(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fsframework._calls import contained
 from fsframework._files import sweep
 from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.pipeline.cache.images import Pixels, known_digest, pixels_of
@@ -59,6 +60,7 @@ class RunResult:
     reused: bool
 
 
+@contained()
 def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     """Run an experiment, or finish or reuse an earlier run of the same fingerprint.
 

@@ -7,9 +7,11 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import NoneType
 
 import numpy as np
 
+from fsframework._calls import checked
 from fsframework._files import atomic_path
 from fsframework.components.objects import component_of
 from fsframework.components.registry import Loaded, Registry
@@ -74,7 +76,7 @@ def draw_tasks(
     if n_tasks is not None:
         _demand_room(sampler, pool, n_tasks, None if path is None else path.parent)
     with _progress(component.name, n_tasks or 0, reporter):
-        tasks = sampler.draw(pool, n_tasks, seed)
+        tasks = checked(sampler, "draw", sampler.draw(pool, n_tasks, seed), TaskSet)
     options = {k: v for k, v in component.to_json().items() if k != "name"}
     tasks = dataclasses.replace(
         tasks, sampler=component.name, options=options, seed=seed, uniform=sampler.uniform
@@ -122,7 +124,8 @@ def control_of(registry: Registry, component: Component) -> tuple[Component, Con
     Raises:
         PluginError: what the sampler declares is not a control.
     """
-    control = component.create().control()
+    sampler = component.create()
+    control = checked(sampler, "control", sampler.control(), Control, NoneType)
     if control is None:
         return None
     if not isinstance(control, Control) or not isinstance(control.sampler, TaskSampler):

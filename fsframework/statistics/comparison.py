@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from fsframework._calls import malformed
+from fsframework._calls import checked, malformed
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.statistic import Statistic
 from fsframework.statistics.differences import (
@@ -451,7 +451,7 @@ def task_values(name: str, statistic: Statistic, outcomes: Outcomes) -> FloatArr
             as many as tasks.
         PluginError: the values are not real numbers, or the statistic raises.
     """
-    found = statistic.per_task(outcomes)
+    found = checked(statistic, "per_task", statistic.per_task(outcomes), np.ndarray)
     if found.dtype.kind not in "biuf":
         raise malformed(statistic, "per_task", f"{found.dtype} values", "float64 values")
     values = np.asarray(found, dtype=np.float64)

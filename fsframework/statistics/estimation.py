@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fsframework._calls import malformed
+from fsframework._calls import checked, malformed
 from fsframework.errors import DataError, argument
 from fsframework.interfaces.statistic import Statistic
 from fsframework.statistics.comparison import estimate_of, values_of
@@ -116,7 +116,7 @@ def _own_interval(
     if found is None:
         return None
     least, most = statistic.bounds
-    low, high = map(float, found)
+    low, high = map(float, checked(statistic, "interval", found, tuple))
     if not least <= low <= value <= high <= most:
         expected = f"bounds around the mean {value} within {least}..{most}"
         raise malformed(statistic, "interval", f"{low}..{high}", expected)

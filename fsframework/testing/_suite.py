@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from fsframework._calls import unguarded
 from fsframework.components.kinds import kind_of, suite_of
 from fsframework.components.registry import Registry, kebab
 from fsframework.interfaces.component import Configurable
@@ -159,8 +158,7 @@ class Suite:
             for earlier in after:
                 if reason := _reason_not_to(earlier, make):
                     raise NotApplicable(reason)
-            with unguarded():
-                function(make)
+            function(make)
             _remember(checked, make, "")
 
         self._checks.append(checked)

@@ -18,19 +18,17 @@ from fsframework._reading import (
     read_file,
     text_lines,
 )
+from fsframework._tables import footnotes, html_table, text_table
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION, read_parquet
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast, label_in_arms
 from fsframework.values.attributes import AttributeTable
-from fsframework.values.declarations import Entry, TableDeclaration
 from fsframework.values.estimate import Estimate, Estimates, measure_name
 from fsframework.values.experiments import ExperimentDescription, ExperimentResult
 from fsframework.values.limits import demand_disk, demand_memory, size_text
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
-from fsframework.values.quantities import Quantity, quantity_fields
 from fsframework.values.seeds import task_rng, task_seed, watched_tasks
-from fsframework.values.tables import footnotes, html_table, text_table
 from fsframework.values.tasks import TaskSet
 
 __all__ = [
@@ -41,7 +39,6 @@ __all__ = [
     "AttributeTable",
     "BoolArray",
     "Contrast",
-    "Entry",
     "Estimate",
     "Estimates",
     "ExperimentDescription",
@@ -51,10 +48,8 @@ __all__ = [
     "ImageRecord",
     "IntArray",
     "Outcomes",
-    "Quantity",
     "QueryBatch",
     "Scope",
-    "TableDeclaration",
     "TaskSet",
     "UInt8Array",
     "check_file",
@@ -69,7 +64,6 @@ __all__ = [
     "parse_json",
     "parse_number",
     "parse_toml",
-    "quantity_fields",
     "read_file",
     "read_parquet",
     "size_text",

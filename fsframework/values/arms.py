@@ -125,7 +125,7 @@ class Arms(_ByArm[TaskSet]):
         return f"Arms({arms})"
 
     def _repr_html_(self) -> str:
-        from fsframework.values.tables import html_table
+        from fsframework._tables import html_table
 
         rows = [
             (name, f"{len(t):,}", str(t.n_way), str(t.n_shot), str(t.n_query), f"{t.n_images:,}")

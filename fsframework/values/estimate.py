@@ -14,10 +14,10 @@ import msgspec
 
 from fsframework._files import atomic_path
 from fsframework._reading import parse_json, read_file
+from fsframework._tables import html_table, text_table
 from fsframework.errors import DataError
 from fsframework.values._formats import SCHEMA_VERSION, check_header
 from fsframework.values.outcomes import QueryBatch, Scope
-from fsframework.values.tables import html_table, text_table
 
 __all__ = ["Estimate", "Estimates", "measure_name"]
 

@@ -167,7 +167,7 @@ class TaskSet:
         return f"<TaskSet: {self.described()}>"
 
     def _repr_html_(self) -> str:
-        from fsframework.values.tables import html_table
+        from fsframework._tables import html_table
 
         tied = self.attribute[self.attribute >= 0]
         rows = [

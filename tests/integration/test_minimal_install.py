@@ -81,7 +81,7 @@ def test_help_names_the_commands_of_the_core_only(
     installed: dict[str, str], tmp_path: Path
 ) -> None:
     text = fsf(installed, tmp_path, "--help")
-    for name in ("run", "data", "attributes", "plugins"):
+    for name in ("run", "data", "plugins"):
         assert f"\n  {name} " in text, name
     for name in (
         "compare",
@@ -91,6 +91,7 @@ def test_help_names_the_commands_of_the_core_only(
         "rank",
         "import",
         "recipes",
+        "attributes",
         "runs",
         "tasks",
     ):

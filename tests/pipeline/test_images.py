@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fsf_tools.data.packing import decoding_difference
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.errors import DataError, FsfError
@@ -19,7 +20,6 @@ from fsframework.pipeline.cache import images as module
 from fsframework.pipeline.cache.images import (
     ImageStore,
     Readable,
-    decoding_difference,
     pixels_of,
     store_of,
     without_broken,
@@ -280,9 +280,8 @@ def test_scaled_decoding_says_how_far_it_is(workspace: Workspace) -> None:
     assert (pixels[:][inner] == exact[:][inner] + 2).all()
     apart = decoding_difference(scaled)
     assert apart is not None
-    mean, high, largest = apart
-    assert 1.9 < mean <= 2
-    assert (high, largest) == (2, 2)
+    assert 1.9 < apart.mean <= 2
+    assert (apart.percentile_99, apart.largest) == (2, 2)
 
 
 def test_a_full_disk_is_one_sentence(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from fsf_benchmarks.interfaces import Benchmark, BenchmarkResults, Selection
-from fsf_reports.values import FigureDeclaration, Panel, Point, Series
-from fsframework.values import Entry, ExperimentDescription, Quantity, TableDeclaration, footnotes
+from fsf_reports.values import (
+    Entry,
+    FigureDeclaration,
+    Panel,
+    Point,
+    Quantity,
+    Series,
+    TableDeclaration,
+)
+from fsframework.values import ExperimentDescription, footnotes
 
 __all__ = ["Crowding"]
 

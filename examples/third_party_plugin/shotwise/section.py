@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from fsf_reports.interfaces import ReportedRuns, Section
-from fsf_reports.values import Block, Text
-from fsframework.values import Entry, Quantity, TableDeclaration
+from fsf_reports.values import Block, Entry, Quantity, TableDeclaration, Text
 
 __all__ = ["HardTasks"]
 

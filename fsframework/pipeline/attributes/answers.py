@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from fsframework._calls import about, malformed, named
+from fsframework._calls import about, checked, malformed, named
 from fsframework.errors import DataError, PluginError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.detector import AttributeDetector, Captioner
@@ -54,7 +54,7 @@ def provenance_of(detector: AttributeDetector) -> dict[str, str]:
     Raises:
         PluginError: it does not.
     """
-    found: Mapping[Any, Any] = detector.provenance()
+    found = checked(detector, "provenance", detector.provenance(), Mapping)
     for name, text in found.items():
         if not (isinstance(name, str) and isinstance(text, str)):
             raise malformed(detector, "provenance", f"{name!r}: {text!r}", "strings")
@@ -100,6 +100,7 @@ def _check_each(
     kinds: type | tuple[type, ...],
     expected: str,
 ) -> None:
+    checked(plugin, method, answers, list, tuple)
     if len(answers) != wanted:
         raise malformed(plugin, method, f"{len(answers)} answers", f"{wanted}, one per item")
     for one in answers:
@@ -130,7 +131,7 @@ def answers_of(
             try:
                 images.append(_shown(detector, dataset, int(indices[place])))
                 places.append(place)
-            except DataError as error:
+            except (DataError, OSError) as error:
                 broken.append((place, str(error)))
         return images, places, broken
 

@@ -33,7 +33,6 @@ __all__ = [
     "PixelSource",
     "Pixels",
     "Readable",
-    "decoding_difference",
     "image_size",
     "known_digest",
     "pixels_of",
@@ -435,24 +434,3 @@ def _rows_of(dataset: Dataset, split: str) -> IntArray:
     """Return the rows of the store that hold the images of a split."""
     rows = dataset.split_indices(split)
     return dataset.rows[rows] if isinstance(dataset, Readable) else rows
-
-
-def decoding_difference(store: ImageStore, most: int = 64) -> tuple[float, float, int] | None:
-    """Return how far scaled decoding is from exact decoding, in levels of 0..255.
-
-    Args:
-        most: number of images compared, spread evenly over the data set.
-
-    Returns:
-        The mean, the 99th percentile and the largest absolute difference; ``None`` where no image
-        can be read.
-    """
-    good = np.setdiff1d(np.arange(len(store)), np.fromiter(store.broken(), np.int64))
-    if not good.size:
-        return None
-    chosen = good[np.unique(np.linspace(0, len(good) - 1, min(most, len(good))).astype(int))]
-    size, how = store.size, store.interpolation
-    exact = store.dataset.images(chosen, size, how).astype(np.int16)
-    scaled = store.dataset.scaled_images(chosen, size, how)
-    apart = np.abs(exact - scaled)
-    return float(apart.mean()), float(np.percentile(apart, 99)), int(apart.max())

@@ -16,6 +16,7 @@ from fsframework.components.registry import Registry
 from fsframework.components.resolution import (
     Component,
     parameters,
+    plain,
     resolve_component,
     resolve_settings,
 )
@@ -37,7 +38,6 @@ from fsframework.values import TaskSet
 __all__ = [
     "ROLES",
     "Experiment",
-    "plain",
     "resolve_experiment",
     "resolve_part",
     "with_way",
@@ -90,7 +90,7 @@ class Experiment:
     def to_json(self) -> dict[str, Any]:
         """Return every resolved value as JSON values."""
         return {
-            **{k: plain(v) for k, v in vars(self.settings).items()},
+            **plain(vars(self.settings)),
             "statistics": [c.to_json() for c in self.statistics.values()],
             **{role: component.to_json() for role, component in self.roles.items()},
             "training": self.training_json(),
@@ -98,7 +98,7 @@ class Experiment:
 
     def training_json(self) -> list[dict[str, Any]]:
         """Return every option of each stage of training as JSON values."""
-        return [{k: plain(v) for k, v in vars(stage).items()} for stage in self.stages]
+        return [plain(vars(stage)) for stage in self.stages]
 
     def components(self) -> list[Component]:
         """Return every component of the experiment, nested ones included."""
@@ -130,17 +130,6 @@ class Experiment:
         )
 
 
-def plain(value: Any) -> Any:
-    """Return a value as JSON values: components as trees, paths as strings."""
-    if isinstance(value, Component):
-        return value.to_json()
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, tuple):
-        return [plain(v) for v in value]
-    return value
-
-
 def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experiment:
     """Resolve a tree of ``Given`` into an experiment.
 
@@ -152,7 +141,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         PluginError: a plugin cannot be loaded.
     """
     asked = _with_names(registry, tree)
-    given = _values(asked)
+    given = plain(asked)
     check_keys(asked)
     settings, _ = _settings(asked)
     if settings.model is not None:
@@ -360,14 +349,6 @@ def _with_model(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         below["training_seed"] = seed
     weights = {"epochs": Given(0, origin), "init_from": Given(folder, origin)}
     return over({**tree, "training": {**training, **weights}}, layer(below, origin))
-
-
-def _values(tree: Any) -> Any:
-    if isinstance(tree, Mapping):
-        return {k: _values(v) for k, v in tree.items()}
-    if isinstance(tree, list):
-        return [_values(v) for v in tree]
-    return plain(tree.value) if isinstance(tree, Given) else tree
 
 
 def _nothing_to_train(registry: Registry, whole: Mapping[str, Any]) -> bool:

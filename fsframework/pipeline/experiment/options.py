@@ -12,7 +12,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
 from fsframework._reading import parse_toml, read_file
 from fsframework.components.options import (
@@ -31,8 +31,8 @@ from fsframework.statistics.estimators import Interval, IntervalChoice
 
 __all__ = [
     "ARGUMENTS",
-    "COMPONENTS",
     "IMAGES",
+    "LISTS",
     "MAIN_OPTIONS",
     "RUNNING",
     "SECTIONS",
@@ -97,8 +97,7 @@ class Arguments:
         int | None, Option(TASKS, without="5, or what the data allow", key="sampler.n_way")
     ] = None
     queries: Annotated[
-        int | None,
-        Option(TASKS, without="15, or what the data allow", key="sampler.n_query"),
+        int | None, Option(TASKS, without="15, or what the data allow", key="sampler.n_query")
     ] = None
     training: Any = None
     statistics: Annotated[
@@ -220,7 +219,7 @@ class Settings:
 
 ARGUMENTS: Mapping[str, Option] = {
     **options_of(Arguments),
-    **{name: option for name, option in options_of(Settings).items() if name != "queries"},
+    **options_of(Settings),
     **{
         name: dataclasses.replace(option, key=f"training.{name}")
         for name, option in options_of(Stage).items()
@@ -229,8 +228,11 @@ ARGUMENTS: Mapping[str, Option] = {
 }
 """The options that have a name of their own, on the command line, in files and in calls."""
 
-COMPONENTS = ("method", "sampler", "dataset", "backbone", "detector")
-"""Arguments that are components of a run: a name, a table with a name, a class or an instance."""
+LISTS = (
+    *("statistics", "training"),
+    *(name for name, option in ARGUMENTS.items() if get_origin(option.type) is tuple),
+)
+"""Arguments whose value is a list."""
 
 SEEDS = ("task_seed", "training_seed")
 """Settings that ``seed`` sets, unless they are given beside it or by a stronger source."""

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fsframework._calls import checked
 from fsframework.errors import OptionError
 from fsframework.interfaces.method import Batch
-from fsframework.interfaces.views import ViewMaker
+from fsframework.interfaces.views import ViewMaker, Views
 from fsframework.pipeline.cache.images import PixelSource
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.model import FewShotModel, pixels_to
@@ -137,7 +138,7 @@ class StepBatches:
     def _views(self, maker: ViewMaker, plain: Tensor) -> dict[str, Tensor]:
         """Return the fields of a batch for views of images."""
         with torch.no_grad():
-            made = maker.make(plain / 255)
+            made = checked(maker, "make", maker.make(plain / 255), Views)
         n = len(plain)
         fields = {"views": made.images, "applied": made.applied}
         if made.small is not None:

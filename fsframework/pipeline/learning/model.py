@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
+from fsframework._calls import checked
 from fsframework._files import atomic_write
 from fsframework._reading import check_file, parse_json
 from fsframework.components.resolution import Component
@@ -180,7 +181,7 @@ class FewShotModel(nn.Module):
         if self.method.consumes == "vectors":
             return self.extractor.encode(images)
         maps: Tensor = self.extractor(images)
-        return maps
+        return checked(self.extractor, "forward", maps, Tensor)
 
     def items(self, pixels: Tensor) -> Tensor:
         """Map uint8 images ``(n, H, W, 3)`` to items ``(n, *item)``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fsframework._calls import malformed, named
+from fsframework._calls import checked, malformed, named
 from fsframework.interfaces.method import FewShotMethod
 
 __all__ = ["Scorer", "check_tensor"]
@@ -33,6 +33,7 @@ def check_tensor(
         PluginError: it is not dense, not of floating point, on another device, of another shape
             or not finite.
     """
+    checked(plugin, method, found, Tensor)
     dense = found.layout is torch.strided
     sound = dense and found.is_floating_point() and found.device == device
     sound = sound and _fits(tuple(found.shape), shape)

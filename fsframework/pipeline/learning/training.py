@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fsframework._calls import about, calling, malformed, named
+from fsframework._calls import about, checked, contained, malformed, named
 from fsframework._files import sweep
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
@@ -353,8 +353,9 @@ def _drawn(
 ) -> TaskSet:
     """Draw tasks of a shape."""
     sampler = replace(episodes, options={**episodes.options, **shape})
-    tasks: TaskSet = sampler.create().draw(pool, count, seed)
-    return tasks
+    made = sampler.create()
+    drawn: TaskSet = made.draw(pool, count, seed)
+    return checked(made, "draw", drawn, TaskSet)
 
 
 @dataclass
@@ -655,7 +656,7 @@ class _StageLoop:
         method = self.model.method
         with seeded(self._derived_seed("step", self.progress.epoch, step), self.device):
             loss = self._loss(batches, step)
-            with calling(named(method), "the gradient of loss"):
+            with contained(named(method), "the gradient of loss"):
                 self.scaler.scale(loss).backward()
         carried, method.carried = method.carried, {}
         if self.stage.clip_norm is not None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsframework.components.options import Given
+from fsframework.components.resolution import plain
 from fsframework.errors import OptionError
-from fsframework.pipeline.experiment.configuration import plain
 
 __all__ = ["packed", "unpacked"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fsf_benchmarks.interfaces import AXES, Benchmark, Labelled, Selection
+from fsframework.api.components import plain_tree
 from fsframework.api.data import opened
 from fsframework.api.experiments import merged
-from fsframework.api.planned import plain_tree
 from fsframework.api.session import Session
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces import Dataset

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from fsf_benchmarks.interfaces import Benchmark, Cell, PrintedValue
+from fsf_reports.values import Quantity
 from fsframework.api.components import component
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import open_session
 from fsframework.errors import FsfError
-from fsframework.values import Estimate, Quantity
+from fsframework.values import Estimate
 
 __all__ = ["PrintedValue", "beside_printed", "printed_of_runs", "printed_values"]
 

@@ -14,18 +14,18 @@ from typing import Any, ClassVar
 
 from fsf_benchmarks._models import of_model
 from fsf_benchmarks.interfaces import Answer, Benchmark, BenchmarkResults, Selection
-from fsf_reports.values import FigureDeclaration, Panel, Point, Series
+from fsf_reports.values import (
+    Entry,
+    FigureDeclaration,
+    Panel,
+    Point,
+    Quantity,
+    Series,
+    TableDeclaration,
+)
 from fsframework.api.data import draw
 from fsframework.errors import InfeasibleTask, OptionError, argument
-from fsframework.values import (
-    Entry,
-    Estimate,
-    ExperimentDescription,
-    ExperimentResult,
-    Quantity,
-    TableDeclaration,
-    footnotes,
-)
+from fsframework.values import Estimate, ExperimentDescription, ExperimentResult, footnotes
 
 __all__ = ["Contexts"]
 

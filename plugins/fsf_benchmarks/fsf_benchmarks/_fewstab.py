@@ -24,9 +24,9 @@ from fsf_benchmarks.interfaces import (
     PrintedValue,
     Selection,
 )
-from fsf_reports.values import FigureDeclaration
+from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsframework.errors import OptionError, argument
-from fsframework.values import ExperimentDescription, ExperimentResult, TableDeclaration
+from fsframework.values import ExperimentDescription, ExperimentResult
 
 __all__ = [
     "BACKBONE",

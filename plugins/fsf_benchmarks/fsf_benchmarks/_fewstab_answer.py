@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from fsf_benchmarks._fewstab import IFSL_ROW, TRAINED
 from fsf_benchmarks._sentences import beside_printed, conclusive, per_column
-from fsframework.values import Entry, TableDeclaration
+from fsf_reports.values import Entry, TableDeclaration
 
 __all__ = ["sentences_on"]
 

@@ -12,7 +12,8 @@ from fsf_benchmarks._fewstab import IFSL_BACKBONE, IFSL_ROW, spelt
 from fsf_benchmarks._fewstab_notes import about, named, printed, printed_note, settings
 from fsf_benchmarks._fewstab_tables import failed, paired_difference
 from fsf_benchmarks.interfaces import BenchmarkResults
-from fsframework.values import Entry, ExperimentResult, Quantity, TableDeclaration, footnotes
+from fsf_reports.values import Entry, Quantity, TableDeclaration
+from fsframework.values import ExperimentResult, footnotes
 
 __all__ = ["table_s10"]
 

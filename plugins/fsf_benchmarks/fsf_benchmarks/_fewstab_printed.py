@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from fsf_benchmarks._fewstab import BACKBONE, DETECTOR, IFSL, PAPER_SHAPE, TECHNIQUES
 from fsf_benchmarks._published import BASES, DATASETS, DETECTORS, METHODS, printed_values
 from fsf_benchmarks.interfaces import Cell, PrintedValue
-from fsframework.values import Quantity
+from fsf_reports.values import Quantity
 
 __all__ = ["printed_for"]
 

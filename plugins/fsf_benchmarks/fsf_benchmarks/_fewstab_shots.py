@@ -13,8 +13,16 @@ from fsf_benchmarks._fewstab import TRAINED, shots_tested, spelt
 from fsf_benchmarks._fewstab_notes import SCOPES, about, joined, named, settings
 from fsf_benchmarks._fewstab_tables import paired_difference
 from fsf_benchmarks.interfaces import BenchmarkResults
-from fsf_reports.values import FigureDeclaration, Panel, Point, Series
-from fsframework.values import Entry, ExperimentResult, Quantity, TableDeclaration, footnotes
+from fsf_reports.values import (
+    Entry,
+    FigureDeclaration,
+    Panel,
+    Point,
+    Quantity,
+    Series,
+    TableDeclaration,
+)
+from fsframework.values import ExperimentResult, footnotes
 
 __all__ = ["drawn", "tabulated"]
 

@@ -26,16 +26,9 @@ from fsf_benchmarks.interfaces import (
     PrintedValue,
     Selection,
 )
+from fsf_reports.values import Entry, Quantity, TableDeclaration
 from fsframework.errors import DataError, InfeasibleTask, OptionError
-from fsframework.values import (
-    Entry,
-    Estimate,
-    ExperimentDescription,
-    ExperimentResult,
-    Quantity,
-    TableDeclaration,
-    footnotes,
-)
+from fsframework.values import Estimate, ExperimentDescription, ExperimentResult, footnotes
 
 __all__ = [
     "BACKBONES",

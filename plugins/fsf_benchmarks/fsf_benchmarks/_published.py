@@ -14,8 +14,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
 
+from fsf_reports.values import Quantity
 from fsframework.errors import DataError
-from fsframework.values import Quantity
 
 __all__ = [
     "AVERAGE",

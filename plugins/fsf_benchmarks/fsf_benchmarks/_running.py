@@ -11,7 +11,7 @@ from typing import Any
 
 from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_choices
 from fsf_benchmarks.interfaces import AXES, Answer, Benchmark, BenchmarkResults, Selection
-from fsf_reports.values import FigureDeclaration
+from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsframework.api.components import Given, component
 from fsframework.api.experiments import Description, given_tree, tree_of_call
 from fsframework.api.grids import read_seeds
@@ -32,7 +32,7 @@ from fsframework.api.sweeps import (
 )
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces import Launcher
-from fsframework.values import ExperimentDescription, ExperimentResult, TableDeclaration
+from fsframework.values import ExperimentDescription, ExperimentResult
 
 __all__ = ["FinishedBenchmark", "Job", "Listed", "make_job", "run_benchmark"]
 
@@ -94,7 +94,7 @@ def _headline(answer: Answer) -> Headline:
     Runs that are equal, as are those of experiments that several tables share, are one row. What
     cannot be compared is said in a sentence.
     """
-    nothing = Headline(answer.sentences, TableDeclaration("headline", "nothing", (), ()))
+    nothing = Headline(answer.sentences)
     if not answer.rows:
         return nothing
     rows: dict[tuple[str, ...] | Path, HeadlineRow] = {}

@@ -9,9 +9,8 @@ import fsframework as fsf
 from fsf_benchmarks._beside import printed_of_runs
 from fsf_benchmarks.interfaces import PrintedValue
 from fsf_reports.interfaces import ReportedRun, ReportedRuns, Section
-from fsf_reports.values import Block, Text
+from fsf_reports.values import Block, Entry, Quantity, TableDeclaration, Text
 from fsframework.errors import RecordError
-from fsframework.values import Entry, Quantity, TableDeclaration
 
 __all__ = ["PrintedValues"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from fsframework.values import Entry, TableDeclaration
+from fsf_reports.values import Entry, TableDeclaration
 
 __all__ = ["beside_printed", "conclusive", "per_column"]
 
@@ -29,7 +29,7 @@ def beside_printed(tables: Iterable[TableDeclaration]) -> Iterator[str]:
 def conclusive(entries: Sequence[Entry]) -> tuple[int, int, int]:
     """Return how many differences are above 0 and below 0 by their intervals, and how many known.
 
-    >>> from fsframework.values import Quantity
+    >>> from fsf_reports.values import Quantity
     >>> conclusive([Entry((str(x),), "gap", Quantity.around(x, 1.0)) for x in (-2, 0, 2, 3)])
     (2, 1, 4)
     """
@@ -40,7 +40,7 @@ def conclusive(entries: Sequence[Entry]) -> tuple[int, int, int]:
 def per_column(entries: Iterable[Entry]) -> str:
     """Return the values of one row as a list in words.
 
-    >>> from fsframework.values import Quantity
+    >>> from fsf_reports.values import Quantity
     >>> per_column([Entry(("a",), name, Quantity(5.25)) for name in ("SC1", "SC2")])
     '5.2 (SC1), 5.2 (SC2)'
     """

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from fsf_reports.values import FigureDeclaration, Panel, Point, Series
+from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsframework.api.experiments import Description
 from fsframework.api.files import atomic_path, atomic_write, stored_array
 from fsframework.api.models import resolve_device
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces import AttributeDetector, Dataset, ImageTextModel
-from fsframework.values import FloatArray, IntArray, Quantity, digest_of
+from fsframework.values import FloatArray, IntArray, digest_of
 
 __all__ = [
     "SUFFIXES",

@@ -219,7 +219,7 @@ def _conclude(
         render.print_headline(found.headline)
         click.echo()
         for table in found.tables:
-            render.print_declared(table)
+            fsf_reports.print_table(table)
             click.echo()
         _print_summary(found.results)
     if figure is not None:

@@ -4,10 +4,18 @@ import numpy as np
 import pytest
 
 from fsf_benchmarks.interfaces import Answer, Benchmark, PrintedValue
-from fsf_reports.values import FigureDeclaration, Panel, Point, Series
+from fsf_reports.values import (
+    Entry,
+    FigureDeclaration,
+    Panel,
+    Point,
+    Quantity,
+    Series,
+    TableDeclaration,
+)
 from fsframework.errors import DataError
 from fsframework.testing import checks_for, parametrize_with_checks
-from fsframework.values import Entry, ExperimentDescription, Quantity, TableDeclaration, footnotes
+from fsframework.values import ExperimentDescription, footnotes
 from tests.misdeclared import misdeclared
 
 

@@ -13,7 +13,7 @@ import fsf_benchmarks
 import fsf_reports
 import fsframework as fsf
 from fsf_benchmarks import beside_printed
-from fsframework.values import Quantity, TableDeclaration
+from fsf_reports.values import Quantity, TableDeclaration
 from tests.conftest import Fsf
 
 QUICK: dict[str, Any] = {
@@ -25,7 +25,7 @@ QUICK: dict[str, Any] = {
 PAPER = """
 from fsf_benchmarks.interfaces import Benchmark
 from fsf_benchmarks.interfaces import PrintedValue
-from fsframework.values import Quantity
+from fsf_reports.values import Quantity
 
 class Paper(Benchmark):
     "A paper with one cell."

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from fsf_importing.checkpoints import read_checkpoint
+from fsf_importing import read_checkpoint
 from fsf_importing.deviation import _split, deviation
 from fsf_importing.reference import read_reference
 from tests.golden_heads import assert_scores

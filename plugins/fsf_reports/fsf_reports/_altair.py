@@ -23,9 +23,8 @@ from fsf_reports._scales import axis_over
 from fsf_reports._style import CONFIG, INK, SIZE, TITLE, WIDTHS
 from fsf_reports._text import line_height, plain, text_width, wrapped
 from fsf_reports.interfaces import Renderer
-from fsf_reports.values import FigureDeclaration
+from fsf_reports.values import FigureDeclaration, Quantity
 from fsframework.errors import DataError, FsfError
-from fsframework.values import Quantity
 
 if TYPE_CHECKING:
     import altair

@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from fsf_reports.values import TableColumn, shown_columns
-from fsframework.values import TableDeclaration
+from fsf_reports.values import TableColumn, TableDeclaration, shown_columns
 
 __all__ = ["print_table", "table_lines"]
 

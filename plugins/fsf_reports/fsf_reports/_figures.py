@@ -11,11 +11,11 @@ from typing import Any
 
 import fsf_statistics
 from fsf_reports._results import Group, Results, Shown, reading
-from fsf_reports.values import FigureDeclaration, Panel, Point, Series
+from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsf_statistics import FEWEST_RANKED, spearman
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.statistics.measures import Measure
-from fsframework.values import Estimate, Quantity
+from fsframework.values import Estimate
 
 __all__ = ["FIGURES", "Named", "Wanted", "figure"]
 

@@ -12,8 +12,7 @@ from typing import Any
 from fsf_reports._scales import Axis, Rectangle, placed_labels
 from fsf_reports._style import COLOURS, DASHES, DIVERGING, FAINT, INK, RISING, SHAPES, SIZE
 from fsf_reports._text import cut, line_height, pieces, plain, text_width, wrapped
-from fsf_reports.values import FigureDeclaration, Panel, Point, Series
-from fsframework.values import Quantity
+from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 
 __all__ = [
     "Drawn",

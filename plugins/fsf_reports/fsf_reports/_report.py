@@ -26,6 +26,7 @@ from fsframework.api.run_pixels import RunImages, open_images_of
 from fsframework.api.running import Run, load_run, runs
 from fsframework.api.session import Session, open_session
 from fsframework.errors import FsfError, OptionError, RecordError, argument, close_matches
+from fsframework.interfaces import checked, contained
 from fsframework.values import IntArray, UInt8Array
 
 __all__ = ["Report", "Reportable", "report"]
@@ -61,7 +62,8 @@ class Report:
         Raises:
             FsfError: it cannot be written, for example because a package is missing.
         """
-        return self.writer.write(self.page)
+        with contained():
+            return self.writer.write(self.page)
 
     def save(self, path: str | Path) -> Path:
         """Write the page, whole or not at all, and return its path.
@@ -183,7 +185,8 @@ def _maker(registry: Any, name: str) -> Callable[[], Section]:
 
 def _place(make: Callable[[], Section]) -> int:
     try:
-        return make().place
+        with contained():
+            return make().place
     except FsfError:
         return Section.place  # its notice stands where it would have been
 
@@ -192,9 +195,11 @@ def _part(name: str, make: Callable[[], Section], shown: ReportedRuns) -> Report
     """Return what a section gives; its failure is not that of the report."""
     title = name
     try:
-        section = make()
-        title = section.title or name
-        return ReportPart(name, title, tuple(section.blocks(shown)))
+        with contained():
+            section = make()
+            title = section.title or name
+            blocks = checked(section, "blocks", section.blocks(shown), Iterable)
+            return ReportPart(name, title, tuple(blocks))
     except FsfError as error:
         return ReportPart(name, title, problem=str(error))
 

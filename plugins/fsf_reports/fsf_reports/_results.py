@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import fsframework as fsf
+from fsf_reports.values import Quantity
 from fsframework.api.results import results_of, statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError
@@ -26,7 +27,7 @@ from fsframework.statistics.results import (
     tasks_called,
     tasks_told_apart,
 )
-from fsframework.values import Estimate, Quantity, footnotes, label_in_arms
+from fsframework.values import Estimate, footnotes, label_in_arms
 
 __all__ = ["Group", "Results", "Shown", "reading"]
 

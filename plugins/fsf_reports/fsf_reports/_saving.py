@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fsf_reports.interfaces import Renderer, TableWriter
-from fsf_reports.values import FigureDeclaration
+from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsframework.api.components import component
 from fsframework.api.files import atomic_path
 from fsframework.api.session import open_session
@@ -20,7 +20,7 @@ from fsframework.errors import (
     argument,
     close_matches,
 )
-from fsframework.values import TableDeclaration
+from fsframework.interfaces import contained
 
 __all__ = ["check_figure", "check_tables", "in_notebook", "save_figure", "save_tables"]
 
@@ -144,6 +144,7 @@ def _writer_of(kind: str, path: Path, asked: Any, called: str) -> Any:
     raise OptionError(f"{path}: the name of a {called} must end in one of {allowed}{hint}")
 
 
+@contained()
 def _written(path: Path, write: Callable[[Path], None]) -> Path:
     """Write a file whole or not at all, and return its path.
 

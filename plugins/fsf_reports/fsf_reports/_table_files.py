@@ -16,9 +16,8 @@ from typing import Any, ClassVar
 
 from fsf_reports._text import plain
 from fsf_reports.interfaces import TableWriter
-from fsf_reports.values import TableColumn, shown_columns
+from fsf_reports.values import Quantity, TableColumn, TableDeclaration, shown_columns
 from fsframework.errors import OptionError
-from fsframework.values import Quantity, TableDeclaration
 
 __all__ = [
     "WRITERS",

@@ -11,8 +11,9 @@ from typing import Any
 
 import fsf_statistics
 from fsf_reports._results import Group, Results, Shown, reading
+from fsf_reports.values import Entry, Quantity, TableDeclaration, table_of_headline
 from fsframework.errors import DataError, OptionError, argument, close_matches
-from fsframework.values import Entry, Estimate, Quantity, TableDeclaration
+from fsframework.values import Estimate
 
 __all__ = ["FACTS", "TABLES", "Request", "table"]
 
@@ -114,12 +115,10 @@ def _cells(results: Results, request: Request) -> list[_Cell]:
     Raises:
         OptionError: a requested column does not exist.
     """
-    import fsframework as fsf
-
     found = []
     for group in results.groups:
         by_label = {one.label: one for one in group.shown}
-        answer = fsf.headline(
+        answer = fsf_statistics.headline(
             {one.label: one.result for one in group.shown}, request.statistic, level=results.level
         )
         estimates = {
@@ -128,7 +127,7 @@ def _cells(results: Results, request: Request) -> list[_Cell]:
             for column in columns
             for label, estimate in column.values.items()
         }
-        for entry in answer.table.entries:
+        for entry in table_of_headline(answer).entries:
             label = entry.row[0]
             estimate = estimates[label, entry.column]
             found.append(_Cell(by_label[label], group, entry, estimate))

@@ -17,7 +17,7 @@ from fsf_reports._options import (
 from fsframework.cli.options import check_output, command, shared
 
 if TYPE_CHECKING:
-    from fsframework.values import TableDeclaration
+    from fsf_reports.values import TableDeclaration
 
 __all__ = ["table"]
 

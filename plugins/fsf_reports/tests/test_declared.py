@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fsf_reports._declared import table_lines
-from fsframework.values import Entry, Quantity, TableDeclaration
+from fsf_reports.values import Entry, Quantity, TableDeclaration
 
 METHODS = ("protonet", "a method whose name is much too long for a narrow terminal", "renet")
 

@@ -12,8 +12,9 @@ import fsf_statistics
 import fsframework as api
 from fsf_reports import figure
 from fsf_reports._figures import FIGURES
+from fsf_reports.values import Quantity
 from fsframework.errors import DataError, OptionError
-from fsframework.values import Estimate, Quantity
+from fsframework.values import Estimate
 from tests.conftest import Fsf
 
 
@@ -47,13 +48,13 @@ def test_both_arms_are_the_estimates_of_the_runs(one_shot: list[Path]) -> None:
 
 
 def test_gaps_are_those_of_the_headline(small_runs: Path, one_shot: list[Path]) -> None:
-    columns = [column for [*_, column] in api.headline(small_runs).columns]
+    columns = [column for [*_, column] in fsf_statistics.headline(small_runs).columns]
     made = figure("intervals", small_runs)
     assert len(made.panels) == len(columns) == 2
     for panel, column in zip(made.panels, columns, strict=True):
         [series] = panel.series
         for point in series.points:
-            [label] = [one for one in column.values if one.partition(" (")[0] == point.x]
+            [label] = [one for one in column.values if one.partition(", ")[0] == point.x]
             assert same(point.y, column.values[label])
         values = [point.y.value for point in series.points if point.y]
         assert values == sorted(values)

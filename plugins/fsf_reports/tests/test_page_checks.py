@@ -6,9 +6,8 @@ from typing import ClassVar
 import pytest
 
 from fsf_reports.interfaces import PageWriter
-from fsf_reports.values import Gallery, Listing, Text
+from fsf_reports.values import Gallery, Listing, TableDeclaration, Text
 from fsframework.testing import checks_for, parametrize_with_checks
-from fsframework.values import TableDeclaration
 from tests.misdeclared import misdeclared
 
 

@@ -15,12 +15,23 @@ from axe_core_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import fsf_reports
+import fsf_statistics
 import fsframework as fsf
 from fsf_reports import HtmlPage, Report
 from fsf_reports.interfaces import ReportedData, ReportPage, ReportPart
 from fsf_reports.testing import toy_figure, toy_runs
-from fsf_reports.values import FigureDeclaration, Gallery, ImageGroup, Listing, TaskBrowser, Text
-from fsframework.values import Entry, Quantity, TableDeclaration
+from fsf_reports.values import (
+    Entry,
+    FigureDeclaration,
+    Gallery,
+    ImageGroup,
+    Listing,
+    Quantity,
+    TableDeclaration,
+    TaskBrowser,
+    Text,
+    table_of_headline,
+)
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
@@ -137,7 +148,7 @@ def test_every_value_of_the_leaderboard_is_that_of_the_public_function(
     page: Page, report: tuple[Path, Report]
 ) -> None:
     runs = {run.label: run.outcomes for run in report[1].page.runs}
-    table = fsf.headline(runs).table
+    table = table_of_headline(fsf_statistics.headline(runs))
     shown = _table(page, "Leaderboard")
     rows = list(dict.fromkeys(entry.row for entry in table.entries))
     assert _column(page, shown, 0) == [row[0] for row in rows]

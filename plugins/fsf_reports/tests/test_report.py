@@ -28,10 +28,17 @@ from fsf_reports import (
 from fsf_reports._table_files import WRITERS
 from fsf_reports.interfaces import Section
 from fsf_reports.testing import toy_runs
-from fsf_reports.values import FigureDeclaration, Listing, TaskBrowser, Text
+from fsf_reports.values import (
+    FigureDeclaration,
+    Listing,
+    Quantity,
+    TableDeclaration,
+    TaskBrowser,
+    Text,
+    table_of_headline,
+)
 from fsframework.errors import OptionError, RecordError
 from fsframework.testing import parametrize_with_checks
-from fsframework.values import Quantity, TableDeclaration
 
 QUICK: dict[str, Any] = {
     "dataset": {"name": "planted", "n_per_class": 24, "size": 24},
@@ -163,9 +170,9 @@ def test_what_sections_declare_is_what_the_public_functions_return() -> None:
         for kind in (TableDeclaration, FigureDeclaration)
     )
     opened = {one.label: one for one in made.page.runs}
-    headline = fsf.headline({label: one.outcomes for label, one in opened.items()})
+    headline = fsf_statistics.headline({label: one.outcomes for label, one in opened.items()})
     assert [(e.row, e.column, repr(e.measured)) for e in tables["Leaderboard"].entries] == [
-        (e.row, e.column, repr(e.measured)) for e in headline.table.entries
+        (e.row, e.column, repr(e.measured)) for e in table_of_headline(headline).entries
     ]
     for name, own in (("ncc", run), ("logistic", other)):
         wanted = [repr(Quantity.of(one)) for one in own.estimates.values()]
@@ -188,7 +195,7 @@ def test_runs_of_several_seeds_are_one_method() -> None:
     made = fsf_reports.report([*seeds.runs], progress=False)
     assert [run.label for run in made.page.runs] == ["ncc seed 0", "ncc seed 1"]
     [block] = [b for b in Findings().blocks(made.page.runs) if b.weight == "lead"]
-    [gap] = [c for c in fsf.headline([run.folder for run in seeds.runs]).columns[0]
+    [gap] = [c for c in fsf_statistics.headline([run.folder for run in seeds.runs]).columns[0]
              if c.label == "gap"]  # fmt: skip
     value = f"{100 * gap.values['ncc'].value:.1f} ± ".replace("-", "−")
     assert value in block.paragraphs[0]
@@ -241,7 +248,7 @@ def test_any_names_of_classes_words_and_methods_stay_text_everywhere(
     for name in HOSTILE:
         assert name in page.text
         assert f"word {name}" in page.text
-    for thing in (run, run.estimates, run.tasks, fsf.headline({HOSTILE[1]: run}),
+    for thing in (run, run.estimates, run.tasks, fsf_statistics.headline({HOSTILE[1]: run}),
                   *(fsf_statistics.breakdown(run, by) for by in ("class", "pair"))):  # fmt: skip
         shown.feed(thing._repr_html_())
     assert shown.tags <= {"table", "caption", "thead", "tbody", "tr", "th", "td", "p", "b"}
@@ -295,7 +302,7 @@ def test_the_command_of_a_run_repeats_it(fsf: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert '"reused": true' in done.stdout
     code = listings["Python"].text
-    assert code.splitlines()[0] == "import fsframework as fsf"
+    assert code.splitlines()[:2] == ["import fsf_reports", "import fsframework as fsf"]
     compile(code, "listing", "exec")
     assert listings["To cite"].text.startswith("@inproceedings{")
 

@@ -18,9 +18,9 @@ import fsf_statistics
 import fsframework as api
 from fsf_reports import PlainTables, table
 from fsf_reports._table_files import WRITERS, caption, to_csv, to_html, to_markdown, to_tex
+from fsf_reports.values import Entry, Quantity, TableDeclaration, table_of_headline
 from fsframework.errors import DataError, OptionError
 from fsframework.testing import Check, Make, parametrize_with_checks
-from fsframework.values import Entry, Quantity, TableDeclaration
 from tests.conftest import Fsf
 
 NASTY = (
@@ -49,7 +49,7 @@ def nasty() -> TableDeclaration:
 
 def test_the_headline_is_that_of_the_public_function(one_shot: list[Path]) -> None:
     made = table(one_shot)
-    wanted = api.headline(one_shot).table
+    wanted = table_of_headline(fsf_statistics.headline(one_shot))
     assert made.row_names == ("method",)
     assert made.columns == wanted.columns == ("Acc-R", "wAcc-R", "wAcc-A", "gap")
     found = {(entry.row, entry.column): entry for entry in made.entries}
@@ -77,7 +77,7 @@ def test_values_are_means_over_seeds_and_tasks_are_told_apart(two_strengths: lis
     made = table(two_strengths, group_by="strength")
     assert made.row_names == ("strength", "seeds", "method")
     found = {(entry.row, entry.column): entry.measured for entry in made.entries}
-    answer = api.headline(two_strengths).table
+    answer = table_of_headline(fsf_statistics.headline(two_strengths))
     assert answer.row_names == ("method", "strength", "seeds")
     assert len(answer.entries) == len(found)
     for entry in answer.entries:

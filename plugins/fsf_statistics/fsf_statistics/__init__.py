@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from fsf_statistics._worst_class import WorstClassAccuracy
     from fsf_statistics.breakdowns import Breakdown, breakdown
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs
+    from fsf_statistics.headlines import headline
     from fsf_statistics.planning import TaskSupply, best_queries
     from fsf_statistics.queries import QueryPlan, plan_queries
     from fsf_statistics.query_variance import QueryVariance, pilot_of
@@ -36,6 +37,7 @@ __all__ = [
     "best_queries",
     "breakdown",
     "harmful_pairs",
+    "headline",
     "pilot_of",
     "plan_queries",
     "rank",
@@ -60,6 +62,7 @@ _HOME = {
     "best_queries": "planning",
     "breakdown": "breakdowns",
     "harmful_pairs": "harm",
+    "headline": "headlines",
     "pilot_of": "query_variance",
     "plan_queries": "queries",
     "rank": "ranking",

@@ -244,8 +244,7 @@ class StudyPlan:
         Raises:
             DataError: there is no pilot, so the variance is unknown.
         """
-        from fsf_reports.values import FigureDeclaration, Panel, Point, Series
-        from fsframework.values import Quantity
+        from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 
         curve = self.curve()
         if not curve:

@@ -9,8 +9,18 @@ if TYPE_CHECKING:
     from fsf_tools.cached import cache_size, clean_cache
     from fsf_tools.data.adding import add_dataset, remove_dataset
     from fsf_tools.data.catalogue import datasets
+    from fsf_tools.data.embedding import embed_images
+    from fsf_tools.data.packing import pack_images
 
-__all__ = ["add_dataset", "cache_size", "clean_cache", "datasets", "remove_dataset"]
+__all__ = [
+    "add_dataset",
+    "cache_size",
+    "clean_cache",
+    "datasets",
+    "embed_images",
+    "pack_images",
+    "remove_dataset",
+]
 
 __version__ = "0.1.0"
 
@@ -19,6 +29,8 @@ _HOME = {
     "cache_size": "cached",
     "clean_cache": "cached",
     "datasets": "data.catalogue",
+    "embed_images": "data.embedding",
+    "pack_images": "data.packing",
     "remove_dataset": "data.adding",
 }
 """The module that defines each name; asking for one name imports no other module."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fsframework.api.packing import pack_images
+from fsf_tools import pack_images
 from fsframework.records import RunRecord
 from tests.conftest import Fsf
 from tests.forked import finished, started
@@ -188,7 +188,7 @@ def test_runs_are_equal_with_any_workers_and_resumed(tmp_path: Path) -> None:
 def test_refused_options_name_what_is_allowed(fsf: Fsf, tmp_path: Path) -> None:
     done = fsf("data", "pack", "--dataset", "planted", "--image-size", "3")
     assert done.returncode == 2
-    assert "image_size must be at least 8 pixels, not 3" in done.stderr
+    assert "--image-size must be at least 8 pixels, not 3" in done.stderr
     assert fsf("data", "pack", "--decoding", "quick").returncode == 2
     done = fsf("tasks", "make", "t.safetensors", "--sampler", "random", "-o", "broken=skip")
     assert done.returncode == 2

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fsframework._calls import contained
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component
 from fsframework.errors import DataError, OptionError, PluginError
@@ -282,8 +283,8 @@ def misbehaving(answer: Any, *, base: type[AttributeDetector] = AttributeDetecto
         (misbehaving(frozenset({""})), "returned the word ''; it must return non-empty words"),
         (misbehaving(frozenset({"a "})), "the word 'a '; .* without surrounding white space"),
         (misbehaving(None), "detect of 7 .* a result of type None; it must return list"),
-        (misbehaving(KeyError("x")), r"detect of 7 images from 'c09/180' on raised KeyError: 'x'"),
-        (misbehaving(SystemExit(0)), r"detect of 7 images from 'c09/180' on raised SystemExit: 0"),
+        (misbehaving(KeyError("x")), r"of 7 images from 'c09/180' on raised KeyError: 'x'"),
+        (misbehaving(SystemExit(0)), r"of 7 images from 'c09/180' on raised SystemExit: 0"),
         (misbehaving(None, base=Teller), "describe .* a result of type None; it must return list"),
         (misbehaving(7, base=Teller), "returned 7; it must return a text for each item"),
         (type("Odd", (Words,), {"consumes": "sounds"}), "must be 'pixels' or 'records'"),
@@ -294,7 +295,7 @@ def misbehaving(answer: Any, *, base: type[AttributeDetector] = AttributeDetecto
 def test_a_plugin_that_misbehaves_is_named(
     workspace: Workspace, detector: type[AttributeDetector], message: str
 ) -> None:
-    with pytest.raises(PluginError, match=f"detector 'odd'.*{message}"):
+    with pytest.raises(PluginError, match=f"detector 'odd'.*{message}"), contained():
         detect(workspace, detector)
 
 

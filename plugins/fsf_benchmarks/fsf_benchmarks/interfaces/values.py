@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from fsframework.values import ExperimentResult, Quantity
+from fsf_reports.values import Quantity
+from fsframework.values import ExperimentResult
 
 __all__ = ["Answer", "Cell", "PrintedValue"]
 

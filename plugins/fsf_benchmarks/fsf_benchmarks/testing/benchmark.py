@@ -17,10 +17,10 @@ from fsf_benchmarks.interfaces import (
     Selection,
 )
 from fsf_benchmarks.testing.toys import toy_benchmark_results, toy_selection
-from fsf_reports.values import FigureDeclaration
+from fsf_reports.values import FigureDeclaration, Quantity, TableDeclaration
 from fsframework.errors import FsfError, OptionError
 from fsframework.testing import Make, NotApplicable, Suite, require
-from fsframework.values import ExperimentDescription, Quantity, TableDeclaration
+from fsframework.values import ExperimentDescription
 
 suite = Suite(Benchmark)
 

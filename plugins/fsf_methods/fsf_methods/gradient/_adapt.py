@@ -15,7 +15,7 @@ from fsf_methods.gradient._head import Head, linear, movable
 from fsf_methods.gradient._operations import TaskOperations
 from fsframework.interfaces import Backbone
 
-__all__ = ["TaskNetwork", "Weights", "scored", "vector_size"]
+__all__ = ["TaskNetwork", "Weights", "scored"]
 
 Weights = dict[str, Tensor]
 """Parameters by name, each ``(tasks, *shape)``."""
@@ -196,14 +196,3 @@ class _Body(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         vectors: Tensor = self.backbone.encode(images)
         return vectors
-
-
-def vector_size(backbone: Backbone, image_shape: tuple[int, ...]) -> int:
-    """Return the length of a backbone's vectors for images of a shape."""
-    own = next(backbone.parameters(), torch.zeros(()))
-    training = backbone.training
-    backbone.eval()
-    with torch.no_grad():
-        vectors = backbone.encode(own.new_zeros(1, *image_shape))
-    backbone.train(training)
-    return vectors.shape[1]

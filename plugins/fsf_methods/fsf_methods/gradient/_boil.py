@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_methods.gradient._adapt import TaskNetwork, scored, vector_size
+from fsf_methods._shared import vector_size
+from fsf_methods.gradient._adapt import TaskNetwork, scored
 from fsf_methods.gradient._head import Head, check_head, check_ways
 from fsframework.interfaces import (
     Backbone,

@@ -7,7 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fsf_methods.gradient._adapt import TaskNetwork, scored, vector_size
+from fsf_methods._shared import vector_size
+from fsf_methods.gradient._adapt import TaskNetwork, scored
 from fsf_methods.gradient._head import Head, HeadKind, check_head, check_ways
 from fsframework.interfaces import (
     Backbone,

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from fsf_methods.gradient._adapt import vector_size
+from fsf_methods._shared import vector_size
 from fsf_methods.gradient._head import Head, HeadKind, adapted_scores, check_head, check_ways
 from fsframework.interfaces import (
     Backbone,

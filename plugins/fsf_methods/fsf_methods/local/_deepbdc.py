@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from fsf_methods.local._descriptors import full_precision
+from fsf_methods._shared import full_precision
 from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
 
 __all__ = ["DeepBDC", "STLDeepBDC"]

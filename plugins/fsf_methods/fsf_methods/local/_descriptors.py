@@ -8,17 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["by_blocks", "descriptors", "full_precision", "sum_of_largest"]
+from fsf_methods._shared import full_precision
+
+__all__ = ["by_blocks", "descriptors", "sum_of_largest"]
 
 _NUMBERS_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 26}
 """Intermediate numbers per block: on a CPU they should stay in the caches."""
 
 _MOST_RANKS = 3
-
-
-def full_precision(x: Tensor) -> Tensor:
-    """Return ``x`` in at least float32, as linear algebra requires."""
-    return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
 def descriptors(maps: Tensor) -> Tensor:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_methods.metric._layers import full_precision, slices
+from fsf_methods._shared import full_precision
+from fsf_methods.metric._layers import slices
 from fsframework.interfaces import (
     Backbone,
     Batch,

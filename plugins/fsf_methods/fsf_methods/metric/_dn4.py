@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_methods.metric._layers import full_precision, slices
+from fsf_methods._shared import full_precision
+from fsf_methods.metric._layers import slices
 from fsframework.interfaces import FewShotMethod, check_at_least
 
 __all__ = ["DN4"]

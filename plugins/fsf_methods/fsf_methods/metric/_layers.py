@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-__all__ = ["fold", "full_precision", "slices"]
+__all__ = ["fold", "slices"]
 
 
 def fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
@@ -21,11 +21,6 @@ def fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
     scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
     bias = -norm.running_mean if conv.bias is None else conv.bias - norm.running_mean
     return conv.weight * scale[:, None, None, None], norm.bias + bias * scale
-
-
-def full_precision(x: Tensor) -> Tensor:
-    """Return ``x`` in at least float32, as linear algebra requires."""
-    return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
 def slices(n: int, size: int) -> Iterator[slice]:

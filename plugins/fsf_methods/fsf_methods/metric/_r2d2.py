@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from fsf_methods.metric._layers import full_precision
+from fsf_methods._shared import full_precision
 from fsframework.interfaces import FewShotMethod, OptionError
 
 __all__ = ["R2D2"]

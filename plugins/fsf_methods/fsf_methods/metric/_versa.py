@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_methods.metric._layers import full_precision
+from fsf_methods._shared import full_precision
 from fsframework.interfaces import (
     Backbone,
     Batch,

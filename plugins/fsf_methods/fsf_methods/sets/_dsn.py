@@ -7,7 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fsf_methods.sets._vectors import full_precision, smoothed_cross_entropy, squared_distances
+from fsf_methods._shared import full_precision
+from fsf_methods.sets._vectors import smoothed_cross_entropy, squared_distances
 from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
 
 __all__ = ["DSN"]

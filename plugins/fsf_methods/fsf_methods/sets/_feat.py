@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fsf_methods._shared import full_precision
 from fsf_methods.sets._attention import SelfAttention, class_centres
-from fsf_methods.sets._vectors import full_precision, squared_distances
+from fsf_methods.sets._vectors import squared_distances
 from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
 
 __all__ = ["FEAT"]

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fsf_methods._shared import full_precision
 from fsf_methods.sets._attention import SelfAttention, class_centres
 from fsf_methods.sets._frequencies import Frequencies
-from fsf_methods.sets._vectors import full_precision, squared_distances
+from fsf_methods.sets._vectors import squared_distances
 from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
 
 __all__ = ["FGFL"]

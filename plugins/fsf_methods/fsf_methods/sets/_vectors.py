@@ -5,12 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["full_precision", "smoothed_cross_entropy", "squared_distances"]
-
-
-def full_precision(x: Tensor) -> Tensor:
-    """Return ``x`` in at least float32, as linear algebra requires."""
-    return x if x.dtype in (torch.float32, torch.float64) else x.float()
+__all__ = ["smoothed_cross_entropy", "squared_distances"]
 
 
 def squared_distances(query: Tensor, points: Tensor) -> Tensor:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
 
-__all__ = ["BaseClassifier", "vector_size"]
+__all__ = ["BaseClassifier"]
 
 
 class BaseClassifier(FewShotMethod):
@@ -54,14 +53,3 @@ class BaseClassifier(FewShotMethod):
         assert batch.classes is not None
         logits = self.class_logits(batch.items)
         return functional.cross_entropy(logits, batch.classes), logits
-
-
-def vector_size(backbone: Backbone, image_shape: tuple[int, ...]) -> int:
-    """Return the length of a backbone's vectors for images of a shape."""
-    own = next(backbone.parameters(), torch.zeros(()))
-    training = backbone.training
-    backbone.eval()
-    with torch.no_grad():
-        vectors = backbone.encode(own.new_zeros(1, *image_shape))
-    backbone.train(training)
-    return vectors.shape[1]

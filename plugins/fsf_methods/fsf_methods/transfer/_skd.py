@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_methods.transfer._base_classes import vector_size
+from fsf_methods._shared import vector_size
 from fsf_methods.transfer._distill import divergence
 from fsf_methods.transfer._regression import READS_VALUES, check_regression, regression_logits
 from fsframework.interfaces import (

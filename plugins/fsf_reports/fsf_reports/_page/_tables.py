@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from fsf_reports.values import shown_columns
-from fsframework.values import Entry, Quantity, TableDeclaration
+from fsf_reports.values import Entry, Quantity, TableDeclaration, shown_columns
 
 __all__ = ["html_of_table"]
 

@@ -17,9 +17,16 @@ from fsf_reports._page._pictures import Pictures, images_of_tasks
 from fsf_reports._page._tables import html_of_table
 from fsf_reports._page._tasks import Packed
 from fsf_reports.interfaces import PageWriter, ReportPage, ReportPart
-from fsf_reports.values import Block, FigureDeclaration, Gallery, Listing, TaskBrowser, Text
+from fsf_reports.values import (
+    Block,
+    FigureDeclaration,
+    Gallery,
+    Listing,
+    TableDeclaration,
+    TaskBrowser,
+    Text,
+)
 from fsframework.errors import FsfError, OptionError, argument
-from fsframework.values import TableDeclaration
 
 __all__ = ["HtmlPage"]
 

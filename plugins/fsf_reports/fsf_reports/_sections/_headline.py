@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from weakref import WeakKeyDictionary
 
+import fsf_statistics
 import fsframework as fsf
 from fsf_reports.interfaces import ReportedRun, ReportedRuns
+from fsf_reports.values import Entry, Quantity, TableDeclaration
+from fsframework.api.headlines import Headline
 from fsframework.statistics import results
-from fsframework.values import Entry, Quantity, TableDeclaration
 
 __all__ = [
     "estimates_of",
@@ -23,10 +25,10 @@ __all__ = [
 ]
 
 
-_known: WeakKeyDictionary[ReportedRun, tuple[list[str], fsf.Headline]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[ReportedRun, tuple[list[str], Headline]] = WeakKeyDictionary()
 
 
-def headline_of(runs: ReportedRuns) -> fsf.Headline:
+def headline_of(runs: ReportedRuns) -> Headline:
     """Return the answer of runs on equal tasks; runs of several seeds are one row."""
     labels = [run.label for run in runs]
     if runs[0] not in _known or _known[runs[0]][0] != labels:
@@ -34,10 +36,12 @@ def headline_of(runs: ReportedRuns) -> fsf.Headline:
     return _known[runs[0]][1]
 
 
-def _headline(runs: ReportedRuns) -> fsf.Headline:
+def _headline(runs: ReportedRuns) -> Headline:
     if several_seeds(runs):
-        return fsf.headline([run.folder for run in runs])
-    return fsf.headline({run.label: run.outcomes for run in runs if run.outcomes is not None})
+        return fsf_statistics.headline([run.folder for run in runs])
+    return fsf_statistics.headline(
+        {run.label: run.outcomes for run in runs if run.outcomes is not None}
+    )
 
 
 def several_seeds(runs: ReportedRuns) -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 
 from fsf_reports._sections._headline import numbered
 from fsf_reports.interfaces import ReportedData, ReportedRun, ReportedRuns, Section
-from fsf_reports.values import Block, Text
-from fsframework.values import Arms, Entry, ImagePool, Quantity, TableDeclaration
+from fsf_reports.values import Block, Entry, Quantity, TableDeclaration, Text
+from fsframework.values import Arms, ImagePool
 
 __all__ = ["DataAndWords"]
 

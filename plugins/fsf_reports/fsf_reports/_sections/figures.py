@@ -14,8 +14,7 @@ from fsf_reports._sections._headline import (
     tasks_called,
 )
 from fsf_reports.interfaces import ReportedRuns, Section
-from fsf_reports.values import Block, FigureDeclaration, Panel, Point, Series
-from fsframework.values import Quantity
+from fsf_reports.values import Block, FigureDeclaration, Panel, Point, Quantity, Series
 
 __all__ = ["Figures"]
 

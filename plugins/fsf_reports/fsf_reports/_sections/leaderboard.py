@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from fsf_reports._sections._headline import every_measure, headline_of, numbered
 from fsf_reports.interfaces import ReportedRuns, Section
-from fsf_reports.values import Block, Text
+from fsf_reports.values import Block, Text, table_of_headline
 
 __all__ = ["Leaderboard"]
 
@@ -27,7 +27,6 @@ class Leaderboard(Section):
         for number, group in enumerate(groups, start=1):
             found = headline_of(group)
             yield Text((" ".join(found.sentences),))
-            notes = (*found.table.notes, *found.notes)
             name = numbered("Leaderboard", number, groups)
-            yield dataclasses.replace(found.table, name=name, notes=notes)
+            yield dataclasses.replace(table_of_headline(found), name=name)
             yield every_measure(group, numbered("Every measure", number, groups))

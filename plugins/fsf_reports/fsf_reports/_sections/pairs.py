@@ -10,9 +10,9 @@ import numpy as np
 
 import fsf_statistics
 from fsf_reports.interfaces import ReportedRun, ReportedRuns, Section
-from fsf_reports.values import Block, Gallery, ImageGroup, Text
+from fsf_reports.values import Block, Entry, Gallery, ImageGroup, Quantity, TableDeclaration, Text
 from fsf_statistics import LEAST_HARM, MOST_WRONG
-from fsframework.values import Entry, ImagePool, IntArray, Quantity, TableDeclaration
+from fsframework.values import ImagePool, IntArray
 
 __all__ = ["HarmfulPairs"]
 

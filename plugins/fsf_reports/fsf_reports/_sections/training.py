@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from fsf_reports.interfaces import ReportedRun, ReportedRuns, Section
-from fsf_reports.values import Block, FigureDeclaration, Panel, Point, Series, Text
-from fsframework.values import Quantity
+from fsf_reports.values import Block, FigureDeclaration, Panel, Point, Quantity, Series, Text
 
 __all__ = ["Training"]
 

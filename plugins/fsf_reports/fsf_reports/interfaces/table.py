@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from fsf_reports.values import TableDeclaration
 from fsframework.interfaces import Configurable
-from fsframework.values import TableDeclaration
 
 __all__ = ["TableWriter"]
 

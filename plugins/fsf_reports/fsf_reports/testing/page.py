@@ -7,9 +7,17 @@ from html.parser import HTMLParser
 
 from fsf_reports.interfaces import PageWriter, ReportPage, ReportPart
 from fsf_reports.testing.toys import toy_figure, toy_runs
-from fsf_reports.values import Gallery, ImageGroup, Listing, TaskBrowser, Text
+from fsf_reports.values import (
+    Entry,
+    Gallery,
+    ImageGroup,
+    Listing,
+    Quantity,
+    TableDeclaration,
+    TaskBrowser,
+    Text,
+)
 from fsframework.testing import Make, Suite, require
-from fsframework.values import Entry, Quantity, TableDeclaration
 
 suite = Suite(PageWriter)
 

@@ -12,10 +12,9 @@ from xml.etree import ElementTree
 from fsf_reports.interfaces import Renderer
 from fsf_reports.testing._one_file import require_formats, written
 from fsf_reports.testing.toys import toy_figure
-from fsf_reports.values import FigureDeclaration, Mark, Panel, Series
+from fsf_reports.values import FigureDeclaration, Mark, Panel, Quantity, Series
 from fsframework.errors import DataError
 from fsframework.testing import ConformanceError, Make, Suite, require
-from fsframework.values import Quantity
 
 suite = Suite(Renderer)
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from fsf_reports.interfaces import TableWriter
 from fsf_reports.testing._one_file import require_formats, written
 from fsf_reports.testing.toys import toy_table
+from fsf_reports.values import Quantity, TableDeclaration
 from fsframework.testing import Make, Suite, require
-from fsframework.values import Quantity, TableDeclaration
 
 suite = Suite(TableWriter)
 

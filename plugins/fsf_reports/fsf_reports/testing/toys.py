@@ -9,19 +9,25 @@ from pathlib import Path
 import numpy as np
 
 from fsf_reports.interfaces import ReportedData, ReportedRun, ReportedRuns
-from fsf_reports.values import FigureDeclaration, Mark, Panel, Point, Series
+from fsf_reports.values import (
+    Entry,
+    FigureDeclaration,
+    Mark,
+    Panel,
+    Point,
+    Quantity,
+    Series,
+    TableDeclaration,
+)
 from fsframework.testing import toy_images, toy_outcomes, toy_pool, toy_record
 from fsframework.values import (
     ArmOutcomes,
     Arms,
     Contrast,
-    Entry,
     Estimate,
     ImagePool,
     IntArray,
     Outcomes,
-    Quantity,
-    TableDeclaration,
     TaskSet,
     UInt8Array,
 )

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fsf_reports.values.figures import FigureDeclaration
+from fsf_reports.values.tables import TableDeclaration
 from fsframework.errors import DataError
-from fsframework.values import TableDeclaration
 
 __all__ = ["Block", "Gallery", "ImageGroup", "Listing", "TaskBrowser", "Text"]
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from fsframework.values import Entry, Quantity, TableDeclaration
+from fsf_reports.values.quantities import Quantity
+from fsf_reports.values.tables import Entry, TableDeclaration
 
 __all__ = ["TableColumn", "shown_columns"]
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Literal, get_args
 
+from fsf_reports.values.quantities import Quantity, quantity_fields
 from fsframework.errors import DataError
-from fsframework.values import Quantity, html_table, quantity_fields
+from fsframework.values import html_table
 
 __all__ = ["FigureDeclaration", "Mark", "Panel", "Point", "Series"]
 

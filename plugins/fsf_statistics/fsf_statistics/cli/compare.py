@@ -14,7 +14,8 @@ from fsframework.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fsframework import Comparison, Headline
+    from fsframework import Comparison
+    from fsframework.api.headlines import Headline
     from fsframework.statistics.comparison import MeasureComparison
     from fsframework.statistics.measures import Measure
     from fsframework.statistics.results import MethodResult
@@ -188,11 +189,11 @@ def _shown(pairs: bool, matrix: bool, explain: bool) -> tuple[str, ...]:
 
 def _headline(results: Sequence[MethodResult], statistic: str, how: Mapping[str, Any]) -> Headline:
     """Return the answer for one statistic."""
-    import fsframework as fsf
+    import fsf_statistics
 
     known = ("interval", "level", "runs_dir", "plugins")
     own = {name: value for name, value in how.items() if name in known}
-    return fsf.headline(results, statistic, **own)
+    return fsf_statistics.headline(results, statistic, **own)
 
 
 def _counterparts(measures: Sequence[Measure], others: Sequence[MethodResult]) -> dict[str, str]:

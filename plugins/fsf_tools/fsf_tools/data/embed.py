@@ -30,7 +30,7 @@ def embed(context: click.Context, /, as_json: bool, **_: Any) -> None:
       fsf data embed --method ncc --backbone timm:tf_efficientnet_lite0 \\
                      -o training.epochs=0 --dataset folder:./images --launcher local
     """
-    from fsframework.api.embedding import embed_described
+    from fsf_tools.data.embedding import embed_described
     from fsframework.cli import render
 
     started = time.perf_counter()

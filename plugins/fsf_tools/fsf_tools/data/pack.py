@@ -17,7 +17,7 @@ from fsframework.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fsframework.api.packing import PackedImages
+    from fsf_tools.data.packing import PackedImages
 
 __all__ = ["pack"]
 
@@ -52,7 +52,7 @@ def pack(context: click.Context, /, as_json: bool, **_: Any) -> None:
       fsf data pack --dataset miniimagenet --image-size 84 --decoding scaled
       fsf data pack --dataset birds --backbone timm:vit_small_patch14_dinov2.lvd142m
     """
-    from fsframework.api.packing import pack_described
+    from fsf_tools.data.packing import pack_described
     from fsframework.cli import render
 
     started = time.perf_counter()

@@ -10,29 +10,20 @@ from typing import Any
 import numpy as np
 
 from fsframework.api.experiments import tree_of_call
-from fsframework.api.session import open_session
-from fsframework.api.sharing import sharing_of
-from fsframework.pipeline.cache.images import (
-    Broken,
-    ImageStore,
-    decoding_difference,
-    image_size,
-    store_of,
-)
-from fsframework.pipeline.experiment.configuration import resolve_part
-from fsframework.pipeline.progress import Reporter
-from fsframework.pipeline.session import Session
-from fsframework.pipeline.work.shards import MissingRows, Sharing
+from fsframework.api.session import Reporter, Session, open_session
+from fsframework.api.sharing import MissingRows, Sharing, sharing_of
+from fsframework.api.stores import Broken, ImageStore, image_store
 
 __all__ = [
     "PackedImages",
     "PixelDifference",
-    "described_store",
+    "decoding_difference",
     "pack_described",
     "pack_images",
 ]
 
-_USUAL_SIZE, _USUAL_INTERPOLATION = 84, "bilinear"
+_MOST_COMPARED = 64
+"""Images whose decoding is compared, spread evenly over the data set."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +109,7 @@ def pack_described(
         plugins: the files of the session's plugins, for the workers of a launcher.
     """
     sharing, tree = sharing_of("images", tree, session, plugins)
-    store, broken = described_store(tree, session)
+    store, broken = image_store(tree, session)
     decoded = _fill(store, broken, sharing, session.reporter)
     apart = decoding_difference(store) if store.decoding == "scaled" else None
     return PackedImages(
@@ -129,21 +120,8 @@ def pack_described(
         bytes=len(store) * store.row_bytes,
         digest=store.digest_of_all(),
         broken={store.dataset.keys[row]: why for row, why in store.broken().items()},
-        scaled_decoding_differs_by=None if apart is None else PixelDifference(*apart),
+        scaled_decoding_differs_by=apart,
     )
-
-
-def described_store(tree: Mapping[str, Any], session: Session) -> tuple[ImageStore, Broken]:
-    """Return the store of the images that a tree describes, and what to do with broken ones."""
-    settings, component = resolve_part(session.registry, tree, "dataset")
-    dataset = component.create()
-    size = settings.image_size or dataset.native_size or _USUAL_SIZE
-    interpolation = _USUAL_INTERPOLATION
-    if "backbone" in tree:
-        wanted = resolve_part(session.registry, tree, "backbone")[1].create().preprocessing
-        size, interpolation = image_size(dataset, wanted, settings.image_size), wanted.interpolation
-    store = store_of(component, dataset, size, interpolation, settings.decoding, session.workspace)
-    return store, settings.broken
 
 
 def _fill(store: ImageStore, broken: Broken, sharing: Sharing | None, reporter: Reporter) -> int:
@@ -156,3 +134,16 @@ def _fill(store: ImageStore, broken: Broken, sharing: Sharing | None, reporter: 
             shared.compute(MissingRows(missing, store.images_a_block))
     store.fill(everything, broken, "images", reporter)
     return int(missing.size)
+
+
+def decoding_difference(store: ImageStore) -> PixelDifference | None:
+    """Compare scaled with exact decoding; ``None`` where no image can be read."""
+    good = np.setdiff1d(np.arange(len(store)), np.fromiter(store.broken(), np.int64))
+    if not good.size:
+        return None
+    places = np.linspace(0, len(good) - 1, min(_MOST_COMPARED, len(good))).astype(int)
+    chosen = good[np.unique(places)]
+    size, how = store.size, store.interpolation
+    exact = store.dataset.images(chosen, size, how).astype(np.int16)
+    apart = np.abs(exact - store.dataset.scaled_images(chosen, size, how))
+    return PixelDifference(float(apart.mean()), float(np.percentile(apart, 99)), int(apart.max()))

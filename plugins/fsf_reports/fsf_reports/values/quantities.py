@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Self
 
-from fsframework.values.estimate import Estimate
+from fsframework.values import Estimate
 
 __all__ = ["Quantity", "quantity_fields"]
 

@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 
 from fsframework.api.experiments import described, tree_of_call
-from fsframework.api.session import open_session
-from fsframework.api.sharing import sharing_of
-from fsframework.pipeline.features import features_of
-from fsframework.pipeline.session import Session
-from fsframework.pipeline.work.shards import MissingRows
+from fsframework.api.session import Session, open_session
+from fsframework.api.sharing import MissingRows, sharing_of
+from fsframework.api.stores import feature_store
 
 __all__ = ["EmbeddedImages", "embed_described", "embed_images"]
 
@@ -78,7 +76,7 @@ def embed_described(
         plugins: the files of the session's plugins, for the workers of a launcher.
     """
     sharing, tree = sharing_of("features", tree, session, plugins)
-    features = features_of(described(tree, session).experiment, session)
+    features = feature_store(described(tree, session))
     reporter = session.reporter
     missing = features.missing(reporter)
     if missing.size and sharing is not None:

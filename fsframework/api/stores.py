@@ -1,10 +1,14 @@
-"""The features of a model that needs no training, as a run would compute them."""
+"""The pixels and features that runs read from the cache, for packages that make them in advance."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from fsframework.api.experiments import Description
 from fsframework.errors import OptionError, argument
-from fsframework.pipeline.cache.images import pixels_of
-from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.pipeline.cache.images import Broken, ImageStore, image_size, pixels_of, store_of
+from fsframework.pipeline.experiment.configuration import resolve_part
 from fsframework.pipeline.learning.evaluation import FeatureStore
 from fsframework.pipeline.learning.model import build_model, resolve_device
 from fsframework.pipeline.learning.training import start_from
@@ -12,16 +16,32 @@ from fsframework.pipeline.preparation import open_source
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.task_sources import candidate_splits
 
-__all__ = ["features_of"]
+__all__ = ["Broken", "FeatureStore", "ImageStore", "feature_store", "image_store"]
+
+_USUAL_SIZE, _USUAL_INTERPOLATION = 84, "bilinear"
 
 
-def features_of(experiment: Experiment, session: Session) -> FeatureStore:
+def image_store(tree: Mapping[str, Any], session: Session) -> tuple[ImageStore, Broken]:
+    """Return the store of the images that a tree describes, and what to do with broken ones."""
+    settings, component = resolve_part(session.registry, tree, "dataset")
+    dataset = component.create()
+    size = settings.image_size or dataset.native_size or _USUAL_SIZE
+    interpolation = _USUAL_INTERPOLATION
+    if "backbone" in tree:
+        wanted = resolve_part(session.registry, tree, "backbone")[1].create().preprocessing
+        size, interpolation = image_size(dataset, wanted, settings.image_size), wanted.interpolation
+    store = store_of(component, dataset, size, interpolation, settings.decoding, session.workspace)
+    return store, settings.broken
+
+
+def feature_store(description: Description) -> FeatureStore:
     """Return the store of the features of the images under test, which are decoded if needed.
 
     Raises:
         OptionError: the model is to be trained first, or its method works on images.
         FsfError: the data or the model cannot be opened.
     """
+    experiment, session = description.experiment, description.session
     settings = experiment.settings
     if experiment.learns:
         raise OptionError(

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fsf_statistics
 import fsframework as fsf
+from fsframework.api.headlines import Headline, HeadlineEntry, HeadlineTable
 from fsframework.errors import DataError
 from fsframework.statistics.results import MethodResult, tasks_told_apart
-from fsframework.values import Arms, Contrast, Entry, Outcomes, Quantity, TableDeclaration, TaskSet
+from fsframework.values import Arms, Contrast, Estimate, Outcomes, TaskSet
 
 ARMS = Contrast("random", "biased")
 
@@ -40,8 +42,8 @@ def result(label: str, worst: dict[str, list[int]], seed: int = 0, **more) -> Me
     return MethodResult(label, outcomes, arms, **more)
 
 
-def told(*results: MethodResult) -> fsf.Headline:
-    return fsf.headline(results)
+def told(*results: MethodResult) -> Headline:
+    return fsf_statistics.headline(results)
 
 
 STEADY = [0, 0, 1, 0, 1, 0, 0, 1]
@@ -52,7 +54,7 @@ def test_one_method_loses_what_its_arms_differ_by() -> None:
     found = told(result("leaner", {"random": STEADY, "biased": [3, 4, 3, 4, 3, 3, 4, 4]}))
     control, tested = 1 - 3 / 32, 1 - 28 / 32
     assert found.table.columns == ("Acc-R", "wAcc-R", "wAcc-A", "gap")
-    values = {entry.column: entry.measured.value for entry in found.table.entries}
+    values = {entry.column: 100 * entry.estimate.value for entry in found.table.entries}
     assert values == pytest.approx(
         {
             "Acc-R": 100 * (1 + control) / 2,
@@ -148,28 +150,37 @@ def test_no_line_is_longer_than_asked(width: int) -> None:
     assert long in found.text(10_000)
 
 
+def entry(name: str, column: str, value: float, half: float) -> HeadlineEntry:
+    """A value in percent."""
+    ends = (value / 100, (value - half) / 100, (value + half) / 100)
+    estimate = Estimate(
+        "wacc", *ends, 0.95, "closed", False, "student-t", 8, 40, share=True, arms=("random",)
+    )
+    return HeadlineEntry((name,), column, name, estimate)
+
+
 def test_the_table_aligns_decimals_and_leaves_out_columns_before_the_last_three() -> None:
     values = {"Acc": (9.5, 0.1), "R": (50.0, 10.0), "A": (5.0, 1.0), "gap": (45.0, 2.0)}
     entries = tuple(
-        Entry((f"method-{row}",), column, Quantity.around(value * row, half))
+        entry(f"method-{row}", column, value * row, half)
         for row in (1, 2)
         for column, (value, half) in values.items()
     )
-    table = TableDeclaration("t", "title", ("method",), entries)
-    lines = fsf.Headline((), table).text(80).splitlines()
+    table = HeadlineTable(("method",), entries)
+    lines = Headline((), table).text(80).splitlines()
     assert lines[0].split() == ["method", "Acc", "R", "A", "gap"]
     assert lines[1].startswith("method-1   9.5 ± 0.1")
     assert lines[2].startswith("method-2  19.0 ± 0.1")
-    assert "Acc" not in fsf.Headline((), table).text(45)
+    assert "Acc" not in Headline((), table).text(45)
 
 
 def test_bars_share_a_scale_that_contains_zero() -> None:
     entries = tuple(
-        Entry((f"m{value}",), "gap", Quantity.around(value, 2) if value else None)
+        entry(f"m{value}", "gap", value, 2) if value else HeadlineEntry(("m0",), "gap", "m0", None)
         for value in (8, -2, 0)
     )
-    table = TableDeclaration("t", "title", ("method",), entries)
-    _, *rows = fsf.Headline((), table).text(35).splitlines()
+    table = HeadlineTable(("method",), entries)
+    _, *rows = Headline((), table).text(35).splitlines()
     first, second, none = (row[20:] for row in rows)
     assert none == ""
     assert first.index("╎") == second.index("┤") == 4
@@ -204,14 +215,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, fsf.Run]:
 
 def test_its_numbers_are_those_of_estimates_and_of_compare(runs: dict[str, fsf.Run]) -> None:
     equal = [run for name, run in runs.items() if name != "other tasks"]
-    found = fsf.headline(equal)
+    found = fsf_statistics.headline(equal)
     compared = fsf.compare(equal)
     assert found.table.columns == ("Acc-R", "wAcc-R", "wAcc-A", "gap")
     for entry in found.table.entries:
-        own = runs[entry.row[0]].estimates[entry.about["measure"]]
-        assert entry.measured is not None
-        assert entry.measured.value == pytest.approx(100 * own.value)
-        assert entry.measured.half_width == pytest.approx(100 * own.half_width)
+        assert entry.estimate is not None
+        own = runs[entry.row[0]].estimates[entry.estimate.name]
+        assert entry.estimate.value == pytest.approx(own.value)
+        assert entry.estimate.half_width == pytest.approx(own.half_width)
     gap = compared["wacc-gap"]
     best = min(gap.values, key=lambda label: gap.values[label].value)
     tied = {
@@ -223,7 +234,7 @@ def test_its_numbers_are_those_of_estimates_and_of_compare(runs: dict[str, fsf.R
 
 
 def test_other_tasks_are_rows_of_their_own(runs: dict[str, fsf.Run]) -> None:
-    found = fsf.headline([runs["ncc"], runs["other tasks"]])
+    found = fsf_statistics.headline([runs["ncc"], runs["other tasks"]])
     assert found.table.row_names == ("method", "task_seed")
     assert {entry.mark for entry in found.table.entries} == {""}
 
@@ -237,7 +248,7 @@ def test_a_sweep_ends_in_a_headline_with_dashes_for_what_failed(tmp_path: Path) 
     assert table.row_names == ("shot", "seeds")
     failed = [entry for entry in table.entries if entry.row[0] == "99"]
     assert failed
-    assert all(entry.measured is None for entry in failed)
+    assert all(entry.estimate is None for entry in failed)
     assert [note for note in found.headline.notes if note.startswith("–: shot 99: ")]
     [line] = [line for line in found.headline.text().splitlines() if line.startswith("99")]
     assert line.split() == ["99", "–", "–", "–", "–", "–"]

@@ -1,17 +1,20 @@
-"""Tables, declared by what has the numbers and drawn elsewhere."""
+"""Tables, declared by what has the numbers and written elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from fsf_reports.values.quantities import Quantity, quantity_fields
 from fsframework.errors import DataError
-from fsframework.values.quantities import Quantity, quantity_fields
-from fsframework.values.tables import html_table
+from fsframework.values import html_table
 
-__all__ = ["Entry", "TableDeclaration"]
+if TYPE_CHECKING:
+    from fsframework.api.headlines import Headline
+
+__all__ = ["Entry", "TableDeclaration", "table_of_headline"]
 
 
 @dataclass(frozen=True)
@@ -144,3 +147,20 @@ def _told(entry: Entry | None) -> str:
     marks = {"best": " *", "tied": " ~", "": ""}
     printed = f" (printed {entry.printed.text()})" if entry.printed is not None else ""
     return entry.measured.text() + marks[entry.mark] + printed
+
+
+def table_of_headline(headline: Headline) -> TableDeclaration:
+    """Return the table of a headline, with its notes."""
+    entries = tuple(
+        Entry(
+            one.row,
+            one.column,
+            None if one.estimate is None else Quantity.of(one.estimate),
+            one.reason,
+            about={"row": one.label, "measure": one.estimate.name if one.estimate else ""},
+            mark=one.mark,
+        )
+        for one in headline.table.entries
+    )
+    names = headline.table.row_names
+    return TableDeclaration("headline", "", names, entries, headline.notes, differences=False)
