@@ -16,7 +16,7 @@ from typing import Any
 from fsframework._calls import interrupt
 from fsframework._digest import digest_of
 from fsframework.api.experiments import Description, described, merged
-from fsframework.api.planned import data_fingerprint, options_of
+from fsframework.api.planned import data_fingerprint
 from fsframework.api.running import Run, Runs, load_run
 from fsframework.api.session import Session, open_session
 from fsframework.errors import FsfError, OptionError, argument
@@ -149,7 +149,7 @@ def result_of(planned: Planned, run: Run) -> ExperimentResult:
         # Options such as statistics are those asked for now, not those of the stored run.
         options={
             **options,
-            **options_of(run),
+            **run.options[0],
             "level": options["level"],
         },
         folder=run.folder,
