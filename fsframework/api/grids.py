@@ -11,7 +11,6 @@ from typing import Any
 
 from fsframework.api.components import Given, plain_tree
 from fsframework.errors import OptionError, argument
-from fsframework.pipeline.experiment.options import given_tree
 from fsframework.values import ExperimentDescription
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "read_seeds",
     "shown",
     "split_values",
-    "tree_of_cell",
 ]
 
 Axes = Mapping[str, Sequence[Any]]
@@ -137,11 +135,6 @@ def experiments_of(axes: Axes) -> list[ExperimentDescription]:
         name = ", ".join(f"{_spoken(key)} {tags[key]}" for key in varied)
         found.append(ExperimentDescription(name or "the only experiment", cell, tags=tags))
     return found
-
-
-def tree_of_cell(cell: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """Return the values of an experiment's axes as a tree of ``Given``."""
-    return given_tree(plain_tree(cell), origin)
 
 
 def _labels(key: str, values: Sequence[Any]) -> list[str]:

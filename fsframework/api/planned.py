@@ -20,7 +20,6 @@ __all__ = [
     "data_fingerprint",
     "find_finished",
     "identity_of",
-    "options_of",
 ]
 
 
@@ -91,22 +90,12 @@ def _deciding(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if key not in _NOT_DECIDING}
 
 
-def options_of(run: Run) -> dict[str, Any]:
-    """Return the value of every option of a run, in the shape of a configuration file."""
-    record = run.record
-    return {
-        **record.settings,
-        **{role: component.to_tree() for role, component in record.components.items()},
-        "training": [dict(stage.options) for stage in record.stages],
-    }
-
-
 def _of_run(run: Run) -> str:
     record = run.record
     plugins = [(p.kind, p.name, p.distribution, p.version) for p in record.plugins]
     return canonical(
         [
-            _deciding(options_of(run)),
+            _deciding(run.options[0]),
             record.digests.get("data"),
             record.environment.fsframework,
             record.environment.device_type,

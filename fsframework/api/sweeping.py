@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fsframework.api.components import Given
+from fsframework.api.components import Given, plain_tree
 from fsframework.api.experiments import tree_of_call
 from fsframework.api.grids import (
     Axes,
@@ -16,7 +16,6 @@ from fsframework.api.grids import (
     experiments_of,
     read_seeds,
     shown,
-    tree_of_cell,
 )
 from fsframework.api.headlines import (
     Headline,
@@ -39,7 +38,7 @@ from fsframework.api.sweeps import (
 )
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher
-from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS, SEEDS, check_keys
+from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS, SEEDS, check_keys, given_tree
 from fsframework.values import (
     ExperimentDescription,
     ExperimentResult,
@@ -425,5 +424,10 @@ def _planned(
     session: Session,
 ) -> Planned:
     holding = [one.options for one in overrides if one.holds_for(experiment)]
-    layers = [tree_of_cell(experiment.arguments, "grid"), given, *reversed(holding), config]
+    layers = [
+        given_tree(plain_tree(experiment.arguments), "grid"),
+        given,
+        *reversed(holding),
+        config,
+    ]
     return planned_over(experiment, layers, session)

@@ -14,7 +14,7 @@ import msgspec
 
 from fsframework._digest import digest_of
 from fsframework.api.experiments import Description, described, merged
-from fsframework.api.planned import data_fingerprint, find_finished, options_of
+from fsframework.api.planned import data_fingerprint, find_finished
 from fsframework.api.running import Run, Runs, load_run
 from fsframework.api.session import Session
 from fsframework.errors import FsfError, OptionError, argument
@@ -126,7 +126,7 @@ def result_of(planned: Planned, run: Run) -> ExperimentResult:
         # Options such as statistics are those asked for now, not those of the stored run.
         options={
             **options,
-            **options_of(run),
+            **run.options[0],
             "level": options["level"],
         },
         folder=run.folder,

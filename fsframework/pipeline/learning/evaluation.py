@@ -251,12 +251,12 @@ class FeatureStore:
         return self._rows.unmade(self.block, np.arange(len(self._images)), reporter)
 
     def embed(self, rows: IntArray, reporter: Reporter) -> None:
-        """Embed whole blocks of images while other processes may embed others."""
+        """Embed those of some blocks of images that are missing; others may embed other blocks."""
 
-        def left() -> IntArray:
-            return np.intersect1d(rows, self.missing(reporter))
+        def find() -> IntArray:
+            return np.intersect1d(rows, self._rows.unmade(self.block, rows[:0], reporter))
 
-        self._rows.make(self._made, self.block, left, reporter, alone=False)
+        self._rows.make(self._made, self.block, find, reporter, alone=False)
 
 
 @torch.no_grad()

@@ -295,7 +295,7 @@ def make_job(
         session: the session, which has the plugins.
         given: options; those of the benchmark itself are below the key ``benchmark``.
         config: options from a file, with ``overrides``; ``given`` takes precedence over them.
-        chosen: values by axis; see ``fsframework.interfaces.benchmark.AXES``.
+        chosen: values by axis; see ``fsf_benchmarks.interfaces.AXES``.
         plugins: files whose plugin classes are loaded, for workers.
         seeds: training seeds, as numbers or a text such as ``0-2``; ``None`` for that of the
             options.

@@ -54,7 +54,7 @@ def test_gaps_are_those_of_the_headline(small_runs: Path, one_shot: list[Path]) 
     for panel, column in zip(made.panels, columns, strict=True):
         [series] = panel.series
         for point in series.points:
-            [label] = [one for one in column.values if one.partition(" (")[0] == point.x]
+            [label] = [one for one in column.values if one.partition(", ")[0] == point.x]
             assert same(point.y, column.values[label])
         values = [point.y.value for point in series.points if point.y]
         assert values == sorted(values)

@@ -100,6 +100,8 @@ def test_a_run_makes_again_what_was_cleaned(fsf: Fsf, tmp_path: Path) -> None:
     assert found["folder"] == str(tmp_path / "cache")
     assert found["stages"]["images"]["items"] == found["stages"]["features"]["items"] == 1
     assert found["bytes"] == sum(stage["bytes"] for stage in found["stages"].values()) > 0
+    folders = {folder.name for folder in (tmp_path / "cache").iterdir()}
+    assert folders - {"running"} <= set(found["stages"]), "no stage is forgotten"
     assert "images" in fsf("cache", "size").stdout
     done = fsf("cache", "clean", "--yes")
     assert done.returncode == 0, done.stderr
