@@ -27,7 +27,7 @@ from _options import positive
 from fsf_samplers import DepletingSampler, RandomSampler
 from fsframework.statistics.differences import ComparisonOptions, mean_interval
 from fsframework.statistics.estimators import IntervalChoice
-from fsframework.statistics.intervals import image_interval
+from fsframework.statistics.intervals import answers_of, interval_over
 from fsframework.values import FloatArray, ImagePool, IntArray, Outcomes, TaskSet
 
 WAY, N_CLASSES, SIZE, DIMENSIONS = 5, 20, 50, 8
@@ -134,7 +134,9 @@ def of_images(
     which: int, tasks: TaskSet, outcomes: Outcomes, sizes: IntArray
 ) -> tuple[float, float]:
     """Return the interval over images."""
-    found = image_interval(STATISTICS[which], tasks, outcomes, sizes)
+    per_task = STATISTICS[which]
+    answers = answers_of(per_task, tasks, outcomes, sizes)
+    found = interval_over(per_task(outcomes), answers, tasks, sizes)
     return found.low, found.high
 
 

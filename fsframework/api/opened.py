@@ -15,10 +15,9 @@ from fsframework.pipeline.attributes.extraction import (
     extract_attributes,
 )
 from fsframework.pipeline.attributes.sources import WordSource
-from fsframework.pipeline.task_sources import (
-    OpenedDataset,
+from fsframework.pipeline.tasks import (
     candidate_splits,
-    checked_tasks,
+    check_tasks,
     drawn_tasks,
     pool_of,
     split_of_tasks,
@@ -64,7 +63,7 @@ def open_images(description: Description, *, words: bool = True) -> OpenedImages
         DataError: the data are missing or broken, or there are no words.
     """
     dataset: Dataset = description.experiment.dataset.create()
-    return _opened(description, OpenedDataset(dataset), _usual_split(description, dataset), words)
+    return _opened(description, dataset, _usual_split(description, dataset), words)
 
 
 def draw_tasks(description: Description, *, tasks: int | None = None) -> tuple[Arms, OpenedImages]:
@@ -90,7 +89,7 @@ def draw_tasks(description: Description, *, tasks: int | None = None) -> tuple[A
     if tasks is not None:
         experiment = replace(experiment, settings=replace(settings, tasks=tasks))
     dataset: Dataset = experiment.dataset.create()
-    found = drawn_tasks(experiment, OpenedDataset(dataset), description.session)
+    found = drawn_tasks(experiment, dataset, description.session)
     split = found.experiment.settings.split
     assert split is not None
     return found.arms, OpenedImages(dataset, split, found.pool)
@@ -103,11 +102,12 @@ def open_tasks(description: Description, file: str | Path) -> tuple[TaskSet, Ope
         DataError: the file is damaged, or belongs to other images or other words.
     """
     tasks = TaskSet.load(file)
-    source = OpenedDataset(description.experiment.dataset.create())
-    split = split_of_tasks(tasks, description.experiment, source)
+    dataset: Dataset = description.experiment.dataset.create()
+    split = split_of_tasks(tasks, description.experiment, dataset)
     tied = tasks.attributes_fingerprint is not None
-    images = _opened(description, source, split, tied)
-    return checked_tasks(tasks, images.pool, file), images
+    images = _opened(description, dataset, split, tied)
+    check_tasks(tasks, images.pool, file)
+    return tasks, images
 
 
 def extract_words(
@@ -168,11 +168,9 @@ def _usual_split(description: Description, dataset: Dataset) -> str:
     return split
 
 
-def _opened(
-    description: Description, source: OpenedDataset, split: str, words: bool
-) -> OpenedImages:
+def _opened(description: Description, dataset: Dataset, split: str, words: bool) -> OpenedImages:
     experiment = description.experiment
     chosen = replace(experiment, settings=replace(experiment.settings, split=split))
     needed = words or experiment.detector is not None
-    pool, _ = pool_of(chosen, source, description.session, words=needed)
-    return OpenedImages(source.dataset, split, pool)
+    pool, _ = pool_of(chosen, dataset, description.session, words=needed)
+    return OpenedImages(dataset, split, pool)

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fsframework.api.components import component
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
@@ -20,13 +18,12 @@ from fsframework.statistics.comparison import (
     Comparison,
     MeasureComparison,
     compare_methods,
-    estimates_of_methods,
     values_of,
 )
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import Interval, IntervalChoice
-from fsframework.statistics.measures import measures_named, measures_of, usual_measures
+from fsframework.statistics.measures import measures_named, usual_measures
 from fsframework.statistics.results import (
     MethodResult,
     comparable,
@@ -108,27 +105,14 @@ def estimate(
         DataError: a statistic cannot be computed from these outcomes.
     """
     choice, statistics = IntervalChoice(level, interval), statistics_of(Registry(), statistic)
-    class_sizes = None if pool is None else pool.class_sizes
     if isinstance(outcomes, Run):
-        if len(outcomes.runs) > 1:
-            return _over_seeds(outcomes, statistics, choice)
-        tested = outcomes.record.tested
-        if class_sizes is None and tested is not None and tested.class_sizes:
-            class_sizes = np.asarray(tested.class_sizes)
-        outcomes = outcomes.outcomes
-    return Estimates(estimates_of(statistics, outcomes, choice, class_sizes))
-
-
-def _over_seeds(run: Run, statistics: Mapping[str, Statistic], choice: IntervalChoice) -> Estimates:
-    """Return statistics of every arm and of their contrast, over seeds and tasks."""
-    joined, found = method_result(run), {}
-    for name, statistic in statistics.items():
-        for measure in measures_of(name, joined.outcomes, joined.contrast):
-            values = values_of([joined], measure, statistic)
-            [one] = estimates_of_methods([name], values, ComparisonOptions(choice)).values()
-            higher = statistic.higher_is_better
-            found[one.name] = dataclasses.replace(one, higher_is_better=higher)
-    return Estimates(found)
+        result = method_result(outcomes)
+    else:
+        result = MethodResult("these outcomes", dict(outcomes), outcomes.arms)
+    if pool is not None:
+        sizes = tuple(int(n) for n in pool.class_sizes)
+        result = dataclasses.replace(result, class_sizes=sizes)
+    return Estimates(estimates_of(statistics, result, choice))
 
 
 def compare(  # noqa: PLR0913 - an option each

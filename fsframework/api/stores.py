@@ -14,7 +14,7 @@ from fsframework.pipeline.learning.model import build_model, resolve_device
 from fsframework.pipeline.learning.training import start_from
 from fsframework.pipeline.preparation import open_source
 from fsframework.pipeline.session import Session
-from fsframework.pipeline.task_sources import candidate_splits
+from fsframework.pipeline.tasks import candidate_splits
 
 __all__ = ["Broken", "FeatureStore", "ImageStore", "feature_store", "image_store"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from fsframework.api.experiments import Description
 from fsframework.errors import OptionError
-from fsframework.pipeline.fitting import fitted_training
 from fsframework.pipeline.learning.model import FewShotModel, resolve_device
 from fsframework.pipeline.learning.training import Trained
 from fsframework.pipeline.lineage import seen_by, under_test
 from fsframework.pipeline.preparation import open_source, pixel_notes
+from fsframework.pipeline.tasks import fitted_training
 from fsframework.pipeline.training_job import TrainingJob
 from fsframework.records import DataRecord, Epoch
 
@@ -57,7 +57,7 @@ def train_described(description: Description) -> TrainedModel:
     options = experiment.sampler.options
     way_shot = options.get("n_way", 5), options.get("n_shot", 5)
     experiment, note = fitted_training(
-        experiment, way_shot, source.pool_of("train"), session.registry
+        experiment, way_shot, source.dataset.pool("train"), session.registry
     )
     for one in (*pixel_notes(source, settings, device), *([note] if note else ())):
         session.reporter.note(one)

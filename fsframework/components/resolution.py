@@ -28,7 +28,6 @@ from fsframework._calls import text_of
 from fsframework._digest import digest_of
 from fsframework._numbers import parse_number
 from fsframework._reading import check_file
-from fsframework.components.code import code_digest
 from fsframework.components.kinds import kind_of
 from fsframework.components.options import Given
 from fsframework.components.registry import Loaded, Registry
@@ -140,6 +139,9 @@ class Component:
         The code of a plugin under development changes without its version, and a result of old
         code must not pass for one of new code.
         """
+        # Imported late: commands that compute nothing start without it.
+        from fsframework.components.code import code_digest
+
         parts = [code_digest(c.cls) for c in self.walk()]
         parts += [
             _content_digest(c.options.get(option)) for c in self.walk() for option in c.cls.reads

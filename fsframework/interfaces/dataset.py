@@ -182,8 +182,15 @@ class Dataset(Configurable, ABC, kind="dataset"):
     def pool(self, split: str) -> ImagePool:
         """Return the pool of one split, without attributes and without empty classes.
 
-        Pool index ``i`` is the data set's index ``split_indices(split)[i]``.
+        Pool index ``i`` is the data set's index ``split_indices(split)[i]``. It is made once, since
+        that of a large data set takes time.
         """
+        pools: dict[str, ImagePool] = vars(self).setdefault("_pools", {})
+        if split not in pools:
+            pools[split] = self._pool(split)
+        return pools[split]
+
+    def _pool(self, split: str) -> ImagePool:
         indices = self.split_indices(split)
         present, labels = np.unique(self.labels[indices], return_inverse=True)
         return ImagePool(

@@ -18,8 +18,7 @@ from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.history import check_tensorboard
 from fsframework.pipeline.learning.model import resolve_device
 from fsframework.pipeline.session import Session
-from fsframework.pipeline.task_sources import OpenedDataset, drawn_tasks, tasks_of_file
-from fsframework.pipeline.tasks import placebo
+from fsframework.pipeline.tasks import drawn_tasks, placebo, tasks_of_file
 from fsframework.values import Arms, ImagePool, TaskSet, demand_disk, demand_memory
 
 __all__ = ["Prepared", "Source", "open_source", "pixel_notes", "prepare"]
@@ -30,7 +29,7 @@ _FLOAT_BYTES, _INDEX_BYTES = 4, 8
 
 
 @dataclass(frozen=True)
-class Source(OpenedDataset):
+class Source:
     """An opened data set with its decoded images.
 
     Args:
@@ -39,6 +38,7 @@ class Source(OpenedDataset):
         broken: rows of images that are skipped, with the reasons.
     """
 
+    dataset: Dataset
     store: ImageStore
     broken: Mapping[int, str]
 
@@ -80,9 +80,9 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
     for statistic in experiment.statistics.values():
         statistic.create()
     if settings.task_file is None:
-        found = drawn_tasks(experiment, source, session, trains=trains)
+        found = drawn_tasks(experiment, source.dataset, session, trains=trains)
     else:
-        found = tasks_of_file(experiment, source, session, trains=trains)
+        found = tasks_of_file(experiment, source.dataset, session, trains=trains)
     experiment, pool, arms, notes = found.experiment, found.pool, found.arms, found.notes
     if trains:
         _demand_room_for_training(experiment.stages, arms.tested, source.store.row_bytes)

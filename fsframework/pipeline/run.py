@@ -42,6 +42,7 @@ from fsframework.records import (
     outcomes_digests,
 )
 from fsframework.statistics.estimation import estimates_of
+from fsframework.statistics.results import MethodResult
 from fsframework.values import ArmOutcomes, ImagePool, Outcomes
 
 __all__ = ["RunResult", "run_experiment"]
@@ -245,9 +246,13 @@ class _Job:
         }
         estimates = estimates_of(
             {name: component.create() for name, component in missing.items()},
-            outcomes,
+            MethodResult(
+                self.experiment.method.name,
+                dict(outcomes),
+                outcomes.arms,
+                class_sizes=tuple(int(n) for n in self.prepared.pool.class_sizes),
+            ),
             self.settings.intervals,
-            self.prepared.pool.class_sizes,
         )
         labels = {name: c.cls.label for name, c in missing.items() if c.cls.label}
         plugins = plugin_records(missing.values())

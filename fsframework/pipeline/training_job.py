@@ -56,7 +56,7 @@ class TrainingJob:
     @cached_property
     def n_base_classes(self) -> int:
         """Classes of the split ``train``; 0 if nothing learns from them, or it has no labels."""
-        return self.source.pool_of("train").n_classes if self.experiment.learns else 0
+        return self.source.dataset.pool("train").n_classes if self.experiment.learns else 0
 
     def untrained(self) -> FewShotModel:
         """Build the model, which has its pretrained weights if it has any."""
@@ -110,7 +110,7 @@ class TrainingJob:
         source, reporter = self.source, self.session.reporter
         names = [name for name in ("train", "val") if name in source.dataset.splits]
         return [
-            (source.pool_of(name), pixels_of(source.store, source.dataset, name, reporter))
+            (source.dataset.pool(name), pixels_of(source.store, source.dataset, name, reporter))
             for name in names
         ]
 

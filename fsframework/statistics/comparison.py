@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from fsframework._calls import checked, malformed
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.statistic import Statistic
 from fsframework.statistics.differences import (
@@ -27,13 +28,14 @@ from fsframework.statistics.differences import (
     benjamini_hochberg,
     holm,
 )
-from fsframework.statistics.estimation import contrast_images, task_values
 from fsframework.statistics.estimators import LEVELS, Level
 from fsframework.statistics.intervals import answers_of, interval_over
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.statistics.seeds import differences_over_seeds, means_over_seeds
 from fsframework.values import (
+    Arms,
+    Contrast,
     Estimate,
     FloatArray,
     IntArray,
@@ -55,6 +57,7 @@ __all__ = [
     "TaskValues",
     "compare_methods",
     "direct_sign",
+    "estimate_of",
     "estimates_of_methods",
     "letters",
     "values_of",
@@ -369,6 +372,12 @@ def values_of(
     if measure.is_gap:
         if first.arms is None or first.contrast is None:
             raise DataError(f"{measure.name}: these results share no two arms that are compared")
+        batches = [first.outcomes[arm].query_batch for arm in measure.arms]
+        if batches[0] != batches[1]:
+            raise DataError(
+                f"the arms {' and '.join(measure.arms)} were scored differently: the queries of "
+                f"one were passed by {batches[0]}, those of the other by {batches[1]}"
+            )
         # A gap is positive where the tested arm is worse.
         sign = 1.0 if statistic.higher_is_better else -1.0
         n_images, scope = contrast_images(first.arms, first.contrast)
@@ -408,6 +417,55 @@ def _columns(
     return np.column_stack(values)
 
 
+def contrast_images(arms: Arms, contrast: Contrast) -> tuple[int, Scope]:
+    """Return how many distinct images two arms have, and the scope of an interval of their gap.
+
+    It is open only if no image appears in two tasks, or in two pairs of tasks where arms are
+    paired.
+
+    Raises:
+        DataError: the arms are declared to be paired, but their tasks are not.
+    """
+    pair = arms[contrast.control], arms[contrast.tested]
+    if not contrast.paired:
+        images = np.concatenate([tasks.images.ravel() for tasks in pair])
+        n_images = int(np.unique(images).size)
+        return n_images, "closed" if n_images < images.size else "open"
+    if pair[0].key_digest != pair[1].key_digest or len(pair[0]) != len(pair[1]):
+        raise DataError(
+            f"the arms {' and '.join(contrast.arms)} cannot be paired task by task; they have "
+            f"{len(pair[0])} and {len(pair[1])} tasks of the images {pair[0].key_digest[:12]} and "
+            f"{pair[1].key_digest[:12]}"
+        )
+    images = np.sort(np.concatenate([tasks.images for tasks in pair], axis=1), axis=1)
+    new = np.diff(images, axis=1, prepend=-1) != 0  # an image of both tasks of a pair counts once
+    n_images = int(np.unique(images).size)
+    return n_images, "closed" if n_images < new.sum() else "open"
+
+
+def task_values(name: str, statistic: Statistic, outcomes: Outcomes) -> FloatArray:
+    """Return a statistic of each task, float64 ``(T,)``, checked against its contract.
+
+    Raises:
+        DataError: a value is not a finite number within the statistic's bounds, or there are not
+            as many as tasks.
+        PluginError: the values are not real numbers, or the statistic raises.
+    """
+    found = checked(statistic, "per_task", statistic.per_task(outcomes), np.ndarray)
+    if found.dtype.kind not in "biuf":
+        raise malformed(statistic, "per_task", f"{found.dtype} values", "float64 values")
+    values = np.asarray(found, dtype=np.float64)
+    if values.shape != (len(outcomes),):
+        raise DataError(f"{name}: {values.shape} values for {len(outcomes)} tasks")
+    if not np.isfinite(values).all():
+        task = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise DataError(f"{name}: the value of task {task} is {values[task]}")
+    low, high = statistic.bounds
+    if values.size and (values.min() < low or values.max() > high):
+        raise DataError(f"{name}: values must lie in {low}..{high}")
+    return values
+
+
 def estimates_of_methods(
     labels: Sequence[str], values: TaskValues, how: ComparisonOptions | None = None
 ) -> dict[str, Estimate]:
@@ -421,6 +479,12 @@ def estimates_of_methods(
     return {
         label: _estimate(values, found, row, how.choice.level) for row, label in enumerate(labels)
     }
+
+
+def estimate_of(values: TaskValues, how: ComparisonOptions) -> Estimate:
+    """Return the value of a single method, over images or classes if that is asked for."""
+    _, over, _ = _intervals(values, np.eye(1), how)
+    return _estimate(values, over, 0, how.choice.level)
 
 
 def compare_methods(
@@ -449,10 +513,7 @@ def compare_methods(
     chosen = _chosen(labels, how.baseline)
     columns = np.eye(n)
     contrasts = np.vstack([columns, *(columns[i] - columns[j] for i, j in chosen)])
-    found = differences_over_seeds(values.parts, contrasts, values.n_seeds, how)
-    over, why_not = found, ""
-    if how.choice.method in LEVELS:
-        over, why_not = _over_images(values, contrasts, found, how)
+    found, over, why_not = _intervals(values, contrasts, how)
     level = how.choice.level
     own = {label: _estimate(values, over, i, level) for i, label in enumerate(labels)}
     other = {}
@@ -542,6 +603,16 @@ def _pairs(
             )
         )
     return tuple(made)
+
+
+def _intervals(
+    values: TaskValues, contrasts: FloatArray, how: ComparisonOptions
+) -> tuple[Differences, Differences, str]:
+    """Return contrasts over tasks and as they are asked for, and why there is no other interval."""
+    found = differences_over_seeds(values.parts, contrasts, values.n_seeds, how)
+    if how.choice.method not in LEVELS:
+        return found, found, ""
+    return found, *_over_images(values, contrasts, found, how)
 
 
 def _over_images(

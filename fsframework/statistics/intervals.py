@@ -21,7 +21,7 @@ from fsframework.values import FloatArray, IntArray, Outcomes, TaskSet
 if TYPE_CHECKING:
     from scipy import sparse
 
-__all__ = ["ImageLevel", "answers_of", "image_interval", "interval_over"]
+__all__ = ["ImageLevel", "answers_of", "interval_over"]
 
 _TASKS_AT_ONCE = 1024
 """Rows of the tasks' products with each other held in memory at a time."""
@@ -44,60 +44,6 @@ class ImageLevel:
     units_variance: float
     tasks_variance: float
     freedom: float
-
-
-def image_interval(
-    per_task: Callable[[Outcomes], FloatArray],
-    tasks: TaskSet,
-    outcomes: Outcomes,
-    class_sizes: IntArray,
-    level: float = 0.95,
-    over: Level = "image-level",
-) -> ImageLevel:
-    """Return the interval of a mean over uniformly drawn tasks, for new images or classes.
-
-    The mean over tasks is an incomplete U-statistic of the images. Its variance is that of the
-    complete one, which no number of tasks reduces, plus the part added by drawing only some of the
-    tasks, the variance of the tasks' values divided by their number. The first is estimated by the
-    infinitesimal jackknife: the sum over images of the squared influence of an image, which is the
-    mean over tasks of its effect on a task's value. The square of an estimated influence is too
-    large by the variance of the estimate; this Monte-Carlo part is left out by taking products of
-    different tasks only, which are drawn independently.
-
-    The effect of a query image follows from its own answers, times the effect of one answer on the
-    statistic; that of a support image from the values of the tasks that contain it. ``class-level``
-    treats the classes as draws too, each with its images: the influences are then those of
-    classes, and few classes give long intervals.
-
-    The estimated variance is itself noisy: 600 tasks with one query per class may give it to within
-    a third only, because what a support image does drowns in the luck of the queries. The degrees
-    of freedom of the interval (Satterthwaite 1946) include this noise, as the products of pairs of
-    tasks show it. A negative estimate counts as 0; the degrees of freedom are those of a normal
-    estimate of a variance that is not negative.
-
-    ``docs/intervals.md`` states the coverage that ``benchmarks/interval_coverage.py`` measures.
-
-    Source: Mentch and Hooker 2016, section 3 (incomplete U-statistics); Wager, Hastie and Efron
-    2014, equations 5 and 7 (jackknife and Monte-Carlo correction); Wager and Athey 2018, equation
-    8 (the factor for draws without replacement). Here per class, as tasks are drawn by class, and
-    by role. Effects of pairs of images are counted twice, as by any jackknife: where a task takes
-    most of a class's images, the interval is somewhat long.
-
-    Args:
-        per_task: a statistic, from outcomes to float ``(T,)``; it is called once more for every
-            query of a task.
-        tasks: the tasks, classes and images drawn uniformly.
-        outcomes: of these tasks.
-        class_sizes: int ``(n_classes,)``, images of each class in the data.
-        level: confidence level, 0 < level < 1.
-        over: what is treated as a draw, ``image-level`` or ``class-level``.
-
-    Raises:
-        DataError: there is one task, or for ``class-level`` all classes are in every task.
-    """
-    values = np.asarray(per_task(outcomes), dtype=np.float64)
-    answers = answers_of(per_task, tasks, outcomes, class_sizes) if over == "image-level" else None
-    return interval_over(values, answers, tasks, class_sizes, level, over)
 
 
 def answers_of(
@@ -135,7 +81,34 @@ def interval_over(
     level: float = 0.95,
     over: Level = "image-level",
 ) -> ImageLevel:
-    """Return the interval of ``image_interval`` from values and the effects of answers.
+    """Return the interval of a mean over uniformly drawn tasks, for new images or classes.
+
+    The mean over tasks is an incomplete U-statistic of the images. Its variance is that of the
+    complete one, which no number of tasks reduces, plus the part added by drawing only some of the
+    tasks, the variance of the tasks' values divided by their number. The first is estimated by the
+    infinitesimal jackknife: the sum over images of the squared influence of an image, which is the
+    mean over tasks of its effect on a task's value. The square of an estimated influence is too
+    large by the variance of the estimate; this Monte-Carlo part is left out by taking products of
+    different tasks only, which are drawn independently.
+
+    The effect of a query image follows from its own answers, times the effect of one answer on the
+    statistic; that of a support image from the values of the tasks that contain it. ``class-level``
+    treats the classes as draws too, each with its images: the influences are then those of
+    classes, and few classes give long intervals.
+
+    The estimated variance is itself noisy: 600 tasks with one query per class may give it to within
+    a third only, because what a support image does drowns in the luck of the queries. The degrees
+    of freedom of the interval (Satterthwaite 1946) include this noise, as the products of pairs of
+    tasks show it. A negative estimate counts as 0; the degrees of freedom are those of a normal
+    estimate of a variance that is not negative.
+
+    ``docs/intervals.md`` states the coverage that ``benchmarks/interval_coverage.py`` measures.
+
+    Source: Mentch and Hooker 2016, section 3 (incomplete U-statistics); Wager, Hastie and Efron
+    2014, equations 5 and 7 (jackknife and Monte-Carlo correction); Wager and Athey 2018, equation
+    8 (the factor for draws without replacement). Here per class, as tasks are drawn by class, and
+    by role. Effects of pairs of images are counted twice, as by any jackknife: where a task takes
+    most of a class's images, the interval is somewhat long.
 
     Both values and answers may be differences of two methods on the same tasks: an image's
     influence on a difference is the difference of its influences.
@@ -143,6 +116,10 @@ def interval_over(
     Args:
         values: float64 ``(T,)``, one per task.
         answers: effect of each answer on them, see ``answers_of``; not used for ``class-level``.
+        tasks: the tasks, classes and images drawn uniformly.
+        class_sizes: int ``(n_classes,)``, images of each class in the data.
+        level: confidence level, 0 < level < 1.
+        over: what is treated as a draw, ``image-level`` or ``class-level``.
 
     Raises:
         DataError: there is one task, or for ``class-level`` all classes are in every task.

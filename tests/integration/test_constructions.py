@@ -16,7 +16,6 @@ from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.pipeline.attributes.sources import attach_attributes
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
-from fsframework.statistics.estimation import estimate
 from fsframework.values import AttributeTable, ImagePool, Outcomes
 from tests.integration.test_instrument import SIZE, Bench
 
@@ -49,7 +48,7 @@ def worst(bench: Bench, pool: ImagePool, items: Tensor, seed: int = 0, **options
     tasks = sampler.draw(pool, 600, seed)
     outcomes = Outcomes.of(tasks, predict(bench.model(), tasks, ImageSource(items)))
     statistic = resolve_component(Registry(), "statistic", "wacc").create()
-    return estimate("wacc", statistic, outcomes).value
+    return float(statistic.per_task(outcomes).mean())
 
 
 def drops(bench: Bench, items: Tensor, option: str, values: tuple[str, ...]) -> list[float]:

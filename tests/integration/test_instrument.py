@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import fsframework as fsf
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.interfaces import Backbone, FewShotMethod
@@ -21,7 +22,6 @@ from fsframework.pipeline.attributes.sources import attach_attributes
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
 from fsframework.pipeline.learning.model import FewShotModel
 from fsframework.pipeline.tasks import placebo
-from fsframework.statistics.estimation import estimates_of
 from fsframework.values import ArmOutcomes, Arms, Contrast, Estimate, ImagePool, Outcomes, TaskSet
 
 SIZE, MARGIN = 42, 6
@@ -87,9 +87,6 @@ class Bench:
         self, name: str, seed: int, *, count: int = 600, permuted: bool = False
     ) -> dict[str, Estimate]:
         """Return the estimates of one classifier on both arms."""
-        statistics = {
-            s: resolve_component(Registry(), "statistic", s).create() for s in ("acc", "wacc")
-        }
         drawn, outcomes = {}, {}
         for arm, sampler in (("random", "random"), ("biased", "fewstab")):
             tasks = self.tasks(sampler, seed, count)
@@ -101,7 +98,7 @@ class Bench:
             drawn[arm] = tasks
             outcomes[arm] = Outcomes.of(tasks, predict(self.model(method), tasks, source))
         arms = Arms(drawn, Contrast("random", "biased"))
-        return estimates_of(statistics, ArmOutcomes(outcomes, arms))
+        return dict(fsf.estimate(ArmOutcomes(outcomes, arms), ["acc", "wacc"]))
 
 
 @pytest.fixture(scope="module")

@@ -366,7 +366,6 @@ def test_values_of_a_run_can_be_opened_again(fsf: Fsf, tmp_path: Path) -> None:
     from fsframework.components.registry import Registry
     from fsframework.components.resolution import resolve_component
     from fsframework.pipeline.attributes.sources import attach_attributes
-    from fsframework.pipeline.tasks import check_tasks
 
     assert fsf("run", *QUICK).returncode == 0
     options = {"name": "planted", "size": 32, "n_per_class": 40}
@@ -378,4 +377,7 @@ def test_values_of_a_run_can_be_opened_again(fsf: Fsf, tmp_path: Path) -> None:
     again = ImagePool.load(tmp_path / "pool.parquet").with_attributes(
         AttributeTable.load(tmp_path / "words.parquet")
     )
-    check_tasks(load_outcomes(only_run(tmp_path)).arms["biased"], again)
+    tasks = load_outcomes(only_run(tmp_path)).arms["biased"]
+    tasks.verify(again)
+    assert again.attributes is not None
+    assert tasks.attributes_fingerprint == again.attributes.fingerprint

@@ -5,37 +5,44 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fsframework.components.options import Given
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import Component, resolve_component
+import fsframework as fsf
+from fsframework.api.opened import draw_tasks
 from fsframework.errors import InfeasibleTask
-from fsframework.pipeline.fitting import Fit, fitted, shape_of, size_of
-from fsframework.pipeline.tasks import draw_arms
-from fsframework.values import AttributeTable, ImagePool
-
-REGISTRY = Registry()
+from fsframework.interfaces import Dataset
+from fsframework.values import TaskSet, UInt8Array
 
 
-def pool(*sizes: int, words: list[frozenset[str]] | None = None) -> ImagePool:
-    labels = np.repeat(np.arange(len(sizes)), sizes)
-    keys = tuple(f"{i}" for i in range(len(labels)))
-    made = ImagePool(keys, labels, tuple(f"c{i}" for i in range(len(sizes))), {})
-    return made if words is None else made.with_attributes(AttributeTable.from_words(keys, words))
+class Sized(Dataset):
+    """A split test with classes of given sizes, whose images share words in turn."""
+
+    def __init__(self, *, sizes: tuple[int, ...] = (), words: tuple[str, ...] = ()):
+        self.sizes, self.words = sizes, words
+        self.labels = np.repeat(np.arange(len(sizes)), sizes)
+        self.keys = tuple(f"{i}" for i in range(len(self.labels)))
+        self.class_names = tuple(f"c{i}" for i in range(len(sizes)))
+        self.splits = {"test": self.class_names}
+        cells = tuple(words[i % len(words)] for i in range(len(self.labels))) if words else ()
+        self.metadata = {"words": cells} if words else {}
+        self.fingerprint = f"{sizes} {words}"
+
+    def image(self, index: int) -> UInt8Array:
+        return np.zeros((8, 8, 3), np.uint8)
 
 
-def sampler(name: str = "random", **given: int) -> Component:
-    return resolve_component(
-        REGISTRY, "sampler", {"name": name, **{k: Given(v, "call") for k, v in given.items()}}
-    )
-
-
-def fit(one: Component, images: ImagePool) -> Fit:
-    return fitted(one, "test", images, lambda s: draw_arms(REGISTRY, s, images, 4, 0, None))
+def fit(
+    *sizes: int, sampler: str = "random", words: tuple[str, ...] = (), **given: int
+) -> tuple[TaskSet, tuple[str, ...]]:
+    """Tasks under test, and the notes on them."""
+    described = fsf.describe(
+        dataset=Sized(sizes=sizes, words=words), sampler=sampler, method="ncc", tasks=4,
+        split="test", training={"epochs": 0}, image_size=8, progress=False, **given,
+    )  # fmt: skip
+    return draw_tasks(described)[0].tested, described.check()
 
 
 def test_nothing_is_changed_where_the_data_suffice() -> None:
-    found = fit(sampler(), pool(*[20] * 5))
-    assert (found.shape, found.note) == ((5, 15), "")
+    found, notes = fit(*[20] * 5)
+    assert (found.n_way, found.n_query, notes) == (5, 15, ())
 
 
 @pytest.mark.parametrize(
@@ -50,49 +57,41 @@ def test_nothing_is_changed_where_the_data_suffice() -> None:
             (2, 4),
             "tasks of 5 ways and 15 queries per class; the tasks have 2 ways",
         ),
-        ([3] * 5, {"n_shot": 2}, (5, 1), "the tasks have 1 query per class"),
-        ([40] * 4, {"n_query": 30}, (4, 30), "the tasks have 4 ways"),
-        ([25] * 8, {"n_way": 8, "n_shot": 15}, (8, 10), "the tasks have 10 queries per class"),
+        ([3] * 5, {"shot": 2}, (5, 1), "the tasks have 1 query per class"),
+        ([40] * 4, {"queries": 30}, (4, 30), "the tasks have 4 ways"),
+        ([25] * 8, {"way": 8, "shot": 15}, (8, 10), "the tasks have 10 queries per class"),
     ],
 )
 def test_open_numbers_follow(
     sizes: list[int], given: dict[str, int], shape: tuple[int, int], told: str
 ) -> None:
-    found = fit(sampler(**given), pool(*sizes))
-    assert found.shape == shape
-    assert told in found.note
-    assert found.note.startswith(f"the split test ({size_of(pool(*sizes))}) does not allow")
-    assert all(found.sampler.options[name] == value for name, value in given.items())
+    found, notes = fit(*sizes, **given)
+    assert (found.n_way, found.n_query) == shape
+    assert told in notes[0]
+    assert "split test" in notes[0]
+    own = {"way": found.n_way, "shot": found.n_shot, "queries": found.n_query}
+    assert {name: own[name] for name in given} == given
 
 
 @pytest.mark.parametrize(
     ("sizes", "given", "told"),
     [
-        ([25] * 4, {"n_way": 5}, r"'test' \(4 classes of 25 images\): 5-way tasks need 5 classes"),
-        ([25], {}, r"'test' \(1 class of 25 images\): 2-way tasks need 2 classes"),
-        ([9] * 5, {"n_query": 5}, "not 5 [+] 5"),
-        ([9, 1, 9], {"n_shot": 1}, "'c1' with 1 image, not 1 [+] 1"),
-        ([30, 1], {"n_way": 2, "n_shot": 2, "n_query": 2}, r"2 classes of 1 to 30 images"),
+        ([25] * 4, {"way": 5}, r"'test' \(4 classes of 25 images\): 5-way tasks need 5 classes"),
+        ([25], {}, "has 1 class"),
+        ([9] * 5, {"queries": 5}, "not 5 [+] 5"),
+        ([9, 1, 9], {"shot": 1}, "'c1' with 1 image, not 1 [+] 1"),
+        ([30, 1], {"way": 2, "shot": 2, "queries": 2}, r"2 classes of 1 to 30 images"),
     ],
 )
 def test_given_numbers_are_never_changed(
     sizes: list[int], given: dict[str, int], told: str
 ) -> None:
     with pytest.raises(InfeasibleTask, match=told):
-        fit(sampler(**given), pool(*sizes))
+        fit(*sizes, **given)
 
 
 def test_words_limit_the_ways() -> None:
     """Three words are tied to at most three classes of a task."""
-    words = [frozenset({("red", "green", "blue")[i % 3]}) for i in range(150)]
-    found = fit(sampler("fewstab"), pool(*[30] * 5, words=words))
-    assert found.shape == (3, 15)
-    assert "5 classes of 30 images, 3 words" in found.note
-
-
-def test_numbers_in_words() -> None:
-    assert shape_of({"n_way": 2, "n_shot": 1, "n_query": 3}, ["n_way", "n_shot", "n_query"]) == (
-        "2 ways, 1 shot and 3 queries per class"
-    )
-    assert size_of(pool(1)) == "1 class of 1 image"
-    assert size_of(pool(1, 3)) == "2 classes of 1 to 3 images"
+    found, notes = fit(*[30] * 5, sampler="fewstab", words=("red", "green", "blue"))
+    assert (found.n_way, found.n_query) == (3, 15)
+    assert "5 classes of 30 images, 3 words" in notes[0]

@@ -13,14 +13,7 @@ import fsframework as fsf
 from fsframework.errors import DataError, PluginError
 from fsframework.interfaces import Statistic
 from fsframework.statistics.differences import mean_interval
-from fsframework.statistics.estimation import (
-    contrast_estimate,
-    estimate,
-    estimates_of,
-    interval_for,
-    saturation,
-)
-from fsframework.statistics.estimators import IntervalChoice
+from fsframework.statistics.estimation import saturation
 from fsframework.values import (
     ArmOutcomes,
     Arms,
@@ -68,6 +61,12 @@ def test_student_t_interval_by_hand() -> None:
     assert (high - low) / 2 == pytest.approx(4.302653 * 0.5 / math.sqrt(3), rel=1e-6)
 
 
+def estimated(statistic: Statistic, tasks: TaskSet, right: list[int]) -> Estimate:
+    outcomes = ArmOutcomes({"random": answered(tasks, right)}, Arms({"random": tasks}))
+    [found] = fsf.estimate(outcomes, statistic).values()
+    return found
+
+
 def test_one_task_has_no_interval() -> None:
     mean, low, high = mean_interval(np.array([0.25]))
     assert (mean, math.isnan(low), math.isnan(high)) == (0.25, True, True)
@@ -75,8 +74,7 @@ def test_one_task_has_no_interval() -> None:
 
 def test_an_interval_is_open_only_if_no_image_appears_in_two_tasks() -> None:
     right = [1, 2, 3]
-    fresh = estimate("acc", Mean(), answered(tasks_of(3, reuse=False), right))
-    reused = estimate("acc", Mean(), answered(tasks_of(3, reuse=True), right))
+    fresh, reused = (estimated(Mean(), tasks_of(3, reuse=reuse), right) for reuse in (False, True))
     assert (fresh.scope, fresh.n_images, fresh.n_tasks) == ("open", 18, 3)
     assert (reused.scope, reused.n_images) == ("closed", 6)
     assert fresh.value == reused.value == 0.5
@@ -93,9 +91,7 @@ def gap_of(
 ) -> Estimate:
     answers = {name: answered(arms[name], r) for name, r in zip(arms, right, strict=True)}
     outcomes = ArmOutcomes(answers, arms)
-    assert arms.contrast is not None
-    choice = IntervalChoice(method=method)  # type: ignore[arg-type]
-    return contrast_estimate("acc", statistic, outcomes, arms.contrast, choice)
+    return list(fsf.estimate(outcomes, statistic, interval=method).values())[-1]  # type: ignore[arg-type]
 
 
 def test_gap_is_welchs_interval_and_closed_when_the_two_sets_share_images() -> None:
@@ -106,7 +102,8 @@ def test_gap_is_welchs_interval_and_closed_when_the_two_sets_share_images() -> N
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
     assert found.value == pytest.approx(0.875 - 0.25)
     assert (found.scope, found.n_tasks, found.n_images) == ("open", 7, 42)
-    assert (found.name, found.arms, found.estimator) == ("acc-gap", ("random", "biased"), "welch-t")
+    assert (found.name, found.estimator) == ("mean-gap", "welch-t")
+    assert found.arms == ("random", "biased")
     overlapping = tasks_of(3, reuse=False, start=6)
     shared = gap_of(Mean(), arms_of(random, overlapping), ([4, 3, 4, 3], [1, 0, 2]))
     assert shared.scope == "closed"
@@ -150,26 +147,36 @@ def test_a_gap_is_positive_where_the_tested_arm_is_worse() -> None:
     assert gap_of(Mean(), arms, right).value > 0
 
 
+class RangeGap(Mean):
+    """A mean."""
+
+
 def test_estimates_are_named_after_statistic_and_arm() -> None:
     """A statistic whose own name ends in -gap is no gap, and is not taken for one."""
     arms = arms_of(tasks_of(3, reuse=False), tasks_of(3, reuse=False, start=50))
     outcomes = ArmOutcomes({name: answered(arms[name], [1, 2, 3]) for name in arms}, arms)
-    found = estimates_of({"range-gap": Mean()}, outcomes)
+    found = fsf.estimate(outcomes, RangeGap)
     assert list(found) == ["range-gap-random", "range-gap-biased", "range-gap-gap"]
     assert {e.statistic for e in found.values()} == {"range-gap"}
     assert [e.arms for e in found.values()] == [("random",), ("biased",), ("random", "biased")]
     alone = ArmOutcomes({"random": outcomes["random"]}, Arms({"random": arms["random"]}))
-    assert list(estimates_of({"acc": Mean()}, alone)) == ["acc-random"]
+    assert list(fsf.estimate(alone, Mean)) == ["mean-random"]
 
 
 def test_intervals_over_images_are_for_tasks_that_say_they_are_uniform() -> None:
-    asked = IntervalChoice(method="image-level")
-    reused = tasks_of(3, reuse=True)
-    assert interval_for(reused, asked).method == "student-t"
-    uniform = dataclasses.replace(reused, uniform=True)
-    assert interval_for(uniform, asked).method == "image-level"
-    fresh = dataclasses.replace(tasks_of(3, reuse=False), uniform=True)
-    assert interval_for(fresh, asked).method == "student-t"
+    def made(*, uniform: bool, reuse: bool, pool: ImagePool | None = None) -> str:
+        tasks = dataclasses.replace(tasks_of(3, reuse=reuse), uniform=uniform)
+        outcomes = ArmOutcomes({"random": answered(tasks, [1, 2, 3])}, Arms({"random": tasks}))
+        [found] = fsf.estimate(outcomes, Mean, interval="image-level", pool=pool).values()
+        return found.estimator
+
+    keys = tuple(f"{i}" for i in range(12))
+    pool = ImagePool(keys, np.repeat([0, 1], 6), ("a", "b"), {})
+    assert made(uniform=False, reuse=True) == "student-t"
+    assert made(uniform=True, reuse=False) == "student-t"
+    assert made(uniform=True, reuse=True, pool=pool) == "image-level"
+    with pytest.raises(DataError, match="needs the sizes of the classes: give pool"):
+        made(uniform=True, reuse=True)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +195,7 @@ def test_a_broken_statistic_is_named(values: list[float], message: str) -> None:
             return np.array(values)
 
     with pytest.raises(DataError, match=message):
-        estimate("broken", Broken(), answered(tasks_of(3, reuse=False), [1, 2, 3]))
+        estimated(Broken(), tasks_of(3, reuse=False), [1, 2, 3])
 
 
 class Wilson(Mean):

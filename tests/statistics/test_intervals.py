@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ from scipy import stats
 from fsf_samplers import RandomSampler
 from fsframework.errors import DataError
 from fsframework.statistics.differences import ComparisonOptions, mean_interval
-from fsframework.statistics.estimators import ESTIMATORS, IntervalChoice
-from fsframework.statistics.intervals import image_interval
+from fsframework.statistics.estimators import ESTIMATORS, IntervalChoice, Level
+from fsframework.statistics.intervals import ImageLevel, answers_of, interval_over
 from fsframework.values import FloatArray, ImagePool, IntArray, Outcomes, TaskSet
 
 SIZES = np.array([30, 40, 50, 60])
@@ -47,6 +48,18 @@ def answered(tasks: TaskSet, right: FloatArray) -> tuple[FloatArray, Outcomes]:
     way = np.arange(tasks.n_way)[None, :, None]
     outcomes = Outcomes.of(tasks, np.where(right[tasks.query], way, (way + 1) % tasks.n_way))
     return accuracy(outcomes), outcomes
+
+
+def image_interval(
+    per_task: Callable[[Outcomes], FloatArray],
+    tasks: TaskSet,
+    outcomes: Outcomes,
+    sizes: IntArray,
+    over: Level = "image-level",
+) -> ImageLevel:
+    """Return the interval of a statistic over images or classes."""
+    answers = answers_of(per_task, tasks, outcomes, sizes) if over == "image-level" else None
+    return interval_over(per_task(outcomes), answers, tasks, sizes, over=over)
 
 
 def test_student_is_worked_by_hand() -> None:

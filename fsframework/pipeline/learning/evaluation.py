@@ -251,8 +251,12 @@ class FeatureStore:
         return self._rows.unmade(self.block, np.arange(len(self._images)), reporter)
 
     def embed(self, rows: IntArray, reporter: Reporter) -> None:
-        """Embed whole blocks of images while other processes may embed others."""
-        self._rows.make(self._made, self.block, lambda: rows, reporter, alone=False)
+        """Embed those of some blocks of images that are missing; others may embed other blocks."""
+
+        def find() -> IntArray:
+            return np.intersect1d(rows, self._rows.unmade(self.block, rows[:0], reporter))
+
+        self._rows.make(self._made, self.block, find, reporter, alone=False)
 
 
 @torch.no_grad()

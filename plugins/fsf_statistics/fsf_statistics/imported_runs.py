@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,7 +13,8 @@ from fsframework.api.components import component
 from fsframework.api.imports import ArmRecord, ImportedRecord, RunRecord, save_import
 from fsframework.api.running import Run
 from fsframework.api.session import Session
-from fsframework.statistics.estimation import estimate
+from fsframework.statistics.estimation import estimates_of
+from fsframework.statistics.results import MethodResult
 from fsframework.values import AccuracyOutcomes, digest_of
 
 __all__ = ["ARM", "save_accuracies"]
@@ -42,7 +42,8 @@ def save_accuracies(session: Session, read: TaskAccuracies, given: Mapping[str, 
         read.values, read.task_set, read.scope, read.n_images
     )
     statistic = component(session.registry, "statistic", "acc")
-    found = dataclasses.replace(estimate("acc", statistic.create(), outcomes), arms=(ARM,))
+    result = MethodResult(read.method, {ARM: outcomes}, task_set=read.task_set)
+    [found] = estimates_of({"acc": statistic.create()}, result).values()
     record = RunRecord(
         fingerprint=digest_of(
             "accuracies", read.method, outcomes.task_digest, outcomes.task_accuracy

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import fsframework as fsf
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.errors import PluginError
@@ -16,8 +17,7 @@ from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.learning import evaluation
 from fsframework.pipeline.learning.evaluation import ImageSource, evaluate, predict
 from fsframework.pipeline.learning.model import FewShotModel, build_model
-from fsframework.statistics.estimation import estimate
-from fsframework.values import Outcomes, QueryBatch, TaskSet
+from fsframework.values import ArmOutcomes, Arms, Outcomes, QueryBatch, TaskSet
 from tests.toys import (
     Blobs,
     Counting,
@@ -317,8 +317,8 @@ def test_outcomes_and_estimates_say_which_queries_were_together(
     outcomes.save(tmp_path / "outcomes.parquet")
     again = Outcomes.load(tmp_path / "outcomes.parquet")
     assert again.query_batch == query_batch
-    accuracy = resolve_component(Registry(), "statistic", "acc").create()
-    assert estimate("acc", accuracy, again).query_batch == query_batch
+    found = fsf.estimate(ArmOutcomes({"random": again}, Arms({"random": tasks})), "acc")
+    assert found["acc-random"].query_batch == query_batch
 
 
 def test_a_partial_evaluation_of_another_protocol_is_not_gone_on_with(
