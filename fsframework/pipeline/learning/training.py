@@ -36,11 +36,11 @@ from fsframework.pipeline.learning.model import (
     lowered,
     save_tensors,
     seeded,
+    weights_from,
 )
 from fsframework.pipeline.learning.scoring import check_tensor
 from fsframework.pipeline.pretrained_files import facts_of
 from fsframework.pipeline.progress import Advance, Reporter
-from fsframework.pipeline.run_files import weights_from
 from fsframework.records import Epoch
 from fsframework.values import ImagePool, TaskSet, digest_of
 
@@ -51,6 +51,7 @@ __all__ = [
     "Training",
     "check_stages",
     "start_from",
+    "start_stages",
     "train",
 ]
 
@@ -223,6 +224,17 @@ def start_from(
                 "options of that run's backbone"
             )
     model.load_state_dict(shared, strict=False)
+
+
+def start_stages(model: FewShotModel, stages: Sequence[Stage], *, whole: bool) -> None:
+    """Load the weights that stages start from into a model that is not trained.
+
+    Args:
+        whole: require every weight of the backbone.
+    """
+    for stage in stages:
+        if stage.init_from is not None:
+            start_from(model, stage.init_from, stage.init_parts, whole=whole)
 
 
 def _made_for(path: Path) -> str:
