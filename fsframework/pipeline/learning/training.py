@@ -301,7 +301,7 @@ def check_stages(
             )
         if shown in ("batches", "views"):
             continue
-        shape = _episode_shape(stage, way_shot)
+        shape = stage.episode(way_shot)
         if trained.n_way not in (None, shape["n_way"]):
             raise OptionError(
                 f"{where}: episodes have {shape['n_way']} ways, but {type(trained).__name__} is "
@@ -348,16 +348,6 @@ def _learns_from_teachers(method: FewShotMethod, shown: str) -> bool:
     if shown == "views":
         return type(method).view_vectors is not FewShotMethod.view_vectors
     return shown in ("batches", "both")
-
-
-def _episode_shape(stage: Stage, way_shot: tuple[int, int]) -> dict[str, int]:
-    """Return ways, shots and queries per class of a stage's episodes."""
-    way, shot = way_shot
-    return {
-        "n_way": stage.n_way or way,
-        "n_shot": stage.n_shot or shot,
-        "n_query": stage.n_query,
-    }
 
 
 def _drawn(
@@ -685,7 +675,7 @@ class _StageLoop:
         if not self.batches.has_episodes:
             return None
         stage = self.stage
-        shape = _episode_shape(stage, self.training.way_shot)
+        shape = stage.episode(self.training.way_shot)
         count, seed = stage.steps * stage.tasks_per_step, self._derived_seed("episodes", epoch)
         return _drawn(self.training.episodes, shape, self.train_split.pool, count, seed)
 
