@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_choices
+from fsf_benchmarks._planned import check_overrides, joined
 from fsf_benchmarks.interfaces import AXES, Answer, Benchmark, BenchmarkResults, Selection
 from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsf_statistics import ComparedHeadline, HeadlineRow, headline_of_runs
@@ -17,14 +18,13 @@ from fsframework.api.components import Given, component
 from fsframework.api.experiments import Description, given_tree, tree_of_call
 from fsframework.api.grids import read_seeds
 from fsframework.api.launchers import without_launcher
-from fsframework.api.overrides import Override, check_overrides, read_overrides
+from fsframework.api.overrides import Override, read_overrides
 from fsframework.api.planned import arms_of, check_options, find_finished, identity_of
 from fsframework.api.results import method_result
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session, open_session
 from fsframework.api.sweeps import (
     Planned,
-    joined,
     planned_over,
     result_of,
     run_sweep,
