@@ -123,7 +123,7 @@ def extract_words(
 
     Args:
         batch_size: images per call of the detector; by default 16 on a CPU, 64 on a GPU.
-        sharing: workers that process the images, see ``fsframework.api.sharing``; by default this
+        sharing: workers that process the images, see ``fsframework.api.launchers``; by default this
             process does.
 
     Raises:

@@ -13,6 +13,7 @@ from fsf_benchmarks.interfaces import (
     Benchmark,
     BenchmarkResults,
     Cell,
+    ExperimentDescription,
     PrintedValue,
     Selection,
 )
@@ -20,7 +21,6 @@ from fsf_benchmarks.testing.toys import toy_benchmark_results, toy_selection
 from fsf_reports.values import FigureDeclaration, Quantity, TableDeclaration
 from fsframework.errors import FsfError, OptionError
 from fsframework.testing import Make, NotApplicable, Suite, require
-from fsframework.values import ExperimentDescription
 
 suite = Suite(Benchmark)
 

@@ -65,8 +65,8 @@ def extract(
     skipped, and the exit code is 1. The workers of --launcher divide the images.
     """
     from fsframework.api.experiments import described
+    from fsframework.api.launchers import sharing_of
     from fsframework.api.opened import detecting, extract_words
-    from fsframework.api.sharing import sharing_of
 
     check_output(output, ".parquet", force=force)
     session, plugins = session_of(context), context.params["plugin_files"]

@@ -1,10 +1,10 @@
-"""Many experiments: their options merged and checked, and their finished runs found."""
+"""Runs that are finished before a benchmark runs, found by their records."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import fsframework
@@ -12,45 +12,13 @@ from fsframework.api.components import canonical
 from fsframework.api.experiments import Description
 from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, runs
-from fsframework.errors import FsfError, OptionError
+from fsframework.errors import FsfError
 
 __all__ = [
     "arms_of",
-    "check_options",
-    "data_fingerprint",
     "find_finished",
     "identity_of",
 ]
-
-
-def check_options(descriptions: Iterable[Description], *, here: bool = True) -> None:
-    """Check that components accept their options and that the device exists; run nothing.
-
-    Equal components are made once. A component that cannot be made for another reason, such as a
-    missing file, is left for its run to report.
-
-    Args:
-        descriptions: of the experiments.
-        here: whether this machine runs them, and must have their device.
-
-    Raises:
-        OptionError: a component refuses its options, or this machine lacks the device.
-    """
-    tried: set[str] = set()
-    for one in descriptions:
-        if here:
-            resolve_device(one.experiment.settings.device)
-        for component in one.experiment.components():
-            key = canonical([component.kind, component.to_json()])
-            if key in tried or component.kind == "dataset":
-                continue
-            tried.add(key)
-            try:
-                component.create()
-            except OptionError:
-                raise
-            except (FsfError, OSError, ImportError):
-                continue
 
 
 def arms_of(description: Description) -> tuple[str, ...]:
@@ -118,23 +86,6 @@ def _of_description(description: Description, opened: dict[str, tuple[str, str]]
             sorted({(p.kind, p.name, p.distribution, p.version) for p in loaded}),
         ]
     )
-
-
-def data_fingerprint(description: Description, opened: dict[str, str]) -> str:
-    """Return the fingerprint of an experiment's data; empty if they cannot be opened.
-
-    Args:
-        description: of the experiment.
-        opened: fingerprints by data set, to which that of a new one is added.
-    """
-    component = description.experiment.dataset
-    key = canonical(component.to_json())
-    if key not in opened:
-        try:
-            opened[key] = component.create().fingerprint
-        except (FsfError, OSError):
-            opened[key] = ""
-    return opened[key]
 
 
 def _data_of(description: Description, opened: dict[str, tuple[str, str]]) -> tuple[str, str]:
