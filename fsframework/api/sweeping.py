@@ -283,7 +283,7 @@ def _keys_of(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def _overlap(first: str, second: str) -> bool:
     """Return whether two arguments or dotted keys set the same option.
 
-    >>> _overlap("training", "epochs"), _overlap("method", "method.temperature")
+    >>> _overlap("training", "training.epochs"), _overlap("method", "method.temperature")
     (True, False)
     >>> _overlap("seed", "task_seed"), _overlap("shot", "sampler.n_shot")
     (True, True)

@@ -197,7 +197,7 @@ def test_a_killed_sweep_goes_on_and_two_share_the_work(tmp_path: Path) -> None:
     assert tables[0] == tables[1]
     assert results(folder) == results(tmp_path / "alone")
     logs = [path.read_text() for path in folder.glob("runs/sweeps/logs/*.jsonl")]
-    assert [log.count('"status":"finished"') for log in logs] == [1] * 4
+    assert [log.count('"status": "finished"') for log in logs] == [1] * 4
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
