@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from fsframework._calls import checked
-from fsframework._files import atomic_path
 from fsframework.components.objects import component_of
 from fsframework.components.registry import Loaded, Registry
 from fsframework.components.resolution import Component, canonical
@@ -46,7 +44,6 @@ __all__ = [
     "check_tasks",
     "draw_arms",
     "drawn_tasks",
-    "export_jsonl",
     "fitted_training",
     "placebo",
     "pool_of",
@@ -233,28 +230,6 @@ def check_tasks(tasks: TaskSet, pool: ImagePool, called: str | Path) -> None:
         )
 
 
-def export_jsonl(tasks: TaskSet, pool: ImagePool, path: Path) -> None:
-    """Write one JSON object per task and line: class names, attributes and image keys.
-
-    Fields: ``arm`` (null if unknown), ``placebo``, ``classes``, ``attributes`` (null for none),
-    ``support`` and ``query`` (a list of keys per class), ``relaxed``.
-    """
-    tasks.verify(pool)
-    keys = np.array(pool.keys, dtype=object)
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        for t in range(len(tasks)):
-            record = {
-                "arm": tasks.arm or None,
-                "placebo": tasks.placebo,
-                "classes": [pool.class_names[c] for c in tasks.classes[t]],
-                "attributes": [tasks.words[a] if a >= 0 else None for a in tasks.attribute[t]],
-                "support": keys[tasks.support[t]].tolist(),
-                "query": keys[tasks.query[t]].tolist(),
-                "relaxed": tasks.relaxed[t].tolist(),
-            }
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-
-
 _FEWEST_WAYS = 2
 _WORDS = {
     "n_way": ("way", "ways"),
@@ -389,7 +364,7 @@ def fitted_training(
         changed = [one for one, was in zip(tried, stages, strict=True) if one is not was]
         if not changed:
             return experiment, ""
-        shape = _shape_of(_episode(changed[0], way_shot), _WORDS)
+        shape = _shape_of(changed[0].episode(way_shot), _WORDS)
         note = f"the split train ({_size_of(pool)}) allows training episodes of {shape}"
         return replace(experiment, stages=tried), note
     raise InfeasibleTask(
@@ -417,21 +392,13 @@ def _smaller_stages(
         for stage, origins in zip(experiment.stages, experiment.origins["training"], strict=True):
             smaller: dict[str, Any] = {
                 name: limits[name]
-                for name, value in _episode(stage, way_shot).items()
+                for name, value in stage.episode(way_shot).items()
                 if limits[name] < value and origins.get(name, "default") in open_origins
             }
             stages.append(replace(stage, **smaller) if smaller else stage)
         if tuple(stages) != last:
             last = tuple(stages)
             yield last
-
-
-def _episode(stage: Stage, way_shot: tuple[int, int]) -> dict[str, int]:
-    return {
-        "n_way": stage.n_way or way_shot[0],
-        "n_shot": stage.n_shot or way_shot[1],
-        "n_query": stage.n_query,
-    }
 
 
 @dataclass(frozen=True)
