@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fsframework.api.components import Component, component
 from fsframework.api.data import opened
-from fsframework.api.experiments import Description, described, tree_of_call
+from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
@@ -23,6 +23,7 @@ from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.pipeline.cache.images import Pixels, store_of
+from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.stages import Precision
 from fsframework.pipeline.learning.evaluation import ImageSource, embedded
 from fsframework.pipeline.learning.evaluation import evaluate as evaluate_model
@@ -52,7 +53,7 @@ __all__ = [
     "Model",
     "evaluate",
     "model",
-    "model_described",
+    "model_of",
     "new_model",
     "resolve_device",
 ]
@@ -280,7 +281,8 @@ def model(  # noqa: PLR0913 - an option each
         "seed": seed,
         "offline": offline,
     }
-    return model_described(described(tree_of_call(arguments), open_session(progress=False)))
+    session = open_session(progress=False)
+    return model_of(resolved(tree_of_call(arguments), session))
 
 
 def new_model(
@@ -304,17 +306,16 @@ def new_model(
     return Model(network, method.name, backbone.called)
 
 
-def model_described(description: Description) -> Model:
-    """Return the model of a description, with the weights that it starts from.
+def model_of(experiment: Experiment) -> Model:
+    """Return the model of an experiment, with the weights that it starts from.
 
-    Nothing is trained: the weights are those of the run that the description names (``model`` or
+    Nothing is trained: the weights are those of the run that the experiment names (``model`` or
     ``training.init_from``), else the backbone's pretrained ones, else random ones.
 
     Raises:
         DataError: weights are missing or do not fit.
         OptionError: the device is unknown or not available.
     """
-    experiment = description.experiment
     settings = experiment.settings
     sources = [stage for stage in experiment.stages if stage.init_from is not None]
     size = settings.image_size or experiment.backbone.create().preprocessing.size

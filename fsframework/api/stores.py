@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fsframework.api.experiments import Description
 from fsframework.errors import OptionError, argument
 from fsframework.pipeline.cache.images import Broken, ImageStore, image_size, store_of
-from fsframework.pipeline.experiment.configuration import resolve_part
+from fsframework.pipeline.experiment.configuration import Experiment, resolve_part
 from fsframework.pipeline.learning.evaluation import FeatureStore
 from fsframework.pipeline.learning.model import build_model, resolve_device
 from fsframework.pipeline.learning.training import start_stages
@@ -34,14 +33,13 @@ def image_store(tree: Mapping[str, Any], session: Session) -> tuple[ImageStore, 
     return store, settings.broken
 
 
-def feature_store(description: Description) -> FeatureStore:
+def feature_store(experiment: Experiment, session: Session) -> FeatureStore:
     """Return the store of the features of the images under test, which are decoded if needed.
 
     Raises:
         OptionError: the model is to be trained first, or its method works on images.
         FsfError: the data or the model cannot be opened.
     """
-    experiment, session = description.experiment, description.session
     settings = experiment.settings
     if experiment.learns:
         raise OptionError(
