@@ -19,8 +19,9 @@ __all__ = ["component_of", "named", "plugin_of"]
 def named(registry: Registry, kind: str, request: Any) -> Any:
     """Return a request in which classes and instances are replaced by names.
 
-    A class of no installed plugin is registered; options are read from an instance. In a tree
-    the class or instance is under ``name``; the trees of nested components are searched too.
+    A class of no installed plugin is registered, as is a module of PyTorch given for a backbone;
+    options are read from an instance. In a tree the class or instance is under ``name``; the trees
+    of nested components are searched too.
 
     Raises:
         PluginError: the class is not of the kind.
@@ -68,6 +69,10 @@ def _named_value(registry: Registry, kind: str, given: Given) -> Any:
         return given
     cls = value if isinstance(value, type) else type(value)
     found = kind_of(cls)
+    if kind == "backbone" and found is None and _is_module(value):
+        from fsframework.components.modules import backbone_of
+
+        return Given(registry.register(backbone_of(value)).name, given.origin)
     if found != kind:
         what = f"the class {cls.__name__}" if isinstance(value, type) else repr(value)
         raise PluginError(
@@ -81,6 +86,12 @@ def _named_value(registry: Registry, kind: str, given: Given) -> Any:
         "name": Given(plugin.name, given.origin),
         **{key: _as_given(option, given.origin) for key, option in component.options.items()},
     }
+
+
+def _is_module(value: Any) -> bool:
+    """Return whether a value is a module of PyTorch, which is not imported for this."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
 
 
 def _as_given(value: Any, origin: str) -> Any:
