@@ -15,8 +15,7 @@ from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.attributes.detection import Detection
 from fsframework.pipeline.attributes.words import pool_with_attributes, without_dropped_words
-from fsframework.pipeline.experiment.options import WordChoice, given_tree
-from fsframework.pipeline.experiment.recipes import EMBEDDED
+from fsframework.pipeline.experiment.options import EMBEDDED, WordChoice, given_tree
 from fsframework.pipeline.tasks import draw_arms
 from fsframework.values import Arms, AttributeTable, ImagePool
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from fsframework._calls import checked
-from fsframework._files import atomic_path
 from fsframework.components.objects import component_of
 from fsframework.components.registry import Loaded, Registry
 from fsframework.components.resolution import Component, canonical
@@ -48,7 +46,6 @@ __all__ = [
     "detection_of",
     "draw_arms",
     "drawn_tasks",
-    "export_jsonl",
     "fitted_training",
     "placebo",
     "pool_of",
@@ -232,28 +229,6 @@ def check_tasks(tasks: TaskSet, pool: ImagePool, called: str | Path) -> None:
             f"{called}: these tasks were drawn with another attribute table: fingerprint "
             f"{tasks.attributes_fingerprint[:12]}, not {pool.attributes.fingerprint[:12]}"
         )
-
-
-def export_jsonl(tasks: TaskSet, pool: ImagePool, path: Path) -> None:
-    """Write one JSON object per task and line: class names, attributes and image keys.
-
-    Fields: ``arm`` (null if unknown), ``placebo``, ``classes``, ``attributes`` (null for none),
-    ``support`` and ``query`` (a list of keys per class), ``relaxed``.
-    """
-    tasks.verify(pool)
-    keys = np.array(pool.keys, dtype=object)
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        for t in range(len(tasks)):
-            record = {
-                "arm": tasks.arm or None,
-                "placebo": tasks.placebo,
-                "classes": [pool.class_names[c] for c in tasks.classes[t]],
-                "attributes": [tasks.words[a] if a >= 0 else None for a in tasks.attribute[t]],
-                "support": keys[tasks.support[t]].tolist(),
-                "query": keys[tasks.query[t]].tolist(),
-                "relaxed": tasks.relaxed[t].tolist(),
-            }
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 _FEWEST_WAYS = 2
