@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fsframework.components.catalogue import Added, added_folder, change_added, read_added
 from fsframework.components.objects import named
 from fsframework.components.options import Given, plain_tree
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, canonical, resolve_component
 
-__all__ = ["Component", "Given", "canonical", "component", "plain_tree"]
+__all__ = [
+    "Added",
+    "Component",
+    "Given",
+    "added_folder",
+    "canonical",
+    "change_added",
+    "component",
+    "plain_tree",
+    "read_added",
+]
 
 
 def component(

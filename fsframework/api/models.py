@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fsframework.api.components import Component
 from fsframework.api.data import opened
-from fsframework.api.experiments import Description, described, tree_of_call
+from fsframework.api.experiments import Description, describe
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError, RecordError
@@ -74,7 +74,6 @@ class Model:
         network: the two as one module.
         name: of the method.
         backbone: as users name it, such as ``timm:resnet50``.
-        can_be_cached: whether another process can find its features in the cache.
         trained: ``nothing`` if all weights are random, ``backbone`` if those of the method
             itself are, else ``all``.
         source: run folder or file that its weights were read from; ``None`` for no run.
@@ -84,7 +83,6 @@ class Model:
     network: FewShotModel
     name: str
     backbone: str
-    can_be_cached: bool = False
     trained: Trained = "all"
     source: Path | None = None
     precision: Precision = "fp32"
@@ -199,13 +197,11 @@ def _resized(images: UInt8Array, network: FewShotModel) -> UInt8Array:
     return np.stack([np.asarray(Image.fromarray(i).resize((size, size), how)) for i in images])
 
 
-def model(  # noqa: PLR0913 - an option each
+def model(
     method: Any,
     *,
     backbone: Any = "conv64f",
     image_size: int | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
     device: str = "auto",
     seed: int = 0,
     offline: bool = False,
@@ -215,10 +211,10 @@ def model(  # noqa: PLR0913 - an option each
     Args:
         method: a name, a mapping of a name and options, a class or an instance.
         backbone: likewise; or any ``torch.nn.Module`` that maps images ``(n, 3, H, W)`` to
-            vectors ``(n, D)`` or maps ``(n, C, h, w)``, used with its weights as they are.
+            vectors ``(n, D)`` or maps ``(n, C, h, w)``, used with its weights as they are. A mapping
+            of the module as ``name`` may give ``mean`` and ``std`` of the pixels of each RGB
+            channel, in 0..1; by default ImageNet's.
         image_size: height and width of the images in pixels; by default the backbone's.
-        mean: for a module, of each RGB channel of pixels in 0..1, subtracted; by default
-            ImageNet's. ``std``, by which the difference is divided, likewise.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
         seed: of weights that are not pretrained.
         offline: make no network call for pretrained weights.
@@ -231,19 +227,19 @@ def model(  # noqa: PLR0913 - an option each
     >>> fsf.model("ncc", backbone=pixels, image_size=16, device="cpu")
     <Model: ncc with sequential, 16 pixels, on cpu>
     """
-    prepared = {"mean": mean, "std": std}
-    own = {key: value for key, value in prepared.items() if value is not None}
-    arguments = {
-        "method": method,
-        "backbone": {"name": backbone, **own} if own else backbone,
-        "recipe": "none",
-        "training": {"epochs": 0},
-        "image_size": image_size,
-        "device": device,
-        "seed": seed,
-        "offline": offline,
-    }
-    return model_described(described(tree_of_call(arguments), open_session(progress=False)))
+    return model_described(
+        describe(
+            method=method,
+            backbone=backbone,
+            recipe="none",
+            training={"epochs": 0},
+            image_size=image_size,
+            device=device,
+            seed=seed,
+            offline=offline,
+            progress=False,
+        )
+    )
 
 
 def new_model(
@@ -286,7 +282,6 @@ def model_described(description: Description) -> Model:
         network.eval(),
         experiment.method.name,
         experiment.backbone.called,
-        can_be_cached=True,
         trained="all" if sources else _trained(network),
         source=sources[0] if sources else None,
         precision=settings.precision,

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from fsframework.api.catalogue import added_folder
-from fsframework.api.files import atomic_write
+from fsframework.api.components import added_folder
 from fsframework.errors import DataError
+from fsframework.values import atomic_write
 
 __all__ = ["copies_folder", "replaced_files"]
 
