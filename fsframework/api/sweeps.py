@@ -15,7 +15,7 @@ import msgspec
 from fsframework._digest import digest_of
 from fsframework.api.experiments import Description, described, merged
 from fsframework.api.planned import data_fingerprint, find_finished
-from fsframework.api.running import Run, Runs, load_run
+from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher
@@ -37,7 +37,6 @@ __all__ = [
     "Planned",
     "Sweep",
     "expected_time",
-    "joined",
     "listed_experiments",
     "listed_sweep",
     "planned_over",
@@ -139,35 +138,6 @@ def result_of(planned: Planned, run: Run) -> ExperimentResult:
         notes=record.notes,
         cautions=record.cautions,
         load_outcomes=lambda: run.outcomes,
-    )
-
-
-def joined(planned: Planned, results: Sequence[ExperimentResult]) -> ExperimentResult:
-    """Return one result for an experiment that was run with several training seeds.
-
-    Its estimates are over seeds and tasks, its folder is that of the first run. It has no answers
-    to tasks, which are those of single models.
-
-    Args:
-        planned: the experiment.
-        results: of each seed; if one failed, so has the whole.
-    """
-    if len(results) == 1:
-        return replace(results[0], description=planned.experiment)
-    for result in results:
-        if result.reason:
-            return replace(result, description=planned.experiment)
-    first = results[0]
-    [group] = Runs(load_run(one.folder) for one in results if one.folder is not None).over_seeds()
-    told = (note for one in results for note in one.notes)
-    return replace(
-        first,
-        description=planned.experiment,
-        reused=all(one.reused for one in results),
-        estimates=group.estimates,
-        notes=tuple(dict.fromkeys((*told, *group.notes))),
-        load_outcomes=None,
-        other_seeds=tuple(one.folder for one in results[1:] if one.folder is not None),
     )
 
 

@@ -141,11 +141,10 @@ def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
 def _print_finished(found: Finished) -> None:
     from fsframework.cli import render
 
-    headline = found.headline
-    render.print_headline(headline)
+    render.print_table(*found.table())
+    click.echo()
     for note in found.notes:
-        if f"note: {note}" not in headline.notes:
-            click.echo(f"note: {note}")
+        click.echo(f"note: {note}")
     for name, reason in found.failures.items():
         click.echo(f"failed: {name}: {reason}")
     click.echo()

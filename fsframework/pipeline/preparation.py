@@ -11,12 +11,20 @@ import torch
 from fsframework.components.resolution import Component
 from fsframework.errors import argument
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.cache.images import ImageStore, image_size, store_of, without_broken
+from fsframework.pipeline.cache.images import (
+    ImageStore,
+    Pixels,
+    image_size,
+    pixels_of,
+    store_of,
+    without_broken,
+)
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.options import Settings
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.history import check_tensorboard
 from fsframework.pipeline.learning.model import resolve_device
+from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.tasks import drawn_tasks, placebo, tasks_of_file
 from fsframework.values import Arms, ImagePool, TaskSet, demand_disk, demand_memory
@@ -41,6 +49,10 @@ class Source:
     dataset: Dataset
     store: ImageStore
     broken: Mapping[int, str]
+
+    def pixels(self, split: str | None, reporter: Reporter) -> Pixels:
+        """Return the decoded images of a split, by default of ``test``."""
+        return pixels_of(self.store, self.dataset, split or "test", reporter)
 
 
 @dataclass(frozen=True)

@@ -55,15 +55,8 @@ def new_record(
     """
     experiment, pool = prepared.experiment, prepared.pool
     settings = experiment.settings
-    sources = [s.init_from for s in experiment.stages if s.init_from is not None]
-    teachers = [s.teacher for s in experiment.stages if s.teacher is not None]
-    seen = seen_by(
-        under_test(experiment.dataset, prepared.source.store.dataset, settings.split or "test"),
-        model.extractor,
-        sources,
-        teachers,
-        trains=trains,
-    )
+    tested = under_test(experiment.dataset, prepared.source.store.dataset, settings.split or "test")
+    data, cautions = seen_by(tested, model.extractor, experiment.stages, trains=trains)
     digests = {"data": prepared.source.dataset.fingerprint, "pool": pool.fingerprint}
     if pool.attributes is not None:
         digests["attributes"] = pool.attributes.fingerprint
@@ -88,9 +81,9 @@ def new_record(
         digests=digests,
         arms=_arm_records(prepared.arms, experiment.sampler, pool.class_sizes.tolist()),
         contrast=prepared.arms.contrast,
-        notes=(*prepared.notes, *_weight_notes(seen.data), *seen.cautions),
-        cautions=seen.cautions,
-        data=replace(seen.data, image_size=model.size),
+        notes=(*prepared.notes, *_weight_notes(data), *cautions),
+        cautions=cautions,
+        data=replace(data, image_size=model.size),
     )
 
 

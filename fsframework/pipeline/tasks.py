@@ -389,7 +389,7 @@ def fitted_training(
         changed = [one for one, was in zip(tried, stages, strict=True) if one is not was]
         if not changed:
             return experiment, ""
-        shape = _shape_of(_episode(changed[0], way_shot), _WORDS)
+        shape = _shape_of(changed[0].episode(way_shot), _WORDS)
         note = f"the split train ({_size_of(pool)}) allows training episodes of {shape}"
         return replace(experiment, stages=tried), note
     raise InfeasibleTask(
@@ -417,21 +417,13 @@ def _smaller_stages(
         for stage, origins in zip(experiment.stages, experiment.origins["training"], strict=True):
             smaller: dict[str, Any] = {
                 name: limits[name]
-                for name, value in _episode(stage, way_shot).items()
+                for name, value in stage.episode(way_shot).items()
                 if limits[name] < value and origins.get(name, "default") in open_origins
             }
             stages.append(replace(stage, **smaller) if smaller else stage)
         if tuple(stages) != last:
             last = tuple(stages)
             yield last
-
-
-def _episode(stage: Stage, way_shot: tuple[int, int]) -> dict[str, int]:
-    return {
-        "n_way": stage.n_way or way_shot[0],
-        "n_shot": stage.n_shot or way_shot[1],
-        "n_query": stage.n_query,
-    }
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,16 @@ class Stage:
         """
         return own if own == "nothing" or self.learns_from == "method" else self.learns_from
 
+    def episode(self, way_shot: tuple[int, int]) -> dict[str, int]:
+        """Return ways, shots and queries per class of an episode.
+
+        Args:
+            way_shot: way and shot of the tasks under test.
+        """
+        way, shot = way_shot
+        shape = {"n_way": self.n_way or way, "n_shot": self.n_shot or shot}
+        return {**shape, "n_query": self.n_query}
+
     def rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch; it depends on no state, so resuming is simple.
 

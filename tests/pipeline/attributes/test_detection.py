@@ -13,12 +13,11 @@ import pytest
 from fsframework._calls import contained
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component
-from fsframework.errors import DataError, OptionError, PluginError
+from fsframework.errors import DataError, PluginError
 from fsframework.interfaces import AttributeDetector, Captioner, WordSelector
 from fsframework.pipeline.attributes.detection import (
     Detected,
     DetectionJob,
-    Shard,
     detect_attributes,
 )
 from fsframework.pipeline.cache.workspace import Workspace
@@ -105,13 +104,12 @@ def detect(
     reporter: Counting | None = None,
     *,
     options: dict[str, Any] | None = None,
-    shard: Shard | None = None,
     batch_size: int = 7,
 ) -> Detected:
     dataset = dataset or Blobs()
     made = component(detector, **(options or {}))
     return detect_attributes(
-        DetectionJob(made, dataset, component(type(dataset)), "test", shard),
+        DetectionJob(made, dataset, component(type(dataset)), "test"),
         Session(Registry(), workspace, reporter or Counting()),
         device="cpu",
         batch_size=batch_size,
@@ -189,30 +187,6 @@ def test_a_line_torn_by_a_kill_is_written_again(workspace: Workspace, cut: int) 
     assert len(SHOWN) == N_IMAGES + 1
     detect(workspace)
     assert len(SHOWN) == N_IMAGES + 1, "it has healed"
-
-
-def test_shards_share_the_work_and_are_put_together(workspace: Workspace) -> None:
-    parts = [detect(workspace, shard=Shard.parse(f"{i}/3")).table for i in (1, 2, 3)]
-    assert len(SHOWN) == len(set(SHOWN)) == N_IMAGES
-    assert sorted(key for part in parts for key in part.keys) == sorted(Blobs().keys[180:])
-    assert {part.provenance["shard"] for part in parts} == {"0/3", "1/3", "2/3"}
-    together = detect(workspace)
-    assert len(SHOWN) == N_IMAGES
-    assert together.table.keys == Blobs().keys[180:]
-    assert "shard" not in together.table.provenance
-
-
-def test_shards_cover_every_image_once() -> None:
-    for count in (1, 2, 3, 7, 64):
-        places = [i for k in range(count) for i in range(N_IMAGES)[Shard(k, count).of(N_IMAGES)]]
-        assert places == list(range(N_IMAGES))
-    assert Shard.parse("0/4") == Shard.parse("4/4")
-
-
-@pytest.mark.parametrize("text", ["5/4", "1", "a/b", "1/0", "-1/3", "1/2/3", ""])
-def test_a_malformed_shard_is_refused(text: str) -> None:
-    with pytest.raises(OptionError, match=r"must be i/n with i from 1 to n"):
-        Shard.parse(text)
 
 
 def test_another_selector_looks_at_no_image_again(workspace: Workspace) -> None:
