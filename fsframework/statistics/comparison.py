@@ -40,11 +40,9 @@ from fsframework.values import (
     Contrast,
     Estimate,
     FloatArray,
-    IntArray,
     Outcomes,
     QueryBatch,
     Scope,
-    TaskSet,
     footnotes,
     html_table,
     table_of,
@@ -301,7 +299,7 @@ class Comparison:
             title = f"{part.measure.name} on {part.task_set}"
             yield title, *table_of(part.values, "method", group=part.groups)
             pairs = {f"{pair.first} − {pair.second}": pair for pair in part.pairs}
-            p = {k: "none" if one.p_holm is None else f"{one.p_holm:.3f}" for k, one in pairs.items()}
+            p = {label: _number(pair.p_holm) for label, pair in pairs.items()}
             found = {label: pair.difference for label, pair in pairs.items()}
             yield f"{title}, paired differences", *table_of(found, "pair", **{"Holm's p": p})
 
@@ -317,6 +315,10 @@ class Comparison:
             lines.append("closed: images recur between tasks; it holds for this data set only")
         lines += [*(f"note: {note}" for note in self.notes), *footnotes(self.cautions)]
         return list(dict.fromkeys(lines))
+
+
+def _number(p: float | None) -> str:
+    return "none" if p is None else f"{p:.3f}"
 
 
 def values_of(
@@ -533,7 +535,7 @@ def _pairs(
     p = np.array([one.p for one in contrasts])
     # A pair without spread is one of those compared, and is not called different.
     known = np.nan_to_num(p, nan=1.0)
-    adjusted = p, holm(known), benjamini_hochberg(known)
+    p_holm, p_bh = holm(known), benjamini_hochberg(known)
     correlations = _correlations(values)
     made = []
     for k, (i, j) in enumerate(chosen):
@@ -546,11 +548,13 @@ def _pairs(
                 first,
                 second,
                 difference,
-                *(float(q[k]) if has_p else None for q in adjusted),
-                correlation=None if np.isnan(r) else float(r),
-                direct=direct_sign(own[first], own[second]),
-                paired=_sign(difference),
-                note=why(values, f"{first} and {second}", (i, j)),
+                float(p[k]) if has_p else None,
+                float(p_holm[k]) if has_p else None,
+                float(p_bh[k]) if has_p else None,
+                None if np.isnan(r) else float(r),
+                direct_sign(own[first], own[second]),
+                _sign(difference),
+                why(values, f"{first} and {second}", (i, j)),
             )
         )
     return tuple(made)
@@ -701,6 +705,14 @@ def _notes(
         return [_ONE_TASK]
     notes = []
     if max(values.n_seeds) > 1:
+        ends = np.cumsum(values.n_seeds)
+        for label, n, end in zip(labels, values.n_seeds, ends, strict=True):
+            own = [np.ptp(part[:, end - n : end], axis=1).max() for part in values.parts]
+            if n > 1 and max(own) == 0:
+                notes.append(
+                    f"{label}: the values of all {n} seeds are equal in every task, so the seeds "
+                    "say nothing"
+                )
         for few, caution in ((1, _ONE_SEED), (2, TWO_SEEDS)):
             of = zip(labels, values.n_seeds, strict=True)
             notes += footnotes({label: [caution] for label, n in of if n == few})

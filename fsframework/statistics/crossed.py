@@ -107,9 +107,7 @@ def crossed(cells: Mapping[tuple[str, str], FloatArray], level: float = 0.95) ->
         parts.append(_added(between))
     half, p = _half_width(parts, level), _p(value, parts)
     varies = any(part.variance > NO_SPREAD**2 for part in parts)
-    return Difference(
-        value, value - half, value + half, p, varies, OVER_SEEDS, n_seeds, deviation
-    )
+    return Difference(value, value - half, value + half, p, varies, OVER_SEEDS, n_seeds, deviation)
 
 
 def _check(cells: Mapping[tuple[str, str], FloatArray]) -> None:
@@ -125,9 +123,7 @@ def _check(cells: Mapping[tuple[str, str], FloatArray]) -> None:
         raise DataError(f"an interval over seeds needs at least 2 tasks, not {fewest}")
 
 
-def _sums(
-    cells: Mapping[tuple[str, str], FloatArray], *, by_tasks: bool
-) -> dict[str, FloatArray]:
+def _sums(cells: Mapping[tuple[str, str], FloatArray], *, by_tasks: bool) -> dict[str, FloatArray]:
     """Return the means per task, or per seed, added up where cells share them."""
     found: dict[str, FloatArray] = {}
     for names, values in cells.items():
@@ -139,7 +135,6 @@ def _sums(
 def _spread(sums: FloatArray) -> _Part:
     """Return the variance of the mean of independent values."""
     return _Part(float(sums.var(ddof=1)) / sums.size, sums.size - 1.0)
-
 
 
 def _added(parts: Sequence[_Part]) -> _Part:

@@ -100,7 +100,7 @@ def differences(
     found = []
     for one, weights in zip(of_means, contrasts, strict=True):
         methods = np.flatnonzero(weights)
-        numbers = [n_seeds[method] for method in methods]
+        numbers = np.asarray(n_seeds)[methods].tolist()
         if one.estimator == "none":
             found.append(replace(one, n_seeds=min(numbers)))
             continue
@@ -145,10 +145,12 @@ def _over_tasks(
         estimator = "student-t" if len(parts) == 1 else "welch-t"
     else:
         bounds, estimator = _bootstrap(parts, contrasts, value, how), how.choice.method
-    return [
-        _without_spread(Difference(*map(float, numbers), bool(one), estimator), weights)
-        for *numbers, one, weights in zip(value, *bounds, varies, contrasts, strict=True)
-    ]
+    found = []
+    for row, weights in enumerate(contrasts):
+        low, high, p = (float(one[row]) for one in bounds)
+        one = Difference(float(value[row]), low, high, p, bool(varies[row]), estimator)
+        found.append(_without_spread(one, weights))
+    return found
 
 
 def _without_spread(one: Difference, weights: FloatArray) -> Difference:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,9 +21,6 @@ __all__ = [
     "grouped_by_tasks",
     "joined_over_seeds",
     "labels_of",
-    "options_of_tasks",
-    "tasks_called",
-    "tasks_told_apart",
 ]
 
 T = TypeVar("T")
@@ -43,9 +40,6 @@ class MethodResult:
         records: of its runs, one per training seed; empty if it is from no run.
         other_seeds: outcomes of models that were trained with other seeds, by name of the arm, on
             the same tasks.
-        data: name of the data set, empty if unknown.
-        options: what its tasks were made of, by name, such as ``dataset.strength``; empty if
-            unknown.
     """
 
     label: str
@@ -56,8 +50,6 @@ class MethodResult:
     source: Path | None = None
     records: tuple[RunRecord, ...] = ()
     other_seeds: tuple[Mapping[str, Outcomes], ...] = ()
-    data: str = ""
-    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, str, str, str]:
@@ -68,18 +60,6 @@ class MethodResult:
             backbone = f"{self.label} {record.backbone.called}"
             exact = f"{backbone} {record.fingerprint[:8]}"
         return self.label, backbone, exact, exact if self.source is None else str(self.source)
-
-    @property
-    def shape(self) -> str:
-        """Ways and shots of its tasks, such as ``5-way 1-shot``; empty if unknown."""
-        if self.arms is None:
-            return self.task_set
-        return f"{self.arms.tested.n_way}-way {self.arms.tested.n_shot}-shot"
-
-    @property
-    def n_tasks(self) -> int:
-        """Tasks per arm."""
-        return max((len(one) for one in self.outcomes.values()), default=0)
 
     @property
     def models(self) -> tuple[Mapping[str, Outcomes], ...]:
@@ -102,31 +82,6 @@ class MethodResult:
             return self.task_set or digest
         tasks = self.arms[arm]
         return f"{tasks.sampler} {tasks.n_way}-way {tasks.n_shot}-shot {digest}"
-
-
-_MAKE_TASKS = ("dataset", "detector", "sampler")
-_SET_TASKS = (
-    "task_seed", "split", "attributes", "min_count", "drop_words", "drop_class_words", "placebo",
-    "task_file",
-)  # fmt: skip
-
-
-def options_of_tasks(
-    components: Mapping[str, tuple[str, Mapping[str, Any]]], settings: Mapping[str, Any]
-) -> dict[str, str]:
-    """Return what the tasks of a run were made of, by dotted name.
-
-    Args:
-        components: name and options by role, of the run.
-        settings: of the run.
-    """
-    found: dict[str, str] = {}
-    for role in _MAKE_TASKS:
-        if role in components:
-            name, options = components[role]
-            found |= {role: name, **{f"{role}.{key}": str(v) for key, v in options.items()}}
-    told = {name: settings.get(name) for name in _SET_TASKS}
-    return found | {name: str(value) for name, value in told.items() if value is not None}
 
 
 def joined_over_seeds(results: Sequence[MethodResult]) -> list[MethodResult]:
@@ -185,252 +140,6 @@ def grouped_by_tasks(results: Sequence[MethodResult]) -> list[list[MethodResult]
         key = tuple(sorted((arm, o.task_digest) for arm, o in one.outcomes.items()))
         groups.setdefault(key, []).append(one)
     return list(groups.values())
-
-
-def tasks_told_apart(groups: Sequence[Sequence[MethodResult]]) -> dict[str, list[str]]:
-    """Return what tells sets of tasks from each other: by name, a value for each of them.
-
-    Data set (``data``) and shape (``tasks``) where they vary. Then, each only if it tells apart
-    sets that are still equal, the number of tasks per arm (``count``), the options that vary, and
-    at last the number of the set (``set``).
-
-    Args:
-        groups: the results on each set, at least one.
-
-    >>> ask = [MethodResult("ncc", {}, options={"dataset.strength": s}) for s in ("0.2", "0.8")]
-    >>> tasks_told_apart([[one] for one in ask])
-    {'strength': ['0.2', '0.8']}
-    """
-    first = [group[0] for group in groups]
-    always = {"data": [one.data for one in first], "tasks": [one.shape for one in first]}
-    told = {
-        **always,
-        "count": [f"{one.n_tasks:,}" for one in first],
-        **_varied([one.options for one in first]),
-        "set": [str(number) for number in range(1, len(groups) + 1)],
-    }
-    found: dict[str, list[str]] = {}
-    sorts = 1
-    for name, values in told.items():
-        finer = len(set(zip(*found.values(), values, strict=True)))
-        if finer > sorts or (name in always and len(set(values)) > 1):
-            found[name], sorts = values, finer
-    return found
-
-
-def tasks_called(self, arms: Iterable[str]) -> str:
-        """Return the name of its tasks of these arms."""
-        return " and ".join(self._called(arm) for arm in arms)
-
-    def _called(self, arm: str) -> str:
-        digest = self.outcomes[arm].task_digest[:8]
-        if self.arms is None:
-            return self.task_set or digest
-        tasks = self.arms[arm]
-        return f"{tasks.sampler} {tasks.n_way}-way {tasks.n_shot}-shot {digest}"
-
-
-def find_results(run: str | Path, runs_dir: Path) -> list[MethodResult]:
-    """Return the result of a run, or of every evaluated run in a folder of runs.
-
-    Args:
-        run: folder or name of a run, the beginning of its name, or a folder of runs.
-        runs_dir: folder in which names are searched.
-
-    Raises:
-        RecordError: the run does not exist, or has no outcomes.
-    """
-    path = Path(run)
-    if path.is_dir() and not (path / RECORD_NAME).exists():
-        folders = sorted(found.parent for found in path.glob(f"*/{RECORD_NAME}"))
-        if folders:
-            records = [(folder, RunRecord.load(folder)) for folder in folders]
-            return [result_of_run(f, r) for f, r in records if _has_outcomes(f, r)]
-    return [result_of_run(find_run(str(run), runs_dir))]
-
-
-def _has_outcomes(folder: Path, record: RunRecord) -> bool:
-    arms = record.arms
-    return bool(arms) and all(record.outcomes_file(folder, arm).exists() for arm in arms)
-
-
-def result_of_run(folder: Path, record: RunRecord | None = None) -> MethodResult:
-    """Return the result of a finished run, or of imported accuracies.
-
-    Raises:
-        RecordError: the run has no outcomes.
-    """
-    record = record or RunRecord.load(folder)
-    if not _has_outcomes(folder, record):
-        state = "it is not finished" if record.status == "unfinished" else "nothing was evaluated"
-        raise RecordError(f"{folder}: has no outcomes to compare, {state}")
-    if record.method is None or record.backbone is None:
-        # Accuracies measured elsewhere: only the name of their tasks is known.
-        facts = record.imported
-        return MethodResult(
-            facts.method if facts is not None else folder.name,
-            {arm: Outcomes.load(record.outcomes_file(folder, arm)) for arm in record.arms},
-            task_set=" and ".join(arm.name for arm in record.arms.values()),
-            source=folder,
-            cautions=record.cautions,
-        )
-    found = load_outcomes(folder, record)
-    with_backbone = f"{record.method.called} {record.backbone.called}"
-    return MethodResult(
-        record.method.called,
-        dict(found),
-        found.arms,
-        class_sizes=record.tested.class_sizes if record.tested is not None else (),
-        source=folder,
-        cautions=record.cautions,
-        threads=record.environment.threads,
-        trained=bool(record.training.history),
-        longer_labels=(with_backbone, f"{with_backbone} {record.fingerprint[:8]}"),
-        group=record.group,
-        training_seed=record.training_seed,
-        data=record.data.name,
-        options=options_of_tasks(
-            {role: (one.called, one.options) for role, one in record.components.items()},
-            record.settings,
-        ),
-    )
-
-
-_MAKE_TASKS = ("dataset", "detector", "sampler")
-_SET_TASKS = (
-    "task_seed", "split", "attributes", "min_count", "drop_words", "drop_class_words", "placebo",
-    "task_file",
-)  # fmt: skip
-
-
-def options_of_tasks(
-    components: Mapping[str, tuple[str, Mapping[str, Any]]], settings: Mapping[str, Any]
-) -> dict[str, str]:
-    """Return what the tasks of a run were made of, by dotted name.
-
-    Args:
-        components: name and options by role, of the run.
-        settings: of the run.
-    """
-    found: dict[str, str] = {}
-    for role in _MAKE_TASKS:
-        if role in components:
-            name, options = components[role]
-            found |= {role: name, **{f"{role}.{key}": str(v) for key, v in options.items()}}
-    told = {name: settings.get(name) for name in _SET_TASKS}
-    return found | {name: str(value) for name, value in told.items() if value is not None}
-
-
-def joined_over_seeds(results: Sequence[MethodResult]) -> list[MethodResult]:
-    """Return results with those that differ only in their training seed joined to one.
-
-    Results are joined if their groups and labels are equal, in the order of their seeds. A seed
-    that appears again, as in a copy of a run, begins another result.
-    """
-
-    def told(one: MethodResult) -> tuple[str, int | None]:
-        return one.group and f"{one.group} {one.label}", one.training_seed
-
-    return [_joined(group) for group in grouped_by_seeds(results, told)]
-
-
-def _joined(group: Sequence[MethodResult]) -> MethodResult:
-    """Return results of different training seeds as one."""
-    first = group[0]
-    threads = thread_cautions({str(i): (one.threads, one.trained) for i, one in enumerate(group)})
-    said = [caution for one in group for caution in one.cautions]
-    said += [caution for one in threads.values() for caution in one]
-    return dataclasses.replace(
-        first,
-        cautions=tuple(dict.fromkeys(said)),
-        other_seeds=tuple(model for one in group for model in one.models)[1:],
-    )
-
-
-def grouped_by_tasks(results: Sequence[MethodResult]) -> list[list[MethodResult]]:
-    """Group results of equal tasks, in the order in which the tasks first appear."""
-    groups: dict[tuple[tuple[str, str], ...], list[MethodResult]] = {}
-    for one in results:
-        key = tuple(sorted((arm, o.task_digest) for arm, o in one.outcomes.items()))
-        groups.setdefault(key, []).append(one)
-    return list(groups.values())
-
-
-def tasks_told_apart(groups: Sequence[Sequence[MethodResult]]) -> dict[str, list[str]]:
-    """Return what tells sets of tasks from each other: by name, a value for each of them.
-
-    Data set (``data``) and shape (``tasks``) where they vary. Only as far as these leave some
-    equal, also the number of tasks per arm (``count``), as few of the options that vary as tell
-    the rest apart, or at last the number of the set (``set``).
-
-    Args:
-        groups: the results on each set, at least one.
-
-    >>> ask = [MethodResult("ncc", {}, options={"dataset.strength": s}) for s in ("0.2", "0.8")]
-    >>> tasks_told_apart([[one] for one in ask])
-    {'strength': ['0.2', '0.8']}
-    """
-    first = [group[0] for group in groups]
-    found: dict[str, list[str]] = {}
-
-    def sorts(values: Sequence[str] | None = None) -> int:
-        told = [*found.values(), *([] if values is None else [values])]
-        return len(set(zip(*told, strict=True))) if told else 1
-
-    def add(name: str, values: list[str]) -> None:
-        if len(set(values)) > 1:
-            found[name] = values
-
-    add("data", [one.data for one in first])
-    add("tasks", [one.shape for one in first])
-    if sorts() < len(groups):
-        add("count", [f"{one.n_tasks:,}" for one in first])
-    options = _varied([one.options for one in first])
-    while sorts() < len(groups) and options:
-        best = max(options, key=lambda name: sorts(options[name]))
-        if sorts(options[best]) == sorts():
-            break
-        found[best] = options.pop(best)
-    if sorts() < len(groups):
-        add("set", [str(number) for number in range(1, len(groups) + 1)])
-    return found
-
-
-def tasks_called(told: Mapping[str, str]) -> str:
-    """Return what tells a set of tasks from others in a few words.
-
-    Args:
-        told: its values by name, as ``tasks_told_apart`` gives them.
-
-    >>> tasks_called({"data": "planted", "count": "600", "strength": "0.2"})
-    'planted, 600 tasks, strength 0.2'
-    """
-    alone = ("data", "tasks")
-    return ", ".join(
-        value if name in alone else f"{value} tasks" if name == "count" else f"{name} {value}"
-        for name, value in told.items()
-        if value
-    )
-
-
-_RESERVED = ("count", "data", "method", "seeds", "set", "tasks")
-"""Names of columns that are no options."""
-
-
-def _varied(options: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
-    """Return the options that vary, by their last name where only one has it."""
-    keys = dict.fromkeys(key for one in options for key in one)
-    varied = [key for key in keys if len({one.get(key, "") for one in options}) > 1]
-    # Which component it is says less than the option in which it differs.
-    varied = [key for key in varied if not any(one.startswith(f"{key}.") for one in varied)]
-    last = Counter(key.rpartition(".")[2] for key in varied)
-    short = {key: key.rpartition(".")[2] for key in varied}
-    return {
-        key if last[short[key]] > 1 or short[key] in _RESERVED else short[key]: [
-            one.get(key, "") for one in options
-        ]
-        for key in varied
-    }
 
 
 def cautions_of(records: Mapping[str, Sequence[RunRecord]]) -> dict[str, tuple[str, ...]]:
@@ -522,7 +231,7 @@ def _difference(first: MethodResult, other: MethodResult, arm: str) -> str:
         found.append(("queries per class", a.n_query, b.n_query))
     found.append(("tasks", f"{len(one):,}", f"{len(two):,}"))
     if first.task_set or other.task_set:
-        names = [repr(result.tasks_called([arm])) for result in (first, other)]
+        names = repr(first.tasks_called([arm])), repr(other.tasks_called([arm]))
         found = [("as names", *names), *found, ("as scopes", one.scope, two.scope)]
     for what, *values in found:
         if values[0] != values[1]:

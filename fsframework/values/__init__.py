@@ -67,10 +67,10 @@ __all__ = [
     "read_file",
     "read_parquet",
     "size_text",
+    "table_of",
     "task_rng",
     "task_seed",
     "text_lines",
-    "table_of",
     "text_table",
     "watched_tasks",
 ]
