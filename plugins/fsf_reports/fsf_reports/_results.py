@@ -11,7 +11,7 @@ from typing import Any
 
 import fsframework as fsf
 from fsf_reports.values import Quantity
-from fsf_statistics.task_sets import facts_of, tasks_called, tasks_told_apart
+from fsf_statistics import facts_of, tasks_called, tasks_told_apart
 from fsframework.api.results import results_of, statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError

@@ -12,7 +12,7 @@ from typing import Any
 import fsf_statistics
 from fsf_reports._results import Group, Results, Shown, reading
 from fsf_reports.values import Entry, Quantity, TableDeclaration, table_of_headline
-from fsf_statistics.task_sets import facts_of
+from fsf_statistics import facts_of
 from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.values import Estimate
 

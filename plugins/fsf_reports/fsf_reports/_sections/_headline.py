@@ -9,7 +9,7 @@ import fsf_statistics
 import fsframework as fsf
 from fsf_reports.interfaces import ReportedRun, ReportedRuns
 from fsf_reports.values import Entry, Quantity, TableDeclaration
-from fsf_statistics import ComparedHeadline, task_sets
+from fsf_statistics import ComparedHeadline
 
 __all__ = [
     "estimates_of",
@@ -65,19 +65,19 @@ def numbered(name: str, number: int, groups: Sequence[ReportedRuns]) -> str:
 
 def which_tasks(number: int, groups: Sequence[ReportedRuns]) -> str:
     """Return the options that tell a set of tasks from the others, else its number, from 1."""
-    told = task_sets.tasks_told_apart([_facts(group[0]) for group in groups])
+    told = fsf_statistics.tasks_told_apart([_facts(group[0]) for group in groups])
     options = {
         name: values[number - 1]
         for name, values in told.items()
         if name not in ("data", "tasks", "set")
     }
-    return task_sets.tasks_called(options) or f"tasks {number}"
+    return fsf_statistics.tasks_called(options) or f"tasks {number}"
 
 
 def _facts(run: ReportedRun) -> dict[str, str]:
     parts = run.record.get("components", {})
     components = {role: (part["name"], part["options"]) for role, part in parts.items()}
-    found = task_sets.options_of_tasks(components, run.record.get("settings", {}))
+    found = fsf_statistics.options_of_tasks(components, run.record.get("settings", {}))
     count = max((len(one) for one in (run.outcomes or {}).values()), default=0)
     return {"data": run.data.name if run.data is not None else "", "count": f"{count:,}", **found}
 
