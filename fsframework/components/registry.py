@@ -1,4 +1,4 @@
-"""The only file that knows entry points and stevedore.
+"""The only file that knows entry points.
 
 Listing reads the metadata of installed distributions and imports no plugin; loading imports one
 plugin and reports what is wrong with it in one sentence.
@@ -331,10 +331,7 @@ class Registry:
 
         path = self.describe_command(name).path
         plugin = self.find("command", name)
-        with self._importing(plugin):
-            # The entry point is known already: stevedore would search for it again, and a command
-            # must start quickly.
-            found = EntryPoint(plugin.name, plugin.target, KINDS["command"].group).load()
+        found = self._import(plugin)
         if not isinstance(found, click.Command):
             hint = "make it one with @click.command() or @click.group()"
             raise self._failure(
@@ -395,23 +392,8 @@ class Registry:
         return found
 
     def _import(self, plugin: Plugin) -> Any:
-        from stevedore.named import NamedExtensionManager
-
-        def refuse(_manager: Any, _entry: Any, error: BaseException) -> None:
-            raise error
-
-        group = self.kinds[plugin.kind].group
         with self._importing(plugin):
-            manager: Any = NamedExtensionManager(
-                group,
-                [plugin.name],
-                on_load_failure_callback=refuse,
-                on_missing_entrypoints_callback=lambda _missing: None,
-            )
-            for extension in manager.extensions:
-                return extension.plugin
-            # stevedore caches a group for the life of the process; pip may have added to it.
-            return EntryPoint(plugin.name, plugin.target, group).load()
+            return EntryPoint(plugin.name, plugin.target, self.kinds[plugin.kind].group).load()
 
     @contextmanager
     def _importing(self, plugin: Plugin) -> Iterator[None]:
