@@ -12,14 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 from fsframework._calls import text_of
+from fsframework.components.conversion import parameters
 from fsframework.components.options import Given, Option, check_values, layer, over, value_of
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import (
-    Component,
-    parameters,
-    resolve_component,
-    resolve_settings,
-)
+from fsframework.components.resolution import Component, resolve_component, resolve_settings
 from fsframework.errors import OptionError, close_matches
 from fsframework.pipeline.experiment.recipes import Recipe, find_recipe, unknown_recipe
 
