@@ -39,11 +39,13 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    if not isinstance(found, FunctionType):
-        return found
-    from fsframework._calls import contained
+    if isinstance(found, FunctionType):
+        from fsframework._calls import contained
 
-    return contained()(found)
+        found = contained()(found)
+        found.__module__ = __name__  # where pickle finds it
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

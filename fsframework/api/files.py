@@ -6,12 +6,10 @@ from fsframework._files import atomic_path, atomic_write, locked
 from fsframework.pipeline.cache.rows import stored_array
 from fsframework.pipeline.learning.history import write_tensorboard
 from fsframework.pipeline.learning.model import save_tensors
-from fsframework.pipeline.tasks import export_jsonl
 
 __all__ = [
     "atomic_path",
     "atomic_write",
-    "export_jsonl",
     "locked",
     "save_tensors",
     "stored_array",

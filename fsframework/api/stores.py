@@ -7,11 +7,11 @@ from typing import Any
 
 from fsframework.api.experiments import Description
 from fsframework.errors import OptionError, argument
-from fsframework.pipeline.cache.images import Broken, ImageStore, image_size, pixels_of, store_of
+from fsframework.pipeline.cache.images import Broken, ImageStore, image_size, store_of
 from fsframework.pipeline.experiment.configuration import resolve_part
 from fsframework.pipeline.learning.evaluation import FeatureStore
 from fsframework.pipeline.learning.model import build_model, resolve_device
-from fsframework.pipeline.learning.training import start_from
+from fsframework.pipeline.learning.training import start_stages
 from fsframework.pipeline.preparation import open_source
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.tasks import candidate_splits
@@ -66,9 +66,6 @@ def feature_store(description: Description) -> FeatureStore:
         pretrained=settings.model is None,
         offline=settings.offline,
     ).to(resolve_device(settings.device))
-    for stage in experiment.stages:
-        if stage.init_from is not None:
-            whole = settings.model is not None
-            start_from(model, stage.init_from, stage.init_parts, whole=whole)
-    images = pixels_of(source.store, source.dataset, split, session.reporter)
+    start_stages(model, experiment.stages, whole=settings.model is not None)
+    images = source.pixels(split, session.reporter)
     return FeatureStore(model, images, session.workspace, settings.precision)

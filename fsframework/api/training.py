@@ -64,12 +64,7 @@ def train_described(description: Description) -> TrainedModel:
     job = TrainingJob(experiment, source, way_shot, device, session)
     model, images = job.untrained(), job.images()
     trained = job.train(model, images, lambda _: None)
-    seen = seen_by(
-        under_test(experiment.dataset, source.store.dataset, "train"),
-        model.extractor,
-        [stage.init_from for stage in experiment.stages if stage.init_from is not None],
-        [stage.teacher for stage in experiment.stages if stage.teacher is not None],
-        trains=True,
-    )
-    data = replace(seen.data, image_size=model.size)
+    tested = under_test(experiment.dataset, source.store.dataset, "train")
+    data, _ = seen_by(tested, model.extractor, experiment.stages, trains=True)
+    data = replace(data, image_size=model.size)
     return TrainedModel(model, trained, len(images[0][0]), data, experiment.to_json())

@@ -10,7 +10,6 @@ import click
 
 from fsframework.cli.options import (
     CONFIGURATION,
-    OF_RUN,
     key_values,
     listed,
     runnable_group,
@@ -19,7 +18,7 @@ from fsframework.cli.options import (
     tree_of,
 )
 from fsframework.errors import FsfError
-from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS
+from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS, OF_RUN
 
 if TYPE_CHECKING:
     from fsframework.api.sweeping import Finished, PlannedSweep
@@ -141,11 +140,10 @@ def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
 def _print_finished(found: Finished) -> None:
     from fsframework.cli import render
 
-    headline = found.headline
-    render.print_headline(headline)
+    render.print_table(*found.table())
+    click.echo()
     for note in found.notes:
-        if f"note: {note}" not in headline.notes:
-            click.echo(f"note: {note}")
+        click.echo(f"note: {note}")
     for name, reason in found.failures.items():
         click.echo(f"failed: {name}: {reason}")
     click.echo()

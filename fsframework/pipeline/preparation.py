@@ -11,12 +11,21 @@ import torch
 from fsframework.components.resolution import Component
 from fsframework.errors import argument
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.cache.images import ImageStore, image_size, store_of, without_broken
+from fsframework.pipeline.cache.images import (
+    ImageStore,
+    Pixels,
+    image_size,
+    pixels_of,
+    store_of,
+    without_broken,
+)
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.options import Settings
 from fsframework.pipeline.experiment.stages import Stage
+from fsframework.pipeline.identity import run_identity
 from fsframework.pipeline.learning.history import check_tensorboard
 from fsframework.pipeline.learning.model import resolve_device
+from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.tasks import drawn_tasks, placebo, tasks_of_file
 from fsframework.values import Arms, ImagePool, TaskSet, demand_disk, demand_memory
@@ -42,6 +51,10 @@ class Source:
     store: ImageStore
     broken: Mapping[int, str]
 
+    def pixels(self, split: str | None, reporter: Reporter) -> Pixels:
+        """Return the decoded images of a split, by default of ``test``."""
+        return pixels_of(self.store, self.dataset, split or "test", reporter)
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -54,6 +67,7 @@ class Prepared:
         arms: the tasks of each arm.
         device: to compute on.
         notes: what a reader of the numbers must know.
+        fingerprint: of the run, and ``group``; see ``run_identity``.
     """
 
     experiment: Experiment
@@ -62,6 +76,8 @@ class Prepared:
     arms: Arms
     device: torch.device
     notes: tuple[str, ...]
+    fingerprint: str
+    group: str
 
 
 def prepare(experiment: Experiment, session: Session) -> Prepared:
@@ -94,7 +110,8 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
     if settings.placebo:
         permuted = {arm: placebo(t, pool, settings.task_seed) for arm, t in arms.items()}
         arms = Arms(permuted, arms.contrast, arms.symbols)
-    return Prepared(experiment, source, pool, arms, device, notes)
+    identity = run_identity(experiment, source.dataset.fingerprint, arms, device.type)
+    return Prepared(experiment, source, pool, arms, device, notes, *identity)
 
 
 def open_source(

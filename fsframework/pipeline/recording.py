@@ -12,7 +12,6 @@ import torch
 
 import fsframework
 from fsframework.components.resolution import Component, plain
-from fsframework.pipeline.identity import run_group
 from fsframework.pipeline.learning.model import FewShotModel
 from fsframework.pipeline.lineage import seen_by, under_test
 from fsframework.pipeline.preparation import Prepared
@@ -42,34 +41,24 @@ _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _SHAPE = ("name", "n_way", "n_shot", "n_query")
 
 
-def new_record(
-    prepared: Prepared, fingerprint: str, model: FewShotModel, *, trains: bool
-) -> RunRecord:
+def new_record(prepared: Prepared, model: FewShotModel, *, trains: bool) -> RunRecord:
     """Return the record of a run that is about to start.
 
     Args:
         prepared: the experiment with its data and tasks.
-        fingerprint: of the run.
         model: as built, with its pretrained weights.
         trains: whether the run trains it on the split ``train``.
     """
     experiment, pool = prepared.experiment, prepared.pool
     settings = experiment.settings
-    sources = [s.init_from for s in experiment.stages if s.init_from is not None]
-    teachers = [s.teacher for s in experiment.stages if s.teacher is not None]
-    seen = seen_by(
-        under_test(experiment.dataset, prepared.source.store.dataset, settings.split or "test"),
-        model.extractor,
-        sources,
-        teachers,
-        trains=trains,
-    )
+    tested = under_test(experiment.dataset, prepared.source.store.dataset, settings.split or "test")
+    data, cautions = seen_by(tested, model.extractor, experiment.stages, trains=trains)
     digests = {"data": prepared.source.dataset.fingerprint, "pool": pool.fingerprint}
     if pool.attributes is not None:
         digests["attributes"] = pool.attributes.fingerprint
     return RunRecord(
-        fingerprint=fingerprint,
-        group=run_group(prepared),
+        fingerprint=prepared.fingerprint,
+        group=prepared.group,
         status="unfinished",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         name=experiment.name,
@@ -88,9 +77,9 @@ def new_record(
         digests=digests,
         arms=_arm_records(prepared.arms, experiment.sampler, pool.class_sizes.tolist()),
         contrast=prepared.arms.contrast,
-        notes=(*prepared.notes, *_weight_notes(seen.data), *seen.cautions),
-        cautions=seen.cautions,
-        data=replace(seen.data, image_size=model.size),
+        notes=(*prepared.notes, *_weight_notes(data), *cautions),
+        cautions=cautions,
+        data=replace(data, image_size=model.size),
     )
 
 

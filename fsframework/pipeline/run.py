@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,22 +15,21 @@ import numpy as np
 from fsframework._calls import contained
 from fsframework._files import sweep
 from fsframework.errors import DataError, OptionError, RecordError, argument
-from fsframework.pipeline.cache.images import Pixels, known_digest, pixels_of
+from fsframework.pipeline.cache.images import Pixels, known_digest
 from fsframework.pipeline.cache.sealed import held, load_sealed, save_sealed
 from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.identity import outcomes_key, run_fingerprint
-from fsframework.pipeline.learning import history as histories
+from fsframework.pipeline.identity import outcomes_key
 from fsframework.pipeline.learning.evaluation import ImageSource, evaluate
+from fsframework.pipeline.learning.history import Curve
 from fsframework.pipeline.learning.model import (
+    WEIGHTS_NAME,
     FewShotModel,
     save_tensors,
+    weights_of_run,
 )
-from fsframework.pipeline.learning.training import (
-    start_from,
-)
+from fsframework.pipeline.learning.training import start_stages
 from fsframework.pipeline.preparation import Prepared, prepare
 from fsframework.pipeline.recording import interval_notes, new_record, plugin_records
-from fsframework.pipeline.run_files import WEIGHTS_NAME, finished_outcomes, weights_of_run
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.training_job import TrainingJob
 from fsframework.records import (
@@ -39,6 +37,7 @@ from fsframework.records import (
     RecordVersionError,
     RunRecord,
     TrainingRecord,
+    checked_outcomes,
     outcomes_digests,
 )
 from fsframework.statistics.estimation import estimates_of
@@ -72,9 +71,9 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     timer = _Timer()
     with timer("tasks"):
         prepared = prepare(experiment, session)
-    job = _Job(prepared, run_fingerprint(prepared), session, timer)
-    with held(session.workspace.cache / "running" / job.fingerprint[:24], session.reporter):
-        return job.run()
+    running = session.workspace.cache / "running" / prepared.fingerprint[:24]
+    with held(running, session.reporter):
+        return _Job(prepared, session, timer).run()
 
 
 class _Timer:
@@ -92,10 +91,8 @@ class _Timer:
 class _Job:
     """One run, from its data and tasks to its record."""
 
-    def __init__(
-        self, prepared: Prepared, fingerprint: str, session: Session, timer: _Timer
-    ) -> None:
-        self.prepared, self.fingerprint = prepared, fingerprint
+    def __init__(self, prepared: Prepared, session: Session, timer: _Timer) -> None:
+        self.prepared = prepared
         self.session, self.timer = session, timer
         self.experiment, self.settings = prepared.experiment, prepared.experiment.settings
 
@@ -108,7 +105,7 @@ class _Job:
         """
         runs, name = self.session.workspace.runs, self.experiment.name
         if not name:
-            return runs / _folder_name(self.experiment, self.fingerprint)
+            return runs / _folder_name(self.experiment, self.prepared.fingerprint)
         if not re.fullmatch(r"[\w][\w.-]*", name):
             raise OptionError(
                 f"{argument('name')} must consist of letters, digits, '-', '_' and '.', "
@@ -132,9 +129,9 @@ class _Job:
                 return None
             record, why = None, str(error)
         if record is not None:
-            if record.fingerprint == self.fingerprint:
+            if record.fingerprint == self.prepared.fingerprint:
                 return record
-            why = f"{self.folder} holds another run{self._other_versions(record)}"
+            why = f"{self.folder} holds another run"
         if name := self.experiment.name:
             raise OptionError(
                 f"{argument('name', name)}: {why}; choose another name, or remove it with "
@@ -143,38 +140,18 @@ class _Job:
         self.session.reporter.note(f"{why}; it is made anew")
         return None
 
-    def _other_versions(self, record: RunRecord) -> str:
-        """Return which plugins made a run in other versions than those installed, if any."""
-        now = {(p.kind, p.name): p for p in plugin_records(self.experiment.components())}
-        pairs = [(p, now.get((p.kind, p.name), p)) for p in record.plugins if p.kind != "statistic"]
-        changed = [
-            f"{was.distribution} {was.version} ({one.version} is installed)"
-            for was, one in pairs
-            if was.version != one.version
-        ]
-        return f", made with {', '.join(dict.fromkeys(changed))}" if changed else ""
-
     def _reused(self, record: RunRecord) -> RunRecord | None:
         """Return the record of a finished run with the requested statistics.
 
         Returns:
             ``None`` if files of the run are missing or damaged; the run is then completed again.
-
-        Raises:
-            RecordError: they are, and other versions of the plugins are installed.
         """
         try:
-            outcomes = finished_outcomes(self.folder, record)
+            weights_of_run(self.folder, record)
+            found = self._with_estimates(record, checked_outcomes(self.folder, record))
         except DataError as error:
-            if others := self._other_versions(record):
-                raise RecordError(
-                    f"{error}; the run cannot be completed again, because it was{others[1:]}; "
-                    f"install these versions, or remove the run: fsf runs remove "
-                    f"{self.folder.name}"
-                ) from None
             self.session.reporter.note(f"{error}; the run is completed again")
             return None
-        found = self._with_estimates(record, outcomes)
         if found != record:
             found.save(self.folder)
         return found
@@ -192,13 +169,11 @@ class _Job:
         model = self.training.untrained()
         trains = self.experiment.learns and any(p.requires_grad for p in model.parameters())
         if not trains:
-            for stage in self.experiment.stages:
-                if stage.init_from is not None:
-                    whole = self.settings.model is not None
-                    start_from(model, stage.init_from, stage.init_parts, whole=whole)
+            start_stages(model, self.experiment.stages, whole=self.settings.model is not None)
         with self.timer("images"):
-            tested, splits = self._images(trains=trains)
-        record = earlier or new_record(self.prepared, self.fingerprint, model, trains=trains)
+            tested = self.prepared.source.pixels(self.settings.split, self.session.reporter)
+            splits = self.training.images() if trains else []
+        record = earlier or new_record(self.prepared, model, trains=trains)
         record.save(self.folder)
         sweep(self.folder)
         if splits:
@@ -277,17 +252,11 @@ class _Job:
             self.session,
         )
 
-    def _images(self, *, trains: bool) -> tuple[Pixels, list[tuple[ImagePool, Pixels]]]:
-        """Return the images under test, and those trained and validated on, if any."""
-        source, split = self.prepared.source, self.settings.split or "test"
-        splits = self.training.images() if trains else []
-        return pixels_of(source.store, source.dataset, split, self.session.reporter), splits
-
     def _with_training(
         self, record: RunRecord, model: FewShotModel, splits: list[tuple[ImagePool, Pixels]]
     ) -> RunRecord:
         """Train the model in place, and record how it went."""
-        watch = _Watch(self.folder, tensorboard=self.settings.tensorboard)
+        watch = Curve(self.folder, tensorboard=self.settings.tensorboard)
         trained = self.training.train(model, splits, watch)
         tested = self.prepared.arms.tested
         return replace(
@@ -318,7 +287,7 @@ class _Job:
         found = {"weights": digest, "images": images.digest, **dict(trained_on)}
         record = replace(record, digests={**record.digests, **found})
         try:
-            weights_of_run(path, record)
+            weights_of_run(self.folder, record)
         except DataError:
             header: dict[str, object] = {
                 "what": "weights",
@@ -377,26 +346,6 @@ class _Job:
             save_sealed(shared, found[arm].save)
             found[arm].save(path)
         return ArmOutcomes(found, self.prepared.arms)
-
-
-class _Watch:
-    """Writes the training curve into the run's folder, epoch by epoch."""
-
-    def __init__(self, folder: Path, *, tensorboard: bool) -> None:
-        self._folder = folder
-        self._tensorboard = tensorboard
-        # Each call rewrites it, so that a resumed run has no epoch twice.
-        if tensorboard:
-            shutil.rmtree(folder / histories.TENSORBOARD_NAME, ignore_errors=True)
-        self._written = 0
-
-    def __call__(self, history: histories.History) -> None:
-        """Update the files."""
-        histories.write_csv(self._folder / histories.CSV_NAME, history)
-        if self._tensorboard and len(history) > self._written:
-            folder = self._folder / histories.TENSORBOARD_NAME
-            histories.write_tensorboard(folder, history, self._written)
-            self._written = len(history)
 
 
 def _folder_name(experiment: Experiment, fingerprint: str) -> str:

@@ -11,13 +11,18 @@ import torch
 
 from fsframework.components.resolution import resolve_component
 from fsframework.errors import OptionError
-from fsframework.pipeline.cache.images import Pixels, pixels_of
+from fsframework.pipeline.cache.images import Pixels
 from fsframework.pipeline.cache.sealed import held
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.identity import training_key
 from fsframework.pipeline.learning.history import History
 from fsframework.pipeline.learning.memory import keep_freed_memory
-from fsframework.pipeline.learning.model import FewShotModel, build_model, load_header
+from fsframework.pipeline.learning.model import (
+    WEIGHTS_NAME,
+    FewShotModel,
+    build_model,
+    load_header,
+)
 from fsframework.pipeline.learning.training import (
     EPISODES,
     Split,
@@ -27,7 +32,6 @@ from fsframework.pipeline.learning.training import (
     train,
 )
 from fsframework.pipeline.preparation import Source
-from fsframework.pipeline.run_files import WEIGHTS_NAME
 from fsframework.pipeline.session import Session
 from fsframework.records import RunRecord
 from fsframework.values import ImagePool
@@ -107,12 +111,9 @@ class TrainingJob:
 
     def images(self) -> list[tuple[ImagePool, Pixels]]:
         """Return the images trained and validated on."""
-        source, reporter = self.source, self.session.reporter
-        names = [name for name in ("train", "val") if name in source.dataset.splits]
-        return [
-            (source.dataset.pool(name), pixels_of(source.store, source.dataset, name, reporter))
-            for name in names
-        ]
+        dataset, reporter = self.source.dataset, self.session.reporter
+        names = [name for name in ("train", "val") if name in dataset.splits]
+        return [(dataset.pool(name), self.source.pixels(name, reporter)) for name in names]
 
     def train(
         self,

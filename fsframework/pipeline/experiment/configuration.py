@@ -18,9 +18,9 @@ from fsframework.components.resolution import Component, plain, resolve_componen
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.pipeline.experiment.options import ARGUMENTS, SEEDS, Settings, check_keys
 from fsframework.pipeline.experiment.recipes import Recipe
-from fsframework.pipeline.experiment.stages import (
+from fsframework.pipeline.experiment.stages import Stage
+from fsframework.pipeline.experiment.staging import (
     Recipes,
-    Stage,
     argument_apart,
     find_recipes,
     resolve_stages,

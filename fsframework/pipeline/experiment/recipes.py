@@ -56,11 +56,10 @@ from fsframework._reading import parse_toml
 from fsframework.components.package_files import package_file
 from fsframework.components.registry import Plugin, Registry
 from fsframework.errors import OptionError, PluginError, argument, close_matches
+from fsframework.pipeline.experiment.options import EMBEDDED, QUICK
 
 __all__ = [
-    "EMBEDDED",
     "FILE_NAME",
-    "QUICK",
     "Expected",
     "Recipe",
     "find_recipe",
@@ -69,11 +68,6 @@ __all__ = [
 ]
 
 FILE_NAME = "recipes.toml"
-EMBEDDED = "planted"
-"""The data set that needs no file, for which quick recipes are made."""
-
-QUICK = "quick"
-"""The recipe that is used unless another is given."""
 
 _KEYS: Mapping[str, Any] = {
     "name": str, "method": (str, list), "datasets": list, "shot": int, "source": str,

@@ -10,7 +10,12 @@ if TYPE_CHECKING:
     from fsf_statistics._worst_class import WorstClassAccuracy
     from fsf_statistics.breakdowns import Breakdown, breakdown
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs
-    from fsf_statistics.headlines import headline
+    from fsf_statistics.headlines import (
+        ComparedHeadline,
+        HeadlineRow,
+        headline,
+        headline_of_runs,
+    )
     from fsf_statistics.planning import TaskSupply, best_queries
     from fsf_statistics.queries import QueryPlan, plan_queries
     from fsf_statistics.query_variance import QueryVariance, pilot_of
@@ -28,7 +33,9 @@ __all__ = [
     "MOST_WRONG",
     "Accuracy",
     "Breakdown",
+    "ComparedHeadline",
     "HarmfulPairs",
+    "HeadlineRow",
     "QueryPlan",
     "QueryVariance",
     "RankAgreement",
@@ -38,6 +45,7 @@ __all__ = [
     "breakdown",
     "harmful_pairs",
     "headline",
+    "headline_of_runs",
     "pilot_of",
     "plan_queries",
     "rank",
@@ -50,8 +58,10 @@ __version__ = "0.1.0"
 _HOME = {
     "Accuracy": "_accuracy",
     "Breakdown": "breakdowns",
+    "ComparedHeadline": "headlines",
     "FEWEST_RANKED": "ranking",
     "HarmfulPairs": "harm",
+    "HeadlineRow": "headlines",
     "LEAST_HARM": "harm",
     "MOST_WRONG": "harm",
     "QueryPlan": "queries",
@@ -63,6 +73,7 @@ _HOME = {
     "breakdown": "breakdowns",
     "harmful_pairs": "harm",
     "headline": "headlines",
+    "headline_of_runs": "headlines",
     "pilot_of": "query_variance",
     "plan_queries": "queries",
     "rank": "ranking",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -237,18 +236,3 @@ def test_other_tasks_are_rows_of_their_own(runs: dict[str, fsf.Run]) -> None:
     found = fsf_statistics.headline([runs["ncc"], runs["other tasks"]])
     assert found.table.row_names == ("method", "task_seed")
     assert {entry.mark for entry in found.table.entries} == {""}
-
-
-def test_a_sweep_ends_in_a_headline_with_dashes_for_what_failed(tmp_path: Path) -> None:
-    found = fsf.sweep(
-        **{**QUICK, "shot": [1, 99]}, method="ncc",
-        runs_dir=tmp_path / "runs", cache_dir=tmp_path / "cache",
-    )  # fmt: skip
-    table = found.headline.table
-    assert table.row_names == ("shot", "seeds")
-    failed = [entry for entry in table.entries if entry.row[0] == "99"]
-    assert failed
-    assert all(entry.estimate is None for entry in failed)
-    assert [note for note in found.headline.notes if note.startswith("–: shot 99: ")]
-    [line] = [line for line in found.headline.text().splitlines() if line.startswith("99")]
-    assert line.split() == ["99", "–", "–", "–", "–", "–"]

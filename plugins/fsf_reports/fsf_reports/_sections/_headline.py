@@ -9,7 +9,7 @@ import fsf_statistics
 import fsframework as fsf
 from fsf_reports.interfaces import ReportedRun, ReportedRuns
 from fsf_reports.values import Entry, Quantity, TableDeclaration
-from fsframework.api.headlines import Headline
+from fsf_statistics import ComparedHeadline
 from fsframework.statistics import results
 
 __all__ = [
@@ -25,10 +25,10 @@ __all__ = [
 ]
 
 
-_known: WeakKeyDictionary[ReportedRun, tuple[list[str], Headline]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[ReportedRun, tuple[list[str], ComparedHeadline]] = WeakKeyDictionary()
 
 
-def headline_of(runs: ReportedRuns) -> Headline:
+def headline_of(runs: ReportedRuns) -> ComparedHeadline:
     """Return the answer of runs on equal tasks; runs of several seeds are one row."""
     labels = [run.label for run in runs]
     if runs[0] not in _known or _known[runs[0]][0] != labels:
@@ -36,7 +36,7 @@ def headline_of(runs: ReportedRuns) -> Headline:
     return _known[runs[0]][1]
 
 
-def _headline(runs: ReportedRuns) -> Headline:
+def _headline(runs: ReportedRuns) -> ComparedHeadline:
     if several_seeds(runs):
         return fsf_statistics.headline([run.folder for run in runs])
     return fsf_statistics.headline(
