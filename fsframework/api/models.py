@@ -211,9 +211,9 @@ def model(
     Args:
         method: a name, a mapping of a name and options, a class or an instance.
         backbone: likewise; or any ``torch.nn.Module`` that maps images ``(n, 3, H, W)`` to
-            vectors ``(n, D)`` or maps ``(n, C, h, w)``, used with its weights as they are. A mapping
-            of the module as ``name`` may give ``mean`` and ``std`` of the pixels of each RGB
-            channel, in 0..1; by default ImageNet's.
+            vectors ``(n, D)`` or maps ``(n, C, h, w)``, used with its weights as they are. In a
+            mapping, with the module as ``name``, ``mean`` and ``std`` are those of the pixels of
+            each RGB channel, in 0..1; by default ImageNet's.
         image_size: height and width of the images in pixels; by default the backbone's.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
         seed: of weights that are not pretrained.
@@ -224,8 +224,8 @@ def model(
 
     >>> import fsframework as fsf
     >>> pixels = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten())
-    >>> fsf.model("ncc", backbone=pixels, image_size=16, device="cpu")
-    <Model: ncc with sequential, 16 pixels, on cpu>
+    >>> fsf.model("ncc", backbone=pixels, image_size=16, device="cpu").image_size
+    16
     """
     return model_described(
         describe(

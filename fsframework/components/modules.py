@@ -10,19 +10,21 @@ from torch import Tensor, nn
 
 from fsframework._digest import digest_of
 from fsframework.components.code import code_digest
-from fsframework.components.registry import Loaded, Plugin, kebab
+from fsframework.components.package_files import top_level
+from fsframework.components.registry import kebab
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 
 __all__ = ["backbone_of"]
 
 
-def backbone_of(module: nn.Module) -> Loaded:
-    """Return a module as the plugin of a backbone that keeps the module's weights.
+def backbone_of(module: nn.Module) -> type[Backbone]:
+    """Return the class of a backbone that is a module with its weights.
 
     The module maps normalised images ``(n, 3, H, W)`` to vectors ``(n, D)`` or maps
-    ``(n, C, h, w)``. The version of the plugin is a digest of its weights, layers and code.
+    ``(n, C, h, w)``. The name of the backbone has a digest of its weights, layers and code.
     """
     usual = Preprocessing()
+    called = f"{kebab(type(module).__name__)}-{digest_of(*_parts(module))[:12]}"
 
     class Module(Backbone):
         """A module of PyTorch with its weights as they are.
@@ -32,6 +34,7 @@ def backbone_of(module: nn.Module) -> Loaded:
             std: by which the difference is divided.
         """
 
+        name = called
         pretrained_on = "unknown"
         keeps_weights = True
 
@@ -51,15 +54,14 @@ def backbone_of(module: nn.Module) -> Loaded:
             found: Tensor = self.module(images)
             return found if found.ndim == 4 else found.flatten(1)[:, :, None, None]
 
-    cls, version = type(module), digest_of(*_parts(module))[:12]
-    target = f"{cls.__module__}:{cls.__qualname__}"
-    return Loaded(Plugin("backbone", kebab(cls.__name__), target, "a module", version), Module)
+    return Module
 
 
 def _parts(module: nn.Module) -> Iterator[str | bytes]:
     """Yield what decides what a module computes."""
     yield repr(module)
-    yield from sorted({code_digest(type(part)) for part in module.modules()})
+    own = {cls for cls in map(type, module.modules()) if top_level(cls.__module__) != "torch"}
+    yield from sorted(map(code_digest, own))
     for name, tensor in module.state_dict().items():
         yield f"{name} {tensor.dtype} {tuple(tensor.shape)}"
         yield tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
