@@ -10,7 +10,7 @@ import numpy as np
 from fsframework._calls import checked, malformed
 from fsframework.errors import DataError, argument
 from fsframework.interfaces.statistic import Statistic
-from fsframework.statistics.comparison import estimate_of, values_of
+from fsframework.statistics.comparison import estimates_of_methods, values_of
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import LEVELS, IntervalChoice
 from fsframework.statistics.measures import measures_of
@@ -79,7 +79,8 @@ def estimates_of(
     found: dict[str, Estimate] = {}
     for name, statistic in statistics.items():
         for measure in measures_of(name, result.outcomes, result.contrast):
-            one = estimate_of(values_of([result], measure, statistic), ComparisonOptions(choice))
+            values = values_of([result], measure, statistic)
+            [one] = estimates_of_methods([name], values, ComparisonOptions(choice)).values()
             if not (measure.is_gap or result.other_seeds):
                 outcomes = result.outcomes[measure.arms[0]]
                 if bounds := _own_interval(statistic, outcomes, choice.level, one.value):
