@@ -9,14 +9,22 @@ from fsframework.api.experiments import Description
 from fsframework.api.models import network_described
 from fsframework.errors import OptionError, argument
 from fsframework.pipeline.cache.images import Broken, ImageStore, image_size, store_of
-from fsframework.pipeline.cache.rows import stored_array
+from fsframework.pipeline.cache.rows import Rows, records_of
 from fsframework.pipeline.experiment.configuration import resolve_part
 from fsframework.pipeline.learning.evaluation import FeatureStore
 from fsframework.pipeline.preparation import open_source
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.tasks import candidate_splits
 
-__all__ = ["Broken", "FeatureStore", "ImageStore", "feature_store", "image_store", "stored_array"]
+__all__ = [
+    "Broken",
+    "FeatureStore",
+    "ImageStore",
+    "Rows",
+    "feature_store",
+    "image_store",
+    "records_of",
+]
 
 _USUAL_SIZE, _USUAL_INTERPOLATION = 84, "bilinear"
 
