@@ -6,13 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from fsframework.components.conversion import parameters
 from fsframework.components.options import Given, layer, over, value_of
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import (
-    parameters,
-    resolve_component,
-    resolve_settings,
-)
+from fsframework.components.resolution import resolve_component, resolve_settings
 from fsframework.errors import OptionError
 from fsframework.pipeline.experiment.recipes import Recipe, find_recipe, unknown_recipe
 from fsframework.pipeline.experiment.stages import Stage

@@ -31,16 +31,10 @@ def came_from(origin: str, **options: Any) -> set[str]:
 
 
 def test_every_method_of_ours_has_a_quick_recipe_that_says_what_to_expect() -> None:
-    plugins = Registry().plugins("method")
+    ours = {p.name for p in Registry().plugins("method") if p.distribution.startswith("fsf-")}
     quick = recipes(name="quick")
-    assert {r.method for r in quick} == {
-        p.name for p in plugins if p.distribution.startswith("fsf-")
-    }
-    for recipe in quick:
-        assert recipe.accuracies, recipe.method
-        assert recipe.verified is not None, recipe.method
-        assert recipe.accuracy_on
-        assert "embedded" in recipe.source
+    assert {r.method for r in quick if r.accuracies and r.verified and r.accuracy_on} == ours
+    assert all("embedded" in recipe.source for recipe in quick)
 
 
 def test_a_recipe_may_give_the_method_within_a_method_and_its_ways_follow_the_tasks() -> None:
@@ -369,10 +363,10 @@ def test_the_value_of_an_argument_that_is_left_out_is_its_default() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[[recipe]]\nname = 3\n", "recipe 1: name = 3 does not belong there"),
-        ('[[recipe]]\nname = "a"\n', "recipe 1: lacks method, source, set"),
-        ("[[recipe]]\nshots = 1\n", "shots = 1 does not belong there"),
-        ("[recipe]\n", "must be a list of tables"),
+        ("[[recipe]]\nname = 3\n", r"recipes.toml.*recipe\[0\].name"),
+        ('[[recipe]]\nname = "a"\n', r"recipes.toml.*`method`.*recipe\[0\]"),
+        ("[[recipe]]\nshots = 1\n", r"recipes.toml.*`shots`"),
+        ("[recipe]\n", r"recipes.toml.*`array`.*recipe"),
         (
             FOR_SEVERAL.replace('like = "long"', 'like = "short"'),
             "recipe 1: like = 'short' is not among \\[training.NAME\\]: long",
@@ -381,8 +375,8 @@ def test_the_value_of_an_argument_that_is_left_out_is_its_default() -> None:
             FOR_SEVERAL.replace('method = "outer:gnn", b', 'method = "outer:tpn", b'),
             "recipe 1, expected: 'outer:tpn' is not among its methods",
         ),
-        (FOR_SEVERAL.replace("way = 5, ", ""), "recipe 1, expected: lacks way"),
-        (FOR_SEVERAL.replace("way = 5", "way = 5.5"), "expected: way = 5.5 does not belong there"),
+        (FOR_SEVERAL.replace("way = 5, ", ""), r"`way`.*expected\[0\]"),
+        (FOR_SEVERAL.replace("way = 5", "way = 5.5"), r"expected\[0\].way"),
         ("[[recipe\n", "cannot be read as recipes"),
     ],
 )

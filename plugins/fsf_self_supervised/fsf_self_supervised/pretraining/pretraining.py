@@ -11,9 +11,8 @@ import msgspec
 
 import fsframework
 from fsframework.api.experiments import Experiment, resolved, tree_of_call
-from fsframework.api.files import save_tensors
 from fsframework.api.session import Session, open_session
-from fsframework.api.training import Epoch, train_experiment
+from fsframework.api.training import Epoch, save_tensors, train_experiment
 
 __all__ = ["Pretrained", "pretrain", "pretrain_experiment"]
 
