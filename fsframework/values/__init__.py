@@ -9,11 +9,11 @@ bound length and depth.
 """
 
 from fsframework._digest import digest_of
-from fsframework._numbers import parse_number
 from fsframework._reading import (
     check_file,
     open_file,
     parse_json,
+    parse_number,
     parse_toml,
     read_file,
     text_lines,
