@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fsframework.components.catalogue import Added, added_folder, change_added, read_added
+from fsframework.components.catalogue import ADDED_VERSION, Added, added_folder, read_added
 from fsframework.pipeline.published_counts import SplitCounts, data_problems, split_counts
 
 __all__ = [
+    "ADDED_VERSION",
     "Added",
     "SplitCounts",
     "added_folder",
-    "change_added",
     "data_problems",
     "read_added",
     "split_counts",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from fsframework._files import atomic_path, atomic_write
-from fsframework.pipeline.cache.rows import stored_array
+from fsframework._files import atomic_path, atomic_write, locked
+from fsframework.pipeline.cache.rows import Rows, records_of
 from fsframework.pipeline.learning.history import write_tensorboard
 from fsframework.pipeline.learning.model import save_tensors
 
 __all__ = [
+    "Rows",
     "atomic_path",
     "atomic_write",
+    "locked",
+    "records_of",
     "save_tensors",
-    "stored_array",
     "write_tensorboard",
 ]

@@ -112,7 +112,7 @@ def describe_plugin(
 
 
 def _described_class(loaded: Loaded) -> PluginDescription:
-    from fsframework.components.resolution import describe_type, parameters
+    from fsframework.components.conversion import describe_type, parameters
 
     kind = loaded.plugin.kind
     options = [

@@ -16,7 +16,7 @@ from fsframework.api.session import open_session
 from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.experiment.stages import OVERRIDING
+from fsframework.pipeline.experiment.staging import OVERRIDING
 from fsframework.records import (
     RECORD_NAME,
     RunRecord,

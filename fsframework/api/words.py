@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fsframework.pipeline.attributes.filtering import images_with_class_words, names_class
-from fsframework.pipeline.attributes.sources import read_attributes
+from fsframework.pipeline.attributes.words import (
+    images_with_class_words,
+    names_class,
+    read_attributes,
+    without_dropped_words,
+)
 from fsframework.values import AttributeTable
 
-__all__ = ["attributes", "images_with_class_words", "names_class"]
+__all__ = ["attributes", "images_with_class_words", "names_class", "without_dropped_words"]
 
 
 def attributes(file: str | Path) -> AttributeTable:

@@ -15,57 +15,51 @@ from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.options import Settings
 from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.learning.model import FewShotModel
-from fsframework.pipeline.preparation import Prepared
 from fsframework.records import RunRecord
-from fsframework.values import ImagePool, TaskSet, digest_of
+from fsframework.values import Arms, ImagePool, TaskSet, digest_of
 
-__all__ = ["outcomes_key", "run_fingerprint", "run_group", "training_key"]
+__all__ = ["outcomes_key", "run_identity", "stage_digests", "training_key"]
 
 
 _DECIDING = ("image_size", "decoding", "precision", "query_batch")
 """The settings that decide outcomes, besides what is made with the others."""
 
 
-def run_fingerprint(prepared: Prepared) -> str:
-    """Return the digest of everything that decides the outcomes of a run."""
-    return digest_of("run", canonical(_identity(prepared)))
-
-
-def run_group(prepared: Prepared) -> str:
-    """Return the digest of everything that decides the outcomes of a run but its training seed.
+def run_identity(experiment: Experiment, data: str, arms: Arms, device: str) -> tuple[str, str]:
+    """Return the digest of all that decides the outcomes of a run, and that of its group.
 
     Runs of equal groups are one method, trained with several seeds and evaluated on the same tasks.
     Where a run takes the model of another, that one's group stands for the weights: models that
-    differ only in their training seeds stay a group on other tasks.
+    differ only in their training seeds stay a group on other tasks. The seed of the tasks decides
+    by their digests.
+
+    Args:
+        data: fingerprint of the data set.
+        arms: the tasks.
+        device: its type.
     """
-    identity = _identity(prepared)
-    del identity["seed"]
-    if (folder := prepared.experiment.settings.model) is not None:
-        source = RunRecord.load(folder)
-        identity["stages"] = source.group or source.digests.get("weights", source.fingerprint)
-        identity["training"] = [
-            {key: value for key, value in stage.items() if key != "init_from"}
-            for stage in _training(prepared.experiment)
-        ]
-    return digest_of("group", canonical(identity))
-
-
-def _identity(prepared: Prepared) -> dict[str, Any]:
-    """Return what decides the outcomes; the seed of the tasks does so by their digests."""
-    experiment, settings = prepared.experiment, prepared.experiment.settings
-    return {
+    settings, training = experiment.settings, _training(experiment)
+    decides: dict[str, Any] = {
         "fsframework": fsframework.__version__,
         "components": [
             c.fingerprint for c in (experiment.dataset, experiment.backbone, experiment.method)
         ],
-        "data": prepared.source.dataset.fingerprint,
-        "tasks": {arm: tasks.digest for arm, tasks in prepared.arms.items()},
-        "training": _training(experiment),
-        "stages": stage_digests(experiment.stages),
-        "seed": settings.training_seed,
+        "data": data,
+        "tasks": {arm: tasks.digest for arm, tasks in arms.items()},
         "settings": differing(Settings, {name: getattr(settings, name) for name in _DECIDING}),
-        "device": prepared.device.type,
+        "device": device,
     }
+    stages: Any = stage_digests(experiment.stages)
+    own = {"training": training, "stages": stages, "seed": settings.training_seed}
+    fingerprint = digest_of("run", canonical({**decides, **own}))
+    if settings.model is not None:
+        source = RunRecord.load(settings.model)
+        stages = source.group or source.digests.get("weights", source.fingerprint)
+        training = [
+            {key: value for key, value in stage.items() if key != "init_from"} for stage in training
+        ]
+    alike = {"training": training, "stages": stages}
+    return fingerprint, digest_of("group", canonical({**decides, **alike}))
 
 
 def _training(experiment: Experiment) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from fsframework.pipeline.cache.images import (
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.options import Settings
 from fsframework.pipeline.experiment.stages import Stage
+from fsframework.pipeline.identity import run_identity
 from fsframework.pipeline.learning.history import check_tensorboard
 from fsframework.pipeline.learning.model import resolve_device
 from fsframework.pipeline.progress import Reporter
@@ -66,6 +67,7 @@ class Prepared:
         arms: the tasks of each arm.
         device: to compute on.
         notes: what a reader of the numbers must know.
+        fingerprint: of the run, and ``group``; see ``run_identity``.
     """
 
     experiment: Experiment
@@ -74,6 +76,8 @@ class Prepared:
     arms: Arms
     device: torch.device
     notes: tuple[str, ...]
+    fingerprint: str
+    group: str
 
 
 def prepare(experiment: Experiment, session: Session) -> Prepared:
@@ -106,7 +110,8 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
     if settings.placebo:
         permuted = {arm: placebo(t, pool, settings.task_seed) for arm, t in arms.items()}
         arms = Arms(permuted, arms.contrast, arms.symbols)
-    return Prepared(experiment, source, pool, arms, device, notes)
+    identity = run_identity(experiment, source.dataset.fingerprint, arms, device.type)
+    return Prepared(experiment, source, pool, arms, device, notes, *identity)
 
 
 def open_source(

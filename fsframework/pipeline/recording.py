@@ -12,7 +12,6 @@ import torch
 
 import fsframework
 from fsframework.components.resolution import Component, plain
-from fsframework.pipeline.identity import run_group
 from fsframework.pipeline.learning.model import FewShotModel
 from fsframework.pipeline.lineage import seen_by, under_test
 from fsframework.pipeline.preparation import Prepared
@@ -42,14 +41,11 @@ _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _SHAPE = ("name", "n_way", "n_shot", "n_query")
 
 
-def new_record(
-    prepared: Prepared, fingerprint: str, model: FewShotModel, *, trains: bool
-) -> RunRecord:
+def new_record(prepared: Prepared, model: FewShotModel, *, trains: bool) -> RunRecord:
     """Return the record of a run that is about to start.
 
     Args:
         prepared: the experiment with its data and tasks.
-        fingerprint: of the run.
         model: as built, with its pretrained weights.
         trains: whether the run trains it on the split ``train``.
     """
@@ -61,8 +57,8 @@ def new_record(
     if pool.attributes is not None:
         digests["attributes"] = pool.attributes.fingerprint
     return RunRecord(
-        fingerprint=fingerprint,
-        group=run_group(prepared),
+        fingerprint=prepared.fingerprint,
+        group=prepared.group,
         status="unfinished",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         name=experiment.name,

@@ -18,7 +18,7 @@ from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.pipeline.cache.images import Pixels, known_digest
 from fsframework.pipeline.cache.sealed import held, load_sealed, save_sealed
 from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.identity import outcomes_key, run_fingerprint
+from fsframework.pipeline.identity import outcomes_key
 from fsframework.pipeline.learning.evaluation import ImageSource, evaluate
 from fsframework.pipeline.learning.history import Curve
 from fsframework.pipeline.learning.model import (
@@ -71,9 +71,9 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     timer = _Timer()
     with timer("tasks"):
         prepared = prepare(experiment, session)
-    job = _Job(prepared, run_fingerprint(prepared), session, timer)
-    with held(session.workspace.cache / "running" / job.fingerprint[:24], session.reporter):
-        return job.run()
+    running = session.workspace.cache / "running" / prepared.fingerprint[:24]
+    with held(running, session.reporter):
+        return _Job(prepared, session, timer).run()
 
 
 class _Timer:
@@ -91,10 +91,8 @@ class _Timer:
 class _Job:
     """One run, from its data and tasks to its record."""
 
-    def __init__(
-        self, prepared: Prepared, fingerprint: str, session: Session, timer: _Timer
-    ) -> None:
-        self.prepared, self.fingerprint = prepared, fingerprint
+    def __init__(self, prepared: Prepared, session: Session, timer: _Timer) -> None:
+        self.prepared = prepared
         self.session, self.timer = session, timer
         self.experiment, self.settings = prepared.experiment, prepared.experiment.settings
 
@@ -107,7 +105,7 @@ class _Job:
         """
         runs, name = self.session.workspace.runs, self.experiment.name
         if not name:
-            return runs / _folder_name(self.experiment, self.fingerprint)
+            return runs / _folder_name(self.experiment, self.prepared.fingerprint)
         if not re.fullmatch(r"[\w][\w.-]*", name):
             raise OptionError(
                 f"{argument('name')} must consist of letters, digits, '-', '_' and '.', "
@@ -131,7 +129,7 @@ class _Job:
                 return None
             record, why = None, str(error)
         if record is not None:
-            if record.fingerprint == self.fingerprint:
+            if record.fingerprint == self.prepared.fingerprint:
                 return record
             why = f"{self.folder} holds another run"
         if name := self.experiment.name:
@@ -175,7 +173,7 @@ class _Job:
         with self.timer("images"):
             tested = self.prepared.source.pixels(self.settings.split, self.session.reporter)
             splits = self.training.images() if trains else []
-        record = earlier or new_record(self.prepared, self.fingerprint, model, trains=trains)
+        record = earlier or new_record(self.prepared, model, trains=trains)
         record.save(self.folder)
         sweep(self.folder)
         if splits:

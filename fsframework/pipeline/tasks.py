@@ -20,7 +20,8 @@ from fsframework.components.resolution import Component, canonical
 from fsframework.errors import DataError, InfeasibleTask, OptionError, PluginError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.sampler import Control, TaskSampler
-from fsframework.pipeline.attributes.sources import WordSource, pool_with_attributes
+from fsframework.pipeline.attributes.detection import Detection
+from fsframework.pipeline.attributes.words import pool_with_attributes
 from fsframework.pipeline.cache.sealed import load_sealed, save_sealed
 from fsframework.pipeline.experiment.configuration import Experiment, with_way
 from fsframework.pipeline.experiment.stages import Stage
@@ -42,6 +43,7 @@ __all__ = [
     "FoundTasks",
     "candidate_splits",
     "check_tasks",
+    "detection_of",
     "draw_arms",
     "drawn_tasks",
     "fitted_training",
@@ -49,7 +51,6 @@ __all__ = [
     "pool_of",
     "split_of_tasks",
     "tasks_of_file",
-    "word_source",
 ]
 
 _COPIES = 4
@@ -445,16 +446,21 @@ def candidate_splits(
     return usual if usual and (trains or dataset.unlabelled) else [*usual, "all"]
 
 
-def word_source(experiment: Experiment, split: str) -> WordSource:
-    """Return where the words of the images of a split come from."""
-    settings = experiment.settings
-    return WordSource(
-        settings.words,
+def detection_of(
+    experiment: Experiment, dataset: Dataset, split: str, session: Session, batch_size: int = 0
+) -> Detection | None:
+    """Return the detection of the words of a split's images, ``None`` without a detector."""
+    if experiment.detector is None:
+        return None
+    return Detection(
         experiment.detector,
+        dataset,
         experiment.dataset,
         split,
-        settings.device,
-        settings.offline,
+        session,
+        experiment.settings.device,
+        experiment.settings.offline,
+        batch_size,
     )
 
 
@@ -469,7 +475,8 @@ def pool_of(
     split, asked = experiment.settings.split or "test", experiment.settings.words
     pool = dataset.pool(split)
     if words or asked.attributes is not None:
-        return pool_with_attributes(word_source(experiment, split), dataset, pool, session)
+        detection = detection_of(experiment, dataset, split, session)
+        return pool_with_attributes(pool, asked, session.reporter, detection)
     unused = {
         "detector": experiment.detector is not None,
         "drop_class_words": asked.drop_class_words,

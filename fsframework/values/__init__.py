@@ -23,7 +23,7 @@ from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Arr
 from fsframework.values._formats import SCHEMA_VERSION, read_parquet
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast, label_in_arms
 from fsframework.values.attributes import AttributeTable
-from fsframework.values.estimate import Estimate, Estimates, measure_name
+from fsframework.values.estimate import Estimate, Estimates, measure_name, table_of
 from fsframework.values.experiments import ExperimentDescription, ExperimentResult
 from fsframework.values.limits import demand_disk, demand_memory, size_text
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
@@ -67,6 +67,7 @@ __all__ = [
     "read_file",
     "read_parquet",
     "size_text",
+    "table_of",
     "task_rng",
     "task_seed",
     "text_lines",

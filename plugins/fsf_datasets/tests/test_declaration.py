@@ -14,7 +14,7 @@ from PIL import Image
 from fsf_datasets import Declared, declared
 from fsf_datasets._declaration import read_declaration
 from fsf_datasets.published import declaration_files
-from fsframework.components.resolution import parameters
+from fsframework.components.conversion import parameters
 from fsframework.interfaces import DataError
 
 Images = Callable[..., Path]

@@ -18,7 +18,7 @@ from fsframework.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fsframework.api.opened import Extracted
+    from fsf_tools.attributes.extraction import Extracted
 
 __all__ = ["attributes"]
 
@@ -42,7 +42,7 @@ def attributes() -> None:
 @shared("detector", "dataset", "split")
 @click.option(
     "--batch-size",
-    type=int,
+    type=click.IntRange(min=1),
     metavar="N",
     help="Images per call of the detector.  [default: 16, on a GPU 64]",
 )
@@ -64,15 +64,17 @@ def extract(
     selected from the same captions. An image that cannot be read is named and
     skipped, and the exit code is 1. The workers of --launcher divide the images.
     """
+    from fsf_tools.attributes.extraction import detecting, extract_words
     from fsframework.api.experiments import described
-    from fsframework.api.opened import detecting, extract_words
     from fsframework.api.sharing import sharing_of
 
     check_output(output, ".parquet", force=force)
     session, plugins = session_of(context), context.params["plugin_files"]
-    sharing, tree = sharing_of(detecting, tree_of(context), session, plugins, batch_size=batch_size)
+    sharing, tree = sharing_of(
+        detecting, tree_of(context), session, plugins, batch_size=batch_size or 0
+    )
     description = described(tree, session)
-    extracted = extract_words(description, batch_size=batch_size, sharing=sharing)
+    extracted = extract_words(description, batch_size=batch_size or 0, sharing=sharing)
     extracted.table.save(output)
     if as_json:
         _print_json(output, extracted)
