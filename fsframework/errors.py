@@ -24,6 +24,7 @@ __all__ = [
     "close_matches",
     "refusal",
     "speaking",
+    "voice",
 ]
 
 Voice = Callable[[str, Any], str]
@@ -131,6 +132,11 @@ def argument(name: str, value: Any = None) -> str:
     ('way=4', 'attributes', "training={'epochs': 0}")
     """
     return _VOICE.get()(name, value)
+
+
+def voice() -> Voice:
+    """Return how ``argument`` names arguments now, for ``speaking`` in another process."""
+    return _VOICE.get()
 
 
 @contextmanager

@@ -8,30 +8,22 @@ from pathlib import Path
 from fsframework.api.experiments import Description
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.attributes.detection import Detection, Shard
-from fsframework.pipeline.attributes.extraction import (
-    Extracted,
-    detection_job,
-    extract_attributes,
-)
-from fsframework.pipeline.attributes.sources import WordSource
+from fsframework.pipeline.attributes.detection import Detection
 from fsframework.pipeline.tasks import (
     candidate_splits,
     check_tasks,
+    detection_of,
     drawn_tasks,
     pool_of,
     split_of_tasks,
-    word_source,
 )
-from fsframework.pipeline.work.shards import Sharing
 from fsframework.values import Arms, ImagePool, TaskSet
 
 __all__ = [
-    "Extracted",
+    "Detection",
     "OpenedImages",
-    "detection_of",
+    "detection",
     "draw_tasks",
-    "extract_words",
     "open_images",
     "open_tasks",
 ]
@@ -110,52 +102,24 @@ def open_tasks(description: Description, file: str | Path) -> tuple[TaskSet, Ope
     return tasks, images
 
 
-def extract_words(
-    description: Description,
-    *,
-    batch_size: int | None = None,
-    shard: str | None = None,
-    sharing: Sharing | None = None,
-) -> Extracted:
-    """Detect the words in the images of a described experiment, reusing earlier answers.
+def detection(description: Description, *, batch_size: int = 0) -> Detection:
+    """Return the detection of the words in the images of a described experiment.
 
     Args:
         batch_size: images per call of the detector; by default 16 on a CPU, 64 on a GPU.
-        shard: ``I/N`` for part ``I`` of ``N`` equal parts of the images, from 1 to ``N``.
-        sharing: workers that process the images, see ``fsframework.api.sharing``; by default this
-            process does.
 
     Raises:
-        OptionError: no detector is given, or ``shard`` is malformed.
-        FsfError: the detector cannot be prepared, or its answer is malformed.
+        OptionError: no detector is given.
+        FsfError: the detector cannot be prepared.
     """
-    part = None if shard is None else Shard.parse(shard)
-    source, dataset = _source_of_words(description)
-    return extract_attributes(
-        source, dataset, description.session, batch_size=batch_size, shard=part, sharing=sharing
-    )
-
-
-def detection_of(description: Description, *, batch_size: int | None = None) -> Detection:
-    """Return the detector of a described experiment, ready for its images: for workers.
-
-    Raises:
-        FsfError: no detector is given, or it cannot be prepared.
-    """
-    source, dataset = _source_of_words(description)
-    return Detection(
-        detection_job(source, dataset, description.session),
-        description.session,
-        device=source.device,
-        offline=source.offline,
-        batch_size=batch_size,
-    )
-
-
-def _source_of_words(description: Description) -> tuple[WordSource, Dataset]:
-    experiment = description.experiment
+    experiment, session = description.experiment, description.session
     dataset: Dataset = experiment.dataset.create()
-    return word_source(experiment, _usual_split(description, dataset)), dataset
+    split = _usual_split(description, dataset)
+    found = detection_of(experiment, dataset, split, session, batch_size)
+    if found is None:
+        known = ", ".join(p.name for p in session.registry.plugins("detector"))
+        raise OptionError(f"{argument('detector')} is missing; give one of {known}")
+    return found
 
 
 def _usual_split(description: Description, dataset: Dataset) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from fsframework.errors import OptionError, close_matches
 from fsframework.pipeline.experiment.options import given_tree
 from fsframework.values import ExperimentDescription
 
-__all__ = ["Override", "check_conditions", "check_overrides", "read_excluded", "read_overrides"]
+__all__ = ["Override", "check_conditions", "read_excluded", "read_overrides"]
 
 
 @dataclass(frozen=True)
@@ -119,36 +119,3 @@ def check_conditions(
                             f"grid{close_matches(value, axes[key])}; its values are "
                             f"{', '.join(axes[key])}"
                         )
-
-
-def check_overrides(
-    overrides: Sequence[Override],
-    experiments: Iterable[ExperimentDescription],
-    methods: Sequence[str],
-) -> None:
-    """Check that conditions refer to existing tags and methods.
-
-    Args:
-        overrides: to check.
-        experiments: of the benchmark.
-        methods: names of installed methods.
-
-    Raises:
-        OptionError: a condition names an unknown tag or method.
-    """
-    experiments = tuple(experiments)
-    tags = sorted({key for one in experiments for key in one.tags})
-    known = {*methods, *(str(one.tags.get("method", "")) for one in experiments)} - {""}
-    for number, override in enumerate(overrides, start=1):
-        for key, values in override.conditions.items():
-            if key not in tags:
-                raise OptionError(
-                    f"overrides, number {number}: unknown key {key!r}{close_matches(key, tags)}; "
-                    f"conditions are {', '.join(tags)}, and options belong below set"
-                )
-            unknown = [value for value in values if value.partition(":")[0] not in known]
-            if key == "method" and unknown:
-                raise OptionError(
-                    f"overrides, number {number}: unknown method {unknown[0]!r}"
-                    f"{close_matches(unknown[0], known)}"
-                )

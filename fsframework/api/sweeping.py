@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,10 @@ from fsframework.api.grids import (
     read_seeds,
     shown,
 )
-from fsframework.api.headlines import (
-    Headline,
-    HeadlineRow,
-    headline_of_run,
-    headline_of_runs,
-)
+from fsframework.api.headlines import headline_of_run
 from fsframework.api.launchers import without_launcher
 from fsframework.api.overrides import Override, check_conditions, read_excluded, read_overrides
 from fsframework.api.planned import check_options
-from fsframework.api.results import method_result
 from fsframework.api.running import Run, Runs, load_run
 from fsframework.api.session import Session, open_session
 from fsframework.api.sweeps import (
@@ -36,12 +30,14 @@ from fsframework.api.sweeps import (
     run_sweep,
     sweep_of,
 )
-from fsframework.errors import DataError, OptionError, argument
+from fsframework.errors import OptionError, argument
 from fsframework.interfaces.launcher import Launcher
 from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS, SEEDS, check_keys, given_tree
 from fsframework.values import (
     ExperimentDescription,
     ExperimentResult,
+    html_table,
+    text_table,
 )
 
 __all__ = ["Finished", "PlannedSweep", "SweepRow", "plan_sweep", "sweep"]
@@ -111,9 +107,10 @@ class Finished:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the estimates over seeds must know, each sentence once."""
+        """What a reader of the estimates must know, each sentence once."""
         groups = [row.group for row in self.rows if row.group is not None]
-        return tuple(dict.fromkeys(note for group in groups for note in group.notes))
+        cautions = [caution for run in self.runs for caution in run.record.cautions]
+        return tuple(dict.fromkeys([*(n for group in groups for n in group.notes), *cautions]))
 
     def to_json(self) -> dict[str, Any]:
         """Return every experiment, and the estimates over seeds, as JSON values."""
@@ -128,50 +125,34 @@ class Finished:
         experiments = [one.to_json() for one in self.results]
         return {"sweep": self.name, "rows": rows, "experiments": experiments}
 
-    @cached_property
-    def headline(self) -> Headline:
-        """The answer: sentences, and a table with what varies, the number of seeds and both arms.
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return heads and cells of a table: what varies, the number of seeds, and estimates.
 
-        A line without a finished run has dashes and a note.
-
-        Raises:
-            DataError: nothing is finished, or the runs have no estimates.
+        The columns are those of the answer of a single run; a line without a finished run has
+        dashes.
         """
-        axes = _varied([row.tags for row in self.rows])
         finished = [row.group for row in self.rows if row.group is not None]
-        if not finished:
-            raise DataError("nothing is finished, so there is no table")
-        if not axes:
-            return headline_of_run(finished[0])
-        rows = []
+        axes = _varied([row.tags for row in self.rows])
+        shown = {
+            entry.column: entry.estimate.name
+            for group in finished[:1]
+            for entry in headline_of_run(group).table.entries
+            if entry.estimate is not None
+        }
+        lines = []
         for row in self.rows:
-            values = [str(row.tags.get(axis, "")) for axis in axes]
+            known = {} if row.group is None else row.group.estimates
             seeds = "–" if row.group is None else str(len(row.group.runs))
-            result = None if row.group is None else method_result(row.group)
-            rows.append(HeadlineRow((*values, seeds), result, "; ".join(row.reasons)))
-        heads = [*(axis.replace("_", " ") for axis in axes), "seeds"]
-        if "tasks" not in axes and len({r.result.n_tasks for r in rows if r.result}) > 1:
-            heads.append("tasks")
-            rows = [
-                replace(row, names=(*row.names, f"{row.result.n_tasks:,}" if row.result else "–"))
-                for row in rows
-            ]
-        return headline_of_runs(rows, heads, finished[0].record)
+            values = [str(known.get(name, "–")) for name in shown.values()]
+            lines.append([*(str(row.tags.get(axis, "")) for axis in axes), seeds, *values])
+        return [*(axis.replace("_", " ") for axis in axes), "seeds", *shown], lines
 
     def __repr__(self) -> str:
-        return f"<Sweep {self.name}>\n{self._told()!r}"
+        failed = (f"{name} failed: {why}" for name, why in self.failures.items())
+        return "\n".join([f"<Sweep {self.name}>", text_table(*self.table()), *failed])
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        told = self._told()
-        shown = f"<p>{escape(told)}</p>" if isinstance(told, str) else told._repr_html_()
-        return f"<p><b>{escape(self.name)}</b></p>{shown}"
-
-    def _told(self) -> Headline | str:
-        if not self.runs:
-            return "; ".join(f"{name} failed: {why}" for name, why in self.failures.items())
-        return self.headline
+        return html_table(*self.table(), self.name)
 
 
 @dataclass(frozen=True, eq=False)

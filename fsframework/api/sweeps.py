@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import sys
-import threading
-import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fsframework._calls import interrupt
+import msgspec
+
 from fsframework._digest import digest_of
 from fsframework.api.experiments import Description, described, merged
-from fsframework.api.planned import data_fingerprint
-from fsframework.api.running import Run, Runs, load_run
-from fsframework.api.session import Session, open_session
+from fsframework.api.planned import data_fingerprint, find_finished
+from fsframework.api.running import Run, load_run
+from fsframework.api.session import Session
 from fsframework.errors import FsfError, OptionError, argument
-from fsframework.interfaces.launcher import Launcher, Work, WorkerState
-from fsframework.pipeline.sweeps.items import Item, Manifest, group_of, key_of_experiment
-from fsframework.pipeline.sweeps.job import ItemResult, SweepFiles, SweepJob
-from fsframework.pipeline.sweeps.view import SweepView
-from fsframework.pipeline.work.driver import drive
-from fsframework.pipeline.work.leases import Leases, this_machine
-from fsframework.pipeline.work.worker import work_off
+from fsframework.interfaces.launcher import Launcher
+from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.sweep import (
+    Ended,
+    Item,
+    SweepFolder,
+    group_of,
+    key_of_experiment,
+    run_items,
+)
+from fsframework.records import RunRecord
 from fsframework.values import ExperimentDescription, ExperimentResult
 
 __all__ = [
+    "STATES",
+    "Listed",
     "Planned",
     "Sweep",
-    "joined",
+    "expected_time",
+    "listed_experiments",
+    "listed_sweep",
     "planned_over",
     "result_of",
     "run_sweep",
     "sweep_of",
-    "work_on",
 ]
-
-
-_SECONDS_BETWEEN_LOOKS = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +86,8 @@ class Sweep:
         name: of the sweep.
         planned: the experiments; equal ones are run once.
         session: of the runs.
-        items: those that can run, each once, in the order in which they are taken.
+        items: those that can run, each once.
         keys: key of the item of each planned experiment; empty for those that cannot run.
-        plugins: files whose plugin classes are loaded.
     """
 
     name: str
@@ -94,50 +95,25 @@ class Sweep:
     session: Session
     items: tuple[Item, ...]
     keys: tuple[str, ...]
-    plugins: tuple[str, ...] = ()
 
     @property
-    def digest(self) -> str:
-        """Of its experiments, whatever its name."""
-        return digest_of("sweep", [*sorted(item.key for item in self.items), *self.plugins])[:16]
+    def folder(self) -> SweepFolder:
+        """Where logs are kept."""
+        return SweepFolder(self.session.workspace.runs)
 
-    @property
-    def files(self) -> SweepFiles:
-        """Where results, leases and logs are kept."""
-        return SweepFiles(self.session.workspace.runs)
 
-    def results(
-        self, before: Collection[str] = (), known: Mapping[str, ItemResult] | None = None
-    ) -> list[ExperimentResult]:
-        """Return what is known of each planned experiment.
-
-        An experiment without a result is one whose reason says so.
-
-        Args:
-            before: keys of those that were finished before; their runs are reused.
-            known: results by key; others are read.
-        """
-        known = known or {}
-        found = {i.key: known.get(i.key) or self.files.result(i.key) for i in self.items}
-        return [
-            self._result(planned, found.get(key), reused=key in before)
-            for planned, key in zip(self.planned, self.keys, strict=True)
-        ]
-
-    def _result(
-        self, planned: Planned, result: ItemResult | None, *, reused: bool
-    ) -> ExperimentResult:
-        if planned.description is None:
-            return ExperimentResult(description=planned.experiment, reason=planned.reason)
-        options = planned.description.options
-        reason = "it has not run yet" if result is None else result.reason
-        if result is not None and not reason:
-            try:
-                run = load_run(self.session.workspace.runs / result.run)
-                return result_of(planned, replace(run, reused=reused or result.reused))
-            except FsfError as error:
-                reason = " ".join(str(error).split())
-        return ExperimentResult(description=planned.experiment, options=options, reason=reason)
+def _result(planned: Planned, ended: Ended | None, runs: Path) -> ExperimentResult:
+    if planned.description is None:
+        return ExperimentResult(description=planned.experiment, reason=planned.reason)
+    assert ended is not None, "every experiment that can run has ended"
+    reason = ended.reason
+    if not reason:
+        try:
+            return result_of(planned, replace(load_run(runs / ended.run), reused=ended.reused))
+        except FsfError as error:
+            reason = " ".join(str(error).split())
+    options = planned.description.options
+    return ExperimentResult(description=planned.experiment, options=options, reason=reason)
 
 
 def result_of(planned: Planned, run: Run) -> ExperimentResult:
@@ -162,35 +138,6 @@ def result_of(planned: Planned, run: Run) -> ExperimentResult:
         notes=record.notes,
         cautions=record.cautions,
         load_outcomes=lambda: run.outcomes,
-    )
-
-
-def joined(planned: Planned, results: Sequence[ExperimentResult]) -> ExperimentResult:
-    """Return one result for an experiment that was run with several training seeds.
-
-    Its estimates are over seeds and tasks, its folder is that of the first run. It has no answers
-    to tasks, which are those of single models.
-
-    Args:
-        planned: the experiment.
-        results: of each seed; if one failed, so has the whole.
-    """
-    if len(results) == 1:
-        return replace(results[0], description=planned.experiment)
-    for result in results:
-        if result.reason:
-            return replace(result, description=planned.experiment)
-    first = results[0]
-    [group] = Runs(load_run(one.folder) for one in results if one.folder is not None).over_seeds()
-    told = (note for one in results for note in one.notes)
-    return replace(
-        first,
-        description=planned.experiment,
-        reused=all(one.reused for one in results),
-        estimates=group.estimates,
-        notes=tuple(dict.fromkeys((*told, *group.notes))),
-        load_outcomes=None,
-        other_seeds=tuple(one.folder for one in results[1:] if one.folder is not None),
     )
 
 
@@ -220,6 +167,9 @@ def sweep_of(
     opened: dict[str, str] = {}
     items: dict[str, Item] = {}
     keys = []
+    folders = session.workspace
+    workspace = Workspace(folders.runs.absolute(), folders.cache.absolute())
+    files = tuple(str(Path(file).absolute()) for file in plugins)
     for one in planned:
         if one.description is None:
             keys.append("")
@@ -227,26 +177,10 @@ def sweep_of(
         made = one.description.experiment
         key = key_of_experiment(made, data_fingerprint(one.description, opened))
         keys.append(key)
-        told = one.experiment
-        items.setdefault(key, Item(key, told.name, told.tags, one.tree, group_of(made)))
-    ordered = _by_group(items.values())
-    digest = digest_of("sweep", sorted(items))[:8]
-    return Sweep(
-        _checked_name(name) or f"sweep-{digest}",
-        planned,
-        session,
-        ordered,
-        tuple(keys),
-        tuple(str(Path(file).absolute()) for file in plugins),
-    )
-
-
-def _by_group(items: Iterable[Item]) -> tuple[Item, ...]:
-    """Return items with those of a group together, groups in the order of their first items."""
-    groups: dict[str, list[Item]] = {}
-    for item in items:
-        groups.setdefault(item.group, []).append(item)
-    return tuple(item for group in groups.values() for item in group)
+        item = Item(key, one.experiment.name, one.tree, group_of(made), workspace, files)
+        items.setdefault(key, item)
+    usual = f"sweep-{digest_of('sweep', sorted(items))[:8]}"
+    return Sweep(_checked_name(name) or usual, planned, session, tuple(items.values()), tuple(keys))
 
 
 def _checked_name(name: str | None) -> str:
@@ -261,89 +195,129 @@ def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[Experiment
     """Run what is left of a sweep, and return the result of each planned experiment.
 
     Experiments that failed before, and those whose files are damaged, are run again. Those that
-    another process holds are left to it; their results count as well.
+    another process has are left to it; their results count as well.
 
     Args:
         sweep: the experiments.
         launcher: of workers; without one, this process runs them, one after the other.
 
     Raises:
-        FsfError: the workers cannot be started, or end again and again without a result.
+        FsfError: the workers cannot be started.
     """
-    files, session = sweep.files, sweep.session
-    before = set()
-    for item in sweep.items:
-        if files.result(item.key) is None:
-            continue
-        if files.is_sound(item.key):
-            before.add(item.key)
-        else:
-            files.forget(item.key)
-    _save_manifests(sweep, for_workers=launcher is not None)
-    with SweepView(sweep.items, session) as view:
-        job = SweepJob(sweep.items, session, told=view.told, ended=view.ended)
-        leases = Leases(files.leases, f"{this_machine()}, {sweep.name}")
-        if job.left():
-            view.begin()
-        if launcher is None:
-            work_off(job, leases)
-        else:
-            files.worker_logs(sweep.name).mkdir(parents=True, exist_ok=True)
-
-            def watch(states: Sequence[WorkerState]) -> None:
-                view.watch(states, leases.holders(job.items))
-
-            drive(job, leases, launcher, _work(sweep), watch)
-    return sweep.results(before, job.results)
+    folder, reporter = sweep.folder, sweep.session.reporter
+    known = {item.key: folder.finished(item.key) for item in sweep.items}
+    ended = {k: msgspec.structs.replace(e, reused=True) for k, e in known.items() if e is not None}
+    folder.save(sweep.name, {item.key: item.name for item in sweep.items})
+    left = [item for item in sweep.items if item.key not in ended]
+    if left:
+        total = len(sweep.items)
+        with reporter.stage("experiments", total, len(ended)) as advance:
+            found = run_items(
+                left, sweep.session, launcher, sweep.name, lambda text: advance(0, text)
+            )
+            with closing(found):  # type: ignore[type-var]
+                for item, end in found:
+                    ended[item.key] = end
+                    told = f"failed: {end.reason}" if end.reason else _told(folder, end)
+                    seconds = f"{end.seconds:.1f} s"
+                    reporter.say(f"{len(ended)} of {total}: {item.name}: {told} ({seconds})")
+                    advance(1)
+    pairs = zip(sweep.planned, sweep.keys, strict=True)
+    return [_result(planned, ended.get(key), folder.runs) for planned, key in pairs]
 
 
-def _save_manifests(sweep: Sweep, *, for_workers: bool) -> None:
-    """Describe a sweep to workers, and to whoever asks for it by its name."""
-    manifest = Manifest(sweep.name, sweep.items, sweep.plugins)
-    manifest.save(sweep.files.grid(sweep.digest), for_workers=for_workers)
-    manifest.save(sweep.files.manifest(sweep.name), for_workers=False)
+def _told(folder: SweepFolder, ended: Ended) -> str:
+    """Return the last gap of a run in a few words, or else its last estimate."""
+    try:
+        record = RunRecord.load(folder.runs / ended.run)
+    except FsfError as error:
+        return str(error)
+    found = list(record.estimates.values())
+    gaps = [estimate for estimate in found if len(estimate.arms) == 2]
+    if not found:
+        return "finished"
+    last = (gaps or found)[-1]
+    return f"{record.label(last).partition(' = ')[0]} {last}"
 
 
-def _work(sweep: Sweep) -> Work:
-    """Return what the workers of a sweep run."""
-    workspace = sweep.session.workspace
-    own = {name: value for name, value in os.environ.items() if name.startswith("FSF_")}
-    folders = {"FSF_RUNS": workspace.runs, "FSF_CACHE": workspace.cache}
-    return Work(
-        name=sweep.name,
-        command=(sys.executable, "-m", "fsframework", "sweep", "work", sweep.digest),
-        n_items=max(1, len(sweep.items)),
-        logs=sweep.files.worker_logs(sweep.name).absolute(),
-        environment=own | {name: str(path.absolute()) for name, path in folders.items()},
-    )
+STATES = ("finished", "running", "to do", "failed", "cannot run")
 
 
-def work_on(digest: str, runs_dir: Path | None = None, cache_dir: Path | None = None) -> None:
-    """Do experiments that nobody holds until none is left: the job of one worker.
+@dataclass(frozen=True)
+class Listed:
+    """An experiment of a sweep.
 
     Args:
-        digest: of the experiments.
-        runs_dir: folder of the runs.
-        cache_dir: folder of cached stages.
+        name: of the experiment.
+        state: one of ``STATES``.
+        detail: the run, the reason, or what its worker is doing.
+        seconds: that it took, if it is finished.
+    """
+
+    name: str
+    state: str
+    detail: str = ""
+    seconds: float | None = None
+
+    @property
+    def told(self) -> str:
+        """State and detail in one cell of a table."""
+        return f"{self.state}: {self.detail}" if self.detail else self.state
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return {"experiment": self.name, **{k: v for k, v in vars(self).items() if k != "name"}}
+
+
+def listed_sweep(name: str, session: Session) -> list[Listed]:
+    """Return the experiments of a sweep that was started before, by its name.
 
     Raises:
-        RecordError: no such experiments are described.
+        RecordError: the sweep is unknown, or its file is damaged.
     """
-    workspace = open_session(runs_dir=runs_dir, cache_dir=cache_dir, progress=False).workspace
-    manifest = Manifest.load(SweepFiles(workspace.runs).grid(digest))
-    session = open_session(
-        runs_dir=runs_dir, cache_dir=cache_dir, plugins=manifest.plugins, progress=False
-    )
-    items = [item for item in manifest.items if item.tree is not None]
-    job = SweepJob(items, session, alone=True)
-    worker = f"{this_machine()}, process {os.getpid()}"
-    signal.signal(signal.SIGTERM, interrupt)  # gives back what is held
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    work_off(job, Leases(job.files.leases, worker), wait=False)
+    folder = SweepFolder(session.workspace.runs)
+    return [_listed(folder, key, name) for key, name in folder.experiments(name).items()]
 
 
-def _end_with(parent: int) -> None:
-    """End this process, as SIGTERM does, when the one that started it has ended."""
-    while os.getppid() == parent:
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
-    os.kill(os.getpid(), signal.SIGTERM)
+def listed_experiments(sweep: Sweep) -> list[Listed]:
+    """Return the experiments of a planned sweep, equal ones once; nothing runs."""
+    folder, found = sweep.folder, dict[str, Listed]()
+    unknown: dict[str, Description] = {}
+    for number, (planned, key) in enumerate(zip(sweep.planned, sweep.keys, strict=True)):
+        name = planned.experiment.name
+        if planned.description is None:
+            found[str(number)] = Listed(name, "cannot run", planned.reason)
+        elif key not in found:
+            found[key] = _listed(folder, key, name)
+            if found[key].state in ("to do", "failed"):
+                unknown[key] = planned.description
+    # Runs that were made without a sweep count as well.
+    for key, run in zip(unknown, find_finished(list(unknown.values())), strict=True):
+        if run is not None:
+            found[key] = Listed(found[key].name, "finished", run.name)
+    return list(found.values())
+
+
+def _listed(folder: SweepFolder, key: str, name: str) -> Listed:
+    ended = folder.ended(key)
+    if ended is not None and ended.status == "failed":
+        return Listed(name, "failed", ended.reason)
+    if ended is not None:
+        return Listed(name, "finished", f"{_told(folder, ended)} ({ended.run})", ended.seconds)
+    if folder.is_running(key):
+        return Listed(name, "running", folder.doing(key))
+    return Listed(name, "to do")
+
+
+def expected_time(listed: Sequence[Listed]) -> str:
+    """Return a sentence on how long what is left may take; empty if nothing is left."""
+    left = sum(one.state in ("to do", "running") for one in listed)
+    known = [one.seconds for one in listed if one.seconds is not None]
+    if not left:
+        return ""
+    if not known:
+        return "none is finished yet that tells how long they take"
+    seconds = statistics.mean(known) * left
+    told = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    told = told if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return f"what is left takes about {told} on one worker, judged by what is finished"

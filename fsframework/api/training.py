@@ -8,7 +8,8 @@ from typing import Any
 
 from fsframework.api.experiments import Description
 from fsframework.errors import OptionError
-from fsframework.pipeline.learning.model import FewShotModel, resolve_device
+from fsframework.pipeline.learning.history import write_tensorboard
+from fsframework.pipeline.learning.model import FewShotModel, resolve_device, save_tensors
 from fsframework.pipeline.learning.training import Trained
 from fsframework.pipeline.lineage import seen_by, under_test
 from fsframework.pipeline.preparation import open_source, pixel_notes
@@ -16,7 +17,7 @@ from fsframework.pipeline.tasks import fitted_training
 from fsframework.pipeline.training_job import TrainingJob
 from fsframework.records import DataRecord, Epoch
 
-__all__ = ["Epoch", "TrainedModel", "train_described"]
+__all__ = ["Epoch", "TrainedModel", "save_tensors", "train_described", "write_tensorboard"]
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,7 @@ def train_described(description: Description) -> TrainedModel:
     job = TrainingJob(experiment, source, way_shot, device, session)
     model, images = job.untrained(), job.images()
     trained = job.train(model, images, lambda _: None)
-    seen = seen_by(
-        under_test(experiment.dataset, source.store.dataset, "train"),
-        model.extractor,
-        [stage.init_from for stage in experiment.stages if stage.init_from is not None],
-        [stage.teacher for stage in experiment.stages if stage.teacher is not None],
-        trains=True,
-    )
-    data = replace(seen.data, image_size=model.size)
+    tested = under_test(experiment.dataset, source.store.dataset, "train")
+    data, _ = seen_by(tested, model.extractor, experiment.stages, trains=True)
+    data = replace(data, image_size=model.size)
     return TrainedModel(model, trained, len(images[0][0]), data, experiment.to_json())

@@ -148,7 +148,7 @@ def print_run(run: Run, *, explain: bool) -> None:
         headline = headline_of_run(run)
         print_headline(headline)
         click.echo()
-        shown = [column.measure.name for columns in headline.columns for column in columns]
+        shown = [one.estimate.name for one in headline.table.entries if one.estimate is not None]
     for line in _what(run):
         click.echo(line)
     click.echo()

@@ -8,12 +8,12 @@ import click
 
 from fsframework.cli.options import (
     CONFIGURATION,
-    OF_RUN,
     command,
     description_of,
     flat_options,
     shared,
 )
+from fsframework.pipeline.experiment.options import OF_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

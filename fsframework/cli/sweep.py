@@ -10,7 +10,6 @@ import click
 
 from fsframework.cli.options import (
     CONFIGURATION,
-    OF_RUN,
     key_values,
     listed,
     runnable_group,
@@ -19,11 +18,11 @@ from fsframework.cli.options import (
     tree_of,
 )
 from fsframework.errors import FsfError
-from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS
+from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS, OF_RUN
 
 if TYPE_CHECKING:
-    from fsframework.api.sweep_listing import Listed
     from fsframework.api.sweeping import Finished, PlannedSweep
+    from fsframework.api.sweeps import Listed
 
 __all__ = ["sweep"]
 
@@ -75,7 +74,7 @@ def sweep(
 
     planned = _planned(context, name)
     if dry_run:
-        from fsframework.api.sweep_listing import listed_experiments
+        from fsframework.api.sweeps import listed_experiments
 
         _print_listed(planned.sweep.name, listed_experiments(planned.sweep), as_json)
         return
@@ -122,7 +121,7 @@ def _planned(context: click.Context, name: str | None) -> PlannedSweep:
 
 def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
     """Print the state of each experiment, and how long those left may take."""
-    from fsframework.api.sweep_listing import STATES, expected_time
+    from fsframework.api.sweeps import STATES, expected_time
     from fsframework.cli import render
 
     if as_json:
@@ -141,11 +140,10 @@ def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
 def _print_finished(found: Finished) -> None:
     from fsframework.cli import render
 
-    headline = found.headline
-    render.print_headline(headline)
+    render.print_table(*found.table())
+    click.echo()
     for note in found.notes:
-        if f"note: {note}" not in headline.notes:
-            click.echo(f"note: {note}")
+        click.echo(f"note: {note}")
     for name, reason in found.failures.items():
         click.echo(f"failed: {name}: {reason}")
     click.echo()
@@ -168,17 +166,6 @@ def sweep_status(context: click.Context, /, name: str, as_json: bool, **_: Any) 
 
     NAME is the name of the sweep, which it prints at its end.
     """
-    from fsframework.api.sweep_listing import listed_sweep
+    from fsframework.api.sweeps import listed_sweep
 
     _print_listed(name, listed_sweep(name, session_of(context)), as_json)
-
-
-@sweep.command("work", hidden=True)
-@click.argument("digest")
-@shared("runs-dir", "cache-dir")
-@click.pass_context
-def sweep_work(context: click.Context, /, digest: str, **_: Any) -> None:
-    """Do experiments of a sweep until none is free; launchers start this."""
-    from fsframework.api.sweeps import work_on
-
-    work_on(digest, context.params["runs_dir"], context.params["cache_dir"])

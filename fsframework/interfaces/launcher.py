@@ -1,95 +1,67 @@
-"""The contract of launchers, which run the workers of a job somewhere."""
+"""The contract of launchers, which call a function for many items somewhere."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any
 
 from fsframework.interfaces.component import Configurable
 
-__all__ = ["Launcher", "Work", "WorkerState", "Workers"]
+__all__ = ["Launcher", "WorkerDied"]
 
 
 @dataclass(frozen=True)
-class Work:
-    """A job of independent items that any number of workers share.
-
-    The workers find the items, agree on who does which, and leave the results on a disk that all of
-    them see. A launcher knows nothing of that: it runs the same command several times.
+class WorkerDied:
+    """In place of a result: the worker ended before the function returned one.
 
     Args:
-        name: of the job, for names that an engine shows: letters, digits, ``-``, ``_`` and ``.``.
-        command: of one worker, run in the directory of the caller. It takes items until none is
-            left, and exits with 0. A worker that stops earlier loses nothing: what it held goes to
-            others, or to the same command again. ``SIGTERM`` makes it stop within seconds.
-        n_items: that are to be done, at least 1; more workers would find nothing to do.
-        logs: an existing folder on that disk, where each worker's output goes.
-        environment: variables to set for every worker, over those of the place where it runs.
-    """
-
-    name: str
-    command: tuple[str, ...]
-    n_items: int
-    logs: Path
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class WorkerState:
-    """What is known of one worker.
-
-    Args:
-        name: unique within the job, such as ``process 1`` or ``job 17_2``.
-        status: ``waiting`` for resources, ``running``, ``ended`` (its command exited with 0) or
-            ``failed`` (it did not, or never started; its launcher does not try again).
-        place: where it runs, such as the name of the machine; empty if unknown.
-        reason: why it failed, in one sentence, such as ``killed by SIGKILL``.
+        reason: in one sentence, such as ``killed by SIGKILL``.
+        place: where it ran, such as the name of the machine; empty if unknown.
         log: file of its output, if there is one.
     """
 
-    name: str
-    status: Literal["waiting", "running", "ended", "failed"]
+    reason: str
     place: str = ""
-    reason: str = ""
     log: Path | None = None
 
-
-class Workers(ABC):
-    """The workers that a launcher has started."""
-
-    _kind: ClassVar[str] = "workers"
-
-    @abstractmethod
-    def states(self) -> Sequence[WorkerState]:
-        """Return the state of every worker; called about once a second, so it must be quick.
-
-        Raises:
-            FsfError: the engine no longer answers, and whether the workers run is unknown.
-        """
-
-    @abstractmethod
-    def stop(self) -> None:
-        """Stop all workers, waiting ones included; return when none runs. May be called again.
-
-        Workers get ``SIGTERM`` first. Those that do not stop within some seconds are killed, with
-        the processes that they have started.
-        """
+    def __str__(self) -> str:
+        """Return one line for people."""
+        where = f" on {self.place}" if self.place else ""
+        return f"{self.reason}{where}" + (f"; its output is in {self.log}" if self.log else "")
 
 
 class Launcher(Configurable, ABC, kind="launcher"):
-    """Runs the workers of a job somewhere: processes of this machine, Ray, Slurm.
+    """Calls a function for many items somewhere: processes of this machine, Ray, Slurm.
 
-    Options say how many workers, and what each gets: processors, GPUs, time, a partition. A worker
-    that an engine stops for its own reasons (a lost node, a time limit, preemption) is started
-    again by the launcher as far as its engine can; what it had done is kept on disk.
+    Options say how many workers there are, and what each gets: processors, GPUs, time, a partition.
     """
 
     @abstractmethod
-    def start(self, work: Work) -> Workers:
-        """Start workers, at most ``work.n_items``, and return at once.
+    def map(
+        self, function: Callable[[Any], Any], items: Sequence[Any], *, name: str, logs: Path
+    ) -> Iterator[tuple[int, Any]]:
+        """Call a function once for each item, and yield its results as they come.
+
+        Workers go on with other items while the caller looks at a result.
+
+        When the iterator is closed, as at an interruption, all workers are stopped within seconds:
+        with SIGTERM first, so that the function sees a ``KeyboardInterrupt`` or ``SystemExit``,
+        then with SIGKILL. Workers do not outlive the process that called this, where their engine
+        allows that. What an engine interrupts for its own reasons, such as a lost node or a
+        preemption, it begins again as far as it can.
+
+        Args:
+            function: of a module; workers import it by its name.
+            items: each is pickled for its worker. They are taken in this order.
+            name: of the job, for what an engine shows: letters, digits, ``-``, ``_`` and ``.``.
+            logs: existing folder, seen by all workers, for files with their output.
+
+        Yields:
+            The position of an item and the function's result, or a ``WorkerDied``: the worker of
+            this item alone was killed, or the function raised an exception. Others go on.
 
         Raises:
             OptionError: an option does not fit the place, such as a partition that does not exist.

@@ -1,21 +1,37 @@
-"""Workers in processes of this machine."""
+"""Processes of this machine."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
 
+from fsframework._calls import interrupt
 from fsframework.errors import OptionError
-from fsframework.interfaces.launcher import Launcher, Work, Workers, WorkerState
-from fsframework.launchers.tethered import GRACE, Tethered, new_log, reason_of, thread_variables
+from fsframework.interfaces.launcher import Launcher, WorkerDied
+from fsframework.launchers.calls import GRACE, call, reason_of, write_output_to
 
 __all__ = ["Local"]
 
-_NEW_STARTS = 3
-"""Processes that are started for each of the first ones, one after the other, if it is killed."""
+_THREADS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+"""Variables from which PyTorch, NumPy, SciPy and Numba take their number of threads."""
+_SPAWN = get_context("spawn")
 
 
 class Local(Launcher):
@@ -25,7 +41,7 @@ class Local(Launcher):
     processes share them in turn. ``CUDA_VISIBLE_DEVICES``, if it is set, says which GPUs there are.
 
     The processes end with the one that started them, whatever ends it. In place of a process that
-    is killed, as by a lack of memory, a new one is started, up to three times for each.
+    is killed, as by a lack of memory, a new one is started.
 
     Args:
         processes: number of processes; by default one for each GPU, or for each core if there is
@@ -44,15 +60,36 @@ class Local(Launcher):
         self.processes = processes
         self.threads = threads
 
-    def start(self, work: Work) -> Workers:
-        """Start the processes, at most ``work.n_items``."""
+    def map(
+        self, function: Callable[[Any], Any], items: Sequence[Any], *, name: str, logs: Path
+    ) -> Iterator[tuple[int, Any]]:
+        """Call the function in processes, each of which takes one item after the other."""
+        del name
+        workers = [_Worker(variables, logs) for variables in self._variables(len(items))]
+        waiting = deque(enumerate(items))
+        ended: list[tuple[int, Any]] = []
+        try:
+            while True:
+                for worker in workers:
+                    if worker.index is None and waiting:
+                        worker.begin(function, *waiting.popleft())
+                yield from ended  # workers go on while the caller looks at these
+                busy = {one.pipe: one for one in workers if one.index is not None}
+                if not busy:
+                    return
+                ended = [busy[pipe].end() for pipe in wait(busy)]  # type: ignore[index]
+        finally:
+            _stop(workers)
+
+    def _variables(self, most: int) -> list[dict[str, str]]:
+        """Return the variables of each process over those of this one."""
         cores, gpus = _cores(), _gpus()
-        number = min(self.processes or len(gpus) or cores, work.n_items)
-        shared = dict(os.environ)
-        if self.threads is not None or "OMP_NUM_THREADS" not in shared:
-            shared |= thread_variables(self.threads or max(1, cores // number))
+        number = min(self.processes or len(gpus) or cores, most)
+        shared: dict[str, str] = {}
+        if self.threads is not None or "OMP_NUM_THREADS" not in os.environ:
+            shared = dict.fromkeys(_THREADS, str(self.threads or max(1, cores // max(1, number))))
         own = [{"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else {} for i in range(number)]
-        return _Processes(work, [{**shared, **one, **work.environment} for one in own])
+        return [{**shared, **one} for one in own]
 
 
 def _cores() -> int:
@@ -71,64 +108,122 @@ def _gpus() -> list[str]:
     return [name.strip() for name in named][:number]
 
 
-@dataclass
-class _Place:
-    """The processes that have run one after the other with the same variables.
+class _Worker:
+    """A process and the item that it has; a new process takes the place of a dead one.
 
     Args:
-        environment: the variables.
-        runs: names, logs and processes; only the last one may still run.
+        variables: of the environment, over those of this process.
+        logs: folder of the files with its output.
     """
 
-    environment: dict[str, str]
-    runs: list[tuple[str, Path, Tethered]] = field(default_factory=list)
+    def __init__(self, variables: Mapping[str, str], logs: Path) -> None:
+        self._variables, self._logs = variables, logs
+        self.index: int | None = None
+        self.process: Any = None
+        self.log = logs
+        self.pipe: Connection
 
+    def begin(self, function: Callable[[Any], Any], index: int, item: Any) -> None:
+        """Have the process call the function; its result or its end can be read from the pipe."""
+        if self.process is None:
+            self._start()
+        self.index = index
+        with suppress(BrokenPipeError):  # it has just been killed, as the pipe will tell
+            self.pipe.send((function, item))
 
-class _Processes(Workers):
-    """Processes with logs of their own."""
+    def _start(self) -> None:
+        self.pipe, other = _SPAWN.Pipe()
+        self.process = _SPAWN.Process(target=_serve, args=(other, os.getpid(), self._logs))
+        with _environment(self._variables), _without_main():
+            self.process.start()
+        other.close()
+        self.log = _log_of(self._logs, self.process.pid)
 
-    def __init__(self, work: Work, environments: Sequence[dict[str, str]]) -> None:
-        self._work = work
-        self._machine = socket.gethostname()
-        self._stopped = False
-        self._started = 0
-        self._places = [_Place(environment) for environment in environments]
+    def end(self) -> tuple[int, Any]:
+        """Return the item's position and its result."""
+        assert self.index is not None
+        index, self.index = self.index, None
         try:
-            for place in self._places:
-                self._start(place)
-        except BaseException:
-            self.stop()
-            raise
+            return index, self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            status = self.process.exitcode
+            self.kill()
+            return index, WorkerDied(reason_of(status), socket.gethostname(), self.log)
 
-    def _start(self, place: _Place) -> None:
-        self._started += 1
-        log = new_log(self._work.logs, self._machine)
-        process = Tethered(self._work.command, log=log, environment=place.environment, grace=GRACE)
-        place.runs.append((f"process {self._started}", log, process))
+    def kill(self) -> None:
+        """End the process and whatever it has started."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()  # it may have no group of its own yet
+        self.process.join()
+        self.pipe.close()
+        self.process = None
+        with suppress(OSError):
+            if not self.log.stat().st_size:
+                self.log.unlink()
 
-    def states(self) -> list[WorkerState]:
-        """Return the states; a process that was killed is replaced."""
-        for place in self._places:
-            status = place.runs[-1][2].poll()
-            killed = status is not None and status < 0
-            if killed and not self._stopped and len(place.runs) <= _NEW_STARTS:
-                self._start(place)
-        runs = [run for place in self._places for run in place.runs]
-        return [self._state(*run) for run in runs]
 
-    def _state(self, name: str, log: Path, process: Tethered) -> WorkerState:
-        status = process.poll()
-        if status is None:
-            return WorkerState(name, "running", self._machine, log=log)
-        if status == 0:
-            return WorkerState(name, "ended", self._machine, log=log)
-        return WorkerState(name, "failed", self._machine, reason_of(status), log)
+def _stop(workers: Sequence[_Worker]) -> None:
+    """End all processes: idle ones at once, the others with time for SIGTERM."""
+    running = [worker for worker in workers if worker.process is not None]
+    for worker in running:
+        worker.process.terminate()
+    end = time.monotonic() + GRACE
+    for worker in running:
+        worker.process.join(max(0.0, end - time.monotonic()))
+        worker.kill()
 
-    def stop(self) -> None:
-        """Stop all processes at the same time and wait for their ends."""
-        self._stopped = True
-        running = [process for place in self._places for _, _, process in place.runs]
-        for process in running:
-            process.ask_to_stop()
-        for process in running:
-            process.wait()
+
+def _serve(pipe: Connection, owner: int, logs: Path) -> None:
+    """Call functions for the owner until it no longer asks: the life of a process."""
+    os.setsid()  # a terminal's Ctrl-C is for the owner alone
+    log = _log_of(logs, os.getpid())
+    write_output_to(log)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, interrupt)
+    threading.Thread(target=_end_with, args=(owner,), daemon=True).start()
+    try:
+        while True:
+            function, item = pipe.recv()
+            pipe.send(call(function, item, log))
+    except (EOFError, KeyboardInterrupt, SystemExit):
+        os.killpg(0, signal.SIGKILL)
+
+
+def _end_with(owner: int) -> None:
+    """End this process, as SIGTERM does, when the one that started it has ended."""
+    while os.getppid() == owner:
+        time.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _log_of(logs: Path, pid: int) -> Path:
+    return logs / f"{socket.gethostname()}-{pid}.txt"
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the environment for a block; libraries read them when they are imported."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Hide the main module for a block, so that a new process does not run a user's script."""
+    main = sys.modules.pop("__main__")
+    sys.modules["__main__"] = type(sys)("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -22,15 +22,14 @@ from fsframework.components.resolution import Component
 from fsframework.errors import RecordError
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.dataset import Dataset
+from fsframework.pipeline.experiment.stages import Stage
 from fsframework.pipeline.pretrained_files import facts_of
 from fsframework.pipeline.published_counts import data_problems
 from fsframework.records import RECORD_NAME, DataRecord, RunRecord, TrainedOn
 
 __all__ = [
-    "Seen",
     "UnderTest",
     "contamination",
-    "having_trained",
     "incompleteness",
     "lineage_of",
     "seen_by",
@@ -85,19 +84,6 @@ class UnderTest:
     classes: tuple[str, ...] = ()
     training_classes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Seen:
-    """The data that the weights under test had seen.
-
-    Args:
-        data: for the record.
-        cautions: sentences to print under every table of the run.
-    """
-
-    data: DataRecord
-    cautions: tuple[str, ...]
 
 
 def under_test(component: Component, dataset: Dataset, split: str = "test") -> UnderTest:
@@ -156,10 +142,14 @@ def lineage_of(
             weights_from = weights_from or dict(data.weights_from)
     return DataRecord(
         pretrained_on=tuple(dict.fromkeys(pretrained)),
-        trained_on=tuple(one for i, one in enumerate(trained) if one not in trained[:i]),
+        trained_on=_distinct(trained),
         unknown_weights=tuple(dict.fromkeys(unknown)),
         weights_from=weights_from,
     )
+
+
+def _distinct(trained: Sequence[TrainedOn]) -> tuple[TrainedOn, ...]:
+    return tuple(one for i, one in enumerate(trained) if one not in trained[:i])
 
 
 def _data_of(file: Path) -> DataRecord | None:
@@ -275,35 +265,27 @@ def incompleteness(name: str, problems: Sequence[str]) -> tuple[str, ...]:
 
 
 def seen_by(
-    tested: UnderTest,
-    backbone: Backbone,
-    sources: Sequence[Path],
-    teachers: Sequence[Path] = (),
-    *,
-    trains: bool,
-) -> Seen:
-    """Return what a model had seen, and what a reader must know about that.
+    tested: UnderTest, backbone: Backbone, stages: Sequence[Stage], *, trains: bool
+) -> tuple[DataRecord, tuple[str, ...]]:
+    """Return what a model had seen, and sentences to print under every table of the run.
 
     Args:
         tested: the data under test.
         backbone: as built.
-        sources: run folders or files that weights are taken from.
-        teachers: run folders whose models teach in a stage of training.
+        stages: of the training, which may take weights from elsewhere.
         trains: whether the run trains its model on the split ``train``.
     """
-    lineage = lineage_of(backbone, sources, teachers)
-    cautions = contamination(tested, lineage) + incompleteness(tested.name, tested.problems)
-    data = dataclasses.replace(lineage, name=tested.name)
-    return Seen(having_trained(data, tested) if trains else data, cautions)
-
-
-def having_trained(data: DataRecord, tested: UnderTest) -> DataRecord:
-    """Return what weights have seen once they were also trained on the split ``train``."""
-    listed = tested.training_classes if len(tested.training_classes) <= _MOST_CLASSES else ()
-    own = TrainedOn(tested.name, dict(tested.options), tested.place, tested.sources[1:], listed)
-    if own in data.trained_on:
-        return data
-    return dataclasses.replace(data, trained_on=(*data.trained_on, own))
+    seen = lineage_of(
+        backbone,
+        [stage.init_from for stage in stages if stage.init_from is not None],
+        [stage.teacher for stage in stages if stage.teacher is not None],
+    )
+    cautions = contamination(tested, seen) + incompleteness(tested.name, tested.problems)
+    if trains:
+        listed = tested.training_classes if len(tested.training_classes) <= _MOST_CLASSES else ()
+        own = TrainedOn(tested.name, dict(tested.options), tested.place, tested.sources[1:], listed)
+        seen = dataclasses.replace(seen, trained_on=_distinct((*seen.trained_on, own)))
+    return dataclasses.replace(seen, name=tested.name), cautions
 
 
 def _names(joined: str | None) -> tuple[str, ...]:

@@ -2,50 +2,68 @@
 
 from __future__ import annotations
 
+import platform
 import re
-import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import torch
 
+import fsframework
 from fsframework._calls import contained
 from fsframework._files import sweep
+from fsframework.components.resolution import Component, plain
 from fsframework.errors import DataError, OptionError, RecordError, argument
-from fsframework.pipeline.cache.images import Pixels, known_digest, pixels_of
+from fsframework.pipeline.cache.images import Pixels, known_digest
 from fsframework.pipeline.cache.sealed import held, load_sealed, save_sealed
 from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.identity import outcomes_key, run_fingerprint
-from fsframework.pipeline.learning import history as histories
+from fsframework.pipeline.experiment.options import Settings
 from fsframework.pipeline.learning.evaluation import ImageSource, evaluate
+from fsframework.pipeline.learning.history import Curve
 from fsframework.pipeline.learning.model import (
+    WEIGHTS_NAME,
     FewShotModel,
     save_tensors,
+    weights_of_run,
 )
-from fsframework.pipeline.learning.training import (
-    start_from,
-)
+from fsframework.pipeline.learning.training import start_stages
+from fsframework.pipeline.lineage import seen_by, under_test
 from fsframework.pipeline.preparation import Prepared, prepare
-from fsframework.pipeline.recording import interval_notes, new_record, plugin_records
-from fsframework.pipeline.run_files import WEIGHTS_NAME, finished_outcomes, weights_of_run
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.training_job import TrainingJob
 from fsframework.records import (
     RECORD_NAME,
+    ArmRecord,
+    ComponentRecord,
+    DataRecord,
+    Environment,
+    PluginRecord,
     RecordVersionError,
     RunRecord,
+    StageRecord,
     TrainingRecord,
+    checked_outcomes,
     outcomes_digests,
 )
-from fsframework.statistics.estimation import estimates_of
+from fsframework.statistics.differences import FEWEST_RESAMPLED
+from fsframework.statistics.estimation import estimates_of, saturation
+from fsframework.statistics.estimators import Interval
 from fsframework.statistics.results import MethodResult
-from fsframework.values import ArmOutcomes, ImagePool, Outcomes
+from fsframework.values import ArmOutcomes, Arms, ImagePool, Outcomes, TaskSet, digest_of
 
-__all__ = ["RunResult", "run_experiment"]
+__all__ = [
+    "RunResult",
+    "component_record",
+    "environment",
+    "plugin_records",
+    "run_experiment",
+]
 
 _TRAINED_ON = {"images of train": "train", "images of val": "val"}
 """Splits by the name of their images' digest in a record."""
@@ -72,9 +90,9 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     timer = _Timer()
     with timer("tasks"):
         prepared = prepare(experiment, session)
-    job = _Job(prepared, run_fingerprint(prepared), session, timer)
-    with held(session.workspace.cache / "running" / job.fingerprint[:24], session.reporter):
-        return job.run()
+    running = session.workspace.cache / "running" / prepared.fingerprint[:24]
+    with held(running, session.reporter):
+        return _Job(prepared, session, timer).run()
 
 
 class _Timer:
@@ -92,10 +110,8 @@ class _Timer:
 class _Job:
     """One run, from its data and tasks to its record."""
 
-    def __init__(
-        self, prepared: Prepared, fingerprint: str, session: Session, timer: _Timer
-    ) -> None:
-        self.prepared, self.fingerprint = prepared, fingerprint
+    def __init__(self, prepared: Prepared, session: Session, timer: _Timer) -> None:
+        self.prepared = prepared
         self.session, self.timer = session, timer
         self.experiment, self.settings = prepared.experiment, prepared.experiment.settings
 
@@ -108,7 +124,7 @@ class _Job:
         """
         runs, name = self.session.workspace.runs, self.experiment.name
         if not name:
-            return runs / _folder_name(self.experiment, self.fingerprint)
+            return runs / _folder_name(self.experiment, self.prepared.fingerprint)
         if not re.fullmatch(r"[\w][\w.-]*", name):
             raise OptionError(
                 f"{argument('name')} must consist of letters, digits, '-', '_' and '.', "
@@ -132,9 +148,9 @@ class _Job:
                 return None
             record, why = None, str(error)
         if record is not None:
-            if record.fingerprint == self.fingerprint:
+            if record.fingerprint == self.prepared.fingerprint:
                 return record
-            why = f"{self.folder} holds another run{self._other_versions(record)}"
+            why = f"{self.folder} holds another run"
         if name := self.experiment.name:
             raise OptionError(
                 f"{argument('name', name)}: {why}; choose another name, or remove it with "
@@ -143,38 +159,18 @@ class _Job:
         self.session.reporter.note(f"{why}; it is made anew")
         return None
 
-    def _other_versions(self, record: RunRecord) -> str:
-        """Return which plugins made a run in other versions than those installed, if any."""
-        now = {(p.kind, p.name): p for p in plugin_records(self.experiment.components())}
-        pairs = [(p, now.get((p.kind, p.name), p)) for p in record.plugins if p.kind != "statistic"]
-        changed = [
-            f"{was.distribution} {was.version} ({one.version} is installed)"
-            for was, one in pairs
-            if was.version != one.version
-        ]
-        return f", made with {', '.join(dict.fromkeys(changed))}" if changed else ""
-
     def _reused(self, record: RunRecord) -> RunRecord | None:
         """Return the record of a finished run with the requested statistics.
 
         Returns:
             ``None`` if files of the run are missing or damaged; the run is then completed again.
-
-        Raises:
-            RecordError: they are, and other versions of the plugins are installed.
         """
         try:
-            outcomes = finished_outcomes(self.folder, record)
+            weights_of_run(self.folder, record)
+            found = self._with_estimates(record, checked_outcomes(self.folder, record))
         except DataError as error:
-            if others := self._other_versions(record):
-                raise RecordError(
-                    f"{error}; the run cannot be completed again, because it was{others[1:]}; "
-                    f"install these versions, or remove the run: fsf runs remove "
-                    f"{self.folder.name}"
-                ) from None
             self.session.reporter.note(f"{error}; the run is completed again")
             return None
-        found = self._with_estimates(record, outcomes)
         if found != record:
             found.save(self.folder)
         return found
@@ -192,13 +188,11 @@ class _Job:
         model = self.training.untrained()
         trains = self.experiment.learns and any(p.requires_grad for p in model.parameters())
         if not trains:
-            for stage in self.experiment.stages:
-                if stage.init_from is not None:
-                    whole = self.settings.model is not None
-                    start_from(model, stage.init_from, stage.init_parts, whole=whole)
+            start_stages(model, self.experiment.stages, whole=self.settings.model is not None)
         with self.timer("images"):
-            tested, splits = self._images(trains=trains)
-        record = earlier or new_record(self.prepared, self.fingerprint, model, trains=trains)
+            tested = self.prepared.source.pixels(self.settings.split, self.session.reporter)
+            splits = self.training.images() if trains else []
+        record = earlier or _new_record(self.prepared, model, trains=trains)
         record.save(self.folder)
         sweep(self.folder)
         if splits:
@@ -214,7 +208,7 @@ class _Job:
             status="finished",
             digests={**record.digests, **digests},
             notes=tuple(
-                dict.fromkeys((*record.notes, *interval_notes(outcomes, self.settings.interval)))
+                dict.fromkeys((*record.notes, *_interval_notes(outcomes, self.settings.interval)))
             ),
             timings={**record.timings, **self.timer.seconds},
         )
@@ -277,17 +271,11 @@ class _Job:
             self.session,
         )
 
-    def _images(self, *, trains: bool) -> tuple[Pixels, list[tuple[ImagePool, Pixels]]]:
-        """Return the images under test, and those trained and validated on, if any."""
-        source, split = self.prepared.source, self.settings.split or "test"
-        splits = self.training.images() if trains else []
-        return pixels_of(source.store, source.dataset, split, self.session.reporter), splits
-
     def _with_training(
         self, record: RunRecord, model: FewShotModel, splits: list[tuple[ImagePool, Pixels]]
     ) -> RunRecord:
         """Train the model in place, and record how it went."""
-        watch = _Watch(self.folder, tensorboard=self.settings.tensorboard)
+        watch = Curve(self.folder, tensorboard=self.settings.tensorboard)
         trained = self.training.train(model, splits, watch)
         tested = self.prepared.arms.tested
         return replace(
@@ -318,7 +306,7 @@ class _Job:
         found = {"weights": digest, "images": images.digest, **dict(trained_on)}
         record = replace(record, digests={**record.digests, **found})
         try:
-            weights_of_run(path, record)
+            weights_of_run(self.folder, record)
         except DataError:
             header: dict[str, object] = {
                 "what": "weights",
@@ -347,7 +335,7 @@ class _Job:
                 found[arm] = kept
                 continue
             # Runs with other tasks under test share the outcomes of the control.
-            key = outcomes_key(parts, model, images, tasks, self.settings)
+            key = _outcomes_key(parts, model, images, tasks, self.settings)
             shared = self.session.workspace.cache / "outcomes" / key
             kept = load_sealed(shared, Outcomes.load, reporter)
             if kept is not None and kept.task_digest == tasks.digest:
@@ -379,26 +367,6 @@ class _Job:
         return ArmOutcomes(found, self.prepared.arms)
 
 
-class _Watch:
-    """Writes the training curve into the run's folder, epoch by epoch."""
-
-    def __init__(self, folder: Path, *, tensorboard: bool) -> None:
-        self._folder = folder
-        self._tensorboard = tensorboard
-        # Each call rewrites it, so that a resumed run has no epoch twice.
-        if tensorboard:
-            shutil.rmtree(folder / histories.TENSORBOARD_NAME, ignore_errors=True)
-        self._written = 0
-
-    def __call__(self, history: histories.History) -> None:
-        """Update the files."""
-        histories.write_csv(self._folder / histories.CSV_NAME, history)
-        if self._tensorboard and len(history) > self._written:
-            folder = self._folder / histories.TENSORBOARD_NAME
-            histories.write_tensorboard(folder, history, self._written)
-            self._written = len(history)
-
-
 def _folder_name(experiment: Experiment, fingerprint: str) -> str:
     parts = [experiment.method.name, experiment.dataset.name]
     parts.append(experiment.sampler.name if experiment.settings.task_file is None else "tasks")
@@ -414,3 +382,158 @@ def _written_outcomes(path: Path, digest: str | None) -> Outcomes | None:
     except DataError:
         return None
     return found if found.digest == digest else None
+
+
+def _outcomes_key(
+    components: tuple[Component, Component],
+    model: FewShotModel,
+    images: Pixels,
+    tasks: TaskSet,
+    settings: Settings,
+) -> str:
+    """Return a file name that is a digest of everything that decides outcomes.
+
+    Args:
+        components: backbone and method.
+    """
+    key = digest_of(
+        "outcomes",
+        fsframework.__version__,
+        [component.fingerprint for component in components],
+        model.weights_digest(),
+        images.digest,
+        tasks.digest,
+        f"{settings.query_batch} {settings.precision}",
+        model.mean.device.type,
+    )
+    return f"{key[:24]}.parquet"
+
+
+_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+_SHAPE = ("name", "n_way", "n_shot", "n_query")
+
+
+def _new_record(prepared: Prepared, model: FewShotModel, *, trains: bool) -> RunRecord:
+    """Return the record of a run that is about to start.
+
+    Args:
+        prepared: the experiment with its data and tasks.
+        model: as built, with its pretrained weights.
+        trains: whether the run trains it on the split ``train``.
+    """
+    experiment, pool = prepared.experiment, prepared.pool
+    settings = experiment.settings
+    tested = under_test(experiment.dataset, prepared.source.store.dataset, settings.split or "test")
+    data, cautions = seen_by(tested, model.extractor, experiment.stages, trains=trains)
+    digests = {"data": prepared.source.dataset.fingerprint, "pool": pool.fingerprint}
+    if pool.attributes is not None:
+        digests["attributes"] = pool.attributes.fingerprint
+    return RunRecord(
+        fingerprint=prepared.fingerprint,
+        group=prepared.group,
+        status="unfinished",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        name=experiment.name,
+        given=experiment.given,
+        settings=plain(vars(settings)),
+        origins={k: v for k, v in experiment.origins.items() if isinstance(v, str)},
+        components={role: component_record(c) for role, c in experiment.roles.items()},
+        stages=tuple(
+            StageRecord(options, origins)
+            for options, origins in zip(
+                experiment.training_json(), experiment.origins["training"], strict=True
+            )
+        ),
+        plugins=plugin_records(experiment.components()),
+        environment=environment(prepared.device, _DTYPES[settings.precision]),
+        digests=digests,
+        arms=_arm_records(prepared.arms, experiment.sampler, pool.class_sizes.tolist()),
+        contrast=prepared.arms.contrast,
+        notes=(*prepared.notes, *_weight_notes(data), *cautions),
+        cautions=cautions,
+        data=replace(data, image_size=model.size),
+    )
+
+
+def _weight_notes(data: DataRecord) -> Iterator[str]:
+    """Yield where the pretrained weights came from, if there are any."""
+    if data.weights_from:
+        source = ", ".join(f"{word} {value}" for word, value in data.weights_from.items())
+        yield f"the backbone's pretrained weights: {source}"
+
+
+def component_record(component: Component) -> ComponentRecord:
+    """Return the entry of a component in a record."""
+    options = component.to_json()
+    del options["name"]
+    return ComponentRecord(
+        component.name,
+        options,
+        component.origins_json(),
+        component.cls.argument,
+        component.added_as,
+    )
+
+
+def plugin_records(components: Iterable[Component]) -> tuple[PluginRecord, ...]:
+    """Return the plugins of components, each once, sorted."""
+    plugins = {component.loaded.plugin for component in components}
+    return tuple(
+        sorted(PluginRecord(p.kind, p.name, p.target, p.distribution, p.version) for p in plugins)
+    )
+
+
+def environment(device: torch.device, dtype: str = "float32") -> Environment:
+    """Return the versions, threads and device that this process computes with."""
+    return Environment(
+        fsframework=fsframework.__version__,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        numpy=np.__version__,
+        threads=torch.get_num_threads(),
+        device=str(device),
+        device_name=_device_name(device),
+        dtype=dtype,
+    )
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return platform.processor() or platform.machine()
+
+
+def _arm_records(arms: Arms, sampler: Component, class_sizes: list[int]) -> dict[str, ArmRecord]:
+    given = [
+        name
+        for name, origin in sampler.origins.items()
+        if name not in _SHAPE and origin != "default"
+    ]
+    return {
+        arm: ArmRecord(
+            sampler=tasks.sampler,
+            options=dict(tasks.options),
+            seed=tasks.seed,
+            digest=tasks.digest,
+            n_way=tasks.n_way,
+            n_shot=tasks.n_shot,
+            n_query=tasks.n_query,
+            n_tasks=len(tasks),
+            class_sizes=tuple(class_sizes),
+            symbol=arms.symbols.get(arm, ""),
+            given_options=tuple(name for name in given if name in tasks.options),
+        )
+        for arm, tasks in arms.items()
+    }
+
+
+def _interval_notes(outcomes: ArmOutcomes, interval: Interval) -> Iterator[str]:
+    """Yield warnings about intervals that these outcomes cannot support."""
+    for arm, answered in outcomes.items():
+        if (warning := saturation(answered)) is not None:
+            yield f"{arm} tasks: {warning}"
+        if interval in ("percentile", "bca") and len(answered) < FEWEST_RESAMPLED:
+            yield (
+                f"{arm} tasks: a bootstrap of {len(answered)} tasks gives intervals that are too "
+                f"short; use at least {FEWEST_RESAMPLED} tasks, or student-t, which allows for few"
+            )

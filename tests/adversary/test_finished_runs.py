@@ -12,7 +12,7 @@ import pytest
 
 from fsframework.records import RunRecord
 from fsframework.values import Outcomes
-from tests.adversary.world import PLANTED, QUICK, TASKS, Told, World
+from tests.adversary.world import PLANTED, QUICK, TASKS, World
 
 REUSED = "nothing to do: this run is already finished"
 FILES = (
@@ -119,35 +119,3 @@ def test_a_damaged_record_is_written_anew_and_said(world: World) -> None:
     assert "; it is made anew" in told.err
     assert not world.numbers_differ(told)
     assert RunRecord.load(world.run).status == "finished"
-
-
-def with_sampler_version(world: World, version: str) -> None:
-    """Rewrite the record as if another version of the sampler's package had drawn the tasks."""
-    file = world.run / "run.json"
-    raw = json.loads(file.read_text())
-    for plugin in raw["plugins"]:
-        if plugin["kind"] == "sampler":
-            plugin["version"] = version
-    file.write_text(json.dumps(raw))
-
-
-def test_other_versions_of_plugins_do_not_complete_a_damaged_run(world: World) -> None:
-    with_sampler_version(world, "0.0.9")
-    assert REUSED in world.tell("run", *QUICK).err, "an undamaged run needs no plugin"
-    (world.run / "outcomes-random.parquet").unlink()
-    before = (world.run / "run.json").read_bytes()
-    told = world.tell("run", *QUICK)
-    assert (told.code, told.faults()) == (2, [])
-    assert "made with fsf-samplers 0.0.9 (0.1.0 is installed)" in told.err
-    assert f"fsf runs remove {world.run.name}" in told.err
-    assert (world.run / "run.json").read_bytes() == before
-
-
-def test_a_run_of_a_name_says_which_versions_made_it(world: World) -> None:
-    named = ("run", *QUICK, "--name", "mine")
-    assert world.tell(*named).code == 0
-    run = World(world.folder, world.folder / "runs" / "mine", world.numbers)
-    with_sampler_version(run, "0.0.9")
-    told: Told = world.tell(*named, "--seed", "1")
-    assert (told.code, told.faults()) == (2, [])
-    assert "mine holds another run, made with fsf-samplers 0.0.9 (0.1.0 is installed)" in told.err

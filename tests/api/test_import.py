@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -22,9 +23,12 @@ def test_importing_imports_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_every_public_name_is_there_and_documented() -> None:
+def test_every_public_name_is_there_once_and_documented() -> None:
     for name in fsf.__all__:
-        assert getattr(fsf, name).__doc__, name
+        found = getattr(fsf, name)
+        assert found.__doc__, name
+        assert getattr(fsf, name) is found
+        assert pickle.loads(pickle.dumps(found)) is found
     assert set(fsf.__all__) <= set(dir(fsf))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import fsframework
+from fsframework.values import AttributeTable
 from tests.conftest import Fsf
 
 DATA = ("--dataset", "planted", "-o", "dataset.n_per_class=8", "-o", "dataset.size=16")
@@ -30,8 +31,10 @@ def test_tables_agree_and_merge(fsf: Fsf, tmp_path: Path) -> None:
         writer.writerow(["key", "words"])
         writer.writerows(zip(pool.keys, pool.metadata["words"], strict=True))
     extract = ("attributes", "extract", "--detector", "metadata", *DATA)
-    for part in (1, 2):
-        assert fsf(*extract, f"{part}.parquet", "--shard", f"{part}/2").returncode == 0
+    assert fsf(*extract, "whole.parquet").returncode == 0
+    whole = AttributeTable.load(tmp_path / "whole.parquet")
+    for part, keys in (("1", whole.keys[:80]), ("2", whole.keys[80:])):
+        whole.aligned(keys).save(tmp_path / f"{part}.parquet")
     merged = fsf("attributes", "merge", "all.parquet", "2.parquet", "1.parquet")
     assert merged.returncode == 0, merged.stderr
     assert "all.parquet: 160 images, 32 words" in merged.stdout

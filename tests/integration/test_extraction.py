@@ -113,33 +113,6 @@ def test_killed_at_many_moments_it_loses_no_caption_and_makes_none_twice(
     assert tables[0].captions == tables[1].captions
 
 
-def test_shards_work_at_the_same_time(tmp_path: Path, arguments: list[str], fsf: Fsf) -> None:
-    shards = [start(tmp_path, f"part-{i}.parquet", "--shard", f"{i}/2", *arguments) for i in (1, 2)]
-    assert [shard.wait() for shard in shards] == [0, 0]
-    assert set(said(tmp_path).values()) == {1}
-    parts = [AttributeTable.load(tmp_path / f"part-{i}.parquet") for i in (1, 2)]
-    assert sum(map(len, parts)) == N_IMAGES
-    together = fsf("attributes", "extract", "words.parquet", *arguments, "--json")
-    assert json.loads(together.stdout)["reused"] == N_IMAGES
-    merged = fsf("attributes", "merge", "merged.parquet", "part-1.parquet", "part-2.parquet")
-    assert merged.returncode == 0, merged.stderr
-    tables = [AttributeTable.load(tmp_path / f"{n}.parquet") for n in ("words", "merged")]
-    assert tables[1].aligned(tables[0].keys).fingerprint == tables[0].fingerprint
-
-
-def test_parts_that_overlap_may_run_at_the_same_time(tmp_path: Path, arguments: list[str]) -> None:
-    """Where an image is described twice, the first answer counts."""
-    parts = ["1/2", "2/3"]
-    shards = [
-        start(tmp_path, f"{part.replace('/', '-of-')}.parquet", "--shard", part, *arguments)
-        for part in parts
-    ]
-    assert [shard.wait() for shard in shards] == [0] * len(parts)
-    tables = [AttributeTable.load(path) for path in tmp_path.glob("*-of-*.parquet")]
-    assert sorted(map(len, tables)) == [N_IMAGES - 2 * N_IMAGES // 3, N_IMAGES // 2]
-    assert len(said(tmp_path)) == N_IMAGES // 2
-
-
 def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path, arguments: list[str]) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "fsframework", "attributes", "extract", "w.parquet", *arguments],
@@ -163,11 +136,8 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path, arguments: li
         (["w.parquet"], f"--detector is missing; give one of {', '.join(DETECTORS)}"),
         (["w.csv", "--detector", "metadata"], "w.csv must end in .parquet"),
         (["w.parquet", "--detector", "metdata"], "did you mean 'metadata'?"),
-        (["w.parquet", "--detector", "metadata", "--shard", "3/2"], "--shard 3/2: must be i/n"),
-        (["w.parquet", "--detector", "metadata", "--shard", "1/2", "--min-count", "2"],
-         "--min-count counts the images of the whole split"),
-        (["w.parquet", "--detector", "metadata", "--batch-size", "0"], "--batch-size must be at"),
-        (["w.parquet", "--detector", "metadata", "--min-count", "0"], "min_count must be at least"),
+        (["w.parquet", "--detector", "metadata", "--batch-size", "0"], "--batch-size"),
+        (["w.parquet", "--detector", "metadata", "--min-count", "0"], "--min-count must be"),
         (["w.parquet", "--detector", "metadata:tags"], "no metadata column 'tags'; columns of"),
         (["w.parquet", "--detector", "captions-file:no.jsonl"], "no.jsonl: cannot be read"),
         (["w.parquet", "--detector", "metadata", "--split", "tset"], "has no split 'tset'"),
@@ -257,11 +227,6 @@ def test_words_that_are_all_dropped_make_a_table_but_no_tasks(fsf: Fsf, tmp_path
 
 def test_a_table_of_another_split_is_recognised(fsf: Fsf) -> None:
     fsf("attributes", "extract", "val.parquet", "--detector", "metadata", "--split", "val", *DATA)
-    fsf("attributes", "extract", "part.parquet", "--detector", "metadata", "--shard", "1/2", *DATA)
-    shard = fsf("attributes", "stats", "--attributes", "part.parquet", *DATA)
-    assert "200 of the 400 images are not in part.parquet, a table of the split test and the " in (
-        shard.stderr
-    )
     other = fsf("tasks", "make", "t.safetensors", "--attributes", "val.parquet", *DATA)
     assert other.returncode == 2
     assert "400 of the 400 images are not in val.parquet, a table of the split val" in other.stderr

@@ -1,16 +1,20 @@
 """Processes of this machine: their number, their variables, and what replaces a killed one."""
 
-import json
+from __future__ import annotations
+
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from fsframework.errors import OptionError
-from fsframework.interfaces import Work
+from fsframework.interfaces import WorkerDied
 from fsframework.launchers import local
 from fsframework.launchers.local import Local
 from fsframework.testing import parametrize_with_checks
@@ -24,38 +28,19 @@ class Several(Local):
 
 
 @parametrize_with_checks([Several])
-def test_conformance(make, check, tmp_path, monkeypatch):
+def test_conformance(
+    make: Any, check: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(local, "GRACE", 1.0)
     check(make)
 
 
-def run(launcher, folder, code, n_items=8, environment=()):
-    """Run a command to its end, and return the states and what it has printed, by name."""
-    work = Work("test", (sys.executable, "-S", "-c", code), n_items, folder, dict(environment))
-    workers = launcher.start(work)
-    end = time.monotonic() + 60
-    while any(state.status == "running" for state in workers.states()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    workers.stop()
-    states = workers.states()
-    return states, {state.name: state.log.read_text() for state in states}
-
-
-VARIABLES = "import json, os; print(json.dumps(dict(os.environ)))"
-
-
-def variables(launcher, folder, name, **given):
-    _, printed = run(launcher, folder, VARIABLES, **given)
-    return [json.loads(text).get(name) for text in printed.values()]
-
-
 @pytest.fixture
-def machine(monkeypatch):
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that changes the number of cores, and which GPUs there are."""
 
-    def change(cores, gpus=()):
+    def change(cores: int, gpus: tuple[str, ...] = ()) -> None:
         monkeypatch.setattr(local, "_cores", lambda: cores)
         monkeypatch.setattr(local, "_gpus", lambda: list(gpus))
 
@@ -64,45 +49,45 @@ def machine(monkeypatch):
     return change
 
 
-def test_a_process_for_each_core_and_a_core_for_each_process(machine, tmp_path):
+def variables(launcher: Local, name: str, n_items: int = 8) -> list[str | None]:
+    return [one.get(name) for one in launcher._variables(n_items)]
+
+
+def test_a_process_for_each_core_and_a_core_for_each_process(machine: Any) -> None:
     machine(cores=3)
-    assert variables(Local(), tmp_path, "OMP_NUM_THREADS") == ["1", "1", "1"]
-    assert variables(Local(), tmp_path, "CUDA_VISIBLE_DEVICES") == [None] * 3
+    assert variables(Local(), "OMP_NUM_THREADS") == ["1", "1", "1"]
+    assert variables(Local(), "CUDA_VISIBLE_DEVICES") == [None] * 3
 
 
-def test_the_cores_are_divided(machine, tmp_path):
+def test_the_cores_are_divided(machine: Any) -> None:
     machine(cores=7)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        assert variables(Local(processes=2), tmp_path, name) == ["3", "3"]
-    assert variables(Local(processes=9), tmp_path, "OMP_NUM_THREADS") == ["1"] * 8
-    assert variables(Local(), tmp_path, "OMP_NUM_THREADS", n_items=1) == ["7"]
-    assert variables(Local(threads=5), tmp_path, "OMP_NUM_THREADS", n_items=2) == ["5", "5"]
+        assert variables(Local(processes=2), name) == ["3", "3"]
+    assert variables(Local(processes=9), "OMP_NUM_THREADS") == ["1"] * 8
+    assert variables(Local(), "OMP_NUM_THREADS", n_items=1) == ["7"]
+    assert variables(Local(threads=5), "OMP_NUM_THREADS", n_items=2) == ["5", "5"]
 
 
-def test_a_number_of_threads_in_the_environment_stays(machine, tmp_path, monkeypatch):
-    machine(cores=8)
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert variables(Local(processes=2), tmp_path, "OMP_NUM_THREADS") == ["3", "3"]
-    assert variables(Local(processes=1, threads=2), tmp_path, "OMP_NUM_THREADS") == ["2"]
-
-
-def test_the_variables_of_the_work_precede(machine, tmp_path):
-    machine(cores=1, gpus=["0"])
-    given = {"OMP_NUM_THREADS": "2", "CUDA_VISIBLE_DEVICES": ""}
-    for name, value in given.items():
-        assert variables(Local(), tmp_path, name, environment=given) == [value]
-
-
-def test_a_process_for_each_gpu(machine, tmp_path):
-    machine(cores=8, gpus=["0", "1"])
-    assert variables(Local(), tmp_path, "CUDA_VISIBLE_DEVICES") == ["0", "1"]
-    assert variables(Local(), tmp_path, "OMP_NUM_THREADS") == ["4", "4"]
-
-
-def test_gpus_are_shared_in_turn(machine, tmp_path):
-    machine(cores=8, gpus=["3", "GPU-5f"])
-    found = variables(Local(processes=3), tmp_path, "CUDA_VISIBLE_DEVICES")
+def test_gpus_are_shared_in_turn(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(cores=8, gpus=("3", "GPU-5f"))
+    assert variables(Local(), "CUDA_VISIBLE_DEVICES") == ["3", "GPU-5f"]
+    found = variables(Local(processes=3), "CUDA_VISIBLE_DEVICES")
     assert found == ["3", "GPU-5f", "3"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert variables(Local(), "OMP_NUM_THREADS") == [None, None]  # it stays as it is
+
+
+def environment(name: str) -> tuple[int, str | None]:
+    return os.getpid(), os.environ.get(name)
+
+
+def test_processes_get_their_variables_and_several_items(machine: Any, tmp_path: Path) -> None:
+    machine(cores=4, gpus=("5", "7"))
+    found = Local().map(environment, ["CUDA_VISIBLE_DEVICES"] * 6, name="t", logs=tmp_path)
+    told = {result for _, result in found}
+    assert {gpu for _, gpu in told} == {"5", "7"}
+    assert len(told) == 2, "each process has its own GPU, and takes several items"
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") is None
 
 
 @pytest.mark.parametrize(
@@ -115,7 +100,9 @@ def test_gpus_are_shared_in_turn(machine, tmp_path):
         ("", 0, []),
     ],
 )
-def test_the_gpus_are_those_that_are_visible(visible, count, expected, monkeypatch):
+def test_the_gpus_are_those_that_are_visible(
+    visible: str | None, count: int, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     if visible is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
@@ -124,49 +111,58 @@ def test_the_gpus_are_those_that_are_visible(visible, count, expected, monkeypat
     assert local._gpus() == expected
 
 
-def test_a_killed_process_is_replaced(tmp_path):
-    code = f"""
-import os
-try:
-    os.close(os.open({str(tmp_path / "first")!r}, os.O_CREAT | os.O_EXCL))
-    os.kill(os.getpid(), 9)
-except FileExistsError:
-    print("done")
-"""
-    states, printed = run(Local(processes=1), tmp_path, code)
-    assert [(state.name, state.status, state.reason) for state in states] == [
-        ("process 1", "failed", "killed by SIGKILL (perhaps out of memory)"),
-        ("process 2", "ended", ""),
+def die_of(status: int) -> int:
+    if status < 0:
+        os.kill(os.getpid(), -status)
+    if status:
+        os._exit(status)
+    return status
+
+
+def test_the_reason_of_a_death_is_told(tmp_path: Path) -> None:
+    found = dict(Local(processes=1).map(die_of, [-9, 3, 0], name="t", logs=tmp_path))
+    assert found.pop(2) == 0
+    assert [end.reason for end in found.values()] == [
+        "killed by SIGKILL (perhaps out of memory)",
+        "exit status 3",
     ]
-    assert list(printed.values()) == ["", "done\n"]
-    assert {state.place for state in states} == {os.uname().nodename}
-
-
-def test_a_process_is_replaced_three_times(tmp_path):
-    code = "import os; os.kill(os.getpid(), 9)"
-    states, _ = run(Local(processes=2), tmp_path, code)
-    assert [state.status for state in states] == ["failed"] * 8
-    assert len({state.name for state in states}) == len({state.log for state in states}) == 8
-
-
-def test_a_process_that_fails_is_not_replaced(tmp_path):
-    states, _ = run(Local(processes=1), tmp_path, "raise SystemExit(2)")
-    assert [state.reason for state in states] == ["exit status 2"]
+    assert {end.place for end in found.values()} == {os.uname().nodename}
+    assert all(isinstance(end, WorkerDied) for end in found.values())
+    assert [*tmp_path.iterdir()] == [], "a log without output is removed"
 
 
 @pytest.mark.parametrize("option", ["processes", "threads"])
-def test_options_have_bounds(option):
+def test_options_have_bounds(option: str) -> None:
     with pytest.raises(OptionError, match=f"^{option} must be at least 1, not 0$"):
         Local(**{option: 0})
 
 
-def test_each_worker_has_a_log_of_its_own(tmp_path):
-    for _ in range(2):
-        run(Local(processes=2), tmp_path, "print('here')")
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["here\n"] * 4
+OWNER = """
+import sys, pathlib
+from fsframework.launchers.local import Local
+from fsframework.testing.launcher import persist
+list(Local(processes=1).map(persist, sys.argv[1:], name="t", logs=pathlib.Path(sys.argv[1])))
+"""
 
 
-def test_torch_is_not_imported_before_the_start():
+def test_processes_end_with_a_killed_owner_whose_script_has_no_main(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(OWNER.replace("import persist", "import be_interrupted as persist"))
+    owner = subprocess.Popen([sys.executable, str(script), str(tmp_path)])
+    until(lambda: any(tmp_path.glob("began-*")))
+    owner.kill()
+    owner.wait()
+    until(lambda: any(tmp_path.glob("cleaned-*")))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_torch_is_not_imported_before_the_start() -> None:
     code = (
         "import sys; from fsframework.launchers.local import Local; Local(processes=2)\n"
         "print('torch' in sys.modules)"

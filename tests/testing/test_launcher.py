@@ -1,106 +1,97 @@
 """Each check of launchers rejects the one broken launcher made for it, and nothing else does."""
 
+from __future__ import annotations
+
+import json
+import multiprocessing
 import os
-import shlex
 import signal
-import subprocess
+import sys
+from multiprocessing.connection import wait
 
 import pytest
 
-from fsframework.errors import FsfError
-from fsframework.interfaces import Launcher, Workers, WorkerState
+from fsframework.interfaces import Launcher, WorkerDied
 from fsframework.testing import checks_for, launcher, parametrize_with_checks
 from tests.misdeclared import misdeclared
 
-
-class Started(Workers):
-    """Processes of this machine, each in a group of its own."""
-
-    grace = 1.0
-
-    def __init__(self, how, work):
-        self.work = work
-        self.processes = [self.spawn(how, number) for number in range(how.count(work))]
-
-    def log(self, number):
-        return self.work.logs / f"{number}.log"
-
-    def spawn(self, how, number):
-        with self.log(number).open("wb") as file:
-            try:
-                return how.run(
-                    self.work,
-                    stdout=file,
-                    stderr=how.stderr,
-                    env=how.environment(self.work),
-                    cwd=how.cwd,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise FsfError(str(error)) from None
-
-    def name(self, number):
-        return f"process {number}"
-
-    def state(self, number, process):
-        code = process.poll()
-        status = "running" if code is None else "failed" if code else "ended"
-        reason = f"exit status {code}" if code else ""
-        return WorkerState(self.name(number), status, reason=reason, log=self.log(number))
-
-    def states(self):
-        return [self.state(number, process) for number, process in enumerate(self.processes)]
-
-    def signal(self, process, number):
-        if process.poll() is None:
-            os.killpg(process.pid, number)
-
-    def stop(self):
-        for process in self.processes:
-            self.signal(process, signal.SIGTERM)
-        for process in self.processes:
-            try:
-                process.wait(self.grace)
-            except subprocess.TimeoutExpired:
-                self.signal(process, signal.SIGKILL)
-                process.wait()
+FORK = multiprocessing.get_context("fork")
 
 
 class Processes(Launcher):
-    """Processes of this machine."""
+    """A forked process for each item, each in a group of its own."""
 
-    started = Started
-    stderr = subprocess.STDOUT
-    cwd = None
-
-    def __init__(self, *, processes: int = 1):
-        self.processes = processes
-
-    def count(self, work):
-        return min(self.processes, work.n_items)
-
-    def environment(self, work):
-        return {**os.environ, **work.environment}
-
-    def run(self, work, **options):
-        return subprocess.Popen(work.command, **options)
-
-    def start(self, work):
-        return self.started(self, work)
-
-
-class Several(Processes):
-    """Two of them."""
+    grace = 1.0
+    first_signal = signal.SIGTERM
 
     def __init__(self, *, processes: int = 2):
-        super().__init__(processes=processes)
+        self.processes = processes
+
+    def map(self, function, items, *, name, logs):
+        waiting, running = list(enumerate(items)), {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.processes:
+                    index, item = waiting.pop(0)
+                    running.update([self.begun(function, item, index, logs)])
+                for pipe in wait(running):
+                    index, process = running.pop(pipe)
+                    yield index, self.result(pipe, process)
+        finally:
+            self.stop([process for _, process in running.values()])
+
+    def begun(self, function, item, index, logs):
+        pipe, other = FORK.Pipe()
+        process = FORK.Process(target=self.serve, args=(other, function, item, logs / f"{index}"))
+        process.start()
+        other.close()
+        return pipe, (index, process)
+
+    def serve(self, pipe, function, item, log):
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        self.redirect(log)
+        self.prepare()
+        try:
+            pipe.send(function(item))
+        except Exception as error:
+            pipe.send(WorkerDied(str(error)))
+        sys.stdout.flush()
+
+    def redirect(self, log):
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")  # not those of pytest
+
+    def prepare(self):
+        pass
+
+    def result(self, pipe, process):
+        try:
+            return pipe.recv()
+        except EOFError:
+            process.join()
+            return WorkerDied(f"exit code {process.exitcode}")
+
+    def kill(self, process):
+        os.killpg(process.pid, signal.SIGKILL)
+
+    def stop(self, processes):
+        for process in processes:
+            os.kill(process.pid, self.first_signal)
+        for process in processes:
+            process.join(self.grace)
+            if process.is_alive():
+                self.kill(process)
+                process.join()
 
 
 class NoLauncher:
     """It has the method but not the interface."""
 
-    def start(self, work):
-        return Started(Processes(), work)
+    def map(self, function, items, *, name, logs):
+        return Processes().map(function, items, name=name, logs=logs)
 
 
 class Positional(Processes):
@@ -121,138 +112,89 @@ class Silent(Processes):
     pass
 
 
-class Pretending(Processes):
-    """It runs something else."""
+class Translating(Processes):
+    """Items travel as JSON, which knows no tuples."""
 
-    def run(self, work, **options):
-        return subprocess.Popen(["true"], **options)
-
-
-class Alike(Several):
-    """All of its workers have the same name."""
-
-    class started(Started):  # noqa: N801
-        def name(self, number):
-            return "process"
+    def begun(self, function, item, index, logs):
+        item = json.loads(json.dumps(item, default=str))
+        return super().begun(function, item, index, logs)
 
 
 class Generous(Processes):
-    """It starts two workers for whatever there is to do."""
+    """It has a result where there is nothing to do."""
 
-    def count(self, work):
-        return 2
-
-
-class Shell(Processes):
-    """A shell reads the command."""
-
-    def run(self, work, **options):
-        python, rest = work.command[:6], work.command[6:]
-        line = " ".join([shlex.join(python), *(f'"{argument}"' for argument in rest)])
-        return subprocess.Popen(f"exec {line}", shell=True, **options)
+    def map(self, function, items, *, name, logs):
+        yield from super().map(function, items, name=name, logs=logs)
+        if not items:
+            yield 0, None
 
 
-class Stubborn(Processes):
-    """The variables of the place have precedence."""
+class Collecting(Processes):
+    """It yields all results at the end."""
 
-    def environment(self, work):
-        return {**work.environment, **os.environ}
+    def map(self, function, items, *, name, logs):
+        yield from list(super().map(function, items, name=name, logs=logs))
 
 
 class Elsewhere(Processes):
-    """It runs in another directory."""
+    """It works in another directory."""
 
-    cwd = "/"
+    def prepare(self):
+        os.chdir("/")
 
 
 class Mute(Processes):
     """Messages on stderr are lost."""
 
-    stderr = subprocess.DEVNULL
+    def redirect(self, log):
+        super().redirect(log)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 class Laconic(Processes):
-    """It gives no reason."""
+    """It does not say which exception was raised."""
 
-    class started(Started):  # noqa: N801
-        def state(self, number, process):
-            found = super().state(number, process)
-            silent = WorkerState(found.name, found.status, log=found.log)
-            return silent if process.returncode == 3 else found
-
-
-class Tireless(Processes):
-    """It starts again whatever was killed."""
-
-    class started(Started):  # noqa: N801
-        def states(self):
-            for number, process in enumerate(self.processes):
-                if process.poll() == -signal.SIGKILL:
-                    self.processes[number] = self.spawn(Processes(), number)
-            return super().states()
+    def result(self, pipe, process):
+        found = super().result(pipe, process)
+        told = isinstance(found, WorkerDied) and not found.reason.startswith("exit code")
+        return WorkerDied("it failed") if told else found
 
 
-class Abrupt(Processes):
-    """It raises an error of the operating system."""
+class Hasty(Processes):
+    """A death ends everything."""
 
-    class started(Started):  # noqa: N801
-        def spawn(self, how, number):
-            if not os.path.exists(self.work.command[0]):  # noqa: PTH110
-                raise FileNotFoundError(self.work.command[0])
-            return super().spawn(how, number)
-
-
-class Blocking(Processes):
-    """It waits for the workers."""
-
-    def start(self, work):
-        started = super().start(work)
-        for process in started.processes:
-            process.wait()
-        return started
+    def map(self, function, items, *, name, logs):
+        for index, result in super().map(function, items, name=name, logs=logs):
+            yield index, result
+            if isinstance(result, WorkerDied) and result.reason.startswith("exit code"):
+                return
 
 
-class Forgetful(Processes):
-    """It says that all has failed once it was stopped."""
+class Exhausted(Processes):
+    """It works only once."""
 
-    class started(Started):  # noqa: N801
-        stopped = False
-
-        def state(self, number, process):
-            found = super().state(number, process)
-            return WorkerState(found.name, "failed", reason="stopped") if self.stopped else found
-
-        def stop(self):
-            super().stop()
-            self.stopped = True
-
-
-class Hoarding(Processes):
-    """It reports the workers of earlier jobs."""
-
-    def start(self, work):
-        started = super().start(work)
-        self.earlier = [*vars(self).get("earlier", ()), *started.processes]
-        started.processes = self.earlier
-        return started
+    def map(self, function, items, *, name, logs):
+        if "used" not in vars(self):
+            yield from super().map(function, items, name=name, logs=logs)
+        self.used = True
 
 
 class Brutal(Processes):
     """It kills at once."""
 
-    class started(Started):  # noqa: N801
-        grace = 0.0
+    first_signal = signal.SIGKILL
 
-        def signal(self, process, number):
-            super().signal(process, signal.SIGKILL)
+    def stop(self, processes):
+        for process in processes:
+            self.kill(process)
+        super().stop([])
 
 
 class Narrow(Processes):
-    """It kills the command but not what the command has started."""
+    """It kills the worker but not what the worker has started."""
 
-    class started(Started):  # noqa: N801
-        def signal(self, process, number):
-            process.send_signal(number)
+    def kill(self, process):
+        process.kill()
 
 
 BROKEN = {
@@ -261,20 +203,15 @@ BROKEN = {
     "check_options_stored": Doubled,
     "check_summary": Silent,
     **misdeclared(Processes),
-    "check_runs": Pretending,
-    "check_names": Alike,
-    "check_number": Generous,
-    "check_arguments": Shell,
-    "check_environment": Stubborn,
-    "check_directory": Elsewhere,
+    "check_results": Translating,
+    "check_no_items": Generous,
+    "check_as_they_come": Collecting,
+    "check_place": Elsewhere,
     "check_logs": Mute,
-    "check_failure": Laconic,
-    "check_death": Tireless,
-    "check_no_command": Abrupt,
-    "check_start_returns": Blocking,
-    "check_states_stay": Forgetful,
-    "check_again": Hoarding,
-    "check_stop": Brutal,
+    "check_exception": Laconic,
+    "check_death": Hasty,
+    "check_again": Exhausted,
+    "check_close": Brutal,
     "check_kill": Narrow,
 }
 
@@ -284,30 +221,15 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@parametrize_with_checks([Several])
+@parametrize_with_checks([Processes])
 def test_a_sound_launcher_passes(make, check):
     check(make)
 
 
-@pytest.fixture
-def checks(monkeypatch):
-    """Return a function that leaves out checks which take seconds and have a test of their own."""
-
-    def without(*names):
-        kept = [check for check in checks_for("launcher") if check.__name__ not in names]
-        monkeypatch.setattr(launcher, "suite", kept)
-
-    return without
-
-
 @pytest.mark.parametrize("name", BROKEN)
-def test_only_its_check_rejects(name, failing, checks, monkeypatch):
-    if name in list(BROKEN)[:8]:  # a wrong declaration does not change how it runs
-        checks(*list(BROKEN)[9:])
-    elif name not in ("check_stop", "check_kill"):
-        checks("check_kill")
-    if name in ("check_death", "check_start_returns"):  # these two never come to an end
-        monkeypatch.setattr(launcher, "_PATIENCE", 2.0)
+def test_only_its_check_rejects(name, failing, monkeypatch):
+    if name == "check_as_they_come":  # the first result never comes
+        monkeypatch.setattr(launcher, "_PATIENCE", 1.0)
     assert failing(BROKEN[name], "launcher") == {name}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,18 +12,9 @@ from fsframework._files import atomic_write
 from fsframework.errors import OptionError
 from fsframework.records import Epoch
 
-__all__ = [
-    "COLUMNS",
-    "CSV_NAME",
-    "TENSORBOARD_NAME",
-    "History",
-    "check_tensorboard",
-    "write_csv",
-    "write_tensorboard",
-]
+__all__ = ["Curve", "History", "check_tensorboard", "write_tensorboard"]
 
-COLUMNS = ("stage", "epoch", "learning_rate", "loss", "validation_accuracy", "seconds")
-CSV_NAME, TENSORBOARD_NAME = "curve.csv", "tensorboard"
+_COLUMNS = ("stage", "epoch", "learning_rate", "loss", "validation_accuracy", "seconds")
 _SCALARS = {
     "loss": "loss",
     "validation_accuracy": "validation accuracy",
@@ -32,15 +24,53 @@ _SCALARS = {
 History = Sequence[Epoch]
 
 
-def write_csv(path: Path, history: History) -> None:
-    """Write a row per epoch; stages and epochs count from 1, accuracies are fractions in 0..1."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in history:
-        counted = {**vars(row), "stage": row.stage + 1, "epoch": row.epoch + 1}
-        writer.writerow(["" if (v := counted.get(c)) is None else v for c in COLUMNS])
-    atomic_write(path, text.getvalue())
+class Curve:
+    """Writes the training curve into a run's folder, epoch by epoch.
+
+    ``curve.csv`` has a row per epoch; stages and epochs count from 1, accuracies are fractions in
+    0..1. In the event files of ``tensorboard``, an epoch's step counts the epochs of all stages.
+
+    Args:
+        folder: of the run.
+        tensorboard: whether event files are written too.
+    """
+
+    def __init__(self, folder: Path, *, tensorboard: bool) -> None:
+        self._csv = folder / "curve.csv"
+        self._events = folder / "tensorboard" if tensorboard else None
+        # Each call rewrites them, so that a resumed run has no epoch twice.
+        if self._events is not None:
+            shutil.rmtree(self._events, ignore_errors=True)
+        self._written = 0
+
+    def __call__(self, history: History) -> None:
+        """Update the files."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        for row in history:
+            counted = {**vars(row), "stage": row.stage + 1, "epoch": row.epoch + 1}
+            writer.writerow(["" if (v := counted.get(c)) is None else v for c in _COLUMNS])
+        atomic_write(self._csv, text.getvalue())
+        if self._events is not None:
+            write_tensorboard(self._events, history, self._written)
+            self._written = len(history)
+
+
+def write_tensorboard(folder: Path, history: History, already: int = 0) -> None:
+    """Add the epochs after the first ``already`` to the event files in ``folder``.
+
+    Raises:
+        OptionError: TensorBoard is not installed.
+    """
+    check_tensorboard()
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(folder)) as writer:
+        for step, row in list(enumerate(history, start=1))[already:]:
+            for column, name in _SCALARS.items():
+                if (value := vars(row)[column]) is not None:
+                    writer.add_scalar(name, value, step)
 
 
 def check_tensorboard() -> None:
@@ -55,21 +85,3 @@ def check_tensorboard() -> None:
         raise OptionError(
             f"TensorBoard is not installed ({error}); install it with: pip install tensorboard"
         ) from None
-
-
-def write_tensorboard(folder: Path, history: History, already: int = 0) -> None:
-    """Add the epochs after the first ``already`` to the event files in ``folder``.
-
-    An epoch's step counts the epochs of all stages, from 1.
-
-    Raises:
-        OptionError: TensorBoard is not installed.
-    """
-    check_tensorboard()
-    from torch.utils.tensorboard import SummaryWriter
-
-    with SummaryWriter(str(folder)) as writer:
-        for step, row in enumerate(history, start=1):
-            for column, name in _SCALARS.items():
-                if step > already and vars(row)[column] is not None:
-                    writer.add_scalar(name, vars(row)[column], step)

@@ -18,14 +18,16 @@ from fsframework._calls import checked
 from fsframework._files import atomic_write
 from fsframework._reading import check_file, parse_json
 from fsframework.components.resolution import Component
-from fsframework.errors import DataError, OptionError, argument
+from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.pipeline.experiment.stages import Precision
 from fsframework.pipeline.learning.augmentation import augmented
+from fsframework.records import RunRecord
 from fsframework.values import UInt8Array, digest_of
 
 __all__ = [
+    "WEIGHTS_NAME",
     "FewShotModel",
     "build_model",
     "load_header",
@@ -37,7 +39,11 @@ __all__ = [
     "save_tensors",
     "seeded",
     "weights_digest",
+    "weights_from",
+    "weights_of_run",
 ]
+
+WEIGHTS_NAME = "weights.safetensors"
 
 
 def resolve_device(wanted: str) -> torch.device:
@@ -273,3 +279,33 @@ def load_header(path: Path) -> dict[str, Any]:
     except (OSError, SafetensorError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read as weights ({reason})") from None
+
+
+def weights_of_run(folder: Path, record: RunRecord) -> dict[str, Tensor]:
+    """Return the weights in the folder of a run by their names.
+
+    Raises:
+        DataError: they are missing or damaged, or are not those that the run wrote.
+    """
+    file = folder / WEIGHTS_NAME
+    tensors = load_tensors(file)[0]
+    written = record.digests.get("weights")
+    if written is not None and written != weights_digest(tensors):
+        raise DataError(f"{file}: its weights are not those that the run wrote")
+    return tensors
+
+
+def weights_from(source: Path) -> dict[str, Tensor]:
+    """Return the weights of a run folder, or of a safetensors file, by their names.
+
+    Raises:
+        DataError: they are missing or damaged, or are not those that the run wrote.
+    """
+    if not source.is_dir():
+        return load_tensors(source)[0]
+    try:
+        return weights_of_run(source, RunRecord.load(source))
+    except RecordError:
+        return load_tensors(source / WEIGHTS_NAME)[0]  # nothing is known about them
+    except DataError as error:
+        raise DataError(f"{error}; run the command that made it again") from None

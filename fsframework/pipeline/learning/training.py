@@ -36,11 +36,11 @@ from fsframework.pipeline.learning.model import (
     lowered,
     save_tensors,
     seeded,
+    weights_from,
 )
 from fsframework.pipeline.learning.scoring import check_tensor
 from fsframework.pipeline.pretrained_files import facts_of
 from fsframework.pipeline.progress import Advance, Reporter
-from fsframework.pipeline.run_files import weights_from
 from fsframework.records import Epoch
 from fsframework.values import ImagePool, TaskSet, digest_of
 
@@ -51,6 +51,7 @@ __all__ = [
     "Training",
     "check_stages",
     "start_from",
+    "start_stages",
     "train",
 ]
 
@@ -225,6 +226,17 @@ def start_from(
     model.load_state_dict(shared, strict=False)
 
 
+def start_stages(model: FewShotModel, stages: Sequence[Stage], *, whole: bool) -> None:
+    """Load the weights that stages start from into a model that is not trained.
+
+    Args:
+        whole: require every weight of the backbone.
+    """
+    for stage in stages:
+        if stage.init_from is not None:
+            start_from(model, stage.init_from, stage.init_parts, whole=whole)
+
+
 def _made_for(path: Path) -> str:
     """Return which backbone weights are for, as the end of a sentence, if their file says so."""
     facts = facts_of(path)
@@ -289,7 +301,7 @@ def check_stages(
             )
         if shown in ("batches", "views"):
             continue
-        shape = _episode_shape(stage, way_shot)
+        shape = stage.episode(way_shot)
         if trained.n_way not in (None, shape["n_way"]):
             raise OptionError(
                 f"{where}: episodes have {shape['n_way']} ways, but {type(trained).__name__} is "
@@ -336,16 +348,6 @@ def _learns_from_teachers(method: FewShotMethod, shown: str) -> bool:
     if shown == "views":
         return type(method).view_vectors is not FewShotMethod.view_vectors
     return shown in ("batches", "both")
-
-
-def _episode_shape(stage: Stage, way_shot: tuple[int, int]) -> dict[str, int]:
-    """Return ways, shots and queries per class of a stage's episodes."""
-    way, shot = way_shot
-    return {
-        "n_way": stage.n_way or way,
-        "n_shot": stage.n_shot or shot,
-        "n_query": stage.n_query,
-    }
 
 
 def _drawn(
@@ -673,7 +675,7 @@ class _StageLoop:
         if not self.batches.has_episodes:
             return None
         stage = self.stage
-        shape = _episode_shape(stage, self.training.way_shot)
+        shape = stage.episode(self.training.way_shot)
         count, seed = stage.steps * stage.tasks_per_step, self._derived_seed("episodes", epoch)
         return _drawn(self.training.episodes, shape, self.train_split.pool, count, seed)
 

@@ -13,6 +13,7 @@ from fsframework.api.components import component
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import open_session
 from fsframework.errors import FsfError
+from fsframework.interfaces import contained
 from fsframework.values import Estimate
 
 __all__ = ["PrintedValue", "beside_printed", "printed_of_runs", "printed_values"]
@@ -79,7 +80,8 @@ def _benchmarks() -> Iterator[Benchmark]:
 def _printed(benchmark: Benchmark, cell: Cell) -> Sequence[PrintedValue]:
     """Return what a benchmark has for a cell; whatever is wrong with it must not harm a run."""
     try:
-        return [one for one in benchmark.printed(cell) if isinstance(one, PrintedValue)]
+        with contained():
+            return [one for one in benchmark.printed(cell) if isinstance(one, PrintedValue)]
     except FsfError:
         return ()
 

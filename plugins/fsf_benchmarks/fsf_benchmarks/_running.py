@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_choices
+from fsf_benchmarks._planned import check_overrides, joined
 from fsf_benchmarks.interfaces import AXES, Answer, Benchmark, BenchmarkResults, Selection
 from fsf_reports.values import FigureDeclaration, TableDeclaration
+from fsf_statistics import ComparedHeadline, HeadlineRow, headline_of_runs
 from fsframework.api.components import Given, component
 from fsframework.api.experiments import Description, given_tree, tree_of_call
 from fsframework.api.grids import read_seeds
-from fsframework.api.headlines import Headline, HeadlineRow, headline_of_runs
 from fsframework.api.launchers import without_launcher
-from fsframework.api.overrides import Override, check_overrides, read_overrides
+from fsframework.api.overrides import Override, read_overrides
 from fsframework.api.planned import arms_of, check_options, find_finished, identity_of
 from fsframework.api.results import method_result
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session, open_session
 from fsframework.api.sweeps import (
     Planned,
-    joined,
     planned_over,
     result_of,
     run_sweep,
@@ -73,7 +73,7 @@ class FinishedBenchmark:
     answer: Answer = field(default_factory=Answer)
 
     @cached_property
-    def headline(self) -> Headline:
+    def headline(self) -> ComparedHeadline:
         """The answer: sentences, and a table of what is compared."""
         return _headline(self.answer)
 
@@ -88,13 +88,13 @@ class FinishedBenchmark:
         }
 
 
-def _headline(answer: Answer) -> Headline:
+def _headline(answer: Answer) -> ComparedHeadline:
     """Return what many experiments say together: sentences, and a table of what is compared.
 
     Runs that are equal, as are those of experiments that several tables share, are one row. What
     cannot be compared is said in a sentence.
     """
-    nothing = Headline(answer.sentences)
+    nothing = ComparedHeadline(answer.sentences)
     if not answer.rows:
         return nothing
     rows: dict[tuple[str, ...] | Path, HeadlineRow] = {}
@@ -115,7 +115,7 @@ def _headline(answer: Answer) -> Headline:
         return dataclasses.replace(nothing, sentences=(told, *answer.sentences))
     try:
         found = headline_of_runs(
-            list(rows.values()), answer.row_names, runs[0].record, answer.statistic, ranked=True
+            list(rows.values()), answer.row_names, runs[0], answer.statistic, ranked=True
         )
     except FsfError as error:
         told = f"The runs are not compared: {error}."

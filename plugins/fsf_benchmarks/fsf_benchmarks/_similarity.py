@@ -22,11 +22,11 @@ import numpy as np
 
 from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsframework.api.experiments import Description
-from fsframework.api.files import atomic_path, atomic_write, stored_array
 from fsframework.api.models import resolve_device
+from fsframework.api.stores import Rows, records_of
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces import AttributeDetector, Dataset, ImageTextModel
-from fsframework.values import FloatArray, IntArray, digest_of
+from fsframework.values import FloatArray, IntArray, atomic_path, atomic_write, digest_of
 
 __all__ = [
     "SUFFIXES",
@@ -291,26 +291,20 @@ def _features(
     )
     detector = roles["detector"].name
 
-    def make(start: int, stop: int) -> FloatArray:
-        images = [dataset.image(int(i)) for i in indices[start:stop]]
+    def make(rows: IntArray) -> tuple[FloatArray, Any]:
+        images = [dataset.image(int(i)) for i in indices[rows]]
         found = _checked(detector, model.image_features(images), len(images), "images")
         if found.shape[1] != width:
             raise DataError(
                 f"detector {detector}: image features have {found.shape[1]} dimensions, text "
                 f"features {width}"
             )
-        return found
+        found = np.ascontiguousarray(found, np.float32)
+        return found, records_of(found)
 
-    stored = stored_array(
-        session.workspace.cache / "similarity" / key[:24],
-        (len(indices), width),
-        np.float32,
-        make,
-        block=block,
-        label="image features",
-        reporter=session.reporter,
-    )
-    return np.asarray(stored)
+    folder = session.workspace.cache / "similarity" / key[:24]
+    stored = Rows(folder, (len(indices), width), np.float32, "image features")
+    return np.asarray(stored.built(make, block, np.arange(len(indices)), session.reporter))
 
 
 def _dots(features: FloatArray, rows: IntArray, vectors: FloatArray, of: IntArray) -> FloatArray:

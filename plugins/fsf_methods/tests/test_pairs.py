@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fsframework.components.conversion import parameters
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import parameters, resolve_component
+from fsframework.components.resolution import resolve_component
 from fsframework.interfaces import FewShotMethod, OptionError
 from fsframework.testing.method import ITEM_SHAPES, ToyBackbone
 

@@ -1,36 +1,39 @@
-"""The launcher. Ray itself is imported by the driver, a process of its own."""
+"""The launcher; Ray itself is imported when it is used."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import socket
-import sys
-import tempfile
+import threading
 import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fsf_ray._files import Job, read
+from fsf_ray._task import run
 from fsframework.errors import FsfError, PluginError
-from fsframework.interfaces import Launcher, OptionError, Work, Workers, WorkerState
-from fsframework.launchers.tethered import GRACE, Tethered, new_log, reason_of
+from fsframework.interfaces import Launcher, OptionError, WorkerDied
+from fsframework.launchers.calls import GRACE
 
 __all__ = ["RayLauncher"]
 
 _SECONDS_TO_ANSWER = 5.0
-_SECONDS_TO_START = 90.0
-"""How long Ray may take to start a cluster or to connect to one."""
-
-_QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
+_SECONDS_BETWEEN_LOOKS = 0.5
+_STORE_BYTES = 100 * 1024**2
+"""Size of the object store of a new cluster; only small results go through it."""
 
 
 class RayLauncher(Launcher):
     """Workers on the nodes of a Ray cluster.
 
     All nodes need the same Python environment at the same path, and the disk on which the current
-    directory and the results are. A worker whose node is lost, or that is killed, as by a lack of
-    memory, is started again. A cluster that was started for the job ends with it.
+    directory and the results are. What a node that is lost was doing, or a process that is killed,
+    as by a lack of memory, is done again, elsewhere. A cluster that was started for the job ends
+    with it.
 
     Args:
         address: ``HOST:PORT`` of a cluster, or ``auto`` for the one to which this machine belongs;
@@ -38,7 +41,7 @@ class RayLauncher(Launcher):
         cpus: processors of each worker, also a fraction. Each worker uses as many threads.
         gpus: GPUs of each worker, also a fraction below 1; by default 1 if the cluster has any.
         workers: number of workers; by default as many as fit into the cluster at the start.
-        retries: times that a worker is started again.
+        retries: times that Ray itself begins an item again.
 
     Raises:
         OptionError: an option is outside its range.
@@ -69,33 +72,66 @@ class RayLauncher(Launcher):
         self.workers = workers
         self.retries = retries
 
-    def start(self, work: Work) -> Workers:
-        """Connect to the cluster or start one, and hand the workers to it."""
+    def map(
+        self, function: Callable[[Any], Any], items: Sequence[Any], *, name: str, logs: Path
+    ) -> Iterator[tuple[int, Any]]:
+        """Connect to the cluster or start one, and make a task of each item."""
         if importlib.util.find_spec("ray") is None:
             raise PluginError("launcher 'ray' needs Ray, which is not installed: pip install ray")
         if self.address not in (None, "auto"):
             _require_answer(self.address or "")
-        job = Job(
-            name=work.name,
-            command=list(work.command),
-            n_items=work.n_items,
-            logs=str(work.logs.absolute()),
-            environment=dict(work.environment),
-            directory=str(Path.cwd()),
-            address=self.address,
-            cpus=self.cpus,
-            gpus=self.gpus,
-            workers=self.workers,
-            retries=self.retries,
-            grace=GRACE,
+        import ray
+
+        with _connected(self.address):
+            gpus, number = self._sizes()
+            task = ray.remote(
+                num_cpus=self.cpus,
+                num_gpus=gpus,
+                max_retries=self.retries,
+                scheduling_strategy="SPREAD",
+            )(run)
+            variables = {k: v for k, v in os.environ.items() if k.startswith("FSF_")}
+            if not gpus:
+                variables["CUDA_VISIBLE_DEVICES"] = ""
+            waiting, running = deque(enumerate(items)), dict[Any, int]()
+            ended: list[tuple[int, Any]] = []
+            try:
+                while waiting or running:
+                    while waiting and len(running) < number:
+                        index, item = waiting.popleft()
+                        named = task.options(name=f"{name} {index}")
+                        ref = named.remote(function, item, logs, Path.cwd(), variables)
+                        running[ref] = index
+                    yield from ended  # workers go on while the caller looks at these
+                    done, _ = ray.wait([*running], timeout=_SECONDS_BETWEEN_LOOKS)
+                    ended = [(running.pop(ref), _result(ref)) for ref in done]
+                yield from ended
+            finally:
+                _stop([*running])
+
+    def _sizes(self) -> tuple[float, int]:
+        """Return the GPUs of each worker and the number of workers.
+
+        Raises:
+            OptionError: no node has room for a worker.
+        """
+        import ray
+
+        resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        has_gpus = any(node.get("GPU", 0) >= 1 for node in resources)
+        gpus = self.gpus if self.gpus is not None else float(has_gpus)
+        wanted = {"CPU": self.cpus, "GPU": gpus}
+        room = sum(
+            min(int(node.get(kind, 0) / number + 1e-9) for kind, number in wanted.items() if number)
+            for node in resources
         )
-        workers = _RayWorkers(job)
-        try:
-            workers.wait_for_start()
-        except BaseException:
-            workers.stop()
-            raise
-        return workers
+        if not room and self.workers is None:
+            what = f"{self.cpus:g} CPUs" + (f" and {gpus:g} GPUs" if gpus else "")
+            raise OptionError(
+                f"no node of the Ray cluster has {what} for a worker; give the number of workers "
+                "to wait for nodes that come later"
+            )
+        return gpus, self.workers or room
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
@@ -113,81 +149,60 @@ def _require_answer(address: str) -> None:
         raise FsfError(f"no Ray cluster answers at {address}: {error}") from error
 
 
-class _RayWorkers(Workers):
-    """The driver of a job and the states that it writes."""
+@contextmanager
+def _connected(address: str | None) -> Iterator[None]:
+    """Connect to a cluster for a block, or start one on this machine, which then ends with it.
 
-    def __init__(self, job: Job) -> None:
-        self._address = job.address
-        self._folder = tempfile.TemporaryDirectory(prefix="fsf-ray-")
-        path = Path(self._folder.name)
-        self._file = path / "states.json"
-        self._log = new_log(Path(job.logs), "ray-driver")
-        self._states: list[WorkerState] = []
-        self._stopped = False
-        job.save(path / "job.json")
-        # -P: a file ray.py in the current directory is not Ray.
-        command = ("-P", "-m", "fsf_ray._driver", str(path / "job.json"), str(self._file))
-        self._driver = Tethered(
-            (sys.executable, *command),
-            log=self._log,
-            environment={**os.environ, **_QUIET},
-            grace=3 * job.grace,  # the workers have one of them, the end of a cluster takes time
+    Raises:
+        FsfError: it is not possible.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+
+    own: dict[str, Any] = {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(
+            address=address or "local",
+            logging_level="ERROR",
+            log_to_driver=False,
+            **({} if address else own),
         )
-
-    def wait_for_start(self) -> None:
-        """Wait until Ray has the workers.
-
-        Raises:
-            OptionError: an option does not fit the cluster.
-            FsfError: the cluster cannot be reached or started.
-        """
-        end = time.monotonic() + _SECONDS_TO_START
-        while not (found := read(self._file)):
-            if (status := self._driver.poll()) is not None:
-                raise FsfError(f"Ray cannot be started ({reason_of(status)}){self._see_log()}")
-            if time.monotonic() > end:
-                where = self._address or "a new cluster"
-                raise FsfError(
-                    f"Ray has not answered within {_SECONDS_TO_START:g} seconds ({where})"
-                )
-            time.sleep(0.05)
-        if "refused" in found:
-            raise (OptionError if found["option"] else FsfError)(found["refused"])
-
-    def _see_log(self) -> str:
-        return f"; its output is in {self._log}"
-
-    def states(self) -> list[WorkerState]:
-        """Return the states that the driver has written last."""
-        if self._stopped:
-            return self._states
-        # Looked at before the states, which the driver writes before it ends.
-        status = self._driver.poll()
-        self._states = [_state(one) for one in read(self._file)["workers"]]
-        if status is not None and any(one.status in ("waiting", "running") for one in self._states):
-            raise FsfError(f"the driver of Ray has ended ({reason_of(status)}){self._see_log()}")
-        return self._states
-
-    def stop(self) -> None:
-        """Have the driver stop all workers, and wait for its end."""
-        if self._stopped:
-            return
-        self._driver.ask_to_stop()
-        self._driver.wait()
-        told = read(self._file).get("workers", [])
-        self._states = [_ended(_state(one)) for one in told]
-        self._stopped = True
-        self._folder.cleanup()
-        if not self._log.stat().st_size:
-            self._log.unlink()
+    except Exception as error:  # Ray raises RuntimeError, ConnectionError, ValueError and its own
+        where = f"Ray at {address}" if address else "a new Ray cluster on this machine"
+        raise FsfError(f"{where} cannot be used: {_one_line(error)}") from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)  # Ray has set its own
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
-def _state(told: dict[str, Any]) -> WorkerState:
-    return WorkerState(**{**told, "log": Path(told["log"])})
+def _result(ref: Any) -> Any:
+    """Return the result of a task that has ended, or why it has none."""
+    import ray
+    from ray.exceptions import RayError
+
+    try:
+        return ray.get(ref)
+    except RayError as error:
+        return WorkerDied(f"Ray lost it: {_one_line(error)}")
 
 
-def _ended(state: WorkerState) -> WorkerState:
-    """Return the state of a worker whose driver has ended, and with it the worker."""
-    if state.status in ("ended", "failed"):
-        return state
-    return WorkerState(state.name, "failed", state.place, "stopped", state.log)
+def _stop(running: list[Any]) -> None:
+    """Cancel tasks; those that take too long lose their process."""
+    import ray
+
+    for force in (False, True):
+        for ref in running:
+            ray.cancel(ref, force=force)
+        end = time.monotonic() + GRACE
+        while running and time.monotonic() < end:
+            _, running = ray.wait(running, num_returns=len(running), timeout=0.2)
+
+
+def _one_line(error: BaseException) -> str:
+    """Return the beginning of a message without its line breaks."""
+    text = " ".join(str(error).split())
+    return f"{text[:300]}..." if len(text) > 300 else text or type(error).__name__

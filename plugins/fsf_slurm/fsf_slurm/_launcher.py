@@ -8,19 +8,21 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fsf_slurm._queue import controller_answers, words_of
+from fsf_slurm._jobs import STOPPED, Call, JobArray, controller_answers, words_of
 from fsf_slurm._time import minutes_of
 from fsframework.errors import FsfError
-from fsframework.interfaces import Launcher, OptionError, Work, Workers
+from fsframework.interfaces import Launcher, OptionError
 
 __all__ = ["SlurmLauncher"]
 
 _COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol")
 _USUAL_WORKERS = 16
+_MOST_JOBS = 1000
+"""Jobs of an array; Slurm usually refuses more."""
 _OWN_OPTIONS = {
     "account": "account",
     "cpus-per-task": "cpus",
@@ -39,15 +41,15 @@ _KEPT = frozenset(
 
 
 class SlurmLauncher(Launcher):
-    """Runs workers as an array of jobs on a Slurm cluster.
+    """Runs each item as a job of an array on a Slurm cluster.
 
-    Each worker is a job of one process. It takes items until none is left. Shortly before its time
-    limit, and when it is preempted, it stops and its job is requeued; it then goes on with what is
-    left, a training from its last checkpoint. This needs a disk that all nodes see, with the folder
-    of the runs, the cache and the Python environment under the same paths.
+    Each job is one process. Shortly before its time limit, and when it is preempted, it stops and
+    is requeued; it then goes on with its item, a training from its last checkpoint. This needs a
+    disk that all nodes see, with the folder of the runs, the cache and the Python environment under
+    the same paths.
 
     Args:
-        workers: number of jobs; by default one for each item, at most 16.
+        workers: jobs that run at the same time; by default at most 16.
         partition: where they run; by default the partition that the cluster has for that.
         time: time limit of each: minutes, or a text such as ``1-12:00:00``.
         memory: of each, such as ``8G`` (``K``, ``M``, ``G`` or ``T``; without one megabytes); by
@@ -56,9 +58,9 @@ class SlurmLauncher(Launcher):
         cpus: number of processors of each, and of its threads (``OMP_NUM_THREADS``).
         account: that pays for them.
         qos: quality of service.
-        requeues: how often a worker that reaches its time limit is started again; a worker that is
+        requeues: how often a job that reaches its time limit is started again; one that is
             preempted always is.
-        setup: lines of shell to run before each worker, such as ``module load cuda``.
+        setup: lines of shell to run before each job, such as ``module load cuda``.
         sbatch: further options of sbatch, such as ``constraint=a100`` or ``exclusive``.
 
     Submission and requeuing are those of submitit, https://github.com/facebookincubator/submitit.
@@ -95,63 +97,43 @@ class SlurmLauncher(Launcher):
         self._minutes = minutes_of(time)
         self._further = _further(self.sbatch)
 
-    def start(self, work: Work) -> Workers:
-        """Submit the array."""
+    def map(
+        self, function: Callable[[Any], Any], items: Sequence[Any], *, name: str, logs: Path
+    ) -> Iterator[tuple[int, Any]]:
+        """Submit arrays of jobs, one job for each item."""
         _demand_slurm()
-        logs = work.logs.absolute()
-        if "%" in str(logs):
+        if "%" in str(logs.absolute()):
             raise FsfError(f"{logs}: Slurm cannot write logs to a path that contains '%'")
-        folder = Path(tempfile.mkdtemp(prefix="slurm-", dir=logs))
-        try:
-            return self._submit(work, logs, folder)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+        for first in range(0, len(items), _MOST_JOBS):
+            part = items[first : first + _MOST_JOBS]
+            folder = Path(tempfile.mkdtemp(prefix="slurm-", dir=logs.absolute()))
+            try:
+                jobs = self._submit(function, part, name, folder)
+                for place, result in JobArray(jobs, folder).results():
+                    yield first + place, result
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
 
-    def _submit(self, work: Work, logs: Path, folder: Path) -> Workers:
+    def _submit(
+        self, function: Callable[[Any], Any], items: Sequence[Any], name: str, folder: Path
+    ) -> list[Any]:
+        """Submit an array; the file ``stopped`` of its folder will tell jobs not to go on."""
         from submitit import SlurmExecutor
         from submitit.core.utils import FailedJobError
 
-        from fsf_slurm._job import WorkerJob
-        from fsf_slurm._workers import SlurmWorker, SlurmWorkers
-
-        n_workers = min(work.n_items, self.workers or _USUAL_WORKERS)
-        log = str(logs / f"slurm-{'%A_%a' if n_workers > 1 else '%j'}.%t.out")
-        environment = {"OMP_NUM_THREADS": str(self.cpus), **work.environment}
-        outcomes = [folder / f"outcome-{index}.json" for index in range(n_workers)]
+        log = str(folder.parent / f"slurm-{'%A_%a' if len(items) > 1 else '%j'}.%t.out")
         executor = SlurmExecutor(folder=folder, max_num_timeout=self.requeues)
-        executor.update_parameters(**self._parameters(work.name, log))
+        executor.update_parameters(**self._parameters(name, log))
+        calls = [Call(function, item, folder / STOPPED) for item in items]
         # submitit prints what sbatch says before it raises it.
         with _outside_of_jobs(), contextlib.redirect_stderr(io.StringIO()):
             try:
-                jobs = executor.submit_array(
-                    [
-                        WorkerJob(
-                            work.command,
-                            environment,
-                            outcome,
-                            minutes=self._minutes,
-                            requeues=self.requeues,
-                        )
-                        for outcome in outcomes
-                    ]
-                )
+                return list(executor.submit_array(calls))
             except FailedJobError as error:
                 raise _refusal(str(error)) from None
-        array = jobs[0].job_id.split("_")[0]
-        return SlurmWorkers(
-            array,
-            [
-                SlurmWorker(job.job_id, logs / f"slurm-{job.job_id}.0.out", outcome)
-                for job, outcome in zip(jobs, outcomes, strict=True)
-            ],
-            folder,
-        )
 
     def _parameters(self, name: str, log: str) -> dict[str, Any]:
         """Return the parameters of submitit; one that is ``None`` is left to Slurm."""
-        from fsf_slurm._job import warning_seconds
-
         return {
             "job_name": name,
             "partition": self.partition,
@@ -162,8 +144,10 @@ class SlurmLauncher(Launcher):
             "account": self.account,
             "qos": self.qos,
             "wckey": None,
-            "setup": list(self.setup),
-            "signal_delay_s": warning_seconds(self._minutes),
+            "array_parallelism": self.workers or _USUAL_WORKERS,
+            "setup": [f"export OMP_NUM_THREADS={self.cpus}", *self.setup],
+            # Before a time limit: a fifth of it, at most a minute.
+            "signal_delay_s": min(60, 12 * self._minutes),
             "stderr_to_stdout": True,
             # srun does not inherit cpus-per-task from sbatch. For a file per task (%t) it leaves
             # writing to the node, and loses no output when the job is terminated.

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]  # half a minute; test_clus
 @pytest.fixture(autouse=True)
 def _here(slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fsf_slurm._queue._PAUSE", 0.05)
+    monkeypatch.setattr("fsf_slurm._jobs._PAUSE", 0.1)
 
 
 @parametrize_with_checks([SlurmLauncher])

@@ -10,7 +10,12 @@ if TYPE_CHECKING:
     from fsf_statistics._worst_class import WorstClassAccuracy
     from fsf_statistics.breakdowns import Breakdown, breakdown
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs
-    from fsf_statistics.headlines import headline
+    from fsf_statistics.headlines import (
+        ComparedHeadline,
+        HeadlineRow,
+        headline,
+        headline_of_runs,
+    )
     from fsf_statistics.planning import TaskSupply, best_queries
     from fsf_statistics.queries import QueryPlan, plan_queries
     from fsf_statistics.query_variance import QueryVariance, pilot_of
@@ -21,6 +26,12 @@ if TYPE_CHECKING:
         rank_correlations,
         spearman,
     )
+    from fsf_statistics.task_sets import (
+        facts_of,
+        options_of_tasks,
+        tasks_called,
+        tasks_told_apart,
+    )
 
 __all__ = [
     "FEWEST_RANKED",
@@ -28,7 +39,9 @@ __all__ = [
     "MOST_WRONG",
     "Accuracy",
     "Breakdown",
+    "ComparedHeadline",
     "HarmfulPairs",
+    "HeadlineRow",
     "QueryPlan",
     "QueryVariance",
     "RankAgreement",
@@ -36,13 +49,18 @@ __all__ = [
     "WorstClassAccuracy",
     "best_queries",
     "breakdown",
+    "facts_of",
     "harmful_pairs",
     "headline",
+    "headline_of_runs",
+    "options_of_tasks",
     "pilot_of",
     "plan_queries",
     "rank",
     "rank_correlations",
     "spearman",
+    "tasks_called",
+    "tasks_told_apart",
 ]
 
 __version__ = "0.1.0"
@@ -50,8 +68,10 @@ __version__ = "0.1.0"
 _HOME = {
     "Accuracy": "_accuracy",
     "Breakdown": "breakdowns",
+    "ComparedHeadline": "headlines",
     "FEWEST_RANKED": "ranking",
     "HarmfulPairs": "harm",
+    "HeadlineRow": "headlines",
     "LEAST_HARM": "harm",
     "MOST_WRONG": "harm",
     "QueryPlan": "queries",
@@ -61,13 +81,18 @@ _HOME = {
     "WorstClassAccuracy": "_worst_class",
     "best_queries": "planning",
     "breakdown": "breakdowns",
+    "facts_of": "task_sets",
     "harmful_pairs": "harm",
     "headline": "headlines",
+    "headline_of_runs": "headlines",
+    "options_of_tasks": "task_sets",
     "pilot_of": "query_variance",
     "plan_queries": "queries",
     "rank": "ranking",
     "rank_correlations": "ranking",
     "spearman": "ranking",
+    "tasks_called": "task_sets",
+    "tasks_told_apart": "task_sets",
 }
 """The module that defines each name; asking for one name imports no other module."""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fsf_statistics
 import fsframework as fsf
+from fsf_statistics.task_sets import tasks_told_apart
 from fsframework.api.headlines import Headline, HeadlineEntry, HeadlineTable
 from fsframework.errors import DataError
-from fsframework.statistics.results import MethodResult, tasks_told_apart
+from fsframework.records import RunRecord
+from fsframework.statistics.results import MethodResult
 from fsframework.values import Arms, Contrast, Estimate, Outcomes, TaskSet
 
 ARMS = Contrast("random", "biased")
@@ -118,11 +119,16 @@ def test_marks_hold_within_equal_tasks_only() -> None:
     assert told(one, more).sentences[1].startswith("On 9 tasks: No loss of wAcc")
 
 
+def record(*cautions: str) -> RunRecord:
+    return RunRecord("f" * 64, "finished", "2026-01-01", cautions=cautions)
+
+
 def test_shared_cautions_stand_once() -> None:
     caution = "classes may have been seen before"
+    own = record(caution, "an own one")
     found = told(
-        result("a", {"random": STEADY, "biased": STEADY}, cautions=(caution,)),
-        result("b", {"random": STEADY, "biased": [2] * 8}, cautions=(caution, "an own one")),
+        result("a", {"random": STEADY, "biased": STEADY}, records=(record(caution),)),
+        result("b", {"random": STEADY, "biased": [2] * 8}, records=(own,)),
     )
     assert [note for note in found.notes if caution in note] == [f"note: {caution}"]
     assert "b: an own one" in found.notes
@@ -192,9 +198,8 @@ def test_tasks_are_told_apart_by_as_few_options_as_do_it() -> None:
         {"dataset.path": path, "sampler.n_query": n, "detector": words, "detector.model": words}
         for path, n, words in (("a", "5", "x"), ("b", "5", "x"), ("a", "9", "y"), ("b", "9", "y"))
     ]
-    groups = [[MethodResult("ncc", {}, options=options)] for options in told]
-    assert tasks_told_apart(groups) == {"path": ["a", "b"] * 2, "n_query": ["5", "5", "9", "9"]}
-    assert tasks_told_apart([groups[0], groups[0]]) == {"set": ["1", "2"]}
+    assert tasks_told_apart(told) == {"path": ["a", "b"] * 2, "n_query": ["5", "5", "9", "9"]}
+    assert tasks_told_apart([told[0], told[0]]) == {"set": ["1", "2"]}
 
 
 QUICK = {
@@ -237,18 +242,3 @@ def test_other_tasks_are_rows_of_their_own(runs: dict[str, fsf.Run]) -> None:
     found = fsf_statistics.headline([runs["ncc"], runs["other tasks"]])
     assert found.table.row_names == ("method", "task_seed")
     assert {entry.mark for entry in found.table.entries} == {""}
-
-
-def test_a_sweep_ends_in_a_headline_with_dashes_for_what_failed(tmp_path: Path) -> None:
-    found = fsf.sweep(
-        **{**QUICK, "shot": [1, 99]}, method="ncc",
-        runs_dir=tmp_path / "runs", cache_dir=tmp_path / "cache",
-    )  # fmt: skip
-    table = found.headline.table
-    assert table.row_names == ("shot", "seeds")
-    failed = [entry for entry in table.entries if entry.row[0] == "99"]
-    assert failed
-    assert all(entry.estimate is None for entry in failed)
-    assert [note for note in found.headline.notes if note.startswith("–: shot 99: ")]
-    [line] = [line for line in found.headline.text().splitlines() if line.startswith("99")]
-    assert line.split() == ["99", "–", "–", "–", "–", "–"]

@@ -139,7 +139,7 @@ def export(
     **_: Any,
 ) -> None:
     """Write the tasks of FILE to OUTPUT as JSON lines with image keys and words."""
-    from fsframework.api.files import export_jsonl
+    from fsf_tools.task_lines import export_jsonl
     from fsframework.api.opened import open_tasks
 
     check_output(output, force=force)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from fsframework.pipeline.learning.history import write_csv, write_tensorboard
+from fsframework.pipeline.learning.history import Curve
 from fsframework.records import Epoch
 
 
@@ -19,7 +19,7 @@ HISTORY = [row(0, 0, 2.0, None), row(1, 0, 1.0, 0.5), row(1, 1, 0.5, 0.75)]
 
 
 def test_csv_has_a_row_per_epoch_counted_from_one(tmp_path: Path) -> None:
-    write_csv(tmp_path / "curve.csv", HISTORY)
+    Curve(tmp_path, tensorboard=False)(HISTORY)
     with (tmp_path / "curve.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(r["stage"], r["epoch"], r["loss"]) for r in rows] == [
@@ -29,10 +29,11 @@ def test_csv_has_a_row_per_epoch_counted_from_one(tmp_path: Path) -> None:
 
 
 def test_tensorboard_reads_every_epoch_once(tmp_path: Path) -> None:
-    write_tensorboard(tmp_path, HISTORY[:2])
-    write_tensorboard(tmp_path, HISTORY, already=2)
+    curve = Curve(tmp_path, tensorboard=True)
+    curve(HISTORY[:2])
+    curve(HISTORY)
     found: dict[str, list[tuple[int, float]]] = {}
-    for file in sorted(tmp_path.iterdir()):
+    for file in sorted((tmp_path / "tensorboard").iterdir()):
         events = EventAccumulator(str(file))
         events.Reload()
         for tag in events.Tags()["scalars"]:

@@ -9,8 +9,7 @@ import fsf_statistics
 import fsframework as fsf
 from fsf_reports.interfaces import ReportedRun, ReportedRuns
 from fsf_reports.values import Entry, Quantity, TableDeclaration
-from fsframework.api.headlines import Headline
-from fsframework.statistics import results
+from fsf_statistics import ComparedHeadline
 
 __all__ = [
     "estimates_of",
@@ -25,10 +24,10 @@ __all__ = [
 ]
 
 
-_known: WeakKeyDictionary[ReportedRun, tuple[list[str], Headline]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[ReportedRun, tuple[list[str], ComparedHeadline]] = WeakKeyDictionary()
 
 
-def headline_of(runs: ReportedRuns) -> Headline:
+def headline_of(runs: ReportedRuns) -> ComparedHeadline:
     """Return the answer of runs on equal tasks; runs of several seeds are one row."""
     labels = [run.label for run in runs]
     if runs[0] not in _known or _known[runs[0]][0] != labels:
@@ -36,7 +35,7 @@ def headline_of(runs: ReportedRuns) -> Headline:
     return _known[runs[0]][1]
 
 
-def _headline(runs: ReportedRuns) -> Headline:
+def _headline(runs: ReportedRuns) -> ComparedHeadline:
     if several_seeds(runs):
         return fsf_statistics.headline([run.folder for run in runs])
     return fsf_statistics.headline(
@@ -66,25 +65,21 @@ def numbered(name: str, number: int, groups: Sequence[ReportedRuns]) -> str:
 
 def which_tasks(number: int, groups: Sequence[ReportedRuns]) -> str:
     """Return the options that tell a set of tasks from the others, else its number, from 1."""
-    told = results.tasks_told_apart([[_result(group[0])] for group in groups])
+    told = fsf_statistics.tasks_told_apart([_facts(group[0]) for group in groups])
     options = {
         name: values[number - 1]
         for name, values in told.items()
         if name not in ("data", "tasks", "set")
     }
-    return results.tasks_called(options) or f"tasks {number}"
+    return fsf_statistics.tasks_called(options) or f"tasks {number}"
 
 
-def _result(run: ReportedRun) -> results.MethodResult:
+def _facts(run: ReportedRun) -> dict[str, str]:
     parts = run.record.get("components", {})
     components = {role: (part["name"], part["options"]) for role, part in parts.items()}
-    return results.MethodResult(
-        run.label,
-        dict(run.outcomes or {}),
-        run.arms,
-        data=run.data.name if run.data is not None else "",
-        options=results.options_of_tasks(components, run.record.get("settings", {})),
-    )
+    found = fsf_statistics.options_of_tasks(components, run.record.get("settings", {}))
+    count = max((len(one) for one in (run.outcomes or {}).values()), default=0)
+    return {"data": run.data.name if run.data is not None else "", "count": f"{count:,}", **found}
 
 
 def gap_name(runs: ReportedRuns) -> str | None:

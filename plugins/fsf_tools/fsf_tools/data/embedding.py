@@ -12,8 +12,9 @@ import numpy as np
 
 from fsframework.api.experiments import described, tree_of_call
 from fsframework.api.session import Session, open_session
-from fsframework.api.sharing import MissingRows, sharing_of
+from fsframework.api.sharing import Do, sharing_of
 from fsframework.api.stores import feature_store
+from fsframework.errors import FsfError, argument
 
 __all__ = ["EmbeddedImages", "embed_described", "embed_images"]
 
@@ -75,14 +76,28 @@ def embed_described(
     Args:
         plugins: the files of the session's plugins, for the workers of a launcher.
     """
-    sharing, tree = sharing_of("features", tree, session, plugins)
+    sharing, tree = sharing_of(_embedding, tree, session, plugins)
     features = feature_store(described(tree, session))
     reporter = session.reporter
     missing = features.missing(reporter)
     if missing.size and sharing is not None:
         task = replace(sharing.task, options={"key": features.key})
-        with replace(sharing, task=task).opened("features", features.key) as shared:
-            shared.compute(MissingRows(missing, features.block))
+        replace(sharing, task=task).compute("features", features.key, missing, features.block)
     features.built(np.arange(features.shape[0]), reporter)
     size = math.prod(features.shape) * np.dtype(np.float32).itemsize
     return EmbeddedImages(features.path, features.shape, int(missing.size), size)
+
+
+def _embedding(tree: Mapping[str, Any], session: Session, options: Mapping[str, Any]) -> Do:
+    """Return what a worker does.
+
+    Raises:
+        FsfError: its features would be others.
+    """
+    features = feature_store(described(tree, session))
+    if features.key != options["key"]:
+        raise FsfError(
+            "this worker would compute other features than the command that started it, as on "
+            f"another kind of device; give {argument('device')}"
+        )
+    return lambda rows: features.embed(rows, session.reporter)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fsframework.api.experiments import tree_of_call
 from fsframework.api.session import Reporter, Session, open_session
-from fsframework.api.sharing import MissingRows, Sharing, sharing_of
+from fsframework.api.sharing import Do, Sharing, sharing_of
 from fsframework.api.stores import Broken, ImageStore, image_store
 
 __all__ = [
@@ -108,7 +108,7 @@ def pack_described(
     Args:
         plugins: the files of the session's plugins, for the workers of a launcher.
     """
-    sharing, tree = sharing_of("images", tree, session, plugins)
+    sharing, tree = sharing_of(_decoding, tree, session, plugins)
     store, broken = image_store(tree, session)
     decoded = _fill(store, broken, sharing, session.reporter)
     apart = decoding_difference(store) if store.decoding == "scaled" else None
@@ -118,10 +118,17 @@ def pack_described(
         size=store.size,
         decoded_now=decoded,
         bytes=len(store) * store.row_bytes,
-        digest=store.digest_of_all(),
+        digest=store.digest(np.arange(len(store)), session.reporter),
         broken={store.dataset.keys[row]: why for row, why in store.broken().items()},
         scaled_decoding_differs_by=apart,
     )
+
+
+def _decoding(tree: Mapping[str, Any], session: Session, options: Mapping[str, Any]) -> Do:
+    """Return what a worker does."""
+    del options
+    store, broken = image_store(tree, session)
+    return lambda rows: store.fill(rows, broken, "images", session.reporter, alone=False)
 
 
 def _fill(store: ImageStore, broken: Broken, sharing: Sharing | None, reporter: Reporter) -> int:
@@ -130,8 +137,7 @@ def _fill(store: ImageStore, broken: Broken, sharing: Sharing | None, reporter: 
     missing = store.missing(everything, broken, reporter)
     if missing.size and sharing is not None:
         store.demand_disk(missing, reporter)
-        with sharing.opened("images", store.key) as shared:
-            shared.compute(MissingRows(missing, store.images_a_block))
+        sharing.compute("images", store.key, missing, store.images_a_block)
     store.fill(everything, broken, "images", reporter)
     return int(missing.size)
 

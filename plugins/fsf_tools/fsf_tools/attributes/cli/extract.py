@@ -18,7 +18,7 @@ from fsframework.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fsframework.api.opened import Extracted
+    from fsf_tools.attributes.extraction import Extracted
 
 __all__ = ["attributes"]
 
@@ -41,14 +41,8 @@ def attributes() -> None:
 @click.argument("output", type=click.Path(path_type=Path))
 @shared("detector", "dataset", "split")
 @click.option(
-    "--shard",
-    metavar="I/N",
-    help="Only part I of N, I from 1 to N; other processes may work on the other parts at the same "
-    "time. A later run without it joins all parts, as does fsf attributes merge.",
-)
-@click.option(
     "--batch-size",
-    type=int,
+    type=click.IntRange(min=1),
     metavar="N",
     help="Images per call of the detector.  [default: 16, on a GPU 64]",
 )
@@ -58,7 +52,6 @@ def extract(
     context: click.Context,
     /,
     output: Path,
-    shard: str | None,
     batch_size: int | None,
     force: bool,
     as_json: bool,
@@ -71,15 +64,17 @@ def extract(
     selected from the same captions. An image that cannot be read is named and
     skipped, and the exit code is 1. The workers of --launcher divide the images.
     """
+    from fsf_tools.attributes.extraction import detecting, extract_words
     from fsframework.api.experiments import described
-    from fsframework.api.opened import extract_words
     from fsframework.api.sharing import sharing_of
 
     check_output(output, ".parquet", force=force)
     session, plugins = session_of(context), context.params["plugin_files"]
-    sharing, tree = sharing_of("words", tree_of(context), session, plugins, batch_size=batch_size)
+    sharing, tree = sharing_of(
+        detecting, tree_of(context), session, plugins, batch_size=batch_size or 0
+    )
     description = described(tree, session)
-    extracted = extract_words(description, batch_size=batch_size, shard=shard, sharing=sharing)
+    extracted = extract_words(description, batch_size=batch_size or 0, sharing=sharing)
     extracted.table.save(output)
     if as_json:
         _print_json(output, extracted)

@@ -1,4 +1,4 @@
-"""Words that name a class, and tables without unwanted words."""
+"""Tables of words that are read, words that name a class, and tables without unwanted words."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsframework.errors import OptionError
-from fsframework.pipeline.attributes.filtering import (
+import fsframework as fsf
+from fsframework.errors import DataError, OptionError
+from fsframework.pipeline.attributes.words import (
     class_words,
     filtered,
     images_with_class_words,
@@ -18,9 +19,7 @@ from fsframework.pipeline.attributes.filtering import (
     without_class_words,
 )
 from fsframework.values import AttributeTable
-from tests.toys import pool_of
-
-SHARED = Path(__file__).parents[4] / "shared"
+from tests.toys import Blobs, pool_of
 
 
 def words_of(table: AttributeTable | None) -> dict[str, set[str]]:
@@ -33,6 +32,72 @@ word_lists = st.lists(st.sets(st.sampled_from("abcdefghij")), min_size=1, max_si
 
 def table_of(words: list[set[str]]) -> AttributeTable:
     return AttributeTable.from_words([str(i) for i in range(len(words))], words)
+
+
+class Textured(Blobs):
+    """Images with two columns of words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        textures = ("oven", "dog;cat", "") * 80
+        object.__setattr__(self, "metadata", {**self.metadata, "texture": textures})
+
+
+class TestSources:
+    KEYS = Blobs().keys[180:183]
+    FIRST, SECOND, _ = KEYS
+
+    def read(self, attributes: object) -> list[tuple[str, ...]]:
+        table = fsf.pool(Textured(), attributes=attributes, progress=False).attributes
+        assert table is not None
+        return [table.words_of(i) for i in range(3)]
+
+    def test_the_words_column_is_the_default_and_another_has_a_name(self) -> None:
+        assert self.read(None) == [("even",), ("odd",), ("even",)]
+        assert self.read("column:texture") == [("oven",), ("cat", "dog"), ()]
+
+    @pytest.mark.parametrize("suffix", ["csv", "parquet"])
+    def test_a_file_in_any_order_with_keys_of_other_images(
+        self, tmp_path: Path, suffix: str
+    ) -> None:
+        path = tmp_path / f"words.{suffix}"
+        if suffix == "csv":
+            text = f"words,key\nred ;;gr\u00fcn,{self.SECOND}\nblue,other.png\nred,{self.FIRST}\n"
+            path.write_text(text, "utf-8-sig")
+        else:
+            keys = (self.SECOND, "other.png", self.FIRST)
+            AttributeTable.from_words(keys, [{"red", "gr\u00fcn"}, {"blue"}, {"red"}]).save(path)
+        assert self.read(path) == [("red",), ("gr\u00fcn", "red"), ()]
+
+    @pytest.mark.parametrize(
+        ("content", "named"),
+        [
+            (b"key\nx.png\n", "row 1 must name .* key and words"),
+            (b"key,words,words\nx.png\n", "row 1 must name .* once"),
+            (b"", "row 1 must name .* key and words"),
+            (b"key,words\nx.png,a\nx.png,b\n", r"row 3 repeats the key 'x\.png'"),
+            (b"key,words\nx.png,a\n,b\n", "row 3 has no key"),
+            (b"key,words\nx.png\n", "row 2 .* cells"),
+            (b"key,words\nx.png,a,b\n", "row 2 .* cells"),
+            (b"key,words\nother.png,a\n", "table's 1 keys"),
+            (f"key,words\n{FIRST},\n".encode(), "no image has any attribute"),
+            (b"\xff\xfe\x00rubbish", "not UTF-8"),
+        ],
+    )
+    def test_a_broken_file_names_its_row(self, tmp_path: Path, content: bytes, named: str) -> None:
+        path = tmp_path / "words.csv"
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=named):
+            self.read(path)
+
+    def test_sources_that_are_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match="did you mean 'texture'"):
+            self.read("column:textur")
+        for suffix in ("csv", "parquet"):
+            with pytest.raises(DataError, match="no such file"):
+                self.read(tmp_path / f"no.{suffix}")
+        with pytest.raises(OptionError, match=r"\.csv or \.parquet"):
+            self.read(tmp_path / "words.txt")
 
 
 class TestClassWords:

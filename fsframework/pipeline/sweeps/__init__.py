@@ -1,1 +1,0 @@
-"""Many experiments: described in a file, run by any number of workers, each once."""

@@ -1,1 +1,0 @@
-"""Items of work that several processes and machines share through a folder."""
