@@ -31,8 +31,8 @@ from fsframework.errors import FsfError, RecordError, refusal
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.configuration import Experiment, resolve_experiment
-from fsframework.pipeline.identity import stage_digests
 from fsframework.pipeline.mapping import MOST_DEATHS, mapped, portable, worker_session
+from fsframework.pipeline.preparation import stage_digests
 from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.pipeline.run import run_experiment
 from fsframework.pipeline.session import Session
