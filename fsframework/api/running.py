@@ -129,22 +129,15 @@ class Run:
         return pool
 
     def images(
-        self,
-        indices: Sequence[int] | IntArray,
-        *,
-        plugins: Sequence[str | Path] = (),
-        cache_dir: str | Path | None = None,
+        self, indices: Sequence[int] | IntArray, *, plugins: Sequence[str | Path] = ()
     ) -> Mapping[int, UInt8Array]:
         """Return those images of its tasks that can still be read, RGB uint8 ``(H, W, 3)``.
 
-        They are read from the cache at the size that the model saw, or else from the data set,
-        which takes longer.
+        They are read from the data set, at the size that the model saw.
 
         Args:
             indices: into ``pool``, as in its tasks.
             plugins: Python files whose plugin classes are loaded too.
-            cache_dir: where images are cached; by default ``FSF_CACHE``, else the user's cache
-                folder.
 
         Returns:
             Images by index; without those that are no longer there.
@@ -162,9 +155,9 @@ class Run:
         >>> run.images([image])[image].shape
         (16, 16, 3)
         """
-        from fsframework.api.run_pixels import open_images_of
+        from fsframework.api.run_pixels import RunImages
 
-        return open_images_of(self, plugins=plugins, cache_dir=cache_dir).read(indices)
+        return RunImages(self, plugins).read(indices)
 
     def model(self, *, device: str = "auto") -> Model:
         """Return its trained method and backbone, ready for ``fsframework.evaluate``.

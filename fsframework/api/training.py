@@ -8,7 +8,8 @@ from typing import Any
 
 from fsframework.api.experiments import Description
 from fsframework.errors import OptionError
-from fsframework.pipeline.learning.model import FewShotModel, resolve_device
+from fsframework.pipeline.learning.history import write_tensorboard
+from fsframework.pipeline.learning.model import FewShotModel, resolve_device, save_tensors
 from fsframework.pipeline.learning.training import Trained
 from fsframework.pipeline.lineage import seen_by, under_test
 from fsframework.pipeline.preparation import open_source, pixel_notes
@@ -16,7 +17,7 @@ from fsframework.pipeline.tasks import fitted_training
 from fsframework.pipeline.training_job import TrainingJob
 from fsframework.records import DataRecord, Epoch
 
-__all__ = ["Epoch", "TrainedModel", "train_described"]
+__all__ = ["Epoch", "TrainedModel", "save_tensors", "train_described", "write_tensorboard"]
 
 
 @dataclass(frozen=True)

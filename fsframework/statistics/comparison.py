@@ -581,14 +581,18 @@ def _over_images(
     if values.measure.is_gap:
         return found, missing + "since a gap is over the tasks of two arms"
     first = values.results[0] if values.results else None
-    if first is None or first.arms is None or not first.class_sizes:
-        return found, missing + "which needs tasks, answers and class sizes"
+    if first is None or first.arms is None:
+        return found, missing + "which needs tasks and answers; accuracies alone have none"
     arm, sizes = values.measure.arms[0], np.asarray(first.class_sizes)
     tasks = first.arms[arm]
     if not tasks.uniform:
         return found, missing + (
             f"since the sampler of the tasks, {tasks.sampler}, does not draw classes and images "
             "uniformly"
+        )
+    if not sizes.size:
+        raise DataError(
+            f"an {over} interval needs the sizes of the classes: give {argument('pool')}"
         )
     combined = values.means[0] @ contrasts.T
     answers: FloatArray | None = None

@@ -22,11 +22,11 @@ import numpy as np
 
 from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsframework.api.experiments import Description
-from fsframework.api.files import Rows, atomic_path, atomic_write, records_of
 from fsframework.api.models import resolve_device
+from fsframework.api.stores import Rows, records_of
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces import AttributeDetector, Dataset, ImageTextModel
-from fsframework.values import FloatArray, IntArray, digest_of
+from fsframework.values import FloatArray, IntArray, atomic_path, atomic_write, digest_of
 
 __all__ = [
     "SUFFIXES",

@@ -231,7 +231,7 @@ def _conclude(
 
 def _write(found: FinishedBenchmark, output: Path) -> None:
     """Write the tables in the format of the file's suffix, or everything as JSON."""
-    from fsframework.api.files import atomic_write
+    from fsframework.values import atomic_write
 
     if output.suffix.lower() != _WHOLE:
         fsf_reports.save_tables(found.tables, output)

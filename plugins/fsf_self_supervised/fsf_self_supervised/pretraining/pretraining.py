@@ -11,9 +11,8 @@ import msgspec
 
 import fsframework
 from fsframework.api.experiments import Description, described, tree_of_call
-from fsframework.api.files import save_tensors
 from fsframework.api.session import open_session
-from fsframework.api.training import Epoch, train_described
+from fsframework.api.training import Epoch, save_tensors, train_described
 
 __all__ = ["Pretrained", "pretrain", "pretrain_described"]
 

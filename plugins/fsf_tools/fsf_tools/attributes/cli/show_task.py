@@ -75,10 +75,10 @@ def show_task(  # noqa: PLR0913 - a parameter per option
       fsf tasks show --sampler fewstab --arm random --json
     """
     from fsf_tools.attributes.task_pictures import task_picture
-    from fsframework.api.files import atomic_write
     from fsframework.api.opened import draw_tasks, open_tasks
     from fsframework.cli import render
     from fsframework.errors import OptionError, argument
+    from fsframework.values import atomic_write
 
     path = output or Path(f"task-{number}.png")
     if not as_json:
